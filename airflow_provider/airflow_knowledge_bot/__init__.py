@@ -1,0 +1,1 @@
+"""The Apache Airflow provider of the Knowledge-Bot Service."""

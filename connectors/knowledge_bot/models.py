@@ -1,0 +1,91 @@
+"""The interface's resources as frozen pydantic models.
+
+Field names are the interface's own (section 2). Fields it does not name are kept, so that an answer
+of a newer service loses nothing on its way through.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _to_milliseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+Timestamp = Annotated[
+    datetime,
+    AfterValidator(_in_utc),
+    PlainSerializer(_to_milliseconds, return_type=int, when_used="json"),
+]
+"""An aware UTC `datetime`; in JSON an integer of Unix milliseconds, as in the interface's samples."""
+
+
+class Model(BaseModel):
+    """What every resource shares: frozen, and unknown fields are kept."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class Collection(Model):
+    """A collection of sources."""
+
+    id: str
+    name: str
+
+
+class Bot(Model):
+    """A bot that answers from the collections it reads."""
+
+    id: str
+    name: str
+
+
+class Conversation(Model):
+    """A conversation with a bot."""
+
+    id: str
+    name: str
+
+
+class Source(Model):
+    """A knowledge source, as the service returns it when it is created.
+
+    `status` is an open string: the interface shows `pending` and no other value.
+    """
+
+    id: str
+    name: str
+    collections: tuple[Collection, ...]
+    status: str
+    created_at: Timestamp
+
+
+class Message(Model):
+    """A bot's answer to a message."""
+
+    id: str
+    answer: str
+    conversation_id: str
+    created_at: Timestamp
+
+
+class Header(BaseModel):
+    """A request header that the service sends while it scrapes a page. Its value may be a secret."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    value: str
+
+    def __repr__(self) -> str:
+        return f"Header(name={self.name!r}, value='**********')"
+
+    __str__ = __repr__

@@ -1,0 +1,1 @@
+"""Bots of the Knowledge-Bot Service in LlamaIndex."""
