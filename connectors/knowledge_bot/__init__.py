@@ -3,4 +3,87 @@
 Importing this package loads neither httpx nor pydantic; a name is loaded when it is first used.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from knowledge_bot.chats import AsyncChat, Chat
+    from knowledge_bot.client import AsyncClient, Client
+    from knowledge_bot.errors import (
+        APIError,
+        AuthenticationError,
+        BadRequestError,
+        ConfigurationError,
+        ConflictError,
+        ConnectionFailedError,
+        ConnectionLostError,
+        Delivery,
+        InsecureTransportWarning,
+        KnowledgeBotError,
+        NotFoundError,
+        PaymentRequiredError,
+        PermissionDeniedError,
+        RateLimitError,
+        RequestTimeoutError,
+        ServerError,
+        UnexpectedResponseError,
+    )
+    from knowledge_bot.models import Bot, Collection, Conversation, Header, Message, Source
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "APIError",
+    "AsyncChat",
+    "AsyncClient",
+    "AuthenticationError",
+    "BadRequestError",
+    "Bot",
+    "Chat",
+    "Client",
+    "Collection",
+    "ConfigurationError",
+    "ConflictError",
+    "ConnectionFailedError",
+    "ConnectionLostError",
+    "Conversation",
+    "Delivery",
+    "Header",
+    "InsecureTransportWarning",
+    "KnowledgeBotError",
+    "Message",
+    "NotFoundError",
+    "PaymentRequiredError",
+    "PermissionDeniedError",
+    "RateLimitError",
+    "RequestTimeoutError",
+    "ServerError",
+    "Source",
+    "UnexpectedResponseError",
+    "__version__",
+]
+
+_HOMES = {
+    "AsyncChat": "chats",
+    "AsyncClient": "client",
+    "Bot": "models",
+    "Chat": "chats",
+    "Client": "client",
+    "Collection": "models",
+    "Conversation": "models",
+    "Header": "models",
+    "Message": "models",
+    "Source": "models",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
+    globals()[name] = value  # found without this function from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

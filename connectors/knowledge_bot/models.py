@@ -25,7 +25,7 @@ Timestamp = Annotated[
     AfterValidator(_in_utc),
     PlainSerializer(_to_milliseconds, return_type=int, when_used="json"),
 ]
-"""An aware UTC `datetime`; in JSON an integer of Unix milliseconds, as in the interface's samples."""
+"""An aware UTC `datetime`; in JSON an integer of Unix milliseconds, as the interface shows it."""
 
 
 class Model(BaseModel):
@@ -78,7 +78,7 @@ class Message(Model):
 
 
 class Header(BaseModel):
-    """A request header that the service sends while it scrapes a page. Its value may be a secret."""
+    """A request header that the service sends while it scrapes a page; its value may be secret."""
 
     model_config = ConfigDict(frozen=True)
 

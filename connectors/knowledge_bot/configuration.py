@@ -1,0 +1,120 @@
+"""What a client is configured with: checked once, before anything is sent."""
+
+import ipaddress
+import os
+import ssl
+import warnings
+from dataclasses import dataclass
+from typing import get_args
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import SecretStr
+
+from knowledge_bot.errors import ConfigurationError, InsecureTransportWarning
+from knowledge_bot.uploads import UploadEncoding
+
+BASE_URL_VARIABLE = "KNOWLEDGE_BOT_BASE_URL"
+API_KEY_VARIABLE = "KNOWLEDGE_BOT_API_KEY"
+
+_VERSION_PATH = "/public/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The settings of one client. Its `repr` never shows the key."""
+
+    base_url: str
+    api_key: SecretStr | None
+    timeout: float
+    max_retries: int
+    upload_encoding: UploadEncoding
+    verify: bool | str | ssl.SSLContext
+
+    @classmethod
+    def resolve(
+        cls,
+        *,
+        api_key: str | SecretStr | None,
+        base_url: str | None,
+        timeout: float,
+        max_retries: int,
+        upload_encoding: UploadEncoding,
+        verify: bool | str | ssl.SSLContext,
+    ) -> "Configuration":
+        """Complete the arguments from the environment and check them.
+
+        Raises:
+            ConfigurationError: no base URL, or a value that cannot be used.
+        """
+        if timeout <= 0:
+            raise ConfigurationError(f"timeout: expected seconds above 0, not {timeout!r}")
+        if max_retries < 0:
+            raise ConfigurationError(f"max_retries: expected 0 or more, not {max_retries!r}")
+        if upload_encoding not in get_args(UploadEncoding):
+            raise ConfigurationError(
+                f"upload_encoding: expected 'value' or 'fields', not {upload_encoding!r}"
+            )
+        return cls(
+            base_url=_base_url(base_url or os.environ.get(BASE_URL_VARIABLE)),
+            api_key=_api_key(api_key or os.environ.get(API_KEY_VARIABLE)),
+            timeout=timeout,
+            max_retries=max_retries,
+            upload_encoding=upload_encoding,
+            verify=verify,
+        )
+
+
+def _api_key(key: str | SecretStr | None) -> SecretStr | None:
+    if not key:
+        return None
+    secret = key if isinstance(key, SecretStr) else SecretStr(key)
+    # A key that a header cannot carry would be quoted in the HTTP library's own error.
+    if not all("!" <= character <= "~" for character in secret.get_secret_value()):
+        raise ConfigurationError(
+            "api_key: the API key holds a space, a line end or a character outside ASCII; was it "
+            "copied with something around it?"
+        )
+    return secret
+
+
+def _base_url(url: str | None) -> str:
+    if not url:
+        raise ConfigurationError(
+            f"base_url: no base URL; pass base_url= or set {BASE_URL_VARIABLE}, "
+            f"for example to https://service.example.com{_VERSION_PATH}"
+        )
+    if any(character <= " " or character == "\x7f" for character in url):
+        raise ConfigurationError("base_url: the base URL holds a space or a control character")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigurationError(f"base_url: the base URL is not a URL: {error}") from None
+    if parts.username is not None or parts.password is not None:
+        # Not quoted: what stands there is a secret.
+        raise ConfigurationError(
+            "base_url: a base URL holds no user name or password; use api_key="
+        )
+    if parts.scheme not in ("http", "https") or not host or port == 0:
+        raise ConfigurationError(
+            f"base_url: {url!r} is not an http:// or https:// address with a host"
+        )
+    if parts.query or parts.fragment or "?" in url or "#" in url:
+        raise ConfigurationError(f"base_url: {url!r} has a query or a fragment; leave it out")
+    if parts.scheme == "http" and not _is_loopback(host):
+        warnings.warn(
+            f"The API key and all content travel unencrypted to {host}; use https://",
+            InsecureTransportWarning,
+            stacklevel=6,
+        )
+    path = parts.path.rstrip("/") or _VERSION_PATH
+    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

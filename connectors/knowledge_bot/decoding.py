@@ -1,0 +1,51 @@
+"""Answers of bounded size: decoded piece by piece, so that a compressed bomb never unfolds."""
+
+import zlib
+from collections.abc import Mapping
+
+from knowledge_bot.delivery import Answer
+
+ACCEPT_ENCODING = "gzip, deflate"
+
+# Room for a long list of conversations; the largest documented answer is a bot's text.
+_LARGEST_ANSWER = 16 * 1024 * 1024
+
+# Lets zlib recognise both of the formats above by their headers.
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+
+
+class AnswerReader:
+    """Takes an answer's raw pieces and makes the `Answer`."""
+
+    def __init__(self, status: int, headers: Mapping[str, str]) -> None:
+        self._status, self._headers = status, headers
+        self._body = bytearray()
+        self._excess = ""
+        self._decompressor = None
+        encoding = headers.get("content-encoding", "identity").strip().lower()
+        if encoding in ("gzip", "x-gzip", "deflate"):
+            self._decompressor = zlib.decompressobj(_GZIP_OR_ZLIB)
+        elif encoding not in ("", "identity"):
+            self._excess = f"its body is encoded as {encoding[:40]!r}, which was not asked for"
+
+    def feed(self, piece: bytes) -> bool:
+        """Take a piece as it came from the wire; return whether more is wanted."""
+        if self._excess:
+            return False
+        room = _LARGEST_ANSWER + 1 - len(self._body)
+        try:
+            if self._decompressor is not None:
+                piece = self._decompressor.decompress(piece, room)
+            self._body += piece[:room]
+        except zlib.error as error:
+            self._excess = f"its compressed body is damaged: {error}"
+        if len(self._body) > _LARGEST_ANSWER:
+            self._excess = f"its body is larger than {_LARGEST_ANSWER // 2**20} MiB"
+        return not self._excess
+
+    def answer(self) -> Answer:
+        """Return what was read."""
+        unfinished = self._decompressor is not None and not self._decompressor.eof
+        if unfinished and self._body and not self._excess:
+            self._excess = "its compressed body is cut short"
+        return Answer(self._status, self._headers, bytes(self._body), self._excess)

@@ -1,0 +1,329 @@
+"""The interface, each endpoint once, as data: a request to send and the way to read its answer.
+
+There is no I/O here. A builder checks its arguments, states what to send, and names the model that
+the answer is read into; `endpoint` gives the same builder to both clients, typed for each.
+"""
+
+import functools
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
+from urllib.parse import quote, urlsplit
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.models import Bot, Collection, Conversation, Header, Message, Source
+from knowledge_bot.uploads import OnProgress, Upload, UploadFile
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+Collections: TypeAlias = "str | Collection | Iterable[str | Collection]"
+"""One collection or several, as ids or as `Collection` objects."""
+
+Headers: TypeAlias = "Mapping[str, str] | Iterable[Header]"
+"""Request headers as a mapping or as `Header` objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[T]):
+    """One call as a value.
+
+    Attributes:
+        method: `GET` reads; `POST` creates something, each time it is sent.
+        path: below the base URL, quoted.
+        read: makes the answer's body into the result; raises ValueError where it cannot.
+        body: the JSON body, or None.
+        upload: the multipart body instead, for the one endpoint that takes a file.
+    """
+
+    method: Literal["GET", "POST"]
+    path: str
+    read: Callable[[bytes], T]
+    body: bytes | None = None
+    upload: Upload | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class SyncDriver(ABC):
+    """What an endpoint needs of a client that blocks."""
+
+    @abstractmethod
+    def _call(self, request: Request[T]) -> T: ...
+
+
+class AsyncDriver(ABC):
+    """What an endpoint needs of a client that awaits."""
+
+    @abstractmethod
+    async def _call(self, request: Request[T]) -> T: ...
+
+
+class endpoint(Generic[P, T]):  # noqa: N801 - used as a decorator
+    """Makes a builder of requests a method of both clients, which each send it in their own way."""
+
+    def __init__(self, build: Callable[P, Request[T]]) -> None:
+        self._build = build
+        self.__doc__ = build.__doc__
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[P, Request[T]]: ...
+    @overload
+    def __get__(self, client: SyncDriver, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: AsyncDriver, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, client: Any, owner: type) -> Any:
+        build = self._build
+        if client is None:
+            return build
+
+        @functools.wraps(build)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return client._call(build(*args, **kwargs))  # noqa: SLF001 - the drivers' one method
+
+        return call
+
+
+class Endpoints:
+    """The operations of both clients (interface section 4).
+
+    On `Client` each returns its result, on `AsyncClient` an awaitable of it. Each raises
+
+    - `ConfigurationError` for an argument that cannot be sent, before anything is,
+    - `ConnectionFailedError`, `RequestTimeoutError` or `ConnectionLostError` without an answer,
+    - an `APIError` where the service refused or failed,
+    - `UnexpectedResponseError` where its answer cannot be understood;
+
+    `error.delivery` tells whether the service may have acted.
+    """
+
+    @endpoint
+    @staticmethod
+    def ping() -> Request[Literal[True]]:
+        """Check that the service is alive: True, or an error."""
+        return Request("GET", "/ping", _read_pong)
+
+    @endpoint
+    @staticmethod
+    def list_collections() -> Request[list[Collection]]:
+        """List the collections."""
+        return Request("GET", "/collections", _read_collections)
+
+    @endpoint
+    @staticmethod
+    def list_bots() -> Request[list[Bot]]:
+        """List the bots."""
+        return Request("GET", "/bots", _read_bots)
+
+    @endpoint
+    @staticmethod
+    def list_conversations(bot_id: str) -> Request[list[Conversation]]:
+        """List the conversations of a bot.
+
+        Args:
+            bot_id: the bot's id, `bot_…`.
+        """
+        bot = quote(_identifier("bot_id", bot_id, "bot_"), safe="")
+        return Request("GET", f"/bots/{bot}/conversations", _read_conversations)
+
+    @endpoint
+    @staticmethod
+    def create_webpage_source(
+        *, name: str, collections: Collections, url: str, headers: Headers | None = None
+    ) -> Request[Source]:
+        """Create a source from a web page, which the service scrapes.
+
+        Args:
+            name: the source's name.
+            collections: the collections it belongs to, at least one.
+            url: the page's address.
+            headers: headers that the service sends while it scrapes.
+
+        Returns:
+            The source, usually `pending`: the service reads the page later.
+        """
+        fields: dict[str, Any] = _source_fields(name, collections)
+        fields["url"] = _address(url)
+        if headers and (listed := _headers(headers)):
+            fields["headers"] = listed
+        return _post("/sources/webpage", fields, _read_source)
+
+    @endpoint
+    @staticmethod
+    def create_text_source(*, name: str, collections: Collections, content: str) -> Request[Source]:
+        """Create a source from text.
+
+        Args:
+            name: the source's name.
+            collections: the collections it belongs to, at least one.
+            content: the text.
+
+        Returns:
+            The source, usually `pending`.
+        """
+        fields = _source_fields(name, collections)
+        return _post(
+            "/sources/write", {**fields, "content": _text("content", content)}, _read_source
+        )
+
+    @endpoint
+    @staticmethod
+    def upload_source(
+        *,
+        name: str,
+        collections: Collections,
+        file: UploadFile,
+        filename: str | None = None,
+        content_type: str | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Request[Source]:
+        """Create a source from a file, streamed in constant memory.
+
+        Args:
+            name: the source's name.
+            collections: the collections it belongs to, at least one.
+            file: a path, the content as bytes, or a binary file object, read from where it stands.
+                A stream that cannot seek is sent once and never again.
+            filename: the name that the service sees; by default the path's, the file object's, or
+                `name`.
+            content_type: the file's media type; by default guessed from `filename`.
+            on_progress: called with the bytes of the file sent so far and the file's size, None
+                where it is unknown; from 0 again when the upload is sent again.
+
+        Returns:
+            The source, usually `pending`.
+        """
+        upload = Upload.prepare(
+            _source_fields(name, collections),
+            file,
+            filename=filename,
+            content_type=content_type,
+            on_progress=on_progress,
+        )
+        return Request("POST", "/sources/upload", _read_source, upload=upload)
+
+    @endpoint
+    @staticmethod
+    def send_message(
+        *, bot_id: str, content: str, conversation_id: str | None = None
+    ) -> Request[Message]:
+        """Send a message to a bot and return its answer.
+
+        Args:
+            bot_id: the bot that is asked, `bot_…`.
+            content: the message.
+            conversation_id: the conversation it continues, `conv_…`; by default the service starts
+                a new one and names it in the answer.
+        """
+        fields = {
+            "bot_id": _identifier("bot_id", bot_id, "bot_"),
+            "content": _text("content", content),
+        }
+        if conversation_id is not None:
+            fields["conversation_id"] = _identifier("conversation_id", conversation_id, "conv_")
+        return _post("/messages", fields, _read_message)
+
+
+def _post(path: str, fields: Mapping[str, Any], read: Callable[[bytes], T]) -> Request[T]:
+    try:
+        return Request("POST", path, read, to_json({"value": fields}))
+    except (PydanticSerializationError, UnicodeEncodeError):
+        raise ConfigurationError(
+            f"POST {path}: an argument holds half of a surrogate pair, which is not Unicode text"
+        ) from None
+
+
+def _source_fields(name: str, collections: Collections) -> dict[str, Any]:
+    several = [collections] if isinstance(collections, str | Collection) else collections
+    if not isinstance(several, Iterable):
+        raise ConfigurationError(f"collections: expected ids, not {type(several).__name__}")
+    ids = [
+        _identifier("collections", item.id if isinstance(item, Collection) else item, "col_")
+        for item in several
+    ]
+    if not ids:
+        raise ConfigurationError("collections: name at least one collection")
+    return {"name": _text("name", name), "collections": list(dict.fromkeys(ids))}
+
+
+def _identifier(argument: str, value: object, prefix: str) -> str:
+    # The prefixes are documented (section 2). What follows is not, so only what can never be part
+    # of an address is refused.
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{argument}: expected a string, not {type(value).__name__}")
+    if not value.startswith(prefix) or value == prefix or not value.isprintable() or " " in value:
+        raise ConfigurationError(f"{argument}: {value[:80]!r} is not an id of the form {prefix}…")
+    return value
+
+
+def _text(argument: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{argument}: expected a string, not {type(value).__name__}")
+    if not value.strip():
+        raise ConfigurationError(f"{argument}: is empty")
+    return value
+
+
+def _address(url: object) -> str:
+    address = _text("url", url)
+    if any(character <= " " or character == "\x7f" for character in address):
+        raise ConfigurationError("url: holds a space or a control character; percent-encode it")
+    # Which schemes the service takes is not shown (section 2), only that it is an address.
+    if not urlsplit(address).scheme:
+        raise ConfigurationError(f"url: {address[:200]!r} is not an absolute address (https://…)")
+    return address
+
+
+def _headers(headers: Headers) -> list[dict[str, str]]:
+    pairs: Sequence[tuple[str, str]] = (
+        list(headers.items())
+        if isinstance(headers, Mapping)
+        else [(header.name, header.value) for header in headers]
+    )
+    for name, value in pairs:
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):  # RFC 9110, section 5.6.2
+            raise ConfigurationError(f"headers: {name!r} is not a header name")
+        if re.search(r"[\r\n\0]", value):
+            raise ConfigurationError(f"headers: the value of {name!r} holds a line end or a NUL")
+    return [{"name": name, "value": value} for name, value in pairs]
+
+
+class _Listing(BaseModel, Generic[T]):
+    data: list[T]
+
+
+def _reader(model: type[T]) -> Callable[[bytes], T]:
+    validate = TypeAdapter(model).validate_python
+    # Answers come wrapped in `value` or bare (section 4); no documented object has a field `value`.
+    return lambda body: validate(_unwrapped(from_json(body)))
+
+
+def _unwrapped(answer: Any) -> Any:
+    return answer["value"] if isinstance(answer, dict) and "value" in answer else answer
+
+
+def _list_reader(model: type[T]) -> Callable[[bytes], list[T]]:
+    read = _reader(_Listing[model])  # type: ignore[valid-type] # a model made from a value
+    return lambda body: read(body).data
+
+
+_read_collections = _list_reader(Collection)
+_read_bots = _list_reader(Bot)
+_read_conversations = _list_reader(Conversation)
+_read_source = _reader(Source)
+_read_message = _reader(Message)
+
+
+def _read_pong(body: bytes) -> Literal[True]:
+    # Shown as a JSON string and as plain text (section 4, GET /ping).
+    text = body.decode("utf-8").strip()
+    answer = _unwrapped(from_json(text)) if text[:1] in ('"', "{") else text
+    if answer != "pong":
+        raise ValueError("it does not say pong")
+    return True

@@ -1,0 +1,218 @@
+"""What can go wrong, and whether the service may have acted.
+
+    KnowledgeBotError
+    ├── ConfigurationError            nothing was sent: a key, a URL or an argument is wrong
+    ├── ConnectionFailedError         the request never reached the service
+    ├── RequestTimeoutError           no answer in time
+    ├── ConnectionLostError           the connection broke while the request was under way
+    ├── UnexpectedResponseError       a 2xx or 3xx that the interface does not document
+    └── APIError                      the service answered with an error
+        ├── BadRequestError           400
+        ├── AuthenticationError       401
+        ├── PaymentRequiredError      402
+        ├── PermissionDeniedError     403
+        ├── NotFoundError             404
+        ├── ConflictError             409
+        ├── RateLimitError            429
+        └── ServerError               5xx
+
+Nothing here derives from `RuntimeError` or `OSError`: asynchronous frameworks swallow the one, and
+retrying wrappers treat the other as passing.
+"""
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+
+class Delivery(StrEnum):
+    """What a failure means for the request: may the service have acted on it?
+
+    The interface offers neither an idempotency key nor a way to look a source up, so this is all
+    that a caller can decide a resend on.
+    """
+
+    NOT_DELIVERED = "not_delivered"
+    """The service cannot have acted: the request did not reach it, or not as a whole."""
+    REFUSED = "refused"
+    """The service answered that it did not act."""
+    UNKNOWN = "unknown"
+    """The service may have acted; nobody can tell from here."""
+
+
+class InsecureTransportWarning(UserWarning):
+    """The API key travels unencrypted: the base URL is `http://` to another machine."""
+
+
+class KnowledgeBotError(Exception):
+    """The root of all errors of this project.
+
+    `str()` tells the person on call what was tried, what came back, what to do about it, and
+    whether the service may have acted.
+
+    Attributes:
+        delivery: what the failure means for the request, see `Delivery`.
+    """
+
+    advice: ClassVar[str] = ""
+    """What a person can do about it; part of the error's text."""
+
+    def __init__(
+        self, message: str, *, delivery: Delivery = Delivery.UNKNOWN, outcome: str = ""
+    ) -> None:
+        sentences = (part.rstrip(". ") for part in (message, self.advice, outcome) if part)
+        super().__init__(". ".join(sentences) + ".")
+        self.delivery = delivery
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions cross process borders (process pools, task runners). The default rebuilds them
+        # through __init__, which fails for subclasses with another signature.
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class ConfigurationError(KnowledgeBotError, ValueError):
+    """A key, a URL or an argument is missing or wrong. The service has not acted."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, delivery=Delivery.NOT_DELIVERED)
+
+
+class ConnectionFailedError(KnowledgeBotError):
+    """The request never reached the service."""
+
+    advice = "Check the base URL, and that the service runs and can be reached from here"
+
+
+class RequestTimeoutError(KnowledgeBotError):
+    """No answer came in time. Before the request was sent: `NOT_DELIVERED`; after: `UNKNOWN`."""
+
+
+class ConnectionLostError(KnowledgeBotError):
+    """The connection broke while the request or its answer was under way."""
+
+
+class UnexpectedResponseError(KnowledgeBotError):
+    """The service answered with a 2xx or 3xx that the interface does not document.
+
+    Attributes:
+        status_code: the HTTP status.
+        body: the first 2,000 bytes of the answer: what was created may be named there.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status_code: int,
+        body: bytes = b"",
+        delivery: Delivery = Delivery.UNKNOWN,
+        outcome: str = "",
+    ) -> None:
+        super().__init__(message, delivery=delivery, outcome=outcome)
+        self.status_code = status_code
+        self.body = body[:2000]
+
+
+class APIError(KnowledgeBotError):
+    """The service answered with an error status (interface section 7).
+
+    Attributes:
+        status_code: the HTTP status.
+        code: the `code` of the error body, or None where it held none.
+        message: the `message` of the error body, at most 500 characters, or the start of the body.
+        request_id: the answer's `X-Request-Id`, or None.
+        retry_after: seconds that the answer's `Retry-After` asks to wait, or None.
+    """
+
+    def __init__(
+        self,
+        status_code: int,
+        code: str | None = None,
+        message: str = "",
+        request_id: str | None = None,
+        *,
+        retry_after: float | None = None,
+        delivery: Delivery = Delivery.UNKNOWN,
+        outcome: str = "",
+        request: str = "The request",
+    ) -> None:
+        named = f" [{code}]" if code else ""
+        traced = f" (request id {request_id})" if request_id else ""
+        detail = f": {message}" if message else ""
+        super().__init__(
+            f"{request} was answered with {status_code}{named}{traced}{detail}",
+            delivery=delivery,
+            outcome=outcome,
+        )
+        self.status_code = status_code
+        self.code = code
+        self.message = message
+        self.request_id = request_id
+        self.retry_after = retry_after
+
+
+class BadRequestError(APIError):
+    """400: the service did not accept the request as it stands."""
+
+    advice = "Correct the request; sent again as it is, it will be refused again"
+
+
+class AuthenticationError(APIError):
+    """401: the API key is missing or not accepted."""
+
+    advice = "Check the API key (api_key=, or KNOWLEDGE_BOT_API_KEY) and that it is this service's"
+
+
+class PaymentRequiredError(APIError):
+    """402: the account's plan or quota does not allow the request."""
+
+    advice = "Raise the account's quota or wait for its next period, then send it again"
+
+
+class PermissionDeniedError(APIError):
+    """403: the API key may not do this."""
+
+    advice = "Ask the service's owner to allow it for this API key"
+
+
+class NotFoundError(APIError):
+    """404: there is nothing at this address."""
+
+    advice = "Check the id, and that the base URL ends in the service's version, as in /public/v1"
+
+
+class ConflictError(APIError):
+    """409: the request conflicts with the state of the service."""
+
+
+class RateLimitError(APIError):
+    """429: too many requests; `retry_after` holds the seconds to wait, where they were told."""
+
+    advice = "Send fewer requests at a time, and this one again later"
+
+
+class ServerError(APIError):
+    """5xx: the service failed. A 503 with `Retry-After` is `REFUSED`; any other is `UNKNOWN`."""
+
+
+_BY_STATUS: dict[int, type[APIError]] = {
+    400: BadRequestError,
+    401: AuthenticationError,
+    402: PaymentRequiredError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    409: ConflictError,
+    429: RateLimitError,
+}
+
+
+def api_error_class(status_code: int) -> type[APIError]:
+    """Return the class of error that stands for an HTTP status of 400 and above."""
+    return ServerError if status_code >= 500 else _BY_STATUS.get(status_code, APIError)
+
+
+def _rebuild(
+    cls: type[KnowledgeBotError], args: tuple[Any, ...], state: dict[str, Any]
+) -> KnowledgeBotError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(state)
+    return error

@@ -1,0 +1,96 @@
+"""Requests in the HTTP library's terms, and what came of them in ours."""
+
+import functools
+import time
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from knowledge_bot import __version__
+from knowledge_bot.configuration import Configuration
+from knowledge_bot.decoding import ACCEPT_ENCODING
+from knowledge_bot.delivery import Answer, Failure, outcome_of
+from knowledge_bot.endpoints import Request
+from knowledge_bot.errors import Delivery
+from knowledge_bot.uploads import Body
+
+T = TypeVar("T")
+
+_OWN_HEADERS = {
+    b"accept": b"application/json, text/plain;q=0.9",
+    b"accept-encoding": ACCEPT_ENCODING.encode(),
+    b"user-agent": f"knowledge-bot/{__version__}".encode(),
+}
+
+
+class Wire:
+    """Builds the requests of one client.
+
+    Args:
+        configuration: where they go, and with which key.
+        library: httpx or httpx2, whichever sends them.
+        inherited: headers of an injected client, such as a gateway's, that go along.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        library: Any,
+        inherited: Iterable[tuple[bytes, bytes]] = (),
+    ) -> None:
+        self._configuration, self._library = configuration, library
+        self._headers = [
+            (name, value) for name, value in inherited if name.lower() not in _OWN_HEADERS
+        ]
+        self._headers += _OWN_HEADERS.items()
+        # Parsing an address costs as much as a quarter of a call; all but one path are constant.
+        self._url = functools.lru_cache(maxsize=256)(
+            lambda path: library.URL(configuration.base_url + path)
+        )
+        self._timeout = dict.fromkeys(("connect", "read", "write", "pool"), configuration.timeout)
+
+    def request(self, request: Request[T], content: Any, body: Body | None) -> Any:
+        """Return the library's request. It holds the key: no frame of ours keeps it in a local."""
+        headers = list(self._headers)
+        if body is not None:
+            headers.append((b"content-type", body.content_type.encode()))
+            if body.length is not None:
+                headers.append((b"content-length", str(body.length).encode()))
+        elif request.body is not None:
+            headers.append((b"content-type", b"application/json"))
+        key = self._configuration.api_key
+        if key is not None:
+            headers.append((b"x-api-key", key.get_secret_value().encode("ascii")))
+        return self._library.Request(
+            request.method,
+            self._url(request.path),
+            headers=headers,
+            content=content,
+            extensions={"timeout": self._timeout},
+        )
+
+    def redacted(self, answer: Answer) -> Answer:
+        """Return the answer without the key, which an error's text may repeat."""
+        key = self._configuration.api_key
+        if answer.status < 300 or key is None:
+            return answer
+        body = answer.body.replace(key.get_secret_value().encode("ascii"), b"***")
+        return Answer(answer.status, answer.headers, body, answer.excess)
+
+
+def failure(error: Exception, started: float, body: Body | None) -> Failure:
+    """Return what a transport's exception stands for; re-raise what the body itself raised."""
+    if body is not None and body.error is not None:
+        raise body.error
+    # The libraries' frames hold the request and with it the key, and tell a person nothing.
+    error.with_traceback(None)
+    return Failure(error, time.monotonic() - started, _incomplete(body))
+
+
+def note_interruption(error: BaseException, request: Request[T], body: Body | None) -> None:
+    """Add the delivery to a cancellation or a Ctrl-C, which stay what they are."""
+    delivery = Delivery.NOT_DELIVERED if _incomplete(body) else Delivery.UNKNOWN
+    error.add_note(f"{request} was under way. {outcome_of(request, delivery)}.")
+
+
+def _incomplete(body: Body | None) -> bool:
+    return body is not None and not body.handed_over
