@@ -1,0 +1,102 @@
+"""What an Airflow connection of type `knowledge_bot` means, with its defaults and its checks."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from knowledge_bot.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+
+class Extra(BaseModel):
+    """The connection's extra. Texts are read as numbers too: a connection URI holds only texts."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    timeout: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds that one request may wait for its answer."""
+    max_retries: Annotated[int, Field(ge=0)] = 2
+    """How often one try of a task sends a request again that the service cannot have acted on."""
+    verify: Annotated[bool | str, Field(union_mode="left_to_right")] = True
+    """Whether to verify the TLS certificate, or the path of the authorities to trust (PEM)."""
+    default_bot_id: str | None = None
+    default_collection_id: str | None = None
+
+
+class Settings(BaseModel):
+    """Everything a client needs to know, read from a connection."""
+
+    model_config = ConfigDict(frozen=True)
+
+    conn_id: str
+    base_url: str
+    api_key: SecretStr
+    extra: Extra
+
+    @classmethod
+    def read(cls, conn_id: str, connection: "Connection", extra: object) -> "Settings":
+        """Read a connection.
+
+        Args:
+            conn_id: the connection's id, for messages.
+            connection: host is the base URL; password is the API key.
+            extra: the connection's extra, as decoded from its JSON.
+
+        Raises:
+            ConfigurationError: a part is missing or wrong; the message names connection and field.
+        """
+        if not connection.password:
+            raise ConfigurationError(
+                f"The connection {conn_id!r} has no password: put the service's API key there"
+            )
+        return cls(
+            conn_id=conn_id,
+            base_url=_base_url(conn_id, connection),
+            api_key=SecretStr(connection.password),
+            extra=_extra(conn_id, extra),
+        )
+
+
+def _base_url(conn_id: str, connection: "Connection") -> str:
+    """Put the base URL together.
+
+    The host usually holds it all. A connection that was written as an URI is cut into parts by
+    Airflow instead: its path is in `schema`, where other HTTP connections keep the protocol.
+    """
+    host = (connection.host or "").strip()
+    if not host:
+        raise ConfigurationError(
+            f"The connection {conn_id!r} has no host: put the service's base URL there, "
+            "as in https://service.example/public/v1"
+        )
+    schema = (connection.schema or "").strip("/ ")
+    protocol, path = (schema, "") if schema in {"http", "https"} else ("https", schema)
+    url = urlsplit(host if "://" in host else f"{protocol}://{host}")
+    try:
+        has_port = url.port is not None
+    except ValueError as error:
+        raise ConfigurationError(f"The connection {conn_id!r}, field 'host': {error}") from None
+    if connection.port and not has_port:
+        url = url._replace(netloc=f"{url.netloc}:{connection.port}")
+    if path and not url.path.strip("/"):
+        url = url._replace(path=f"/{path}")
+    return url.geturl()
+
+
+def _extra(conn_id: str, extra: object) -> Extra:
+    if not isinstance(extra, dict):
+        raise ConfigurationError(f"The connection {conn_id!r}: its extra is not a JSON object")
+    # The connection form saves an emptied field as null or as an empty text.
+    given: dict[str, Any] = {key: value for key, value in extra.items() if value not in (None, "")}
+    try:
+        return Extra.model_validate(given)
+    except ValidationError as error:
+        # Only pydantic's sentences: a value that was pasted into the wrong field may be a secret.
+        wrong = "; ".join(
+            f"field {problem['loc'][0]!r} in its extra: {problem['msg']}"
+            for problem in error.errors(include_input=False, include_url=False)
+        )
+        raise ConfigurationError(f"The connection {conn_id!r}, {wrong}") from None

@@ -1,0 +1,96 @@
+"""What a failed request means for the task: try it again later, or fail at once.
+
+Airflow runs a failed task again unless it raises `AirflowFailException`. A POST may run again only
+where the service cannot have acted on it, and only where the same request may do better next time.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
+from knowledge_bot.errors import (
+    APIError,
+    AuthenticationError,
+    ConfigurationError,
+    ConnectionFailedError,
+    ConnectionLostError,
+    Delivery,
+    KnowledgeBotError,
+    PermissionDeniedError,
+    RateLimitError,
+    RequestTimeoutError,
+    ServerError,
+)
+
+# The parameters whose values name something that the service may not know.
+_NAMING = ("bot_id", "collections", "conversation_id", "url")
+
+_MAY_HAVE_ACTED = (
+    "Airflow does not run this task again by itself, since that could do it twice. Look in the "
+    "service first; clear the task to send the request again."
+)
+
+
+@contextmanager
+def task_fails_for_good(conn_id: str, parameters: Mapping[str, Any]) -> Iterator[None]:
+    """Make the errors after which a POST must not, or need not, be sent again the task's last.
+
+    Args:
+        conn_id: the task's connection, named where the key is at fault.
+        parameters: the task's own parameters, to name the one that the service refused.
+
+    Raises:
+        AirflowFailException: the service may have acted or refused for good, or there is no such
+            connection.
+        KnowledgeBotError: as it is, where it did not act and may take the same request later.
+    """
+    try:
+        yield
+    except AirflowNotFoundException as error:
+        raise AirflowFailException(
+            f"The task's parameter 'knowledge_bot_conn_id' names a connection that there is not: "
+            f"{conn_id!r}. Nothing was sent."
+        ) from error
+    except KnowledgeBotError as error:
+        if _may_be_sent_again(error):
+            raise
+        raise AirflowFailException(_sentence(error, conn_id, parameters)) from error
+
+
+def passes_by_itself(error: Exception) -> bool:
+    """Tell whether a read that failed with this error may do better later, with nothing changed."""
+    return isinstance(
+        error,
+        ConnectionFailedError
+        | ConnectionLostError
+        | RateLimitError
+        | RequestTimeoutError
+        | ServerError,
+    )
+
+
+def _may_be_sent_again(error: KnowledgeBotError) -> bool:
+    return error.delivery is not Delivery.UNKNOWN and passes_by_itself(error)
+
+
+def _sentence(error: KnowledgeBotError, conn_id: str, parameters: Mapping[str, Any]) -> str:
+    if error.delivery is Delivery.UNKNOWN:
+        return f"{error} {_MAY_HAVE_ACTED}"
+    if isinstance(error, AuthenticationError | PermissionDeniedError):
+        return f"{error} The key is the password of the connection {conn_id!r}."
+    if isinstance(error, APIError) and (name := _parameter_at_fault(error, parameters)):
+        return f"{error} It is about the task's parameter {name!r}."
+    if isinstance(error, ConfigurationError):
+        return f"The task's parameters cannot be sent: {error}"
+    return str(error)
+
+
+def _parameter_at_fault(error: APIError, parameters: Mapping[str, Any]) -> str | None:
+    # The values of `code` are not documented (interface section 7), but a message that is of use to
+    # a person quotes what it does not know.
+    for name in _NAMING:
+        value = parameters.get(name) or ()
+        if any(text in error.message for text in ([value] if isinstance(value, str) else value)):
+            return name
+    return None

@@ -1,0 +1,91 @@
+"""What Airflow's provider discovery reads: entry point `apache_airflow_provider`.
+
+Discovery runs in every Airflow process, before Airflow's configuration is ready: nothing of Airflow
+is imported here.
+"""
+
+from typing import Any
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Return the provider's description, as `airflow/provider_info.schema.json` defines it.
+
+    `package-name` must be the distribution's name, or discovery fails. `conn-fields` make the
+    connection form of Airflow 3.2 and later; what they hold lands in the connection's extra. The
+    defaults there only prefill the form: `airflow_knowledge_bot.connections` applies them.
+    """
+    return {
+        "package-name": "knowledge-bot",
+        "name": "Knowledge-Bot",
+        "description": "Feed a Knowledge-Bot Service with sources and ask its bots.",
+        "integrations": [{"integration-name": "Knowledge-Bot", "tags": ["service", "ai"]}],
+        "hooks": [
+            {
+                "integration-name": "Knowledge-Bot",
+                "python-modules": ["airflow_knowledge_bot.hooks"],
+            }
+        ],
+        "operators": [
+            {
+                "integration-name": "Knowledge-Bot",
+                "python-modules": ["airflow_knowledge_bot.operators"],
+            }
+        ],
+        "sensors": [
+            {
+                "integration-name": "Knowledge-Bot",
+                "python-modules": ["airflow_knowledge_bot.sensors"],
+            }
+        ],
+        "triggers": [
+            {
+                "integration-name": "Knowledge-Bot",
+                "python-modules": ["airflow_knowledge_bot.triggers"],
+            }
+        ],
+        "connection-types": [
+            {
+                "connection-type": "knowledge_bot",
+                "hook-class-name": "airflow_knowledge_bot.hooks.KnowledgeBotHook",
+                "hook-name": "Knowledge-Bot",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["schema", "port", "login"],
+                    "relabeling": {"host": "Base URL", "password": "API key"},
+                    "placeholders": {"host": "https://service.example/public/v1"},
+                },
+                "conn-fields": {
+                    "timeout": {
+                        "label": "Timeout (seconds)",
+                        "description": "How long one request may wait for its answer.",
+                        "schema": {"type": ["number", "null"], "default": 60, "minimum": 0},
+                    },
+                    "max_retries": {
+                        "label": "Retries within a task's try",
+                        "description": (
+                            "How often a request is sent again that the service cannot have acted "
+                            "on. A request that it may have acted on is never sent again."
+                        ),
+                        "schema": {"type": ["integer", "null"], "default": 2, "minimum": 0},
+                    },
+                    "verify": {
+                        "label": "Verify the TLS certificate",
+                        "description": (
+                            "For a certificate authority of your own, write the path of its PEM "
+                            'file into the extra instead: {"verify": "/path/ca.pem"}.'
+                        ),
+                        "schema": {"type": ["boolean", "null"], "default": True},
+                    },
+                    "default_bot_id": {
+                        "label": "Default bot",
+                        "description": "The bot that tasks ask when they name none (bot_…).",
+                        "schema": {"type": ["string", "null"]},
+                    },
+                    "default_collection_id": {
+                        "label": "Default collection",
+                        "description": "Where tasks put sources when they name none (col_…).",
+                        "schema": {"type": ["string", "null"]},
+                    },
+                },
+            }
+        ],
+    }

@@ -1,0 +1,86 @@
+"""The trigger that waits for the service on behalf of `KnowledgeBotPingSensor`."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_knowledge_bot._compat import AirflowNotFoundException
+from airflow_knowledge_bot.failures import passes_by_itself
+from airflow_knowledge_bot.hooks import KnowledgeBotHook
+from knowledge_bot.errors import KnowledgeBotError
+
+# Thousands of triggers share one event loop: none may spin, whatever interval it was given.
+_SHORTEST_PAUSE = 0.5
+# A triggerer that was down past the deadline still asks once, for so many seconds.
+_LAST_CHANCE = 5.0
+
+
+class KnowledgeBotPingTrigger(BaseTrigger):
+    """Pings the service until it answers, then fires an event.
+
+    The event is a dict of `status` and `message`; `status` is `ready`, `timeout` or `failed`.
+    Connection failures, timeouts, 429 and 5xx mean "not yet"; anything else fails at once.
+
+    Args:
+        knowledge_bot_conn_id: the connection; its key is looked up where the trigger runs, and is
+            never among the values that Airflow stores.
+        poke_interval: seconds between two pings, give or take a fifth, at least 0.5.
+        deadline: when to give up, in seconds since the epoch. Wall-clock, so that a triggerer that
+            is restarted does not wait from the beginning.
+    """
+
+    def __init__(self, knowledge_bot_conn_id: str, poke_interval: float, deadline: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # Airflow leaves it untyped
+        self.knowledge_bot_conn_id = knowledge_bot_conn_id
+        self.poke_interval = poke_interval
+        self.deadline = deadline
+        self._last_failure = "no ping came to an end"
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and the plain values that make this trigger again."""
+        return "airflow_knowledge_bot.triggers.KnowledgeBotPingTrigger", {
+            "knowledge_bot_conn_id": self.knowledge_bot_conn_id,
+            "poke_interval": self.poke_interval,
+            "deadline": self.deadline,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield the one event."""
+        try:
+            async with asyncio.timeout(max(self.deadline - time.time(), _LAST_CHANCE)):
+                await self._until_ready()
+        except TimeoutError:
+            yield _event("timeout", f"The service was not ready in time: {self._last_failure}")
+        except (KnowledgeBotError, AirflowNotFoundException) as error:
+            yield _event("failed", str(error))
+        else:
+            yield _event("ready", "The service answered the ping.")
+
+    async def _until_ready(self) -> None:
+        hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
+        async with await hook.get_async_conn() as client:
+            while True:
+                try:
+                    await client.ping()
+                except KnowledgeBotError as error:
+                    if not passes_by_itself(error):
+                        raise
+                    self._last_failure = str(error)
+                    self.log.info("Not yet: %s", error)
+                else:
+                    return
+                await asyncio.sleep(self._pause())
+
+    def _pause(self) -> float:
+        # Jitter, so that the sensors of one schedule do not ping in step.
+        jitter = random.uniform(0.8, 1.2)  # noqa: S311 - no secret is made of it
+        return max(self.poke_interval * jitter, _SHORTEST_PAUSE)
+
+
+def _event(status: str, message: str) -> TriggerEvent:
+    payload = {"status": status, "message": message}
+    return TriggerEvent(payload)  # type: ignore[no-untyped-call] # Airflow leaves it untyped
