@@ -102,7 +102,7 @@ def open_client(configuration: Configuration) -> HTTPClient:
 
 def open_async_client(configuration: Configuration) -> AsyncHTTPClient:
     """Return the client that awaits: httpx over aiohttp, several times cheaper in parallel."""
-    from httpx_aiohttp import HttpxAiohttpClient  # noqa: PLC0415 - aiohttp is heavy
+    from httpx_aiohttp import HttpxAiohttpClient  # heavy
 
     return HttpxAiohttpClient(**_options(configuration))
 

@@ -22,10 +22,10 @@ from knowledge_bot.uploads import OnProgress, Upload, UploadFile
 T = TypeVar("T")
 P = ParamSpec("P")
 
-Collections: TypeAlias = "str | Collection | Iterable[str | Collection]"
+Collections: TypeAlias = str | Collection | Iterable[str | Collection]
 """One collection or several, as ids or as `Collection` objects."""
 
-Headers: TypeAlias = "Mapping[str, str] | Iterable[Header]"
+Headers: TypeAlias = Mapping[str, str] | Iterable[Header]
 """Request headers as a mapping or as `Header` objects."""
 
 

@@ -1,0 +1,5 @@
+"""`kbot`, the command line of the Knowledge-Bot Service."""
+
+from knowledge_bot.cli.commands import main
+
+__all__ = ["main"]

@@ -1,0 +1,183 @@
+"""A server over a real socket that answers each request as the test says, also wrongly."""
+
+import contextlib
+import json
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+
+@dataclass(frozen=True)
+class Received:
+    """A request that arrived as a whole."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> object:
+        return json.loads(self.body)
+
+
+Reply = Callable[[socket.socket], None]
+"""Writes to the connection after a request was read; what it leaves open stays open."""
+
+
+def answer(
+    status: int = 200,
+    body: object = b"",
+    headers: dict[str, str] | None = None,
+    *,
+    length: int | None = None,
+) -> Reply:
+    """An HTTP answer; a body that is not bytes is sent as JSON; `length` lies about its size."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines = {"Content-Type": "application/json", **(headers or {})}
+    lines["Content-Length"] = str(len(content) if length is None else length)
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return raw(f"HTTP/1.1 {status} Scripted\r\n{head}\r\n".encode() + content)
+
+
+def raw(data: bytes) -> Reply:
+    """Exactly these bytes."""
+    return lambda connection: connection.sendall(data)
+
+
+def then(*replies: Reply) -> Reply:
+    """One after the other, for the same request."""
+
+    def reply(connection: socket.socket) -> None:
+        for step in replies:
+            step(connection)
+
+    return reply
+
+
+def close(connection: socket.socket) -> None:
+    """An orderly end of the connection."""
+    connection.shutdown(socket.SHUT_RDWR)
+
+
+def reset(connection: socket.socket) -> None:
+    """A TCP reset instead of an end."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    raise ConnectionResetError
+
+
+def silence(connection: socket.socket) -> None:
+    """Nothing, until the client gives up."""
+    with contextlib.suppress(OSError):
+        connection.settimeout(30)
+        connection.recv(1)
+
+
+def drip(data: bytes, seconds: float) -> Reply:
+    """The bytes, one at a time."""
+
+    def reply(connection: socket.socket) -> None:
+        for byte in data:
+            connection.sendall(bytes([byte]))
+            time.sleep(seconds)
+
+    return reply
+
+
+@dataclass
+class ScriptedServer:
+    """Answers the first request with the first reply, and so on; the last reply repeats.
+
+    Attributes:
+        on_accept: called with a new connection before anything is read of it; True keeps it.
+        read_limit: stop reading a request's body after so many bytes and reply at once.
+        requests: every request whose body arrived as announced.
+        started: how many requests' headers arrived.
+    """
+
+    replies: list[Reply] = field(default_factory=list)
+    on_accept: Callable[[socket.socket], bool] = lambda connection: True
+    read_limit: int | None = None
+    tls: ssl.SSLContext | None = None
+    requests: list[Received] = field(default_factory=list)
+    started: int = 0
+    connections: int = 0
+
+    def __post_init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port: int = self._socket.getsockname()[1]
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        # A thread blocked in accept() is woken by shutdown, not by close.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        with self._lock:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                self.connections += 1
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError, ValueError), connection:
+            if not self.on_accept(connection):
+                return
+            if self.tls is not None:
+                connection = self.tls.wrap_socket(connection, server_side=True)
+            with self._lock:
+                self._open.add(connection)
+            try:
+                for received in self._requests_on(connection):
+                    with self._lock:
+                        if received is not None:
+                            self.requests.append(received)
+                        self.started += 1
+                        turn = min(self.started, len(self.replies)) - 1
+                    self.replies[turn](connection)
+            finally:
+                with self._lock:
+                    self._open.discard(connection)
+
+    def _requests_on(self, connection: socket.socket) -> Iterator[Received | None]:
+        with connection.makefile("rb") as stream:
+            yield from self._read(stream)
+
+    def _read(self, stream: BinaryIO) -> Iterator[Received | None]:
+        while line := stream.readline():
+            method, path, _ = line.decode().split(" ", 2)
+            headers = {}
+            while (line := stream.readline().strip()) != b"":
+                name, _, value = line.decode().partition(":")
+                headers[name.strip().lower()] = value.strip()
+            if self.read_limit is not None:
+                stream.read(self.read_limit)
+                yield None
+                return
+            if headers.get("transfer-encoding") == "chunked":
+                body = b""
+                while size := int(stream.readline(), 16):
+                    body += stream.read(size)
+                    stream.readline()
+                stream.readline()
+            else:
+                body = stream.read(int(headers.get("content-length", 0)))
+                if len(body) < int(headers.get("content-length", 0)):
+                    return
+            yield Received(method, path, headers, body)
