@@ -95,6 +95,7 @@ class ScriptedServer:
     Attributes:
         on_accept: called with a new connection before anything is read of it; True keeps it.
         read_limit: stop reading a request's body after so many bytes and reply at once.
+        keep_bodies: keep what was sent; otherwise it is read and thrown away.
         requests: every request whose body arrived as announced.
         started: how many requests' headers arrived.
     """
@@ -102,6 +103,7 @@ class ScriptedServer:
     replies: list[Reply] = field(default_factory=list)
     on_accept: Callable[[socket.socket], bool] = lambda connection: True
     read_limit: int | None = None
+    keep_bodies: bool = True
     tls: ssl.SSLContext | None = None
     requests: list[Received] = field(default_factory=list)
     started: int = 0
@@ -177,7 +179,12 @@ class ScriptedServer:
                     stream.readline()
                 stream.readline()
             else:
-                body = stream.read(int(headers.get("content-length", 0)))
-                if len(body) < int(headers.get("content-length", 0)):
+                left, body = int(headers.get("content-length", 0)), b""
+                while left and (
+                    piece := stream.read(min(left, 1 << 18 if not self.keep_bodies else left))
+                ):
+                    left -= len(piece)
+                    body = body + piece if self.keep_bodies else b""
+                if left:
                     return
             yield Received(method, path, headers, body)

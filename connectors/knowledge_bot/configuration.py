@@ -105,7 +105,7 @@ def _base_url(url: str | None) -> str:
         warnings.warn(
             f"The API key and all content travel unencrypted to {host}; use https://",
             InsecureTransportWarning,
-            stacklevel=6,
+            stacklevel=4,  # the caller of Client()
         )
     path = parts.path.rstrip("/") or _VERSION_PATH
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))

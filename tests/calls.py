@@ -1,0 +1,35 @@
+"""Calls that many tests make, and the documented answers to them."""
+
+from typing import Any
+
+KEY = "key-of-the-tests-3f9a"
+
+SOURCE = {
+    "id": "src_1",
+    "name": "Handbook",
+    "collections": [{"id": "col_1", "name": "House"}],
+    "status": "pending",
+    "created_at": 1_700_000_000_123,
+}
+MESSAGE = {
+    "id": "msg_1",
+    "answer": "At nine.",
+    "conversation_id": "conv_1",
+    "created_at": 1_700_000_000_456,
+}
+
+
+def create(client: Any) -> Any:
+    return client.create_text_source(name="Handbook", collections="col_1", content="We open at 9.")
+
+
+def upload(client: Any) -> Any:
+    return client.upload_source(name="Handbook", collections="col_1", file=b"We open at 9.")
+
+
+def ask(client: Any) -> Any:
+    return client.send_message(bot_id="bot_1", content="When do you open?")
+
+
+def read(client: Any) -> Any:
+    return client.list_bots()

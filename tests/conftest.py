@@ -1,0 +1,32 @@
+"""Fixtures that every package's tests share."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from scripted_server import Reply, ScriptedServer
+
+
+@pytest.fixture(autouse=True)
+def _no_service_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test finds the service, the key or the proxy of whoever runs it."""
+    for name in ("KNOWLEDGE_BOT_BASE_URL", "KNOWLEDGE_BOT_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture
+def scripted() -> Iterator[Callable[..., ScriptedServer]]:
+    """Start servers that answer with the given replies; they stop with the test."""
+    servers: list[ScriptedServer] = []
+
+    def start(*replies: Reply, **options: object) -> ScriptedServer:
+        server = ScriptedServer(list(replies), **options)  # type: ignore[arg-type] # passed through
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.stop()

@@ -1,0 +1,299 @@
+"""Both clients against every form of answer that the interface shows."""
+
+import asyncio
+import concurrent.futures
+import gc
+import logging
+import os
+import pickle
+import threading
+import time
+import warnings
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+import httpx2
+import pytest
+
+from calls import KEY, MESSAGE, SOURCE, ask, create, read, upload
+from knowledge_bot import (
+    AsyncClient,
+    Bot,
+    Client,
+    Collection,
+    ConfigurationError,
+    Conversation,
+    Header,
+    Message,
+    Source,
+)
+from scripted_server import answer, silence
+
+BOTS = {"data": [{"id": "bot_1", "name": "Guide"}]}
+
+
+@pytest.fixture(params=["wrapped", "bare"])
+def form(request):
+    """Either form of an answer: wrapped in `value`, or the bare object."""
+    return (lambda body: {"value": body}) if request.param == "wrapped" else (lambda body: body)
+
+
+def test_a_created_source_is_read_in_both_forms(call, scripted, form):
+    server = scripted(answer(body=form(SOURCE)))
+    source = call(create, server.url)
+    assert source == Source(
+        id="src_1",
+        name="Handbook",
+        collections=(Collection(id="col_1", name="House"),),
+        status="pending",
+        created_at=datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC),
+    )
+
+
+def test_a_message_is_read_in_both_forms(call, scripted, form):
+    server = scripted(answer(body=form(MESSAGE)))
+    message = call(ask, server.url)
+    assert message == Message.model_validate(MESSAGE)
+    assert message.created_at.tzinfo is UTC
+    assert server.requests[0].json() == {
+        "value": {"bot_id": "bot_1", "content": "When do you open?"}
+    }
+
+
+def test_lists_are_read_in_both_forms(call, scripted, form):
+    entry = {"data": [{"id": "x", "name": "X"}]}
+    server = scripted(answer(body=form(entry)))
+    assert call(lambda client: client.list_bots(), server.url) == [Bot(id="x", name="X")]
+    assert call(lambda client: client.list_collections(), server.url) == [
+        Collection(id="x", name="X")
+    ]
+    assert call(lambda client: client.list_conversations("bot_1"), server.url) == [
+        Conversation(id="x", name="X")
+    ]
+    assert [(r.method, r.path) for r in server.requests] == [
+        ("GET", "/public/v1/bots"),
+        ("GET", "/public/v1/collections"),
+        ("GET", "/public/v1/bots/bot_1/conversations"),
+    ]
+
+
+@pytest.mark.parametrize("body", [b"pong", b'"pong"', b"pong\n", b'{"value": "pong"}'])
+def test_pong_is_read_as_text_and_as_json(call, scripted, body):
+    assert call(lambda client: client.ping(), scripted(answer(body=body)).url) is True
+
+
+def test_fields_that_the_interface_does_not_name_are_kept(call, scripted):
+    source = call(create, scripted(answer(body={**SOURCE, "language": "en"})).url)
+    assert source.language == "en"
+    assert source.model_dump(mode="json") == {**SOURCE, "language": "en"}
+
+
+def test_a_web_page_is_sent_with_its_headers(call, scripted):
+    server = scripted(answer(body=SOURCE))
+    for headers in ({"Accept-Language": "de"}, [Header(name="Accept-Language", value="de")]):
+        call(
+            lambda client, headers=headers: client.create_webpage_source(
+                name="Hours", collections=["col_1"], url="https://example.org/", headers=headers
+            ),
+            server.url,
+        )
+    for request in server.requests:
+        assert request.path == "/public/v1/sources/webpage"
+        assert request.json() == {
+            "value": {
+                "name": "Hours",
+                "collections": ["col_1"],
+                "url": "https://example.org/",
+                "headers": [{"name": "Accept-Language", "value": "de"}],
+            }
+        }
+
+
+def test_collections_are_taken_as_ids_objects_or_one_of_either(call, scripted):
+    server = scripted(answer(body=SOURCE))
+    one = Collection(id="col_1", name="House")
+    for collections in ("col_1", one, ["col_1"], [one], ("col_1", one), iter([one])):
+        call(
+            lambda client, several=collections: client.create_text_source(
+                name="n", collections=several, content="c"
+            ),
+            server.url,
+        )
+    assert {str(r.json()["value"]["collections"]) for r in server.requests} == {"['col_1']"}
+
+
+def test_the_key_goes_with_every_request(call, scripted):
+    server = scripted(answer(body=BOTS))
+    call(read, server.url)
+    assert server.requests[0].headers["x-api-key"] == KEY
+
+
+def test_a_post_without_a_key_is_not_sent_and_a_get_is(call, scripted):
+    server = scripted(answer(body=BOTS))
+    assert call(read, server.url, api_key=None) == [Bot(id="bot_1", name="Guide")]
+    with pytest.raises(ConfigurationError, match="no API key"):
+        call(create, server.url, api_key=None)
+    assert [request.method for request in server.requests] == ["GET"]
+    assert "x-api-key" not in server.requests[0].headers
+
+
+def test_the_environment_names_the_service_and_the_key(monkeypatch, scripted):
+    server = scripted(answer(body=BOTS))
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", server.url)
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "from-the-environment")
+    with Client() as client:
+        client.list_bots()
+    assert server.requests[0].headers["x-api-key"] == "from-the-environment"
+
+
+def test_a_chat_continues_the_conversation_that_its_first_answer_names(scripted):
+    server = scripted(answer(body=MESSAGE))
+    with Client(KEY, server.url) as client:
+        chat = client.chat("bot_1")
+        chat.ask("When do you open?")
+        chat.ask("And on Sundays?")
+    assert chat.conversation_id == "conv_1"
+    sent = [request.json()["value"].get("conversation_id") for request in server.requests]
+    assert sent == [None, "conv_1"]
+
+
+async def test_turns_of_an_asynchronous_chat_do_not_overtake_each_other(scripted):
+    server = scripted(answer(body=MESSAGE))
+    async with AsyncClient(KEY, server.url) as client:
+        chat = client.chat("bot_1")
+        await asyncio.gather(chat.ask("When do you open?"), chat.ask("And on Sundays?"))
+    sent = [request.json()["value"].get("conversation_id") for request in server.requests]
+    assert sent == [None, "conv_1"]
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2])
+def test_an_injected_client_sends_with_its_own_headers_and_stays_open(scripted, library):
+    server = scripted(answer(body=SOURCE))
+    with library.Client(headers={"X-Gateway": "north"}) as http_client:
+        with Client(KEY, server.url, http_client=http_client) as client:
+            create(client)
+            upload(client)
+        assert not http_client.is_closed
+    assert [r.headers["x-gateway"] for r in server.requests] == ["north", "north"]
+    assert [r.headers["x-api-key"] for r in server.requests] == [KEY, KEY]
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2])
+async def test_an_injected_asynchronous_client_sends_and_stays_open(scripted, library):
+    server = scripted(answer(body=SOURCE))
+    async with library.AsyncClient() as http_client:
+        async with AsyncClient(KEY, server.url, http_client=http_client) as client:
+            await create(client)
+            await upload(client)
+        assert not http_client.is_closed
+    assert len(server.requests) == 2
+
+
+def test_a_client_of_another_kind_is_not_accepted():
+    with pytest.raises(ConfigurationError, match=r"expected an httpx\.Client"):
+        Client(KEY, "https://service.example", http_client=object())
+    with pytest.raises(ConfigurationError, match=r"expected an httpx\.AsyncClient"):
+        AsyncClient(KEY, "https://service.example", http_client=httpx.Client())
+
+
+def test_a_closed_client_says_so(call, scripted):
+    server = scripted(answer(body=SOURCE))
+    client = Client(KEY, server.url)
+    client.close()
+    with pytest.raises(ConfigurationError, match="closed"):
+        create(client)
+    assert server.requests == []
+
+
+def test_a_client_survives_pickling_and_works_in_another_process(scripted):
+    server = scripted(answer(body=SOURCE))
+    with Client(KEY, server.url) as client:
+        create(client)
+        with pickle.loads(pickle.dumps(client)) as copy:
+            assert create(copy).id == "src_1"
+    aclient = pickle.loads(pickle.dumps(AsyncClient(KEY, server.url)))
+    assert asyncio.run(create(aclient)).id == "src_1"
+
+
+def test_threads_share_a_client(scripted):
+    server = scripted(answer(body=SOURCE))
+    with Client(KEY, server.url) as client, concurrent.futures.ThreadPoolExecutor(8) as pool:
+        sources = list(pool.map(lambda _: create(client), range(64)))
+    assert len(sources) == len(server.requests) == 64
+    assert server.connections <= 8
+
+
+def test_an_asynchronous_client_serves_one_event_loop_after_another(scripted):
+    server = scripted(answer(body=SOURCE))
+    client = AsyncClient(KEY, server.url)
+    descriptors = Path("/proc/self/fd")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(create(client))
+        before = len(os.listdir(descriptors)) if descriptors.exists() else 0
+        for _ in range(20):
+            asyncio.run(create(client))
+        gc.collect()
+    after = len(os.listdir(descriptors)) if descriptors.exists() else 0
+    assert after <= before + 2
+    assert len(server.requests) == 21
+
+
+def test_an_asynchronous_client_serves_several_event_loops_at_once(scripted):
+    server = scripted(answer(body=SOURCE))
+    client = AsyncClient(KEY, server.url)
+    results = []
+
+    def work() -> None:
+        async def several() -> None:
+            results.extend(await asyncio.gather(*(create(client) for _ in range(10))))
+
+        asyncio.run(several())
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == len(server.requests) == 40
+
+
+async def test_a_cancelled_call_says_that_the_service_may_have_acted(scripted):
+    server = scripted(silence, answer(body=SOURCE))
+    async with AsyncClient(KEY, server.url) as client:
+        task = asyncio.create_task(create(client))
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert any("may have acted" in note for note in caught.value.__notes__)
+        assert (await create(client)).id == "src_1"
+
+
+def test_a_second_client_costs_next_to_nothing():
+    Client(KEY, "https://service.example").close()
+    started = time.process_time()
+    for _ in range(20):
+        Client(KEY, "https://service.example").close()
+    # A fresh TLS context alone takes tens of milliseconds, so this tells sharing from not sharing.
+    assert (time.process_time() - started) / 20 < 0.01
+
+
+def test_the_log_tells_method_path_status_and_nothing_of_the_content(call, scripted, caplog):
+    server = scripted(answer(body=SOURCE))
+    with caplog.at_level(logging.DEBUG):
+        call(create, server.url)
+    lines = [record.getMessage() for record in caplog.records if record.name == "knowledge_bot"]
+    assert len(lines) == 1
+    assert "POST /sources/write: 200 in" in lines[0]
+    assert KEY not in caplog.text
+    assert "We open at 9" not in caplog.text
+
+
+def test_a_client_does_not_show_its_key():
+    client = Client(KEY, "https://service.example")
+    assert repr(client) == "Client(base_url='https://service.example/public/v1')"
+    assert KEY not in str(vars(client))
+    assert KEY not in repr(vars(client)["_configuration"])

@@ -1,0 +1,96 @@
+"""What a client can be configured with, and what it says where it cannot."""
+
+import warnings
+
+import pytest
+from pydantic import SecretStr
+
+from knowledge_bot import Client, ConfigurationError, InsecureTransportWarning
+
+
+def base_url(given):
+    return repr(Client("key", given)).partition("'")[2].rpartition("'")[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("https://service.example", "https://service.example/public/v1"),
+        ("https://service.example/", "https://service.example/public/v1"),
+        ("https://service.example/public/v1", "https://service.example/public/v1"),
+        ("https://service.example/public/v1/", "https://service.example/public/v1"),
+        ("https://service.example/team/a/public/v2", "https://service.example/team/a/public/v2"),
+        ("http://127.0.0.1:8700", "http://127.0.0.1:8700/public/v1"),
+        ("http://[::1]:8700", "http://[::1]:8700/public/v1"),
+        ("http://localhost:8700", "http://localhost:8700/public/v1"),
+    ],
+)
+def test_the_version_is_added_where_the_address_has_no_path(given, used):
+    assert base_url(given) == used
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (None, "KNOWLEDGE_BOT_BASE_URL"),
+        ("", "KNOWLEDGE_BOT_BASE_URL"),
+        ("service.example", "not an http:// or https:// address"),
+        ("ftp://service.example", "not an http:// or https:// address"),
+        ("https://", "not an http:// or https:// address"),
+        ("https://service.example:x", "not a URL"),
+        ("https://service.example:0", "not an http:// or https:// address"),
+        ("https://service.example/?a=1", "query"),
+        ("https://service.example/#f", "fragment"),
+        ("https://service.example/a\r\nX: y", "control character"),
+        ("https://service example", "space"),
+        ("https://[::1", "not a URL"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_named(given, words):
+    with pytest.raises(ConfigurationError, match=words):
+        Client("key", given)
+
+
+def test_a_password_in_the_address_is_refused_and_not_repeated():
+    with pytest.raises(ConfigurationError) as caught:
+        Client("key", "https://user:hunter2@service.example")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["secret\n", "sec ret", "secrét", "secret\r\nX-Evil: 1"])
+def test_a_key_that_a_header_cannot_carry_is_refused_and_not_repeated(key):
+    with pytest.raises(ConfigurationError, match="api_key") as caught:
+        Client(key, "https://service.example")
+    assert "sec" not in str(caught.value).replace("line end", "")
+
+
+def test_a_secret_is_taken_as_well_as_a_string():
+    assert Client(SecretStr("key"), "https://service.example")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": -1}, "timeout"),
+        ({"max_retries": -1}, "max_retries"),
+        ({"upload_encoding": "base64"}, "upload_encoding"),
+        ({"verify": "/nowhere/ca.pem"}, "verify"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_named(options, words):
+    with pytest.raises(ConfigurationError, match=words):
+        Client("key", "https://service.example", **options)
+
+
+def test_an_unencrypted_address_of_another_machine_warns_at_the_callers_line():
+    with pytest.warns(InsecureTransportWarning, match=r"service\.example") as caught:
+        Client("key", "http://service.example")
+    assert caught[0].filename == __file__
+
+
+def test_an_unencrypted_address_of_this_machine_does_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Client("key", "http://127.0.0.1:1")
+        Client("key", "http://app.localhost:1")

@@ -1,0 +1,111 @@
+"""What is checked before anything is sent."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knowledge_bot import Client, ConfigurationError, Delivery
+
+GOOD = {"name": "n", "collections": "col_1"}
+
+
+@pytest.mark.parametrize(
+    "identifier",
+    ["", "bot_", "col_1", "..", ".", "bot_1 ", "bot_ 1", "bot_\n", "bot_\x00", "../bot_1", None, 7],
+)
+def test_an_id_of_another_form_is_refused_before_sending(identifier):
+    with pytest.raises(ConfigurationError, match="bot_id") as caught:
+        Client.list_conversations(identifier)
+    assert caught.value.delivery is Delivery.NOT_DELIVERED
+    with pytest.raises(ConfigurationError, match="bot_id"):
+        Client.send_message(bot_id=identifier, content="c")
+
+
+@pytest.mark.parametrize(
+    ("identifier", "path"),
+    [
+        ("bot_1", "/bots/bot_1/conversations"),
+        ("bot_../../collections", "/bots/bot_..%2F..%2Fcollections/conversations"),
+        ("bot_a?x=1#f", "/bots/bot_a%3Fx%3D1%23f/conversations"),
+        ("bot_ü%2e", "/bots/bot_%C3%BC%252e/conversations"),
+    ],
+)
+def test_an_id_cannot_leave_its_place_in_the_path(identifier, path):
+    assert Client.list_conversations(identifier).path == path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"name": ""}, "name: is empty"),
+        ({"name": "  "}, "name: is empty"),
+        ({"name": 7}, "name: expected a string, not int"),
+        ({"content": ""}, "content: is empty"),
+        ({"content": b"bytes"}, "content: expected a string, not bytes"),
+        ({"content": "\ud800"}, "surrogate"),
+        ({"name": "\udfff"}, "surrogate"),
+        ({"collections": []}, "at least one collection"),
+        ({"collections": None}, "collections: expected ids, not NoneType"),
+        ({"collections": ["col_1", 7]}, "collections: expected a string, not int"),
+        ({"collections": "bot_1"}, "not an id of the form col_"),
+        ({"collections": [["col_1"]]}, "collections: expected a string, not list"),
+    ],
+)
+def test_a_text_source_is_checked_before_sending(arguments, words):
+    with pytest.raises(ConfigurationError, match=words):
+        Client.create_text_source(**{**GOOD, "content": "c", **arguments})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"url": ""}, "url: is empty"),
+        ({"url": "example.org/page"}, "absolute address"),
+        ({"url": "https://example.org/a b"}, "percent-encode"),
+        ({"url": "https://example.org/\r\nX: y"}, "percent-encode"),
+        ({"headers": {"X y": "v"}}, "not a header name"),
+        ({"headers": {"": "v"}}, "not a header name"),
+        ({"headers": {"X": "v\r\nY: z"}}, "line end"),
+    ],
+)
+def test_a_web_page_is_checked_before_sending(arguments, words):
+    with pytest.raises(ConfigurationError, match=words):
+        Client.create_webpage_source(**{**GOOD, "url": "https://example.org/", **arguments})
+
+
+def test_the_value_of_a_header_stands_in_no_error():
+    with pytest.raises(ConfigurationError) as caught:
+        Client.create_webpage_source(
+            **GOOD, url="https://example.org/", headers={"Authorization": "Bearer secret\n"}
+        )
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("headers", [None, {}, []])
+def test_no_headers_are_left_out_of_the_request(headers):
+    request = Client.create_webpage_source(**GOOD, url="https://example.org/", headers=headers)
+    assert set(json.loads(request.body)["value"]) == {"name", "collections", "url"}
+
+
+@pytest.mark.parametrize(
+    "url", ["https://example.org/", "http://host:8080/?q=ü", "ftp://host/file"]
+)
+def test_every_scheme_is_left_to_the_service_to_judge(url):
+    request = Client.create_webpage_source(**GOOD, url=url)
+    assert json.loads(request.body)["value"]["url"] == url
+
+
+@given(name=st.text(min_size=1).filter(str.strip), content=st.text(min_size=1).filter(str.strip))
+def test_every_text_arrives_as_it_was_given(name, content):
+    request = Client.create_text_source(name=name, collections="col_1", content=content)
+    assert json.loads(request.body) == {
+        "value": {"name": name, "collections": ["col_1"], "content": content}
+    }
+
+
+def test_both_clients_document_each_operation():
+    operations = ["ping", "list_bots", "send_message", "upload_source", "create_webpage_source"]
+    assert all(getattr(Client, name).__doc__ for name in operations)
+    assert Client("k", "https://h.example").send_message.__doc__ == Client.send_message.__doc__

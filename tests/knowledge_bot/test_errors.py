@@ -1,0 +1,47 @@
+"""Errors: what they are, what they keep, and how they travel."""
+
+import pickle
+
+import pytest
+
+from knowledge_bot import (
+    APIError,
+    ConfigurationError,
+    Delivery,
+    KnowledgeBotError,
+    RateLimitError,
+    UnexpectedResponseError,
+)
+
+
+def subclasses(kind):
+    for child in kind.__subclasses__():
+        yield child
+        yield from subclasses(child)
+
+
+def test_no_error_is_one_that_frameworks_swallow_or_retry():
+    for kind in subclasses(KnowledgeBotError):
+        assert not issubclass(kind, RuntimeError | OSError | TimeoutError), kind
+
+
+def test_a_configuration_error_is_a_value_error_as_well():
+    assert issubclass(ConfigurationError, ValueError)
+    assert ConfigurationError("x").delivery is Delivery.NOT_DELIVERED
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigurationError("bad"),
+        KnowledgeBotError("lost", delivery=Delivery.UNKNOWN),
+        APIError(418, "teapot", "short and stout", "req-1", delivery=Delivery.REFUSED),
+        RateLimitError(429, retry_after=7.0, delivery=Delivery.REFUSED),
+        UnexpectedResponseError("odd", status_code=204, body=b"x"),
+    ],
+)
+def test_an_error_survives_pickling_with_all_it_knows(error):
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert vars(copy) == vars(error)
