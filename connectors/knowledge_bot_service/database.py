@@ -1,0 +1,215 @@
+"""The SQLite file: its schema, one thread that writes, and a reading connection for each thread."""
+
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+Operation = Callable[[sqlite3.Connection], T]
+
+# A transaction takes at most this many waiting operations: enough to share one fsync between all
+# clients, few enough that none of them waits for long.
+_GROUP: Final = 256
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS collection (
+    id INTEGER PRIMARY KEY,
+    public_id TEXT NOT NULL UNIQUE
+) STRICT;
+CREATE TABLE IF NOT EXISTS source (
+    id INTEGER PRIMARY KEY,
+    public_id TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('webpage', 'text', 'file')),
+    status TEXT NOT NULL CHECK (status IN ('pending', 'processing', 'ready', 'failed')),
+    reason TEXT,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    created_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS source_unfinished
+    ON source (status, id) WHERE status IN ('pending', 'processing');
+CREATE TABLE IF NOT EXISTS source_collection (
+    source INTEGER NOT NULL REFERENCES source,
+    collection INTEGER NOT NULL REFERENCES collection,
+    PRIMARY KEY (source, collection)
+) STRICT, WITHOUT ROWID;
+-- What is left to do for a source; deleted when the source is ready or failed. `material` is JSON.
+CREATE TABLE IF NOT EXISTS job (
+    source INTEGER PRIMARY KEY REFERENCES source,
+    material TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS passage (
+    id INTEGER PRIMARY KEY,
+    source INTEGER NOT NULL REFERENCES source,
+    text TEXT NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS passage_source ON passage (source);
+-- Analysed text. The categories make marks part of a word, as many scripts need it.
+CREATE VIRTUAL TABLE IF NOT EXISTS passage_index USING fts5 (
+    scope, title, body,
+    tokenize = "unicode61 remove_diacritics 0 categories 'L* N* Co Mn Mc'"
+);
+CREATE VIRTUAL TABLE IF NOT EXISTS passage_term USING fts5vocab (passage_index, 'row');
+CREATE TABLE IF NOT EXISTS conversation (
+    id INTEGER PRIMARY KEY,
+    public_id TEXT NOT NULL UNIQUE,
+    bot TEXT NOT NULL,
+    name TEXT NOT NULL,
+    created_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS conversation_bot ON conversation (bot, id);
+CREATE TABLE IF NOT EXISTS message (
+    id INTEGER PRIMARY KEY,
+    public_id TEXT NOT NULL UNIQUE,
+    conversation INTEGER NOT NULL REFERENCES conversation,
+    question TEXT NOT NULL,
+    answer TEXT NOT NULL,
+    created_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS message_conversation ON message (conversation, id);
+"""
+
+
+class DatabaseClosedError(Exception):
+    """The service is stopping; nothing was written."""
+
+
+class Database:
+    """One SQLite file with many readers and one writer.
+
+    Writes go through one thread, which puts what waits into one transaction (group commit): eight
+    clients share one fsync, and none waits for SQLite's unfair lock. A write is durable when its
+    future is done (`synchronous=FULL`: power loss included).
+
+    Args:
+        path: the file; made with its tables when it is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._waiting: queue.PriorityQueue[tuple[int, int, _Write | None]] = queue.PriorityQueue()
+        self._count = 0
+        self._closed = False
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        writer = self._connect()
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("PRAGMA synchronous = FULL")
+        # Request headers of web page sources may hold secrets; what is deleted is overwritten.
+        writer.execute("PRAGMA secure_delete = FAST")
+        writer.executescript(_SCHEMA)
+        self._thread = threading.Thread(
+            target=self._write_all, args=(writer,), name="database-writer", daemon=True
+        )
+        self._thread.start()
+
+    def write(self, operation: Operation[T], *, background: bool = False) -> Future[T]:
+        """Run `operation` in the writer's next transaction.
+
+        Args:
+            operation: called with the writing connection; its own error undoes its own work alone.
+            background: True lets every waiting client go first.
+
+        Returns:
+            A future that is done when the work is durable, with what `operation` returned, or with
+            the error that it or the commit raised.
+
+        Raises:
+            DatabaseClosedError: `close` was called.
+        """
+        write = _Write(operation)
+        with self._lock:
+            if self._closed:
+                raise DatabaseClosedError("the service is stopping")
+            self._count += 1
+            self._waiting.put((1 if background else 0, self._count, write))
+        return write.future
+
+    def reader(self) -> sqlite3.Connection:
+        """The calling thread's own connection, for reading."""
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._connect()
+            connection.execute("PRAGMA query_only = ON")
+            self._local.connection = connection
+            with self._lock:
+                self._readers.append(connection)
+        return connection
+
+    def close(self) -> None:
+        """Finish the writes that wait, then close every connection."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._waiting.put((2, 0, None))
+        self._thread.join()
+        for connection in self._readers:
+            connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        # Threads never share a connection at the same time; `close` is called from another thread.
+        connection = sqlite3.connect(
+            self._path, isolation_level=None, timeout=30, check_same_thread=False
+        )
+        connection.row_factory = sqlite3.Row
+        return connection
+
+    def _write_all(self, connection: sqlite3.Connection) -> None:
+        while (write := self._waiting.get()[2]) is not None:
+            group = [write]
+            # Background writes are large. With one of them at most in a group, no client waits for
+            # two.
+            while len(group) < _GROUP and not self._waiting.empty():
+                priority, _, following = entry = self._waiting.get()
+                if priority != 0 or following is None:
+                    self._waiting.put(entry)
+                    break
+                group.append(following)
+            _commit(connection, group)
+        connection.close()
+
+
+class _Write:
+    def __init__(self, operation: Operation[Any]) -> None:
+        self.operation = operation
+        self.future: Future[Any] = Future()
+        # A client that hangs up cancels its wait, not the write.
+        self.future.set_running_or_notify_cancel()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self, connection: sqlite3.Connection) -> None:
+        connection.execute("SAVEPOINT operation")
+        try:
+            self.result = self.operation(connection)
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the future
+            self.error = error
+            connection.execute("ROLLBACK TO operation")
+        connection.execute("RELEASE operation")
+
+    def settle(self) -> None:
+        if self.error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(self.error)
+
+
+def _commit(connection: sqlite3.Connection, group: list[_Write]) -> None:
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for write in group:
+            write.run(connection)
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        for write in group:
+            write.error = write.error or error
+    for write in group:
+        write.settle()

@@ -1,0 +1,339 @@
+"""What the service remembers: sources and the work on them, conversations and their messages."""
+
+import json
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from knowledge_bot.models import Header
+from knowledge_bot_service.database import Database
+
+# A source whose processing ended with the process this often is given up: it may be what ends it.
+MAX_ATTEMPTS: Final = 3
+
+
+class Kind(StrEnum):
+    """How a source came in."""
+
+    WEBPAGE = "webpage"
+    TEXT = "text"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a source is made from; kept until the source is ready or failed.
+
+    A text is `content`, or, when it is long, the `file` of that text. An upload is a `file` with
+    the `filename` and `content_type` that its sender gave. `file` is a name in the data folder's
+    material. A web page is `url` and the `headers` to send, which may hold secrets and are in no
+    repr.
+    """
+
+    content: str | None = None
+    file: str | None = None
+    filename: str | None = None
+    content_type: str | None = None
+    url: str | None = None
+    headers: tuple[Header, ...] = field(default=(), repr=False)
+
+    def to_json(self) -> str:
+        """The material as the job row keeps it."""
+        return json.dumps(
+            {
+                "content": self.content,
+                "file": self.file,
+                "filename": self.filename,
+                "content_type": self.content_type,
+                "url": self.url,
+                "headers": [[header.name, header.value] for header in self.headers],
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "Material":
+        """The reverse of `to_json`."""
+        values = json.loads(text)
+        headers = tuple(Header(name=name, value=value) for name, value in values.pop("headers"))
+        return cls(**values, headers=headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A source that a worker has claimed."""
+
+    source: int
+    public_id: str
+    name: str
+    kind: Kind
+    material: Material
+    collections: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """Where a source stands. `reason` says why it failed, and is None otherwise."""
+
+    id: str
+    name: str
+    status: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One question of a conversation and the bot's answer."""
+
+    question: str
+    answer: str
+
+
+class QuotaExceededError(Exception):
+    """The service holds as many sources as its settings allow; nothing was stored."""
+
+
+class Store:
+    """The service's memory on one database.
+
+    Writes return futures: they are durable when the future is done. Reads use the calling thread's
+    connection. Times are integer milliseconds since 1970 (interface section 2).
+
+    Args:
+        database: where everything is kept.
+        collections: the public ids of the collections that sources may belong to.
+    """
+
+    def __init__(self, database: Database, collections: Iterable[str]) -> None:
+        self._database = database
+        self._collections = database.write(
+            lambda connection: _number_collections(connection, collections)
+        ).result()
+
+    def collection_numbers(self, public_ids: Iterable[str]) -> tuple[int, ...]:
+        """The integers that stand for collections inside the database and its index."""
+        return tuple(self._collections[public_id] for public_id in public_ids)
+
+    def accept(
+        self,
+        *,
+        public_id: str,
+        name: str,
+        kind: Kind,
+        collections: Sequence[str],
+        material: Material,
+        created_at: int,
+        quota: int | None = None,
+    ) -> Future[None]:
+        """Store a source and the work on it in one transaction.
+
+        The future raises QuotaExceededError when `quota` sources that did not fail are there.
+        """
+        numbers = self.collection_numbers(collections)
+        stored = material.to_json()
+
+        def insert(connection: sqlite3.Connection) -> None:
+            if quota is not None and _count_sources(connection) >= quota:
+                raise QuotaExceededError(f"this service holds at most {quota} sources")
+            source = connection.execute(
+                "INSERT INTO source (public_id, name, kind, status, created_at)"
+                " VALUES (?, ?, ?, 'pending', ?)",
+                (public_id, name, kind, created_at),
+            ).lastrowid
+            connection.executemany(
+                "INSERT INTO source_collection VALUES (?, ?)",
+                [(source, number) for number in numbers],
+            )
+            connection.execute("INSERT INTO job VALUES (?, ?)", (source, stored))
+
+        return self._database.write(insert)
+
+    def recover(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Take up what an earlier process left: call once, before any worker runs.
+
+        What was `processing` becomes `pending` again, or `failed` after `MAX_ATTEMPTS`.
+
+        Returns:
+            The public ids of the unfinished sources, oldest first, and their collections' numbers.
+        """
+        return self._database.write(_recover).result()
+
+    def claim(self) -> Job | None:
+        """Take the oldest pending source to work on it; None when there is none."""
+        return self._database.write(_claim).result()
+
+    def requeue(self, source: int) -> str:
+        """Count an attempt that broke off: `pending` again, or `failed` after `MAX_ATTEMPTS`.
+
+        Returns:
+            The new status.
+        """
+        return self._database.write(
+            lambda connection: _requeue(connection, source, "processing it broke off each time")
+        ).result()
+
+    def release_claims(self) -> None:
+        """Make what is `processing` pending without counting an attempt: the service stops."""
+        self._database.write(
+            lambda connection: connection.execute(
+                "UPDATE source SET status = 'pending' WHERE status = 'processing'"
+            )
+        ).result()
+
+    def fail(self, source: int, reason: str) -> None:
+        """Give a source up; `reason` is for the person who added it."""
+        self._database.write(
+            lambda connection: _finish(connection, source, "failed", reason)
+        ).result()
+
+    def unfinished_files(self) -> set[str]:
+        """The names of the files that unfinished sources still need."""
+        rows = self._database.reader().execute(
+            "SELECT json_extract(material, '$.file') AS file FROM job WHERE file IS NOT NULL"
+        )
+        return {row["file"] for row in rows}
+
+    def source_states(self) -> list[SourceState]:
+        """Every source, oldest first."""
+        return read_source_states(self._database.reader())
+
+    def conversations(self, bot: str) -> list[tuple[str, str]]:
+        """The ids and names of a bot's conversations, oldest first."""
+        rows = self._database.reader().execute(
+            "SELECT public_id, name FROM conversation WHERE bot = ? ORDER BY id", (bot,)
+        )
+        return [(row["public_id"], row["name"]) for row in rows]
+
+    def has_conversation(self, bot: str, conversation: str) -> bool:
+        """Whether the conversation exists and is this bot's."""
+        row = self._database.reader().execute(
+            "SELECT 1 FROM conversation WHERE public_id = ? AND bot = ?", (conversation, bot)
+        )
+        return row.fetchone() is not None
+
+    def turns(self, conversation: str, last: int) -> list[Turn]:
+        """The last turns of a conversation, oldest first."""
+        rows = self._database.reader().execute(
+            "SELECT question, answer FROM message WHERE conversation ="
+            " (SELECT id FROM conversation WHERE public_id = ?) ORDER BY id DESC LIMIT ?",
+            (conversation, last),
+        )
+        return [Turn(row["question"], row["answer"]) for row in rows][::-1]
+
+    def add_message(
+        self, *, public_id: str, bot: str, conversation: str, name: str, turn: Turn, created_at: int
+    ) -> Future[None]:
+        """Store a turn, and its conversation under `name` when it is the first."""
+
+        def insert(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "INSERT INTO conversation (public_id, bot, name, created_at) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT DO NOTHING",
+                (conversation, bot, name, created_at),
+            )
+            connection.execute(
+                "INSERT INTO message (public_id, conversation, question, answer, created_at)"
+                " VALUES (?, (SELECT id FROM conversation WHERE public_id = ?), ?, ?, ?)",
+                (public_id, conversation, turn.question, turn.answer, created_at),
+            )
+
+        return self._database.write(insert)
+
+
+def new_id(prefix: str) -> str:
+    """A fresh id with the documented prefix of its kind (interface section 2), such as `src_`."""
+    return prefix + secrets.token_hex(12)
+
+
+def now() -> int:
+    """The time in milliseconds since 1970, as `created_at` carries it."""
+    return time.time_ns() // 1_000_000
+
+
+def read_source_states(connection: sqlite3.Connection) -> list[SourceState]:
+    """Every source of the database that `connection` reads, oldest first."""
+    rows = connection.execute("SELECT public_id, name, status, reason FROM source ORDER BY id")
+    return [SourceState(*row) for row in rows]
+
+
+def finish_ready(connection: sqlite3.Connection, source: int) -> None:
+    """Make a source ready, in the transaction that completes its passages."""
+    _finish(connection, source, "ready", None)
+
+
+def _number_collections(
+    connection: sqlite3.Connection, public_ids: Iterable[str]
+) -> dict[str, int]:
+    connection.executemany(
+        "INSERT INTO collection (public_id) VALUES (?) ON CONFLICT DO NOTHING",
+        [(public_id,) for public_id in public_ids],
+    )
+    return dict(tuple(row) for row in connection.execute("SELECT public_id, id FROM collection"))
+
+
+def _count_sources(connection: sqlite3.Connection) -> int:
+    count: int = connection.execute(
+        "SELECT count(*) FROM source WHERE status <> 'failed'"
+    ).fetchone()[0]
+    return count
+
+
+def _recover(connection: sqlite3.Connection) -> list[tuple[str, tuple[int, ...]]]:
+    interrupted = connection.execute("SELECT id FROM source WHERE status = 'processing'").fetchall()
+    for row in interrupted:
+        _requeue(connection, row["id"], "the service ended each time while it was processed")
+    rows = connection.execute(
+        "SELECT id, public_id FROM source WHERE status IN ('pending', 'processing') ORDER BY id"
+    ).fetchall()
+    return [(row["public_id"], _collections_of(connection, row["id"])) for row in rows]
+
+
+def _claim(connection: sqlite3.Connection) -> Job | None:
+    row = connection.execute(
+        "UPDATE source SET status = 'processing' WHERE id ="
+        " (SELECT id FROM source WHERE status = 'pending' ORDER BY id LIMIT 1)"
+        " RETURNING id, public_id, name, kind"
+    ).fetchone()
+    if row is None:
+        return None
+    material = connection.execute(
+        "SELECT material FROM job WHERE source = ?", (row["id"],)
+    ).fetchone()["material"]
+    return Job(
+        source=row["id"],
+        public_id=row["public_id"],
+        name=row["name"],
+        kind=Kind(row["kind"]),
+        material=Material.from_json(material),
+        collections=_collections_of(connection, row["id"]),
+    )
+
+
+def _collections_of(connection: sqlite3.Connection, source: int) -> tuple[int, ...]:
+    rows = connection.execute(
+        "SELECT collection FROM source_collection WHERE source = ?", (source,)
+    )
+    return tuple(row["collection"] for row in rows)
+
+
+def _requeue(connection: sqlite3.Connection, source: int, cause: str) -> str:
+    attempts = connection.execute(
+        "UPDATE source SET status = 'pending', attempts = attempts + 1 WHERE id = ?"
+        " RETURNING attempts",
+        (source,),
+    ).fetchone()["attempts"]
+    if attempts < MAX_ATTEMPTS:
+        return "pending"
+    _finish(connection, source, "failed", f"given up after {attempts} attempts: {cause}")
+    return "failed"
+
+
+def _finish(connection: sqlite3.Connection, source: int, status: str, reason: str | None) -> None:
+    connection.execute(
+        "UPDATE source SET status = ?, reason = ? WHERE id = ?", (status, reason, source)
+    )
+    connection.execute("DELETE FROM job WHERE source = ?", (source,))
