@@ -1,0 +1,242 @@
+"""The interface over HTTP: every endpoint under `/public/v1` (interface section 4)."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Annotated, Any, Final, TypedDict
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Security
+from fastapi.security import APIKeyHeader
+
+from knowledge_bot.models import Bot, Collection, Conversation, Message, Source
+from knowledge_bot_service import problems
+from knowledge_bot_service.folder import DataFolder
+from knowledge_bot_service.gate import KEY_HEADER, PREFIX, Gate
+from knowledge_bot_service.problems import Problem, ProblemError
+from knowledge_bot_service.requests import (
+    Listing,
+    NewMessage,
+    NewSource,
+    NewText,
+    NewWebpage,
+    Wrapped,
+)
+from knowledge_bot_service.service import (
+    Service,
+    UnknownBotError,
+    UnknownCollectionError,
+    UnknownConversationError,
+)
+from knowledge_bot_service.settings import Settings
+from knowledge_bot_service.store import QuotaExceededError
+from knowledge_bot_service.uploads import receive_upload
+
+_Responses = dict[int | str, dict[str, Any]]
+
+
+def create_app(settings: Settings, folder: DataFolder, on_ready: Callable[[], None]) -> FastAPI:
+    """Make the web application of a service.
+
+    Args:
+        settings: what the service offers and allows.
+        folder: where it keeps everything.
+        on_ready: called when the service has started and requests can be answered.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[_State]:
+        with Service(settings, folder) as service:
+            on_ready()
+            yield {"service": service}
+
+    # The usual documentation pages load scripts from elsewhere; the description is enough.
+    app = FastAPI(
+        title="Knowledge-Bot Service",
+        version="1",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.include_router(_open)
+    app.include_router(_reading)
+    app.include_router(_writing)
+    problems.install(app)
+    app.add_middleware(
+        Gate, keys=[key.get_secret_value() for key in settings.keys], limits=settings.limits
+    )
+    return app
+
+
+class _State(TypedDict):
+    service: Service
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.state.service
+    return service
+
+
+_ServiceOf = Annotated[Service, Depends(_service)]
+
+
+def _takes(content_type: str) -> Callable[[Request], Awaitable[None]]:
+    async def check(request: Request) -> None:
+        given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if given != content_type:
+            raise ProblemError(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                f"The request's content type is {given or 'missing'}; it must be {content_type}.",
+            )
+
+    return check
+
+
+def _described(descriptions: Mapping[int, str]) -> _Responses:
+    # With `default`, FastAPI does not announce its 422, which never happens here.
+    responses: _Responses = {
+        status: {"model": Problem, "description": description}
+        for status, description in descriptions.items()
+    }
+    return {**responses, "default": {"model": Problem, "description": "Any other error"}}
+
+
+_GET_ERRORS: Final = {401: "The key is missing or wrong"}
+_POST_ERRORS: Final = {
+    **_GET_ERRORS,
+    400: "The request does not follow the interface, or names an id that is not here",
+    402: "A quota of the service is used up",
+    413: "The request body is larger than the service takes",
+    415: "The content type is not the documented one",
+}
+
+# The gate checks the key, before the body is read. This says so in the description.
+_key = Security(APIKeyHeader(name=KEY_HEADER, auto_error=False))
+_json = Depends(_takes("application/json"))
+_form = Depends(_takes("multipart/form-data"))
+
+_open = APIRouter(prefix=PREFIX, responses=_described({}))
+_reading = APIRouter(prefix=PREFIX, dependencies=[_key], responses=_described(_GET_ERRORS))
+_writing = APIRouter(prefix=PREFIX, dependencies=[_key], responses=_described(_POST_ERRORS))
+
+
+@_open.get("/ping")
+async def ping() -> str:
+    """Say that the service is there."""
+    return "pong"
+
+
+@_reading.get("/collections")
+async def list_collections(service: _ServiceOf) -> Wrapped[Listing[Collection]]:
+    """List the collections."""
+    return Wrapped(value=Listing(data=service.collections()))
+
+
+@_reading.get("/bots")
+async def list_bots(service: _ServiceOf) -> Wrapped[Listing[Bot]]:
+    """List the bots."""
+    return Wrapped(value=Listing(data=service.bots()))
+
+
+@_reading.get("/bots/{id}/conversations", responses=_described({404: "There is no such bot"}))
+async def list_conversations(
+    id: str,  # noqa: A002 - the interface's name for the parameter
+    service: _ServiceOf,
+) -> Wrapped[Listing[Conversation]]:
+    """List a bot's conversations, oldest first."""
+    try:
+        return Wrapped(value=Listing(data=await service.conversations(id)))
+    except UnknownBotError as error:
+        raise _unknown("bot", error, HTTPStatus.NOT_FOUND) from None
+
+
+@_writing.post("/sources/webpage", dependencies=[_json])
+async def create_webpage_source(body: Wrapped[NewWebpage], service: _ServiceOf) -> Wrapped[Source]:
+    """Create a source from a web page, which the service fetches later."""
+    new = body.value
+    source = service.add_webpage(
+        name=new.name, collections=new.collections, url=new.url, headers=new.headers or ()
+    )
+    return Wrapped(value=await _accepted(source))
+
+
+@_writing.post("/sources/write", dependencies=[_json])
+async def create_text_source(body: Wrapped[NewText], service: _ServiceOf) -> Wrapped[Source]:
+    """Create a source from a text."""
+    new = body.value
+    source = service.add_text(name=new.name, collections=new.collections, content=new.content)
+    return Wrapped(value=await _accepted(source))
+
+
+def _form_schema(fields: Mapping[str, Any]) -> dict[str, Any]:
+    file = {"type": "string", "format": "binary"}
+    return {
+        "type": "object",
+        "properties": {**fields, "file": file},
+        "required": [*fields, "file"],
+    }
+
+
+_UPLOAD_BODY: Final = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "oneOf": [
+                        _form_schema({"value": NewSource.model_json_schema()}),
+                        _form_schema(NewSource.model_json_schema()["properties"]),
+                    ]
+                }
+            }
+        },
+    }
+}
+
+
+@_writing.post("/sources/upload", dependencies=[_form], openapi_extra=_UPLOAD_BODY)
+async def upload_source(request: Request, service: _ServiceOf) -> Wrapped[Source]:
+    """Create a source from a file, in either notation of the interface."""
+    path = service.new_material_path()
+    upload = await receive_upload(request, path)
+    source = service.add_upload(
+        name=upload.source.name,
+        collections=upload.source.collections,
+        path=path,
+        filename=upload.filename,
+        content_type=upload.content_type,
+    )
+    return Wrapped(value=await _accepted(source))
+
+
+@_writing.post("/messages", dependencies=[_json])
+async def send_message(body: Wrapped[NewMessage], service: _ServiceOf) -> Wrapped[Message]:
+    """Ask a bot, in a conversation or as the first message of a new one."""
+    new = body.value
+    try:
+        message = await service.ask(
+            bot=new.bot_id, content=new.content, conversation=new.conversation_id
+        )
+    except UnknownBotError as error:
+        raise _unknown("bot", error) from None
+    except UnknownConversationError as error:
+        raise _unknown("conversation", error) from None
+    return Wrapped(value=message)
+
+
+async def _accepted(source: Awaitable[Source]) -> Source:
+    try:
+        return await source
+    except UnknownCollectionError as error:
+        raise _unknown("collection", error) from None
+    except QuotaExceededError as error:
+        raise ProblemError(
+            HTTPStatus.PAYMENT_REQUIRED, "quota_exceeded", f"Nothing was stored: {error}."
+        ) from None
+
+
+def _unknown(
+    kind: str, error: Exception, status: HTTPStatus = HTTPStatus.BAD_REQUEST
+) -> ProblemError:
+    whose = " of this bot" if kind == "conversation" else ""
+    return ProblemError(status, f"unknown_{kind}", f"There is no {kind} {error}{whose}.")

@@ -1,0 +1,44 @@
+"""A service in a child process of `LocalService`: `python -m knowledge_bot_service.child`.
+
+The settings come as one line of JSON on standard input, so that no key is on a command line. The
+port goes back as one line of JSON on standard output when the service answers. Standard input stays
+open: when it ends, however its other end died, so does this process.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+
+from knowledge_bot_service.folder import DataFolder, FolderError
+from knowledge_bot_service.server import AddressError, run
+from knowledge_bot_service.settings import parse_settings
+
+
+def main() -> None:
+    """Read the settings, serve, and end with the parent."""
+    start = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    settings = parse_settings(start["settings"], origin="settings")
+    try:
+        with DataFolder(settings.data) as folder:
+            run(settings, folder, host="127.0.0.1", port=start["port"], on_ready=_report)
+    except (FolderError, AddressError) as error:
+        print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201 - the line that is waited for
+        sys.exit(1)
+
+
+def _report(_base_url: str, port: int) -> None:
+    print(json.dumps({"port": port}), flush=True)  # noqa: T201 - the line that is waited for
+
+
+def _end_with_parent() -> None:
+    # Unbuffered: nothing comes but the end.
+    while os.read(sys.stdin.fileno(), 1):
+        continue
+    signal.raise_signal(signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""A service for examples, tests and trials, in a child process on a free loopback port."""
+
+import contextlib
+import json
+import os
+import secrets
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final, Self
+
+from knowledge_bot_service.folder import database_file
+from knowledge_bot_service.settings import Settings, parse_settings
+from knowledge_bot_service.store import SourceState, read_source_states
+
+# How long a stopping service may take before it is killed, in seconds; a started one likewise.
+_STOP_PATIENCE: Final = 10.0
+
+_UNFINISHED: Final = frozenset({"pending", "processing"})
+
+
+class LocalServiceError(Exception):
+    """The service did not start. str() says why."""
+
+
+class LocalService:
+    """A Knowledge-Bot Service on this machine, as a context manager.
+
+    ```python
+    with LocalService(
+        collections={"col_handbook": "Handbook"}, bots={"bot_guide": ["col_handbook"]}
+    ) as service:
+        client = Client(service.api_key, service.base_url)
+    ```
+
+    It answers when `with` (or `start`) returns, and ends with the `with` block, or with this
+    process, however that dies.
+
+    Args:
+        data: the data folder, kept afterwards; None is a temporary one, removed at the end.
+        collections: names by id. Default: `col_default`.
+        bots: for each bot's id the ids of the collections that it reads. Default: `bot_default`
+            over all collections.
+        bot_names: names by bot id; a bot that is not there is named by its id.
+        allow_fetch: networks (CIDR) that web pages may be fetched from although they are not
+            public, such as `127.0.0.1/32` for a page server on this machine.
+        api_key: the service's key; generated when left out.
+        settings: further settings by name, as in the configuration file.
+
+    Raises:
+        SettingsError: the values do not make a valid configuration.
+    """
+
+    def __init__(
+        self,
+        data: Path | str | None = None,
+        *,
+        collections: Mapping[str, str] | None = None,
+        bots: Mapping[str, Sequence[str]] | None = None,
+        bot_names: Mapping[str, str] | None = None,
+        allow_fetch: Iterable[str] = (),
+        api_key: str | None = None,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        self.api_key = api_key or secrets.token_urlsafe(24)
+        self._temporary = tempfile.TemporaryDirectory(prefix="kbot-") if data is None else None
+        self.data = Path(data if data is not None else self._temporary_name())
+        self._settings = _settings(collections, bots, bot_names or {}) | {
+            "data": str(self.data),
+            "keys": [self.api_key],
+            "allow_fetch": list(allow_fetch),
+            **(settings or {}),
+        }
+        parse_settings(self._settings, origin="LocalService")
+        self._port = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def base_url(self) -> str:
+        """The service's base URL, `/public/v1` included. It is the same after `start` again."""
+        return f"http://127.0.0.1:{self._port}/public/v1"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running service."""
+        return self._running().pid
+
+    def start(self) -> None:
+        """Start the service, and return when it answers. It takes the port that it had before.
+
+        Raises:
+            LocalServiceError: it did not start.
+        """
+        if self._process is not None:
+            raise LocalServiceError("the service runs already")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "knowledge_bot_service.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            env=os.environ | {"PYTHONIOENCODING": "utf-8"},
+        )
+        start = json.dumps({"settings": self._settings, "port": self._port})
+        answer = ""
+        with contextlib.suppress(BrokenPipeError):
+            _pipe(self._process.stdin).write(start + "\n")
+            _pipe(self._process.stdin).flush()
+            answer = _pipe(self._process.stdout).readline()
+        report = json.loads(answer or "{}")
+        if "port" not in report:
+            self.kill()
+            raise LocalServiceError(
+                f"the service did not start: {report.get('error', 'its output above says why')}"
+            )
+        self._port = report["port"]
+
+    def stop(self) -> None:
+        """End the service as a person would, and wait until it has ended."""
+        if self._process is None:
+            return
+        _pipe(self._process.stdin).close()
+        try:
+            self._process.wait(_STOP_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._reap()
+
+    def kill(self) -> None:
+        """End the service at once, as a crash would (SIGKILL)."""
+        self._running().kill()
+        self._reap()
+
+    def sources(self) -> list[SourceState]:
+        """Every source with its status and reason, oldest first, read from the data folder."""
+        file = database_file(self.data)
+        if not file.exists():
+            return []
+        with contextlib.closing(sqlite3.connect(file, timeout=30)) as connection:
+            connection.execute("PRAGMA query_only = ON")
+            return read_source_states(connection)
+
+    def wait_until_ready(self, timeout: float = 30.0) -> None:
+        """Wait until every accepted source is ready or has failed.
+
+        Args:
+            timeout: how long to wait, in seconds.
+
+        Raises:
+            TimeoutError: some are unfinished after that; the message names them.
+        """
+        deadline = time.monotonic() + timeout
+        while unfinished := [one for one in self.sources() if one.status in _UNFINISHED]:
+            if time.monotonic() > deadline:
+                named = ", ".join(f"{one.name} ({one.id}) {one.status}" for one in unfinished[:10])
+                raise TimeoutError(
+                    f"{len(unfinished)} sources are not ready after {timeout:g} s: {named}"
+                )
+            time.sleep(0.02)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self._remove()
+
+    def __repr__(self) -> str:
+        return f"LocalService(base_url={self.base_url!r}, data={str(self.data)!r})"
+
+    def _temporary_name(self) -> str:
+        assert self._temporary is not None  # noqa: S101 - for the type checker
+        return self._temporary.name
+
+    def _running(self) -> "subprocess.Popen[str]":
+        if self._process is None:
+            raise LocalServiceError("the service does not run")
+        return self._process
+
+    def _reap(self) -> None:
+        process, self._process = self._running(), None
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(BrokenPipeError):
+                _pipe(pipe).close()
+
+    def _remove(self) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+
+def _settings(
+    collections: Mapping[str, str] | None,
+    bots: Mapping[str, Sequence[str]] | None,
+    bot_names: Mapping[str, str],
+) -> dict[str, object]:
+    default = Settings()
+    if collections is None:
+        collections = {one.id: one.name for one in default.collections}
+    if bots is None:
+        assistant = default.bots[0]
+        bots, bot_names = {assistant.id: list(collections)}, {assistant.id: assistant.name}
+    return {
+        "collections": [{"id": one, "name": name} for one, name in collections.items()],
+        "bots": [
+            {"id": one, "name": bot_names.get(one, one), "collections": list(reads)}
+            for one, reads in bots.items()
+        ],
+    }
+
+
+def _pipe(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None  # noqa: S101 - both are pipes here; for the type checker
+    return stream

@@ -1,0 +1,106 @@
+"""The one body of every error: `{"code", "message"}` (interface section 7), whatever the status."""
+
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+_log = logging.getLogger(__name__)
+
+
+class Problem(BaseModel):
+    """The body of an error (interface section 7)."""
+
+    code: str
+    message: str
+
+
+class ProblemError(HTTPException):
+    """A request that is answered with an error.
+
+    Args:
+        status: the answer's status.
+        code: for programs; one for each condition.
+        message: for people; what was wrong and what to do.
+    """
+
+    def __init__(self, status: HTTPStatus, code: str, message: str) -> None:
+        super().__init__(status, message)
+        self.code = code
+
+
+def invalid(message: str) -> ProblemError:
+    """The error for a request that does not follow the interface (400)."""
+    return ProblemError(HTTPStatus.BAD_REQUEST, "invalid_request", message)
+
+
+def install(app: FastAPI) -> None:
+    """Make the application answer every error with a `Problem`."""
+    app.add_exception_handler(StarletteHTTPException, _of_http)
+    app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(Exception, _of_fault)
+
+
+def problem_response(
+    status: int, code: str, message: str, headers: dict[str, str] | None = None
+) -> JSONResponse:
+    """A `Problem` as an answer."""
+    return JSONResponse({"code": code, "message": message}, status, headers=headers)
+
+
+def in_words(errors: Sequence[Any]) -> str:
+    """Validation errors as one sentence. Never what was sent: it may be long, secret or no text."""
+    return "; ".join(_sentence(error) for error in errors[:10])
+
+
+def _sentence(error: Any) -> str:
+    if error["type"] == "json_invalid":
+        return f"the request body is not JSON: {error['ctx']['error']}, at {error['loc'][-1]}"
+    place = ".".join(str(step) for step in error["loc"] if step != "body")
+    return f"{place or 'request body'}: {error['msg']}"
+
+
+async def _of_http(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, StarletteHTTPException)  # noqa: S101 - Starlette hands over what it was registered for
+    if isinstance(error, ProblemError):
+        return problem_response(error.status_code, error.code, error.detail)
+    status = HTTPStatus(error.status_code)
+    code, message = _OF_FRAMEWORK.get(status, (status.name.lower(), error.detail))
+    return problem_response(status, code, message, dict(error.headers or {}))
+
+
+async def _of_validation(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
+    return problem_response(HTTPStatus.BAD_REQUEST, "invalid_request", in_words(error.errors()))
+
+
+async def _of_fault(request: Request, error: Exception) -> JSONResponse:
+    _log.error("%s %s: %s", request.method, request.url.path, type(error).__name__)
+    return problem_response(
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        "internal_error",
+        "The service failed while it handled the request, and may have acted on it. "
+        "Its log has the cause.",
+        # Starlette raises the error again after this answer, and uvicorn ends the connection.
+        headers={"Connection": "close"},
+    )
+
+
+# What FastAPI and Starlette raise by themselves, in the interface's words.
+_OF_FRAMEWORK: Final = {
+    HTTPStatus.BAD_REQUEST: ("invalid_request", "The request body is not JSON in UTF-8."),
+    HTTPStatus.NOT_FOUND: (
+        "not_found",
+        "There is nothing at this path; the interface is under /public/v1.",
+    ),
+    HTTPStatus.METHOD_NOT_ALLOWED: (
+        "method_not_allowed",
+        "This path does not have this method; the Allow header names those it has.",
+    ),
+}

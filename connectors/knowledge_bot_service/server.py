@@ -1,0 +1,64 @@
+"""Running a service in this process until it is told to stop."""
+
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from knowledge_bot_service.app import create_app
+from knowledge_bot_service.folder import DataFolder
+from knowledge_bot_service.gate import PREFIX
+from knowledge_bot_service.settings import Settings
+
+# How long open requests may take when the service is told to stop, in seconds.
+_GRACE = 5
+
+
+class AddressError(Exception):
+    """The service cannot listen there. str() says where, and why."""
+
+
+def run(
+    settings: Settings,
+    folder: DataFolder,
+    *,
+    host: str,
+    port: int,
+    on_ready: Callable[[str, int], None],
+) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Args:
+        settings: what the service offers and allows.
+        folder: where it keeps everything.
+        host: the address or name to listen on.
+        port: the port; 0 takes a free one.
+        on_ready: called with the base URL and the real port when requests are answered.
+
+    Raises:
+        AddressError: the address is in use or is not this machine's.
+    """
+    listener = _listener(host, port)
+    real_port: int = listener.getsockname()[1]
+    shown = f"[{host}]" if ":" in host else host
+    base_url = f"http://{shown}:{real_port}{PREFIX}"
+    app = create_app(settings, folder, on_ready=lambda: on_ready(base_url, real_port))
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE,
+    )
+    with listener:
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    # Listening before the service has started loses no client: connections wait in the backlog.
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+        )
+    except OSError as error:
+        raise AddressError(f"cannot listen on {host}, port {port}: {error.strerror}") from None

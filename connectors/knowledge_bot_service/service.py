@@ -1,0 +1,265 @@
+"""The service itself, without its HTTP face: takes sources, answers questions, keeps both."""
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import Future
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, Self
+
+from starlette.concurrency import run_in_threadpool
+
+from knowledge_bot.models import Bot, Collection, Conversation, Header, Message, Source
+from knowledge_bot_service.answers import CONTEXT_TURNS, Answerer
+from knowledge_bot_service.backlog import Backlog
+from knowledge_bot_service.database import Database
+from knowledge_bot_service.fetch import FetchPolicy
+from knowledge_bot_service.folder import DataFolder
+from knowledge_bot_service.search import Search
+from knowledge_bot_service.settings import BotSettings, Settings
+from knowledge_bot_service.store import Kind, Material, Store, Turn, new_id, now
+from knowledge_bot_service.uploads import write_text
+from knowledge_bot_service.worker import Workers
+
+# A longer text goes to a file of its own, since one writer serves everybody: in characters.
+_LONG_TEXT: Final = 256 * 1024
+
+# How long a conversation's name, its first question, may be: in characters.
+_NAME_LENGTH: Final = 80
+
+
+class UnknownIdError(Exception):
+    """A request names something that is not here. str() is the id."""
+
+
+class UnknownCollectionError(UnknownIdError):
+    """A collection's id is unknown."""
+
+
+class UnknownBotError(UnknownIdError):
+    """A bot's id is unknown."""
+
+
+class UnknownConversationError(UnknownIdError):
+    """A conversation's id is unknown, or the conversation is another bot's."""
+
+
+class Service:
+    """A running service. Make and use it inside one event loop; leave it as a context manager.
+
+    Args:
+        settings: what it offers and allows.
+        folder: where it keeps everything.
+    """
+
+    def __init__(self, settings: Settings, folder: DataFolder) -> None:
+        self._settings = settings
+        self._material = folder.material
+        self._collections = {
+            collection.id: Collection(id=collection.id, name=collection.name)
+            for collection in settings.collections
+        }
+        self._bots = {bot.id: bot for bot in settings.bots}
+        self._backlog = Backlog()
+        self._database = Database(folder.database)
+        self._store = Store(self._database, self._collections)
+        self._answerer = Answerer(Search(self._database))
+        self._loop = asyncio.get_running_loop()
+        self._workers = Workers(
+            self._database,
+            self._store,
+            folder=folder.material,
+            policy=FetchPolicy(allow=settings.allow_fetch),
+            count=settings.workers,
+            on_done=self._on_done,
+        )
+
+    def __enter__(self) -> Self:
+        unfinished = self._store.recover()
+        for source, collections in unfinished:
+            self._backlog.add(source, collections)
+        self._remove_orphans()
+        self._workers.start()
+        self._workers.notify(len(unfinished))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._workers.stop()
+        self._database.close()
+
+    def collections(self) -> list[Collection]:
+        """The collections, in the order of the settings."""
+        return list(self._collections.values())
+
+    def bots(self) -> list[Bot]:
+        """The bots, in the order of the settings."""
+        return [Bot(id=bot.id, name=bot.name) for bot in self._bots.values()]
+
+    async def conversations(self, bot: str) -> list[Conversation]:
+        """A bot's conversations, oldest first.
+
+        Raises:
+            UnknownBotError: there is no such bot.
+        """
+        self._bot(bot)
+        found = await run_in_threadpool(self._store.conversations, bot)
+        return [Conversation(id=identifier, name=name) for identifier, name in found]
+
+    def new_material_path(self) -> Path:
+        """A fresh place for an upload."""
+        return self._material / new_id("upload_")
+
+    async def add_webpage(
+        self, *, name: str, collections: Sequence[str], url: str, headers: Sequence[Header]
+    ) -> Source:
+        """Accept a web page as a source; it is fetched later.
+
+        Raises:
+            UnknownCollectionError: one of the collections is not here.
+            QuotaExceededError: no more sources are allowed.
+        """
+        material = Material(url=url, headers=tuple(headers))
+        return await self._accept(Kind.WEBPAGE, name, collections, material)
+
+    async def add_text(self, *, name: str, collections: Sequence[str], content: str) -> Source:
+        """Accept a text as a source. Raises as `add_webpage`."""
+        if len(content) <= _LONG_TEXT:
+            return await self._accept(Kind.TEXT, name, collections, Material(content=content))
+        self._expand(collections)
+        path = self.new_material_path()
+        await run_in_threadpool(write_text, path, content)
+        return await self._accept(Kind.TEXT, name, collections, Material(file=path.name))
+
+    async def add_upload(
+        self,
+        *,
+        name: str,
+        collections: Sequence[str],
+        path: Path,
+        filename: str,
+        content_type: str | None,
+    ) -> Source:
+        """Accept a file that is at a `new_material_path` already.
+
+        Raises as `add_webpage`. The service removes the file, then or when the source is done.
+        """
+        try:
+            self._expand(collections)
+        except UnknownCollectionError:
+            await run_in_threadpool(path.unlink)
+            raise
+        material = Material(file=path.name, filename=filename, content_type=content_type)
+        return await self._accept(Kind.FILE, name, collections, material)
+
+    async def ask(self, *, bot: str, content: str, conversation: str | None) -> Message:
+        """Answer a question, in a conversation or as the first of a new one.
+
+        Waits first, for `wait_for_sources` seconds at most, until the sources that were accepted
+        before are ready.
+
+        Raises:
+            UnknownBotError: there is no such bot.
+            UnknownConversationError: the bot has no such conversation.
+        """
+        collections = self._store.collection_numbers(self._bot(bot).collections)
+        await self._backlog.wait(collections, self._settings.wait_for_sources)
+        turn = await run_in_threadpool(self._answer, bot, content, conversation, collections)
+        message = Message(
+            id=new_id("msg_"),
+            answer=turn.answer,
+            conversation_id=conversation or new_id("conv_"),
+            created_at=_moment(created_at := now()),
+        )
+        await asyncio.wrap_future(
+            self._store.add_message(
+                public_id=message.id,
+                bot=bot,
+                conversation=message.conversation_id,
+                name=_shortened(content),
+                turn=turn,
+                created_at=created_at,
+            )
+        )
+        return message
+
+    def _answer(
+        self, bot: str, question: str, conversation: str | None, collections: Sequence[int]
+    ) -> Turn:
+        turns: list[Turn] = []
+        if conversation is not None:
+            if not self._store.has_conversation(bot, conversation):
+                raise UnknownConversationError(conversation)
+            turns = self._store.turns(conversation, last=CONTEXT_TURNS)
+        return Turn(question, self._answerer.answer(question, turns, collections))
+
+    async def _accept(
+        self, kind: Kind, name: str, collections: Sequence[str], material: Material
+    ) -> Source:
+        expanded = self._expand(collections)
+        source = Source(
+            id=new_id("src_"),
+            name=name,
+            collections=expanded,
+            status="pending",
+            created_at=_moment(created_at := now()),
+        )
+        known = [collection.id for collection in expanded]
+        self._backlog.add(source.id, self._store.collection_numbers(known))
+        stored = self._store.accept(
+            public_id=source.id,
+            name=name,
+            kind=kind,
+            collections=known,
+            material=material,
+            created_at=created_at,
+            quota=self._settings.limits.sources,
+        )
+        # The worker is told by the write itself: the client may hang up and end this coroutine.
+        stored.add_done_callback(lambda done: self._on_stored(source.id, material, done))
+        await asyncio.wrap_future(stored)
+        return source
+
+    def _on_stored(self, source: str, material: Material, stored: Future[None]) -> None:
+        if stored.exception() is None:
+            self._workers.notify()
+            return
+        self._on_done(source)
+        if material.file is not None:
+            (self._material / material.file).unlink(missing_ok=True)
+
+    def _on_done(self, source: str) -> None:
+        # Called in the writer's and the workers' threads. Once the loop has ended nobody waits.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._backlog.remove, source)
+
+    def _expand(self, collections: Sequence[str]) -> tuple[Collection, ...]:
+        for collection in collections:
+            if collection not in self._collections:
+                raise UnknownCollectionError(collection)
+        return tuple(self._collections[collection] for collection in dict.fromkeys(collections))
+
+    def _bot(self, bot: str) -> BotSettings:
+        if bot not in self._bots:
+            raise UnknownBotError(bot)
+        return self._bots[bot]
+
+    def _remove_orphans(self) -> None:
+        needed = self._store.unfinished_files()
+        for path in self._material.iterdir():
+            if path.name in needed:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _moment(milliseconds: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+
+
+def _shortened(question: str) -> str:
+    name = " ".join(question.split())
+    return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1].rstrip() + "…"
