@@ -1,0 +1,168 @@
+"""Text analysis: what of a text goes into the index, and what of a question is searched for.
+
+Python analyses, so that the index (an FTS5 table) sees finished terms. Porter's stemmer inside FTS5
+reads a run of Chinese or Thai as one word: it finds a tenth to a fifth of what pairs of characters
+find.
+"""
+
+# Letters of many scripts look alike.
+# ruff: noqa: RUF001
+
+import functools
+import re
+import threading
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from knowledge_bot_service.languages import (
+    DEFAULT,
+    IN_PAIRS,
+    PAIRED_CHARACTERS,
+    STEMMERS,
+    is_stop_word,
+    latin_languages,
+    main_language,
+    script_language,
+    without_function_parts,
+)
+from knowledge_bot_service.questions import Kind, is_small_talk, question_kind
+from knowledge_bot_service.sentences import sentences
+
+__all__ = ["QueryTerms", "index_terms", "is_small_talk", "query_terms", "sentences"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTerms:
+    """What a question searches for.
+
+    Attributes:
+        terms: for each telling word of the question, in its order, the forms that the index may
+            have it in: its stems in the languages that the question may be in.
+        language: the question's language, an ISO 639-1 code.
+        kind: what the answer must have (a name, a time, a number), where the question tells.
+    """
+
+    terms: tuple[tuple[str, ...], ...]
+    language: str
+    kind: Kind | None = None
+
+
+def index_terms(text: str) -> list[str]:
+    """The terms of a text, in its order.
+
+    NFKC, casefolded; words reduced to their Snowball stem by the text's language (told by script
+    and function words) and freed of diacritics; runs of Chinese, Japanese, Korean, Thai, Lao, Khmer
+    and Burmese as overlapping pairs of characters.
+    """
+    words = _words(text)
+    language = next(iter(latin_languages(words[:_TELLING_WORDS])), DEFAULT)
+    terms: list[str] = []
+    for word in words:
+        if word[0] in _FIRST_UNPAIRED or not _is_paired(word):
+            terms.append(_stem(word, language))
+        else:
+            terms.extend(_pairs(word))
+    return terms
+
+
+def query_terms(question: str) -> QueryTerms:
+    """What to search for to answer a question.
+
+    Function words and question words of the question's language are left out; when nothing else is
+    there, they are searched for after all.
+    """
+    words = _words(question)
+    language = main_language(words)
+    latin = tuple(dict.fromkeys([*latin_languages(words), DEFAULT]))
+    telling = [part for word in words for part in _telling(word, language, latin[0])]
+    terms = dict.fromkeys(forms for word in telling or words for forms in _forms(word, latin))
+    return QueryTerms(tuple(terms), language, question_kind(question, language))
+
+
+# Languages are told apart by this many words of a text at most.
+_TELLING_WORDS: Final = 500
+
+# Stems are remembered for this many words: the vocabulary of a large collection, about 20 MB.
+_REMEMBERED_STEMS: Final = 100_000
+
+# Vowel signs and the like are parts of words, but no letters to Python's \w. They are in these
+# blocks; scanning all of Unicode would take a tenth of a second at import.
+_MARKS: Final = "".join(
+    chr(point)
+    for block in (range(0x0300, 0x3100), range(0xA600, 0xAC00), range(0xFE20, 0xFE30))
+    for point in block
+    if unicodedata.category(chr(point)) in {"Mn", "Mc"}
+)
+_FIRST_UNPAIRED: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+_LETTER: Final = rf"(?:[^\W_{PAIRED_CHARACTERS}]|[{_MARKS}])"
+
+# A possessive 's belongs to no word. The other part of "l'eau" or "İstanbul'da" is a word.
+_WORD: Final = re.compile(rf"([{PAIRED_CHARACTERS}]+|{_LETTER}+)(?:['’]s(?!\w))?")
+_PAIRED: Final = re.compile(rf"[{PAIRED_CHARACTERS}]")
+_THOUSANDS: Final = re.compile(r"(?<=\d)[,.](?=\d{3}(?!\d))")
+
+# Diacritics of Latin, Greek and Cyrillic, and the points of Hebrew and Arabic, are often left out.
+# Those of other scripts are vowels.
+_DIACRITIC: Final = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]")
+_UNDECOMPOSED: Final = str.maketrans({"ı": "i", "ø": "o", "ł": "l", "đ": "d", "œ": "oe", "æ": "ae"})
+
+_stemming = threading.Lock()
+
+
+def _words(text: str) -> list[str]:
+    text = unicodedata.normalize("NFKC", text).casefold()
+    return _WORD.findall(_THOUSANDS.sub("", text))
+
+
+def _is_paired(word: str) -> bool:
+    return _PAIRED.match(word) is not None
+
+
+def _pairs(run: str) -> Iterator[str]:
+    if len(run) == 1:
+        yield run
+    else:
+        yield from map("".join, pairwise(run))
+
+
+def _telling(word: str, language: str, latin: str) -> Iterator[str]:
+    """The parts of a question's word that are worth searching for."""
+    if _is_paired(word):
+        run_language = language if language in IN_PAIRS else script_language(word) or language
+        parts = without_function_parts(word, run_language).split()
+        # The index has pairs: a single character is found only where it stands alone.
+        yield from (part for part in parts if len(part) > 1)
+    elif not is_stop_word(word, script_language(word) or latin):
+        yield word
+
+
+def _forms(word: str, latin: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if _is_paired(word):
+        yield from ((pair,) for pair in _pairs(word))
+    else:
+        yield tuple(dict.fromkeys(_stem(word, language) for language in latin))
+
+
+@functools.lru_cache(maxsize=_REMEMBERED_STEMS)
+def _stem(word: str, latin: str) -> str:
+    name = STEMMERS.get(script_language(word) or latin)
+    if name is not None:
+        # A stemmer keeps the word it works on in itself.
+        with _stemming:
+            word = _stemmer(name).stemWord(word)
+    return word if word.isascii() else _without_diacritics(word)
+
+
+@functools.cache
+def _stemmer(name: str) -> Any:
+    import snowballstemmer
+
+    return snowballstemmer.stemmer(name)
+
+
+def _without_diacritics(word: str) -> str:
+    bare = _DIACRITIC.sub("", unicodedata.normalize("NFD", word))
+    return unicodedata.normalize("NFC", bare).translate(_UNDECOMPOSED) or word

@@ -1,0 +1,122 @@
+"""What kind of message was sent: small talk, or a question for a person, a time or a number."""
+
+# Letters of many scripts look alike, and lists of words read best as words.
+# ruff: noqa: RUF001, SIM905
+
+import re
+from typing import Final, Literal
+
+Kind = Literal["who", "when", "how many"]
+
+_KINDS: Final[dict[str, dict[Kind, str]]] = {
+    "de": {
+        "who": "wer|wen|wem|wessen",
+        "when": "wann|in welchem jahr|seit wann",
+        "how many": "wie ?viele?|wie lange|wie hoch|wie groß|wie alt|wie weit",
+    },
+    "en": {
+        "when": r"when|(?:what|which) (?:year|month|day|date|decade|century|time)",
+        "how many": "how (?:many|much|long|often|old|far|tall|high|large|big|fast|deep|wide)"
+        "|what (?:percentage|percent|number|proportion|amount)",
+        "who": "who|whom|whose|(?:what|which) (?:person|president|king|queen|author|emperor)",
+    },
+    "es": {
+        "who": "quién(?:es)?",
+        "when": "cuándo|en qué (?:año|fecha|mes|día)",
+        "how many": "cuánt[oa]s?",
+    },
+    "fr": {
+        "when": "quand|en quelle année|à quelle date",
+        "how many": "combien",
+        "who": "^qui|par qui",
+    },
+    "it": {
+        "when": "quando|in (?:che|quale) anno",
+        "how many": "quant[oaie]",
+        "who": "^chi|da chi",
+    },
+    "pt": {"who": "quem", "when": "quando|em que ano", "how many": "quant[oa]s?"},
+    "ru": {"who": "кто|кого|кому|кем", "when": "когда|в каком году", "how many": "сколько"},
+    "zh": {
+        "who": "谁|誰|哪位",
+        "when": "什么时候|什麼時候|何时|何時|哪一?年|几月|哪天",
+        "how many": "多少|几个|几次|多长|多大|多高",
+    },
+}
+_PATTERNS: Final = {
+    language: [
+        (kind, re.compile(pattern if language == "zh" else rf"(?<!\w)(?:{pattern})(?!\w)"))
+        for kind, pattern in kinds.items()
+    ]
+    for language, kinds in _KINDS.items()
+}
+
+_SMALL_TALK_WORDS: Final = frozenset(
+    "hello hi hey hiya howdy greetings morning afternoon evening thanks thank thx ty cheers bye"
+    " goodbye ok okay welcome great cool perfect nice awesome yes no"
+    " hallo moin servus danke tschüss bonjour salut merci hola gracias adiós ciao grazie olá"
+    " obrigado obrigada hej tack привет здравствуйте спасибо merhaba teşekkürler dzięki cześć ahoj"
+    " dziękuję 你好 您好 谢谢 謝謝 谢谢你 再见 こんにちは ありがとう ありがとうございます おはよう さようなら 안녕"
+    " 안녕하세요 감사합니다 สวัสดี สวัสดีครับ สวัสดีค่ะ ขอบคุณ ขอบคุณครับ ขอบคุณค่ะ नमस्ते धन्यवाद مرحبا شكرا"
+    " שלום תודה".split()
+)
+_FILLING_WORDS: Final = frozenset(
+    "a again all and bot day do everyone for friend good have help it lot much my of see so that"
+    " the there to very well you your later soon schön sehr viel vielen guten tag abend buenos buenas"
+    " días noches muchas beaucoup mille bon jour molte buon giorno muito большое".split()
+)
+_SMALL_TALK_SENTENCES: Final = frozenset(
+    {
+        "are you there",
+        "good day",
+        "good night",
+        "guten abend",
+        "guten tag",
+        "how are you",
+        "how are you doing",
+        "how are you today",
+        "how is it going",
+        "how s it going",
+        "nice to meet you",
+        "see you",
+        "see you later",
+        "wie geht es dir",
+        "wie geht s",
+        "what can you do",
+        "what is your name",
+        "what s up",
+        "what s your name",
+        "who are you",
+    }
+)
+_WORD: Final = re.compile(r"[^\s!-/:-@\[-`{-~‘’“”…。，！？、、～·¡¿]+")
+
+# Nobody greets in more words than this.
+_MAX_SMALL_TALK: Final = 8
+
+
+def question_kind(question: str, language: str) -> Kind | None:
+    """What the answer to a question must have, where the question tells.
+
+    Args:
+        question: as it was asked.
+        language: its language; the kinds of some are known.
+    """
+    question = question.casefold()
+    return next(
+        (kind for kind, pattern in _PATTERNS.get(language, ()) if pattern.search(question)), None
+    )
+
+
+def is_small_talk(text: str) -> bool:
+    """Whether a message is a greeting, thanks or the like, and asks nothing about the sources.
+
+    Its single common words would be found in some source or other, and answered from there.
+    """
+    words = _WORD.findall(text.casefold())
+    if len(words) > _MAX_SMALL_TALK:
+        return False
+    if not words or " ".join(words) in _SMALL_TALK_SENTENCES:
+        return True
+    vocabulary = _SMALL_TALK_WORDS | _FILLING_WORDS
+    return vocabulary.issuperset(words) and not _SMALL_TALK_WORDS.isdisjoint(words)
