@@ -52,18 +52,19 @@ _PATTERNS: Final = {
 }
 
 _SMALL_TALK_WORDS: Final = frozenset(
-    "hello hi hey hiya howdy greetings morning afternoon evening thanks thank thx ty cheers bye"
-    " goodbye ok okay welcome great cool perfect nice awesome yes no"
-    " hallo moin servus danke tschüss bonjour salut merci hola gracias adiós ciao grazie olá"
-    " obrigado obrigada hej tack привет здравствуйте спасибо merhaba teşekkürler dzięki cześć ahoj"
-    " dziękuję 你好 您好 谢谢 謝謝 谢谢你 再见 こんにちは ありがとう ありがとうございます おはよう さようなら 안녕"
-    " 안녕하세요 감사합니다 สวัสดี สวัสดีครับ สวัสดีค่ะ ขอบคุณ ขอบคุณครับ ขอบคุณค่ะ नमस्ते धन्यवाद مرحبا شكرا"
-    " שלום תודה".split()
+    "hello hi hey hiya howdy greetings morning afternoon evening thanks thank thx ty"
+    " cheers bye goodbye ok okay welcome great cool perfect nice awesome yes no hallo moin"
+    " servus danke tschüss bonjour salut merci hola gracias adiós ciao grazie olá obrigado"
+    " obrigada hej tack привет здравствуйте спасибо merhaba teşekkürler dzięki cześć ahoj"
+    " dziękuję 你好 您好 谢谢 謝謝 谢谢你 再见 こんにちは ありがとう ありがとうございます"
+    " おはよう さようなら 안녕 안녕하세요 감사합니다 สวัสดี สวัสดีครับ สวัสดีค่ะ ขอบคุณ"
+    " ขอบคุณครับ ขอบคุณค่ะ नमस्ते धन्यवाद مرحبا شكرا שלום תודה".split()
 )
 _FILLING_WORDS: Final = frozenset(
-    "a again all and bot day do everyone for friend good have help it lot much my of see so that"
-    " the there to very well you your later soon schön sehr viel vielen guten tag abend buenos buenas"
-    " días noches muchas beaucoup mille bon jour molte buon giorno muito большое".split()
+    "a again all and bot day do everyone for friend good have help it lot much my of see"
+    " so that the there to very well you your later soon schön sehr viel vielen guten tag"
+    " abend buenos buenas días noches muchas beaucoup mille bon jour molte buon giorno"
+    " muito большое".split()
 )
 _SMALL_TALK_SENTENCES: Final = frozenset(
     {

@@ -12,9 +12,9 @@ def sentences(text: str) -> list[str]:
     """Split a text into its sentences, in order, each on one line and without outer spaces.
 
     A sentence ends at a terminator of its script, unless an abbreviation, an initial or an ordinal
-    makes it a part of the sentence; at a blank line; and at a line end, when the next line is a list
-    item, or the line is too short to be a wrapped one: headings and list items are sentences of
-    their own. Thai has no terminators: there, pieces between spaces are joined to about a clause.
+    makes it a part of the sentence; at a blank line; and at a line end, when the next line is a
+    list item, or the line is too short to be a wrapped one: headings and list items are sentences
+    of their own. Thai has no terminators: there, pieces between spaces are joined to clauses.
     """
     return [sentence for line in _unwrapped(text) for sentence in _split(line)]
 
@@ -28,7 +28,7 @@ _THAI_PIECE: Final = 80
 _LIST_ITEM: Final = re.compile(r"\s*(?:[-*+•‣–—]|\(?\d{1,3}[.)]|[a-z][.)])\s+\S")
 _LOWERCASE_START: Final = re.compile(r"\s*[\"'“‘(]?[a-zà-öø-ÿα-ωа-я]")
 
-# Terminators that need no space after them (Chinese, Japanese, Hindi, Urdu, Armenian, Khmer, …), and
+# Terminators that need no space after them (Chinese, Japanese, Hindi, Urdu, Armenian, Khmer), and
 # those that do, because they are in numbers, addresses and names as well.
 _END: Final = re.compile(
     r"(?P<full>[。！？｡।॥۔։។]+[”’」』）》\"')\]]*\s*)"
@@ -47,7 +47,6 @@ _ABBREVIATIONS: Final = frozenset(
     " nat no nos nov nr oct op oz pag pfc ph pl pp prof pt pvt rd ref rep rev rt sect sen sep"
     " sept ser sgt sig sog sr sra srta st sta str supt tab tel univ usw vgl viz vol vols vs zb"
     " zzgl г им руб стр тыс ул".split()
-)
 )
 
 # Words that begin a sentence, and hardly ever a name: after an abbreviation they decide.
