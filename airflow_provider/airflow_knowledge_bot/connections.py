@@ -1,6 +1,6 @@
 """What an Airflow connection of type `knowledge_bot` means, with its defaults and its checks."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
@@ -16,14 +16,19 @@ class Extra(BaseModel):
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
-    timeout: Annotated[float, Field(gt=0)] = 60.0
-    """Seconds that one request may wait for its answer."""
-    max_retries: Annotated[int, Field(ge=0)] = 2
+    # A description completes the sentence that tells a person what the field expects.
+    timeout: float = Field(60.0, gt=0, description="seconds above 0")
+    """How long one request may wait for its answer."""
+    max_retries: int = Field(2, ge=0, description="a whole number of 0 or more")
     """How often one try of a task sends a request again that the service cannot have acted on."""
-    verify: Annotated[bool | str, Field(union_mode="left_to_right")] = True
-    """Whether to verify the TLS certificate, or the path of the authorities to trust (PEM)."""
-    default_bot_id: str | None = None
-    default_collection_id: str | None = None
+    verify: bool | str = Field(
+        True,
+        union_mode="left_to_right",
+        description="true, false or the path of a PEM file",
+    )
+    """Whether to verify the TLS certificate, or the authorities to trust."""
+    default_bot_id: str | None = Field(None, description="a bot's id as text")
+    default_collection_id: str | None = Field(None, description="a collection's id as text")
 
 
 class Settings(BaseModel):
@@ -78,7 +83,9 @@ def _base_url(conn_id: str, connection: "Connection") -> str:
     try:
         has_port = url.port is not None
     except ValueError as error:
-        raise ConfigurationError(f"The connection {conn_id!r}, field 'host': {error}") from None
+        raise ConfigurationError(
+            f"The connection {conn_id!r}: its host is not a URL: {error}"
+        ) from None
     if connection.port and not has_port:
         url = url._replace(netloc=f"{url.netloc}:{connection.port}")
     if path and not url.path.strip("/"):
@@ -94,9 +101,10 @@ def _extra(conn_id: str, extra: object) -> Extra:
     try:
         return Extra.model_validate(given)
     except ValidationError as error:
-        # Only pydantic's sentences: a value that was pasted into the wrong field may be a secret.
+        # Without the value: what was pasted into the wrong field may be a secret.
+        fields = dict.fromkeys(str(problem["loc"][0]) for problem in error.errors())
         wrong = "; ".join(
-            f"field {problem['loc'][0]!r} in its extra: {problem['msg']}"
-            for problem in error.errors(include_input=False, include_url=False)
+            f"the field {field!r} of its extra expects {Extra.model_fields[field].description}"
+            for field in fields
         )
-        raise ConfigurationError(f"The connection {conn_id!r}, {wrong}") from None
+        raise ConfigurationError(f"The connection {conn_id!r}: {wrong}") from None

@@ -122,4 +122,4 @@ def _client_of(make: "Callable[..., C]", settings: "Settings") -> "C":
             verify=settings.extra.verify,
         )
     except ConfigurationError as error:
-        raise ConfigurationError(f"The connection {settings.conn_id!r}, {error}") from None
+        raise ConfigurationError(f"The connection {settings.conn_id!r}: {error}") from None

@@ -6,6 +6,7 @@ the request again with them. Where answers are slow, raise the connection's `tim
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator, ObjectStoragePath
@@ -13,7 +14,7 @@ from airflow.sdk import BaseOperator, ObjectStoragePath
 from airflow_knowledge_bot._compat import AirflowFailException
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
     from os import PathLike
     from typing import BinaryIO
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from knowledge_bot.models import Message, Source
 
 _DEFAULT_CONN_ID = "knowledge_bot_default"
+
+# What tells of a file that is not there for us; the last two, of a protocol that nothing is
+# installed for. Other failures of a storage pass, and Airflow may try the task again.
+_NOT_THERE = (FileNotFoundError, IsADirectoryError, PermissionError, ImportError, ValueError)
 
 
 class _RequestOperator(BaseOperator):
@@ -45,7 +50,7 @@ class _RequestOperator(BaseOperator):
         super().__init__(**kwargs)
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
 
-    def execute(self, context: "Context") -> dict[str, Any]:
+    def execute(self, context: "Context") -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
         """Send the request and return its answer as a small plain dict.
 
         Raises:
@@ -199,11 +204,11 @@ class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
         self.filename = filename
 
     def _send(self, client: "Client", request: dict[str, Any]) -> "Source":
-        if not _is_object(request["file"]):
+        file, filename = request["file"], request["filename"]
+        if not (isinstance(file, ObjectStoragePath) or "://" in str(file)):
             return client.upload_source(**request)
-        name = request["filename"] or ObjectStoragePath(request["file"]).name
-        with _opened(request["file"]) as file:
-            return client.upload_source(**{**request, "file": file, "filename": name})
+        with _opened(file) as (stream, name):
+            return client.upload_source(**{**request, "file": stream, "filename": filename or name})
 
 
 class KnowledgeBotSendMessageOperator(_RequestOperator):
@@ -255,13 +260,11 @@ def _is_empty(value: object) -> bool:
     return value is None
 
 
-def _is_object(file: object) -> bool:
-    return isinstance(file, ObjectStoragePath) or (isinstance(file, str) and "://" in file)
-
-
-def _opened(file: str | ObjectStoragePath) -> "AbstractContextManager[BinaryIO]":
+@contextmanager
+def _opened(file: str | ObjectStoragePath) -> "Iterator[tuple[BinaryIO, str]]":
     try:
-        opened: AbstractContextManager[BinaryIO] = ObjectStoragePath(file).open("rb")  # type: ignore[no-untyped-call] # Airflow leaves it untyped
+        path = file if isinstance(file, ObjectStoragePath) else ObjectStoragePath(file)
+        stream = path.open("rb")  # type: ignore[no-untyped-call] # Airflow leaves it untyped
     # The last two: a protocol that nothing is installed for.
     except (
         FileNotFoundError,
@@ -271,6 +274,7 @@ def _opened(file: str | ObjectStoragePath) -> "AbstractContextManager[BinaryIO]"
         ValueError,
     ) as error:
         raise AirflowFailException(
-            f"The task's parameter 'file' cannot be read: {file}: {error}. Nothing was sent."
+            f"The task's parameter 'file' cannot be read: {error} ({file}). Nothing was sent."
         ) from error
-    return opened
+    with stream:
+        yield stream, path.name

@@ -51,7 +51,7 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
         self.deferrable = deferrable
 
-    def poke(self, context: "Context") -> bool:
+    def poke(self, context: "Context") -> bool:  # noqa: ARG002 - Airflow's signature
         """Ping once.
 
         Raises:
@@ -88,7 +88,7 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
             timeout=timedelta(seconds=self.timeout + _GRACE),
         )
 
-    def execute_complete(self, context: "Context", event: object) -> None:
+    def execute_complete(self, context: "Context", event: object) -> None:  # noqa: ARG002 - Airflow's signature
         """Take the trigger's event.
 
         Raises:

@@ -1,0 +1,222 @@
+"""Run the DAG of `scheduled_ingestion.py` once, for real, and print what it did.
+
+    python examples/run_scheduled_ingestion.py
+
+Without anything else it starts the embedded service and a web site on free ports of this machine,
+prepares Airflow in a temporary folder, and leaves nothing behind. With `KNOWLEDGE_BOT_BASE_URL` and
+`KNOWLEDGE_BOT_API_KEY` in the environment it feeds and asks that service instead, without the web
+page, which that service could not reach.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = Path(__file__).parent
+DAG_FILE = EXAMPLES / "scheduled_ingestion.py"
+COLLECTION, BOT = "col_handbook", "bot_guide"
+QUESTIONS = [
+    "How long is the loan period for hand tools?",
+    "What does a household membership cost a year?",
+    "Who leads the repair evening?",
+    "Which tool was lent most often in 2024?",
+    "Which protection is compulsory at the table saw?",
+    "When is the lending desk open on Saturday?",
+]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The service that the DAG talks to, and what the run is given besides the DAG's own params."""
+
+    connection: dict[str, Any]
+    params: dict[str, Any]
+    local: Any = None
+    """The `LocalService`, where it is ours: it can tell how its sources are doing."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the run of the DAG came to."""
+
+    failed: list[str]
+    """The tasks that failed."""
+    sources: list[dict[str, Any]]
+    answers: list[dict[str, str]]
+
+
+def main() -> int:
+    """Run the DAG; 0 where all of it succeeded."""
+    arguments = _arguments()
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="knowledge-bot-airflow-") as home:
+        _prepare_airflow(Path(home))
+        with _target(arguments) as target:
+            # The key reaches Airflow through the environment and is printed by nothing.
+            os.environ["AIRFLOW_CONN_KNOWLEDGE_BOT_DEFAULT"] = json.dumps(target.connection)
+            outcome = _run_dag(target)
+            usable = _print_sources(outcome, target)
+    _print_answers(outcome)
+    seconds = time.monotonic() - started
+    if outcome.failed or not usable or not outcome.answers:
+        tasks = ", ".join(outcome.failed) or "none"
+        _say(f"\nIt did not all go well, after {seconds:.0f} s. Failed tasks: {tasks}.")
+        return 1
+    _say(f"\nDone in {seconds:.0f} s. Nothing was left running, and nothing on disk.")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bot", help="the bot to ask, where a service of yours has several")
+    parser.add_argument("--collection", help="where to put the sources, likewise")
+    return parser.parse_args()
+
+
+@contextmanager
+def _target(arguments: argparse.Namespace) -> Iterator[Target]:
+    if os.environ.get("KNOWLEDGE_BOT_BASE_URL") and os.environ.get("KNOWLEDGE_BOT_API_KEY"):
+        yield _service_of_yours(arguments)
+        return
+    from knowledge_bot_service import LocalService
+
+    _say("Starting the embedded service and a web site on this machine ...")
+    with (
+        LocalService(
+            collections={COLLECTION: "Handbook"},
+            bots={BOT: [COLLECTION]},
+            allow_fetch=("127.0.0.1/32",),
+        ) as service,
+        _web_site() as address,
+    ):
+        page = {"name": "Opening hours", "url": f"{address}/opening-hours.html"}
+        yield Target(
+            _connection(service.base_url, service.api_key, BOT, COLLECTION),
+            {"pages": [page], "questions": QUESTIONS},
+            service,
+        )
+
+
+def _service_of_yours(arguments: argparse.Namespace) -> Target:
+    from knowledge_bot import Client
+
+    with Client() as client:
+        _say(f"Using the service at {os.environ['KNOWLEDGE_BOT_BASE_URL']} ...")
+        bot = arguments.bot or _only("bot", [bot.id for bot in client.list_bots()])
+        collection = arguments.collection or _only(
+            "collection", [collection.id for collection in client.list_collections()]
+        )
+    url, key = os.environ["KNOWLEDGE_BOT_BASE_URL"], os.environ["KNOWLEDGE_BOT_API_KEY"]
+    return Target(_connection(url, key, bot, collection), {})
+
+
+def _only(kind: str, ids: list[str]) -> str:
+    if len(ids) != 1:
+        sys.exit(f"The service has {len(ids)} of them: choose with --{kind} ({', '.join(ids)}).")
+    return ids[0]
+
+
+def _connection(base_url: str, api_key: str, bot: str, collection: str) -> dict[str, Any]:
+    extra = {"default_bot_id": bot, "default_collection_id": collection}
+    return {
+        "conn_type": "knowledge_bot",
+        "host": base_url,
+        "password": api_key,
+        "extra": extra,
+    }
+
+
+@contextmanager
+def _web_site() -> Iterator[str]:
+    handler = partial(_QuietHandler, directory=str(EXAMPLES / "website"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class _QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name in the library
+        """Keep the page free of a web server's log."""
+
+
+def _prepare_airflow(home: Path) -> None:
+    """Give Airflow a home of its own; it reads these variables when it is imported."""
+    for name in [name for name in os.environ if name.startswith("AIRFLOW_")]:
+        del os.environ[name]
+    (home / "dags").mkdir()
+    shutil.copy(DAG_FILE, home / "dags")
+    os.environ |= {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+    }
+    sys.path.insert(0, str(home / "dags"))
+
+
+def _run_dag(target: Target) -> Outcome:
+    _say("Preparing Airflow in a temporary folder ...")
+    from airflow.models.xcom import XComModel
+    from airflow.utils.db import initdb
+
+    initdb()
+    from scheduled_ingestion import ingestion
+
+    _say("Running the DAG: wait for the service, ingest, ask, hand the answers on ...")
+    run = ingestion.test(run_conf={"folder": str(EXAMPLES / "handbook"), **target.params})
+
+    def handed_on(*task_ids: str) -> list[Any]:
+        found = XComModel.get_many(run_id=run.run_id, task_ids=task_ids, dag_ids=[run.dag_id])
+        return [XComModel.deserialize_value(xcom) for xcom in found]
+
+    return Outcome(
+        failed=sorted(
+            {task.task_id for task in run.get_task_instances() if task.state == "failed"}
+        ),
+        sources=handed_on("upload", "add_page"),
+        answers=[answer for answers in handed_on("hand_on") for answer in answers],
+    )
+
+
+def _print_sources(outcome: Outcome, target: Target) -> bool:
+    """Print each source with its state; return whether none of them failed."""
+    if target.local is None:
+        states = [(source["name"], source["status"], None) for source in outcome.sources]
+    else:
+        target.local.wait_until_ready()
+        states = [(source.name, source.status, source.reason) for source in target.local.sources()]
+    _say(f"\nIngested {len(states)} sources:")
+    for name, status, reason in states:
+        _say(f"  {status:<8}{name}" + (f": {reason}" if reason else ""))
+    return all(status != "failed" for _, status, _ in states)
+
+
+def _print_answers(outcome: Outcome) -> None:
+    _say("\nAsked and answered:")
+    for answer in outcome.answers:
+        _say(f"\n  {answer['question']}")
+        for line in answer["answer"].splitlines():
+            _say(textwrap.fill(line, 92, initial_indent="    ", subsequent_indent="    "))
+
+
+def _say(line: str) -> None:
+    # Flushed at once, so that nobody sits before a silent screen when this goes through a pipe.
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""Feed a Knowledge-Bot Service with a folder and web pages every day, and ask it questions.
+
+The DAG waits until the service answers, uploads the files that changed since its last success, adds
+the web pages, asks the questions, and hands the answers on as XCom.
+
+To run it against a service of yours, put this file and a folder of documents where your scheduler
+looks for DAGs, and give Airflow the connection `knowledge_bot_default`: in the web UI (type
+Knowledge-Bot), or in the environment:
+
+    export AIRFLOW_CONN_KNOWLEDGE_BOT_DEFAULT='{
+      "conn_type": "knowledge_bot",
+      "host": "https://service.example/public/v1",
+      "password": "<API_KEY>",
+      "extra": {"default_bot_id": "bot_…", "default_collection_id": "col_…"}
+    }'
+
+What is ingested and asked are the DAG's params: change their defaults below, or give others when a
+run is triggered. To try it without a scheduler: `airflow dags test scheduled_ingestion`. To see it
+at work without a service: `python run_scheduled_ingestion.py`.
+"""
+
+import logging
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Param, dag, get_current_context, task
+
+from airflow_knowledge_bot.operators import (
+    KnowledgeBotCreateWebpageSourceOperator,
+    KnowledgeBotSendMessageOperator,
+    KnowledgeBotUploadSourceOperator,
+)
+from airflow_knowledge_bot.sensors import KnowledgeBotPingSensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+logger = logging.getLogger(__name__)
+
+PARAMS = {
+    "folder": Param(
+        str(Path(__file__).parent / "handbook"),
+        type="string",
+        description="The documents, on a disk that every worker sees.",
+    ),
+    "pages": Param(
+        [],
+        type="array",
+        items={"type": "object", "required": ["name", "url"]},
+        description="Web pages, each as an object of `name` and `url`.",
+    ),
+    "questions": Param(
+        [
+            "How long is the loan period for hand tools?",
+            "What does a household membership cost a year?",
+            "Who leads the repair evening?",
+            "How many tools were lent in 2024?",
+        ],
+        type="array",
+        items={"type": "string"},
+        description="What the bot is asked once everything is handed in.",
+    ),
+}
+
+
+@dag(
+    schedule="@daily",
+    start_date=datetime(2025, 1, 1, tzinfo=UTC),
+    catchup=False,
+    # Two runs at once would find the same changed files.
+    max_active_runs=1,
+    # These retries send nothing twice: where a request may have arrived, its task fails for good.
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
+    params=PARAMS,
+    doc_md=__doc__,
+    tags=["knowledge-bot"],
+)
+def scheduled_ingestion() -> None:
+    """Wait for the service, feed it, ask it, hand the answers on."""
+    service_is_up = KnowledgeBotPingSensor(
+        task_id="service_is_up", poke_interval=10, timeout=600, mode="reschedule"
+    )
+
+    @task
+    def changed_files(params: dict[str, Any]) -> list[dict[str, str]]:
+        """List the files that changed since the last run that succeeded began; at first, all."""
+        since = get_current_context()["prev_start_date_success"]
+        files = sorted(path for path in Path(params["folder"]).iterdir() if path.is_file())
+        return [
+            {"name": path.name, "file": str(path)}
+            for path in files
+            if since is None or path.stat().st_mtime >= since.timestamp()
+        ]
+
+    @task
+    def pages_of_today(params: dict[str, Any]) -> list[dict[str, str]]:
+        """List the pages, named with the day: each run adds a snapshot, none replaces another."""
+        day = get_current_context()["dag_run"].run_after.date()
+        return [{"name": f"{page['name']} ({day})", "url": page["url"]} for page in params["pages"]]
+
+    @task
+    def questions(params: dict[str, Any]) -> list[str]:
+        """Give the questions, one for each mapped task."""
+        return params["questions"]
+
+    @task
+    def hand_on(
+        questions: "Iterable[str]", messages: "Iterable[dict[str, Any]]"
+    ) -> list[dict[str, str]]:
+        """Put each answer beside its question, for whatever comes after."""
+        answers = [
+            {"question": question, "answer": message["answer"]}
+            for question, message in zip(questions, messages, strict=True)
+        ]
+        for answer in answers:
+            logger.info("%s %s", answer["question"], answer["answer"])
+        return answers
+
+    files, pages, asked = changed_files(), pages_of_today(), questions()
+    upload = KnowledgeBotUploadSourceOperator.partial(
+        task_id="upload", map_index_template="{{ task.name }}", max_active_tis_per_dagrun=4
+    ).expand_kwargs(files)
+    add_page = KnowledgeBotCreateWebpageSourceOperator.partial(
+        task_id="add_page", map_index_template="{{ task.name }}", max_active_tis_per_dagrun=4
+    ).expand_kwargs(pages)
+    ask = KnowledgeBotSendMessageOperator.partial(
+        task_id="ask",
+        map_index_template="{{ task.content }}",
+        # A day on which no file changed skips the upload; the questions are asked all the same.
+        trigger_rule="none_failed",
+    ).expand(content=asked)
+
+    service_is_up >> [files, pages]
+    [upload, add_page] >> ask
+    hand_on(asked, ask.output)
+
+
+ingestion = scheduled_ingestion()
+
+if __name__ == "__main__":
+    ingestion.test()

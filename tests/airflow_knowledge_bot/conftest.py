@@ -1,0 +1,63 @@
+"""An Airflow home of the tests' own, connections in the environment, and the embedded service."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calls import KEY
+from knowledge_bot_service import LocalService
+
+# Airflow reads its environment when it is first imported, so this cannot wait for a fixture. Each
+# worker of pytest-xdist is a process, and gets a home of its own.
+_HOME = Path(tempfile.mkdtemp(prefix="knowledge-bot-airflow-tests-"))
+for _name in [_name for _name in os.environ if _name.startswith("AIRFLOW_")]:
+    del os.environ[_name]
+os.environ |= {"AIRFLOW_HOME": str(_HOME), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+
+CONN_ID = "knowledge_bot_default"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _airflow_home() -> Iterator[None]:
+    yield
+    shutil.rmtree(_HOME)
+
+
+@pytest.fixture
+def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`connect(host, password=…, **extra)`: what the connection says from now on."""
+
+    def put(host: str | None, *, password: str | None = KEY, **extra: Any) -> None:
+        parts = {"conn_type": "knowledge_bot", "host": host, "password": password, "extra": extra}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", json.dumps(parts))
+
+    return put
+
+
+@pytest.fixture(scope="session")
+def service() -> Iterator[LocalService]:
+    """A real service with the collection `col_house` and the bot `bot_guide` over it."""
+    with LocalService(
+        collections={"col_house": "House"},
+        bots={"bot_guide": ["col_house"]},
+        allow_fetch=("127.0.0.1/32",),
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def connected(service: LocalService, connect: Callable[..., None]) -> LocalService:
+    """The service, with the connection and its defaults pointing to it."""
+    connect(
+        service.base_url,
+        password=service.api_key,
+        default_bot_id="bot_guide",
+        default_collection_id="col_house",
+    )
+    return service

@@ -1,0 +1,108 @@
+"""What Airflow reads of the provider without running it."""
+
+import json
+import subprocess
+import sys
+from importlib import import_module, metadata
+from pathlib import Path
+
+import airflow
+import jsonschema
+import pytest
+
+from airflow_knowledge_bot.connections import Extra
+from airflow_knowledge_bot.get_provider_info import get_provider_info
+from airflow_knowledge_bot.hooks import KnowledgeBotHook
+
+(CONNECTION_TYPE,) = get_provider_info()["connection-types"]
+
+
+def schema(name: str) -> dict:
+    return json.loads((Path(airflow.__file__).parent / name).read_text())
+
+
+def test_it_is_what_airflow_accepts_when_it_discovers_providers():
+    jsonschema.validate(get_provider_info(), schema("provider_info.schema.json"))
+
+
+def test_it_is_what_airflow_s_own_providers_must_hold():
+    info = get_provider_info()
+    # What Airflow's release process adds to its own providers, and a documentation's address.
+    info |= {"state": "ready", "versions": ["0.1.0"], "source-date-epoch": 0}
+    info["integrations"][0]["external-doc-url"] = "https://service.example"
+    jsonschema.validate(info, schema("provider.yaml.schema.json"))
+
+
+def test_the_package_name_is_the_distribution_s():
+    # Anything else ends Airflow's discovery with an error, in every process.
+    (entry_point,) = [
+        entry_point
+        for entry_point in metadata.entry_points(group="apache_airflow_provider")
+        if entry_point.value.startswith("airflow_knowledge_bot")
+    ]
+    assert entry_point.dist is not None
+    assert entry_point.dist.name == get_provider_info()["package-name"]
+    assert entry_point.load()() == get_provider_info()
+
+
+def test_every_module_and_class_that_it_names_exists():
+    info = get_provider_info()
+    for kind in ("hooks", "operators", "sensors", "triggers"):
+        for entry in info[kind]:
+            assert entry["integration-name"] == info["integrations"][0]["integration-name"]
+            for module in entry["python-modules"]:
+                import_module(module)
+    module, _, name = CONNECTION_TYPE["hook-class-name"].rpartition(".")
+    assert getattr(import_module(module), name) is KnowledgeBotHook
+
+
+def test_the_hook_and_the_connection_type_agree():
+    assert CONNECTION_TYPE["connection-type"] == KnowledgeBotHook.conn_type
+    assert CONNECTION_TYPE["hook-name"] == KnowledgeBotHook.hook_name
+    assert KnowledgeBotHook.get_ui_field_behaviour().keys() == {
+        "hidden_fields",
+        "relabeling",
+        "placeholders",
+    }
+
+
+def test_the_form_offers_what_the_hook_reads_with_the_same_defaults():
+    fields = CONNECTION_TYPE["conn-fields"]
+    assert fields.keys() == Extra.model_fields.keys()
+    for name, field in Extra.model_fields.items():
+        assert fields[name]["schema"].get("default") == field.default
+
+
+# What a DAG file costs each time it is parsed is over `from airflow.sdk import DAG` itself.
+PARSE = """
+import json, sys
+from airflow.sdk import DAG
+before = set(sys.modules)
+import airflow_knowledge_bot.operators, airflow_knowledge_bot.sensors
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+HEAVY = ("aiohttp", "airflow.triggers", "fastapi", "knowledge_bot.", "pandas", "requests")
+
+
+def test_parsing_a_dag_that_uses_the_provider_loads_next_to_nothing():
+    done = subprocess.run(
+        [sys.executable, "-c", PARSE], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = json.loads(done.stdout)
+    assert "airflow_knowledge_bot.operators" in loaded
+    assert len(loaded) <= 15, loaded
+    assert not [name for name in loaded if name.startswith(HEAVY)]
+
+
+@pytest.mark.parametrize(
+    "module", ["airflow_knowledge_bot", "airflow_knowledge_bot.get_provider_info"]
+)
+def test_discovery_imports_nothing_of_airflow(module):
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys, {module}; print('airflow' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,160 @@
+"""What a connection means, and what the test button says."""
+
+import asyncio
+
+import pytest
+
+from airflow_knowledge_bot.hooks import KnowledgeBotHook
+from calls import KEY
+from knowledge_bot import ConfigurationError
+from scripted_server import answer
+
+
+@pytest.mark.parametrize(
+    ("parts", "base_url"),
+    [
+        ({"host": "https://svc.example/public/v1"}, "https://svc.example/public/v1"),
+        ({"host": "svc.example"}, "https://svc.example"),
+        ({"host": "svc.example/public/v2", "port": 8443}, "https://svc.example:8443/public/v2"),
+        ({"host": "svc.example", "schema": "http", "port": 80}, "http://svc.example:80"),
+        ({"host": "http://svc.example:1", "port": 2}, "http://svc.example:1"),
+    ],
+)
+def test_a_base_url_is_put_together_from_host_schema_and_port(monkeypatch, parts, base_url):
+    import json
+
+    monkeypatch.setenv("AIRFLOW_CONN_SVC", json.dumps({"password": KEY, **parts}))
+    assert KnowledgeBotHook("svc").settings.base_url == base_url
+
+
+@pytest.mark.parametrize(
+    ("uri", "base_url"),
+    [
+        (
+            f"knowledge-bot://:{KEY}@svc.example:444/public%2Fv1",
+            "https://svc.example:444/public/v1",
+        ),
+        (f"knowledge-bot://:{KEY}@https%3A%2F%2Fsvc.example%2Fv1", "https://svc.example/v1"),
+    ],
+)
+def test_a_connection_given_as_a_uri_means_the_same(monkeypatch, uri, base_url):
+    monkeypatch.setenv("AIRFLOW_CONN_SVC", f"{uri}?timeout=7.5&verify=false&max_retries=0")
+    settings = KnowledgeBotHook("svc").settings
+    assert settings.base_url == base_url
+    assert settings.api_key.get_secret_value() == KEY
+    assert (settings.extra.timeout, settings.extra.verify, settings.extra.max_retries) == (
+        7.5,
+        False,
+        0,
+    )
+
+
+def test_what_the_form_left_empty_has_its_default(connect):
+    connect("https://svc.example", timeout=None, verify="", default_bot_id="")
+    extra = KnowledgeBotHook().settings.extra
+    assert (extra.timeout, extra.max_retries, extra.verify) == (60.0, 2, True)
+    assert extra.default_bot_id is None
+
+
+@pytest.mark.parametrize(
+    ("extra", "field"),
+    [
+        ({"timeout": "soon"}, "timeout"),
+        ({"timeout": 0}, "timeout"),
+        ({"max_retries": 1.5}, "max_retries"),
+        ({"verify": {"a": 1}}, "verify"),
+        ({"default_bot_id": ["bot_1"]}, "default_bot_id"),
+    ],
+)
+def test_an_extra_of_the_wrong_type_is_named_and_not_quoted(connect, extra, field):
+    connect("https://svc.example", **extra)
+    with pytest.raises(ConfigurationError, match=f"'knowledge_bot_default'.*'{field}'") as caught:
+        KnowledgeBotHook().get_conn()
+    assert "soon" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "password", "said"),
+    [
+        (None, KEY, "has no host"),
+        ("https://svc.example", None, "has no password"),
+        ("ftp://svc.example", KEY, "base_url"),
+        ("https://svc.example:port", KEY, "not a URL"),
+        ("https://svc.example", f"{KEY}\n", "api_key"),
+    ],
+)
+def test_a_connection_that_cannot_work_is_named(connect, monkeypatch, host, password, said):
+    # Another service's key must not be taken from the worker's environment instead.
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "key-of-another-service")
+    connect(host, password=password)
+    with pytest.raises(ConfigurationError, match=f"'knowledge_bot_default'.*{said}") as caught:
+        KnowledgeBotHook().get_conn()
+    assert KEY not in str(caught.value)
+
+
+def test_an_extra_that_is_not_an_object_is_refused(monkeypatch):
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_SVC", '{"host": "svc.example", "password": "some-key", "extra": "[1, 2]"}'
+    )
+    with pytest.raises(ConfigurationError, match="not a JSON object"):
+        KnowledgeBotHook("svc").get_conn()
+
+
+def test_the_client_is_made_once_and_carries_the_connection_s_values(connect, scripted):
+    server = scripted(answer(body="pong"))
+    connect(server.url)
+    hook = KnowledgeBotHook()
+    with hook.get_conn() as client:
+        client.ping()
+        assert hook.get_conn() is client
+    assert server.requests[0].path == "/public/v1/ping"
+    assert server.requests[0].headers["x-api-key"] == KEY
+
+
+def test_an_asynchronous_client_comes_from_the_same_connection(connect, scripted):
+    server = scripted(answer(body="pong"))
+    connect(server.url)
+
+    async def ping() -> bool:
+        async with await KnowledgeBotHook().get_async_conn() as client:
+            return await client.ping()
+
+    assert asyncio.run(ping()) is True
+    assert server.requests[0].headers["x-api-key"] == KEY
+
+
+def test_making_a_hook_looks_nothing_up():
+    KnowledgeBotHook("there_is_no_such_connection")
+
+
+def test_no_text_made_of_a_hook_holds_the_key(connect):
+    connect("https://svc.example")
+    hook = KnowledgeBotHook()
+    texts = (repr(hook.settings), str(hook.settings), repr(hook.get_conn()), repr(vars(hook)))
+    assert not any(KEY in text for text in texts)
+
+
+def test_the_test_button_says_that_all_is_well(connected):
+    assert KnowledgeBotHook().test_connection() == (
+        True,
+        "The service answers and accepts the key; bots: 1.",
+    )
+
+
+def test_the_test_button_tells_a_wrong_key_from_a_dead_service(connected, connect):
+    connect(connected.base_url, password="not-the-right-key")
+    good, said = KnowledgeBotHook().test_connection()
+    assert not good
+    assert "401" in said
+    connect("http://127.0.0.1:9", max_retries=0)
+    good, said = KnowledgeBotHook().test_connection()
+    assert not good
+    assert "no connection to http://127.0.0.1:9" in said
+
+
+def test_the_test_button_tells_a_connection_that_is_missing_or_wrong(connect):
+    assert KnowledgeBotHook("there_is_no_such_connection").test_connection()[0] is False
+    connect("https://svc.example", timeout="soon")
+    good, said = KnowledgeBotHook().test_connection()
+    assert not good
+    assert "'timeout'" in said

@@ -1,0 +1,125 @@
+"""The sensor in its three modes."""
+
+import time
+
+import pytest
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowRescheduleException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferred,
+)
+
+from airflow_knowledge_bot.sensors import KnowledgeBotPingSensor
+from scripted_server import answer, close, silence
+
+
+def sensor(**options):
+    given = {"poke_interval": 0.1, "timeout": 5.0} | options
+    return KnowledgeBotPingSensor(task_id="service_is_up", **given)
+
+
+def test_a_service_that_answers_ends_the_wait(connected):
+    assert sensor().poke({}) is True
+    sensor().execute({})
+
+
+@pytest.mark.parametrize(
+    "reply", [answer(500), answer(502), answer(503), answer(429), close, silence]
+)
+def test_a_passing_failure_means_not_yet(connect, scripted, reply):
+    server = scripted(reply, answer(body="pong"))
+    connect(server.url, max_retries=0, timeout=0.2)
+    assert sensor().poke({}) is False
+    assert sensor().poke({}) is True
+
+
+def test_a_service_that_is_not_there_yet_is_waited_for(connect, scripted):
+    server = scripted(answer(503), answer(503), answer(body="pong"))
+    connect(server.url, max_retries=0)
+    sensor().execute({})
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("status", [302, 400, 401, 403, 404])
+def test_what_waiting_cannot_mend_fails_at_once(connect, scripted, status):
+    server = scripted(answer(status))
+    connect(server.url)
+    with pytest.raises(AirflowFailException, match=str(status)):
+        sensor().execute({})
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(("host", "extra"), [(None, {}), ("https://svc.example", {"timeout": "x"})])
+def test_a_connection_that_cannot_work_fails_at_once(connect, host, extra):
+    connect(host, **extra)
+    with pytest.raises(AirflowFailException, match="'knowledge_bot_default'"):
+        sensor().execute({})
+
+
+def test_a_connection_that_is_missing_fails_at_once():
+    with pytest.raises(AirflowFailException, match="none_such"):
+        sensor(knowledge_bot_conn_id="none_such").execute({})
+
+
+def test_a_wait_that_was_too_long_times_out_or_skips(connect, scripted):
+    connect(scripted(answer(503)).url, max_retries=0)
+    with pytest.raises(AirflowSensorTimeout):
+        sensor(timeout=0.2).execute({})
+    with pytest.raises(AirflowSkipException):
+        sensor(timeout=0.2, soft_fail=True).execute({})
+
+
+def test_a_rescheduled_sensor_gives_its_slot_back(connect, scripted):
+    class TaskInstance:
+        """What Airflow's task runner hands to a sensor that is rescheduled."""
+
+        def get_first_reschedule_date(self, context):
+            return None
+
+    connect(scripted(answer(503), answer(body="pong")).url, max_retries=0)
+    waiting = sensor(mode="reschedule")
+    with pytest.raises(AirflowRescheduleException):
+        waiting.execute({"ti": TaskInstance()})
+    waiting.execute({"ti": TaskInstance()})
+
+
+def test_a_deferred_sensor_gives_its_trigger_the_time_when_to_give_up(connect):
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor(deferrable=True, timeout=90, poke_interval=7).execute({})
+    path, values = deferred.value.trigger.serialize()
+    assert path == "airflow_knowledge_bot.triggers.KnowledgeBotPingTrigger"
+    assert values["knowledge_bot_conn_id"] == "knowledge_bot_default"
+    assert values["poke_interval"] == 7
+    assert values["deadline"] == pytest.approx(time.time() + 90, abs=5)
+    assert deferred.value.method_name == "execute_complete"
+    # Airflow's own timeout comes later than the trigger's, whose event says why.
+    assert deferred.value.timeout.total_seconds() > 90
+
+
+def test_whether_to_defer_is_airflow_s_setting_by_default():
+    assert sensor().deferrable is False
+    assert sensor(deferrable=True).deferrable is True
+
+
+def test_the_ready_event_ends_the_wait():
+    assert sensor().execute_complete({}, {"status": "ready", "message": "pong"}) is None
+
+
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [
+        ({"status": "timeout", "message": "too long"}, AirflowSensorTimeout),
+        ({"status": "failed", "message": "wrong key"}, AirflowFailException),
+        (None, AirflowFailException),
+        ({}, AirflowFailException),
+        ({"status": "fine", "message": "?"}, AirflowFailException),
+        ({"status": "ready"}, AirflowFailException),
+    ],
+)
+def test_any_other_event_fails_and_skips_where_the_dag_wants_that(event, error):
+    with pytest.raises(error):
+        sensor().resume_execution("execute_complete", {"event": event}, {})
+    with pytest.raises(AirflowSkipException):
+        sensor(soft_fail=True).resume_execution("execute_complete", {"event": event}, {})

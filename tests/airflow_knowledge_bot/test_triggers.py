@@ -1,0 +1,118 @@
+"""The trigger, run as a triggerer runs it: in an event loop, from its serialised values."""
+
+import asyncio
+import json
+import time
+
+import pytest
+from airflow.sdk.serde import deserialize, serialize
+
+from airflow_knowledge_bot.triggers import KnowledgeBotPingTrigger
+from calls import KEY
+from scripted_server import answer, close, silence
+
+
+def trigger(*, seconds=10.0, conn_id="knowledge_bot_default", poke_interval=0.0):
+    return KnowledgeBotPingTrigger(conn_id, poke_interval, time.time() + seconds)
+
+
+async def events(waiting):
+    return [event.payload async for event in waiting.run()]
+
+
+async def test_a_service_that_answers_fires_ready_once(connected):
+    (event,) = await events(trigger())
+    assert event["status"] == "ready"
+
+
+@pytest.mark.parametrize("reply", [answer(500), answer(503), answer(429), close, silence])
+async def test_passing_failures_are_tolerated(connect, scripted, reply):
+    server = scripted(reply, reply, answer(body="pong"))
+    connect(server.url, max_retries=0, timeout=0.2)
+    (event,) = await events(trigger())
+    assert event["status"] == "ready"
+    assert len(server.requests) == 3
+
+
+async def test_no_interval_makes_it_spin(connect, scripted):
+    server = scripted(answer(503))
+    connect(server.url, max_retries=0)
+    running = asyncio.create_task(events(trigger(poke_interval=0.0)))
+    await asyncio.sleep(1.3)
+    running.cancel()
+    assert 1 <= len(server.requests) <= 4
+
+
+@pytest.mark.parametrize("status", [302, 401, 403, 404])
+async def test_what_waiting_cannot_mend_fires_failed_at_once(connect, scripted, status):
+    server = scripted(answer(status))
+    connect(server.url)
+    (event,) = await events(trigger())
+    assert event["status"] == "failed"
+    assert str(status) in event["message"]
+    assert len(server.requests) == 1
+
+
+async def test_a_connection_that_is_missing_or_wrong_fires_failed_at_once(connect):
+    (event,) = await events(trigger(conn_id="none_such"))
+    assert (event["status"], "none_such" in event["message"]) == ("failed", True)
+    connect("https://svc.example", timeout="soon")
+    (event,) = await events(trigger())
+    assert (event["status"], "'timeout'" in event["message"]) == ("failed", True)
+
+
+@pytest.mark.parametrize("reply", [answer(503), silence])
+async def test_the_deadline_ends_the_wait_also_in_the_middle_of_a_ping(
+    connect, scripted, monkeypatch, reply
+):
+    monkeypatch.setattr("airflow_knowledge_bot.triggers._LAST_CHANCE", 0.2)
+    connect(scripted(reply).url, max_retries=0, timeout=30)
+    started = time.monotonic()
+    (event,) = await events(trigger(seconds=0.5))
+    assert event["status"] == "timeout"
+    assert time.monotonic() - started < 3
+
+
+async def test_a_trigger_that_wakes_after_its_deadline_asks_once(connect, scripted):
+    connect(scripted(answer(body="pong")).url)
+    (event,) = await events(trigger(seconds=-3600))
+    assert event["status"] == "ready"
+
+
+async def test_cancelling_it_closes_its_connections(connect, scripted):
+    connect(scripted(silence).url)
+    running = asyncio.create_task(events(trigger()))
+    await asyncio.sleep(0.5)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_it_survives_a_restart_of_the_triggerer_with_the_same_deadline():
+    before = trigger(seconds=60)
+    path, values = before.serialize()
+    again = KnowledgeBotPingTrigger(**deserialize(serialize(values)))
+    assert again.serialize() == (path, values)
+    assert path == f"{KnowledgeBotPingTrigger.__module__}.{KnowledgeBotPingTrigger.__qualname__}"
+
+
+def test_what_airflow_stores_of_it_is_plain_and_holds_no_secret(connect):
+    connect("https://svc.example")
+    values = json.dumps(trigger().serialize())
+    assert KEY not in values
+    assert "svc.example" not in values
+
+
+async def test_it_never_blocks_the_event_loop(connect, scripted):
+    server = scripted(answer(503), answer(body="pong"))
+    connect(server.url, max_retries=0)
+    await events(trigger())  # the first use imports the client
+    server = scripted(answer(503), answer(body="pong"))
+    connect(server.url, max_retries=0)
+    longest, running = 0.0, asyncio.create_task(events(trigger()))
+    while not running.done():
+        before = time.perf_counter()
+        await asyncio.sleep(0.01)
+        longest = max(longest, time.perf_counter() - before)
+    # Airflow warns from 0.2 s on.
+    assert longest < 0.2
