@@ -111,15 +111,17 @@ def _target(arguments: argparse.Namespace) -> Iterator[Target]:
 
 
 def _service_of_yours(arguments: argparse.Namespace) -> Target:
-    from knowledge_bot import Client
+    from knowledge_bot import Client, KnowledgeBotError
 
-    with Client() as client:
-        _say(f"Using the service at {os.environ['KNOWLEDGE_BOT_BASE_URL']} ...")
-        bot = arguments.bot or _only("bot", [bot.id for bot in client.list_bots()])
-        collection = arguments.collection or _only(
-            "collection", [collection.id for collection in client.list_collections()]
-        )
     url, key = os.environ["KNOWLEDGE_BOT_BASE_URL"], os.environ["KNOWLEDGE_BOT_API_KEY"]
+    _say(f"Using the service at {url} ...")
+    try:
+        with Client() as client:
+            bots, collections = client.list_bots(), client.list_collections()
+    except KnowledgeBotError as error:
+        sys.exit(str(error))
+    bot = arguments.bot or _only("bot", [bot.id for bot in bots])
+    collection = arguments.collection or _only("collection", [col.id for col in collections])
     return Target(_connection(url, key, bot, collection), {})
 
 
@@ -164,13 +166,14 @@ def _prepare_airflow(home: Path) -> None:
         "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+        # It warns every second that a task waits for another.
+        "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow.sdk.definitions.dag=ERROR",
     }
     sys.path.insert(0, str(home / "dags"))
 
 
 def _run_dag(target: Target) -> Outcome:
     _say("Preparing Airflow in a temporary folder ...")
-    from airflow.models.xcom import XComModel
     from airflow.utils.db import initdb
 
     initdb()
@@ -179,16 +182,12 @@ def _run_dag(target: Target) -> Outcome:
     _say("Running the DAG: wait for the service, ingest, ask, hand the answers on ...")
     run = ingestion.test(run_conf={"folder": str(EXAMPLES / "handbook"), **target.params})
 
-    def handed_on(*task_ids: str) -> list[Any]:
-        found = XComModel.get_many(run_id=run.run_id, task_ids=task_ids, dag_ids=[run.dag_id])
-        return [XComModel.deserialize_value(xcom) for xcom in found]
-
+    task_instances = {task.task_id: task for task in run.get_task_instances()}
+    last = task_instances["hand_on"]
     return Outcome(
-        failed=sorted(
-            {task.task_id for task in run.get_task_instances() if task.state == "failed"}
-        ),
-        sources=handed_on("upload", "add_page"),
-        answers=[answer for answers in handed_on("hand_on") for answer in answers],
+        failed=sorted(name for name, task in task_instances.items() if task.state == "failed"),
+        sources=list(last.xcom_pull(task_ids=["upload", "add_page"]) or []),
+        answers=last.xcom_pull(task_ids="hand_on") or [],
     )
 
 

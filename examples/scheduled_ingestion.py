@@ -34,7 +34,7 @@ from airflow_knowledge_bot.operators import (
 from airflow_knowledge_bot.sensors import KnowledgeBotPingSensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,11 @@ PARAMS = {
     # Two runs at once would find the same changed files.
     max_active_runs=1,
     # These retries send nothing twice: where a request may have arrived, its task fails for good.
-    default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
+    default_args={
+        "retries": 2,
+        "retry_delay": timedelta(seconds=10),
+        "retry_exponential_backoff": True,
+    },
     params=PARAMS,
     doc_md=__doc__,
     tags=["knowledge-bot"],
@@ -85,12 +89,13 @@ def scheduled_ingestion() -> None:
     @task
     def changed_files(params: dict[str, Any]) -> list[dict[str, str]]:
         """List the files that changed since the last run that succeeded began; at first, all."""
-        since = get_current_context()["prev_start_date_success"]
+        last_success = get_current_context()["prev_start_date_success"]
+        since = last_success.timestamp() if last_success else 0.0
         files = sorted(path for path in Path(params["folder"]).iterdir() if path.is_file())
         return [
             {"name": path.name, "file": str(path)}
             for path in files
-            if since is None or path.stat().st_mtime >= since.timestamp()
+            if path.stat().st_mtime >= since
         ]
 
     @task
@@ -106,12 +111,13 @@ def scheduled_ingestion() -> None:
 
     @task
     def hand_on(
-        questions: "Iterable[str]", messages: "Iterable[dict[str, Any]]"
+        questions: "Sequence[str]", messages: "Sequence[dict[str, Any]]"
     ) -> list[dict[str, str]]:
         """Put each answer beside its question, for whatever comes after."""
         answers = [
             {"question": question, "answer": message["answer"]}
-            for question, message in zip(questions, messages, strict=True)
+            # The slice gets all of the mapped task's XComs at once, not one by one.
+            for question, message in zip(questions, messages[:], strict=True)
         ]
         for answer in answers:
             logger.info("%s %s", answer["question"], answer["answer"])

@@ -23,10 +23,9 @@ os.environ |= {"AIRFLOW_HOME": str(_HOME), "AIRFLOW__CORE__LOAD_EXAMPLES": "Fals
 CONN_ID = "knowledge_bot_default"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _airflow_home() -> Iterator[None]:
-    yield
-    shutil.rmtree(_HOME)
+def pytest_unconfigure() -> None:
+    """Remove the home. A fixture would not: the controller of pytest-xdist runs none."""
+    shutil.rmtree(_HOME, ignore_errors=True)
 
 
 @pytest.fixture
