@@ -97,10 +97,11 @@ _MARKS: Final = "".join(
     if unicodedata.category(chr(point)) in {"Mn", "Mc"}
 )
 _FIRST_UNPAIRED: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
-_LETTER: Final = rf"(?:[^\W_{PAIRED_CHARACTERS}]|[{_MARKS}])"
+_LETTER: Final = rf"[^\W_{PAIRED_CHARACTERS}]"
+_UNPAIRED: Final = rf"{_LETTER}++(?:[{_MARKS}]++{_LETTER}*+)*+"
 
 # A possessive 's belongs to no word. The other part of "l'eau" or "İstanbul'da" is a word.
-_WORD: Final = re.compile(rf"([{PAIRED_CHARACTERS}]+|{_LETTER}+)(?:['’]s(?!\w))?")
+_WORD: Final = re.compile(rf"([{PAIRED_CHARACTERS}]++|{_UNPAIRED})(?:['’]s(?!\w))?")
 _PAIRED: Final = re.compile(rf"[{PAIRED_CHARACTERS}]")
 _THOUSANDS: Final = re.compile(r"(?<=\d)[,.](?=\d{3}(?!\d))")
 

@@ -32,7 +32,7 @@ _LOWERCASE_START: Final = re.compile(r"\s*[\"'“‘(]?[a-zà-öø-ÿα-ωа-я]
 # those that do, because they are in numbers, addresses and names as well.
 _END: Final = re.compile(
     r"(?P<full>[。！？｡।॥۔։។]+[”’」』）》\"')\]]*\s*)"
-    r"|(?P<spaced>(?:[.!?…؟]+)[\"'”’»)\]]*(?:\[\d+\])*\s+)(?=[\"'“‘«¿¡(\[]*(?P<next>\S+))"
+    r"|(?P<spaced>(?<![.!?…؟])[.!?…؟]++[\"'”’»)\]]*(?:\[\d+\])*\s+)(?=[\"'“‘«¿¡(\[]*(?P<next>\S{1,40}))"
 )
 _LAST_WORD: Final = re.compile(r"[^\s(\[\"'“‘«]{1,20}$")
 _DOTTED: Final = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")
@@ -60,18 +60,16 @@ _STARTERS: Final = frozenset(
 
 def _unwrapped(text: str) -> Iterator[str]:
     """The text's lines, those joined that were wrapped."""
-    together = last = ""
+    together: list[str] = []
     for line in text.splitlines():
         stripped = " ".join(line.split())
-        if last and stripped and _goes_on(last, line):
-            together = f"{together} {stripped}"
-        else:
-            if together:
-                yield together
-            together = stripped
-        last = stripped
+        if together and not (stripped and _goes_on(together[-1], line)):
+            yield " ".join(together)
+            together = []
+        if stripped:
+            together.append(stripped)
     if together:
-        yield together
+        yield " ".join(together)
 
 
 def _goes_on(last: str, line: str) -> bool:

@@ -1,0 +1,56 @@
+"""CSV: every row as a paragraph that can be read, and found, by itself."""
+
+import csv
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from knowledge_bot_service.documents.document import Document
+
+
+def read_csv(source: str) -> Document:
+    """The text of a table: each row a paragraph, each cell after the heading of its column.
+
+    What the csv module cannot read is left as it is.
+    """
+    try:
+        rows = [row for row in _rows(source) if any(row)]
+    except csv.Error:
+        return Document(source)
+    headings, rows = (rows[0], rows[1:]) if _has_headings(rows) else ([], rows)
+    return Document("\n\n".join(_paragraph(row, headings) for row in rows))
+
+
+# How much is looked at to tell the delimiter, in characters.
+_SAMPLE: Final = 8192
+_DELIMITERS: Final = ",;\t|"
+
+_NUMBER: Final = re.compile(r"[+-]?[\d.,\s]+[%€$£]?")
+
+
+def _rows(source: str) -> Iterator[list[str]]:
+    try:
+        dialect = csv.Sniffer().sniff(source[:_SAMPLE], _DELIMITERS)
+    except csv.Error:
+        dialect = csv.excel
+    for row in csv.reader(source.split("\n"), dialect):
+        yield [" ".join(cell.split()) for cell in row]
+
+
+def _has_headings(rows: list[list[str]]) -> bool:
+    """Whether the first row names columns: several different texts, none of them a number."""
+    if len(rows) < 2:
+        return False
+    first = rows[0]
+    return (
+        len(first) > 1
+        and all(first)
+        and len(set(first)) == len(first)
+        and not any(_NUMBER.fullmatch(cell) for cell in first)
+    )
+
+
+def _paragraph(row: list[str], headings: list[str]) -> str:
+    named = [*headings, *[""] * (len(row) - len(headings))]
+    cells = zip(named, row, strict=False)
+    return "; ".join(f"{name}: {cell}" if name else cell for name, cell in cells if cell)

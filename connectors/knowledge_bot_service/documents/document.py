@@ -1,0 +1,19 @@
+"""What a reader returns, and what it raises."""
+
+from dataclasses import dataclass
+from typing import Final
+
+OUT_OF_MEMORY: Final = 3
+"""The exit code of a child process that had too little memory."""
+
+
+class ExtractionError(Exception):
+    """No text could be taken from a document. `str()` is the reason, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document's text, its paragraphs separated by blank lines, and its title if it has one."""
+
+    text: str
+    title: str | None = None
