@@ -85,7 +85,10 @@ _QUESTION_WORDS: Final = {
     "cs": "kdo co kdy kde kam proč jak který která které kolik čí",
     "da": "hvem hvad hvornår hvor hvorfor hvordan hvilken hvilket hvilke mange",
     "de": "wer wen wem wessen was wann wo wohin woher warum wieso weshalb wie welche welcher"
-    " welches welchen welchem viel viele lange oft heißt gibt",
+    " welches welchen welchem viel viele vielen lange oft hoch heißt hieß hießen nennt nannte"
+    " nennen genannt bezeichnet gibt gab liegt laut art arten name namen anzahl prozentsatz"
+    " wofür wozu wovon worauf woran worin wodurch womit woraus wonach wobei worüber wogegen"
+    " ungefähr sollte sollten soll sollen müssen muss konnte konnten werde neben damit",
     "en": "who whom whose what when where which why how many much long often does did do done"
     " called name named kind type",
     "es": "quién quiénes qué cuál cuáles cuándo dónde adónde cómo cuánto cuánta cuántos cuántas"
