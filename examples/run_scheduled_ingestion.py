@@ -32,7 +32,7 @@ QUESTIONS = [
     "How long is the loan period for hand tools?",
     "What does a household membership cost a year?",
     "Who leads the repair evening?",
-    "Which tool was lent most often in 2024?",
+    "How many tools were lent in 2024?",
     "Which protection is compulsory at the table saw?",
     "When is the lending desk open on Saturday?",
 ]
@@ -199,7 +199,7 @@ def _print_sources(outcome: Outcome, target: Target) -> bool:
         target.local.wait_until_ready()
         states = [(source.name, source.status, source.reason) for source in target.local.sources()]
     _say(f"\nIngested {len(states)} sources:")
-    for name, status, reason in states:
+    for name, status, reason in sorted(states, key=lambda state: state[0].casefold()):
         _say(f"  {status:<8}{name}" + (f": {reason}" if reason else ""))
     return all(status != "failed" for _, status, _ in states)
 

@@ -70,7 +70,7 @@ PARAMS = {
     catchup=False,
     # Two runs at once would find the same changed files.
     max_active_runs=1,
-    # These retries send nothing twice: where a request may have arrived, its task fails for good.
+    # Retries send nothing twice: where a request may have arrived, its task fails for good.
     default_args={
         "retries": 2,
         "retry_delay": timedelta(seconds=10),

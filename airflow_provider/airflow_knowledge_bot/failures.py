@@ -1,7 +1,8 @@
 """What a failed request means for the task: try it again later, or fail at once.
 
 Airflow runs a failed task again unless it raises `AirflowFailException`. A POST may run again only
-where the service cannot have acted on it, and only where the same request may do better next time.
+where the service cannot have acted on it, or the DAG's author says so, and only where the same
+request may do better next time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,17 +34,20 @@ _MAY_HAVE_ACTED = (
 
 
 @contextmanager
-def task_fails_for_good(conn_id: str, parameters: Mapping[str, Any]) -> Iterator[None]:
+def task_fails_for_good(
+    conn_id: str, parameters: Mapping[str, Any], on_uncertain: str
+) -> Iterator[None]:
     """Make the errors after which a POST must not, or need not, be sent again the task's last.
 
     Args:
         conn_id: the task's connection, named where the key is at fault.
         parameters: the task's own parameters, to name the one that the service refused.
+        on_uncertain: `resend` leaves what the service may have acted on to Airflow's next try.
 
     Raises:
         AirflowFailException: the service may have acted or refused for good, or there is no such
             connection.
-        KnowledgeBotError: as it is, where it did not act and may take the same request later.
+        KnowledgeBotError: as it is, where the next try may send the request again.
     """
     try:
         yield
@@ -53,13 +57,17 @@ def task_fails_for_good(conn_id: str, parameters: Mapping[str, Any]) -> Iterator
             f"{conn_id!r}. Nothing was sent."
         ) from error
     except KnowledgeBotError as error:
-        if _may_be_sent_again(error):
+        if error.delivery is Delivery.UNKNOWN:
+            next_try_may_send = on_uncertain == "resend"
+        else:
+            next_try_may_send = passes_by_itself(error)
+        if next_try_may_send:
             raise
         raise AirflowFailException(_sentence(error, conn_id, parameters)) from error
 
 
 def passes_by_itself(error: Exception) -> bool:
-    """Tell whether a read that failed with this error may do better later, with nothing changed."""
+    """Tell whether a request that failed so may do better later, with nothing changed."""
     return isinstance(
         error,
         ConnectionFailedError
@@ -68,10 +76,6 @@ def passes_by_itself(error: Exception) -> bool:
         | RequestTimeoutError
         | ServerError,
     )
-
-
-def _may_be_sent_again(error: KnowledgeBotError) -> bool:
-    return error.delivery is not Delivery.UNKNOWN and passes_by_itself(error)
 
 
 def _sentence(error: KnowledgeBotError, conn_id: str, parameters: Mapping[str, Any]) -> str:

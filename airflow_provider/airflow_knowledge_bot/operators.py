@@ -1,4 +1,4 @@
-"""The operators: each sends one request that creates something, and never the same one twice.
+"""The operators: each sends one request that creates something, and its retries send it no more.
 
 None of them can be deferred: a triggerer that is restarted runs its triggers again, and would send
 the request again with them. Where answers are slow, raise the connection's `timeout`.
@@ -6,29 +6,23 @@ the request again with them. Where answers are slow, raise the connection's `tim
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator, ObjectStoragePath
+from airflow.sdk import BaseOperator
 
 from airflow_knowledge_bot._compat import AirflowFailException
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from os import PathLike
-    from typing import BinaryIO
 
-    from airflow.sdk import Context
+    from airflow.sdk import Context, ObjectStoragePath
 
     from airflow_knowledge_bot.hooks import KnowledgeBotHook
+    from airflow_knowledge_bot.intents import OnUncertain
     from knowledge_bot import Client
     from knowledge_bot.models import Message, Source
 
 _DEFAULT_CONN_ID = "knowledge_bot_default"
-
-# What tells of a file that is not there for us; the last two, of a protocol that nothing is
-# installed for. Other failures of a storage pass, and Airflow may try the task again.
-_NOT_THERE = (FileNotFoundError, IsADirectoryError, PermissionError, ImportError, ValueError)
 
 
 class _RequestOperator(BaseOperator):
@@ -46,28 +40,43 @@ class _RequestOperator(BaseOperator):
     answer_fields: ClassVar[dict[str, Any]]
     """What of the answer goes to XCom, as pydantic's `include` takes it: the documented fields."""
 
-    def __init__(self, *, knowledge_bot_conn_id: str = _DEFAULT_CONN_ID, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        knowledge_bot_conn_id: str = _DEFAULT_CONN_ID,
+        on_uncertain: "OnUncertain" = "fail",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        if on_uncertain not in ("fail", "resend"):
+            raise ValueError(f"on_uncertain is 'fail' or 'resend', not {on_uncertain!r}")
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
+        self.on_uncertain = on_uncertain
 
-    def execute(self, context: "Context") -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
+    def execute(self, context: "Context") -> dict[str, Any]:
         """Send the request and return its answer as a small plain dict.
 
         Raises:
             AirflowFailException: the request cannot be sent as it is, the service refused it for
-                good, or the service may have acted on it although no answer arrived.
-            KnowledgeBotError: the service did not act; Airflow may try the task again.
+                good, or the service may have acted on it although no answer arrived
+                (`on_uncertain="fail"`).
+            KnowledgeBotError: Airflow may try the task again.
         """
         from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.hooks import KnowledgeBotHook
+        from airflow_knowledge_bot.intents import send_once
 
         given = {name: getattr(self, name) for name in self.parameters}
-        with task_fails_for_good(self.knowledge_bot_conn_id, given):
+        with task_fails_for_good(self.knowledge_bot_conn_id, given, self.on_uncertain):
             hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
             request = self._completed(given, hook)
-            with hook.get_conn() as client:
-                answer = self._send(client, request)
-        return answer.model_dump(mode="json", include=self.answer_fields)
+
+            def send() -> dict[str, Any]:
+                with hook.get_conn() as client:
+                    answer = self._send(client, request)
+                return answer.model_dump(mode="json", include=self.answer_fields)
+
+            return send_once(context, send, self.on_uncertain)
 
     def _completed(self, given: Mapping[str, Any], hook: "KnowledgeBotHook") -> dict[str, Any]:
         """Add the connection's default and check what is required, before anything is sent."""
@@ -128,6 +137,8 @@ class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
         headers: request headers that the service sends while it scrapes (templated). A secret in
             them belongs into a connection or a Variable that Airflow masks.
         knowledge_bot_conn_id: the connection (templated).
+        on_uncertain: where the service may have acted although no answer arrived: `fail` for good,
+            so that nothing is sent twice, or `resend` with Airflow's next try.
     """
 
     parameters = ("name", "collections", "url", "headers")
@@ -157,6 +168,8 @@ class KnowledgeBotCreateTextSourceOperator(_CreateSourceOperator):
             connection's `default_collection_id`.
         content: the text (templated).
         knowledge_bot_conn_id: the connection (templated).
+        on_uncertain: where the service may have acted although no answer arrived: `fail` for good,
+            so that nothing is sent twice, or `resend` with Airflow's next try.
     """
 
     parameters = ("name", "collections", "content")
@@ -185,6 +198,8 @@ class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
             `ObjectStoragePath` (templated). Object storage needs its own Airflow provider.
         filename: the name that the service sees (templated); by default the file's own.
         knowledge_bot_conn_id: the connection (templated).
+        on_uncertain: where the service may have acted although no answer arrived: `fail` for good,
+            so that nothing is sent twice, or `resend` with Airflow's next try.
     """
 
     parameters = ("name", "collections", "file", "filename")
@@ -204,10 +219,12 @@ class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
         self.filename = filename
 
     def _send(self, client: "Client", request: dict[str, Any]) -> "Source":
+        from airflow_knowledge_bot.objects import is_object, opened
+
         file, filename = request["file"], request["filename"]
-        if not (isinstance(file, ObjectStoragePath) or "://" in str(file)):
+        if not is_object(file):
             return client.upload_source(**request)
-        with _opened(file) as (stream, name):
+        with opened(file) as (stream, name):
             return client.upload_source(**{**request, "file": stream, "filename": filename or name})
 
 
@@ -221,6 +238,8 @@ class KnowledgeBotSendMessageOperator(_RequestOperator):
         content: the message (templated).
         conversation_id: the conversation that it continues (templated); by default a new one.
         knowledge_bot_conn_id: the connection (templated).
+        on_uncertain: where the service may have acted although no answer arrived: `fail` for good,
+            so that nothing is sent twice, or `resend` with Airflow's next try.
     """
 
     parameters = ("bot_id", "content", "conversation_id")
@@ -258,23 +277,3 @@ def _is_empty(value: object) -> bool:
     if isinstance(value, Sequence):
         return not value or any(_is_empty(item) for item in value)
     return value is None
-
-
-@contextmanager
-def _opened(file: str | ObjectStoragePath) -> "Iterator[tuple[BinaryIO, str]]":
-    try:
-        path = file if isinstance(file, ObjectStoragePath) else ObjectStoragePath(file)
-        stream = path.open("rb")  # type: ignore[no-untyped-call] # Airflow leaves it untyped
-    # The last two: a protocol that nothing is installed for.
-    except (
-        FileNotFoundError,
-        IsADirectoryError,
-        PermissionError,
-        ImportError,
-        ValueError,
-    ) as error:
-        raise AirflowFailException(
-            f"The task's parameter 'file' cannot be read: {error} ({file}). Nothing was sent."
-        ) from error
-    with stream:
-        yield stream, path.name

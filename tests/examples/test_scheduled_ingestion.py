@@ -33,6 +33,7 @@ def environment(tmp_path):
 def run(*command, **environment):
     return subprocess.run(
         [sys.executable, *map(str, command)],
+        check=False,
         env=environment,
         cwd=environment["HOME"],
         capture_output=True,
@@ -48,12 +49,13 @@ def test_the_runner_ingests_asks_prints_the_answers_and_leaves_nothing(environme
     assert f"Ingested {len(DOCUMENTS) + 1} sources" in sources
     for name in (*DOCUMENTS, "Opening hours"):
         assert f"ready   {name}" in sources
+    answers = " ".join(answers.split())
     # Facts of the handbook, its PDF and the web page, each with the name of its source.
     for fact, source in (
         ("14 days", "borrowing.md"),
         ("54 euros", "membership.md"),
         ("Ines Okafor", "repair-evening.md"),
-        ("cordless drill", "annual-report-2024.pdf"),
+        ("11,286 tools", "annual-report-2024.pdf"),
         ("9:30 to 14:00", "Opening hours"),
     ):
         assert fact in answers
