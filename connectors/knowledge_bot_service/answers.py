@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from knowledge_bot_service.analyzer import QueryTerms, index_terms, is_small_talk, query_terms
+from knowledge_bot_service.languages import IN_PAIRS
 from knowledge_bot_service.quotes import Quote, choose
 from knowledge_bot_service.search import Hit, Search, WeightedWords, Word
 from knowledge_bot_service.store import Turn
@@ -27,7 +28,6 @@ _REPLY_WORDS: Final = 3
 # characters match less often than words do.
 _MIN_COVERAGE: Final = 0.45
 _PAIRS_FACTOR: Final = 0.6
-_LANGUAGES_IN_PAIRS: Final = frozenset({"zh", "ja", "ko", "th"})
 
 _PASSAGES: Final = 5
 
@@ -110,7 +110,7 @@ def _coverage(weights: Mapping[Word, float], hits: Iterable[Hit]) -> float:
 
 
 def _needed(language: str) -> float:
-    return _MIN_COVERAGE * (_PAIRS_FACTOR if language in _LANGUAGES_IN_PAIRS else 1.0)
+    return _MIN_COVERAGE * (_PAIRS_FACTOR if language in IN_PAIRS else 1.0)
 
 
 def _text(quotes: Iterable[Quote]) -> str:

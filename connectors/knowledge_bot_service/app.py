@@ -62,7 +62,7 @@ def create_app(settings: Settings, folder: DataFolder, on_ready: Callable[[], No
     app.include_router(_writing)
     problems.install(app)
     app.add_middleware(
-        Gate, keys=[key.get_secret_value() for key in settings.keys], limits=settings.limits
+        Gate, keys=[key.get_secret_value() for key in settings.api_keys], limits=settings.limits
     )
     return app
 

@@ -56,13 +56,13 @@ def serve(  # noqa: PLR0917 - click passes every option by name
     try:
         settings = read_settings(config) if config is not None else Settings()
         settings = overridden(
-            settings, data=data, keys=(api_key,) if api_key else (), allow_fetch=allow_fetch
+            settings, data=data, api_keys=(api_key,) if api_key else (), allow_fetch=allow_fetch
         )
         with DataFolder(settings.data) as folder:
             generated = None
-            if not settings.keys:
+            if not settings.api_keys:
                 generated = folder.api_key()
-                settings = overridden(settings, keys=(generated,))
+                settings = overridden(settings, api_keys=(generated,))
             run(
                 settings,
                 folder,
@@ -80,3 +80,7 @@ def _announce(base_url: str, data: Path, generated_key: str | None) -> None:
         click.echo(f"API key:  {generated_key}")
     click.echo(f"Data:     {data.absolute()}", err=True)
     click.echo("Stop with Ctrl-C.", err=True)
+
+
+if __name__ == "__main__":
+    serve()

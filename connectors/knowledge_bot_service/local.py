@@ -71,7 +71,7 @@ class LocalService:
         self.data = Path(data if data is not None else self._temporary_name())
         self._settings = _settings(collections, bots, bot_names or {}) | {
             "data": str(self.data),
-            "keys": [self.api_key],
+            "api_keys": [self.api_key],
             "allow_fetch": list(allow_fetch),
             **(settings or {}),
         }

@@ -40,13 +40,15 @@ def _fitting(paragraph: str) -> Iterator[str]:
 
 
 def _cut(sentence: str) -> Iterator[str]:
-    while len(sentence) > LIMIT:
-        space = sentence.rfind(" ", LIMIT // 2, LIMIT)
-        end = space if space > 0 else LIMIT
-        yield sentence[:end]
-        sentence = sentence[end:].lstrip()
-    if sentence:
-        yield sentence
+    # By index: a "sentence" may be 50 MB without a space, and cutting it off piece by piece would
+    # copy the rest each time.
+    start = 0
+    while len(sentence) - start > LIMIT:
+        space = sentence.rfind(" ", start + LIMIT // 2, start + LIMIT)
+        end = space if space > 0 else start + LIMIT
+        yield sentence[start:end]
+        start = end + 1 if end == space else end
+    yield sentence[start:]
 
 
 def _joined(pieces: Iterator[str], *, separator: str) -> Iterator[str]:

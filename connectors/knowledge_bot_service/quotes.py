@@ -111,11 +111,14 @@ def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
     Returns:
         One or two quotes of together at most `MAX_CHARACTERS` characters.
     """
-    candidates = [
+    everything = [
         _Candidate(text, hit, (rank, position), tuple(index_terms(text)))
         for rank, hit in enumerate(hits)
         for position, text in enumerate(sentences(hit.text))
     ]
+    # A heading such as "Vacation" says no more than the question does.
+    asked = {form for word in weights for form in word}
+    candidates = [one for one in everything if not asked.issuperset(one.terms)] or everything
     scores = _scores(candidates, hits[0].score, weights, terms)
     ranked = [
         candidate

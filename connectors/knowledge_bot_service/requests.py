@@ -31,10 +31,21 @@ class Listing(BaseModel, Generic[T]):
     data: list[T]
 
 
-def _without_nul(text: str) -> str:
+def _storable(text: str) -> str:
     if "\x00" in text:
         raise ValueError("must not contain NUL characters")
+    if not _is_unicode(text):
+        raise ValueError("must not contain half a surrogate pair")
     return text
+
+
+def _is_unicode(text: str) -> bool:
+    # JSON can escape what UTF-8 cannot carry, such as a lone "\ud800".
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _not_blank(text: str) -> str:
@@ -49,20 +60,24 @@ def _web_address(url: str) -> str:
         valid = parts.scheme in {"http", "https"} and bool(parts.hostname)
     except ValueError:
         valid = False
-    if not valid or re.search(r"[\s\x00-\x1f]", url):
+    if not valid or re.search(r"[\s\x00-\x1f]", url) or not _is_unicode(url):
         raise ValueError("must be an http or https address")
     return url
 
 
 def _field(header: Header) -> Header:
     # The value may be a secret, so the message names neither.
-    if not _TOKEN.fullmatch(header.name) or _NO_FIELD_VALUE.search(header.value):
+    if not _TOKEN.fullmatch(header.name) or not _is_field_value(header.value):
         raise ValueError("must be a header field's name and value (RFC 9110 section 5)")
     return header
 
 
-Text = Annotated[str, AfterValidator(_without_nul), AfterValidator(_not_blank)]
-Id = Annotated[str, Field(max_length=200), AfterValidator(_without_nul)]
+def _is_field_value(value: str) -> bool:
+    return _is_unicode(value) and not _NO_FIELD_VALUE.search(value)
+
+
+Text = Annotated[str, AfterValidator(_storable), AfterValidator(_not_blank)]
+Id = Annotated[str, Field(max_length=200), AfterValidator(_storable)]
 
 
 class _Body(BaseModel):

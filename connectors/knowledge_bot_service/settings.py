@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Sequence
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -10,6 +10,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PlainValidator,
     SecretStr,
     ValidationError,
     field_validator,
@@ -20,6 +21,11 @@ MIB = 1024 * 1024
 
 CollectionId = Annotated[str, Field(pattern=r"^col_[A-Za-z0-9_-]{1,60}$")]
 BotId = Annotated[str, Field(pattern=r"^bot_[A-Za-z0-9_-]{1,60}$")]
+Network = Annotated[
+    IPv4Network | IPv6Network,
+    # The union's own errors would tell about both kinds of network.
+    PlainValidator(lambda value: ip_network(value)),
+]
 Name = Annotated[str, Field(min_length=1, max_length=300)]
 
 
@@ -68,7 +74,7 @@ class Settings(_Section):
     """
 
     data: Path = Path("kbot-data")
-    keys: tuple[SecretStr, ...] = ()
+    api_keys: tuple[SecretStr, ...] = ()
     collections: tuple[CollectionSettings, ...] = (
         CollectionSettings(id="col_default", name="Default"),
     )
@@ -76,11 +82,11 @@ class Settings(_Section):
         BotSettings(id="bot_default", name="Assistant", collections=("col_default",)),
     )
     limits: Limits = Limits()
-    allow_fetch: tuple[IPv4Network | IPv6Network, ...] = ()
+    allow_fetch: tuple[Network, ...] = ()
     wait_for_sources: float = Field(default=5.0, ge=0, le=60)
     workers: int = Field(default=4, ge=1, le=64)
 
-    @field_validator("keys")
+    @field_validator("api_keys")
     @classmethod
     def _keys_fit_a_header(cls, keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
         if not all(_fits_a_header(key.get_secret_value()) for key in keys):
@@ -125,7 +131,7 @@ def overridden(
     settings: Settings,
     *,
     data: Path | None = None,
-    keys: Sequence[str] = (),
+    api_keys: Sequence[str] = (),
     allow_fetch: Sequence[str] = (),
 ) -> Settings:
     """Settings with what a command line says put over them; what it leaves out stays.
@@ -136,8 +142,8 @@ def overridden(
     values: dict[str, object] = dict(settings)
     if data is not None:
         values["data"] = data
-    if keys:
-        values["keys"] = tuple(keys)
+    if api_keys:
+        values["api_keys"] = tuple(api_keys)
     if allow_fetch:
         values["allow_fetch"] = (*settings.allow_fetch, *allow_fetch)
     return parse_settings(values, origin="command line")
