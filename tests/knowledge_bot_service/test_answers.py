@@ -1,0 +1,172 @@
+"""Questions to real texts: what is answered, from which source, and what is not."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from knowledge_bot_service import LocalService
+from service_calls import add_text, ask, client_of
+
+REFUSAL = "I could not find that in my sources."
+
+DOCUMENTS = {
+    "Vacation": "# Vacation\n\nFull-time employees get 28 days of paid vacation a year. Up to five "
+    "days may be carried over until 31 March.\n\nRequests go to the team lead two weeks ahead.",
+    "Expenses": "# Expenses\n\nTravel costs are reimbursed within ten working days. Receipts above "
+    "25 euros must be attached.\n\nTaxi rides need a reason; the train is preferred.",
+    "Security": "# Security\n\nLost laptops are reported to the security desk at extension 4711. "
+    "Passwords have at least fourteen characters and are never shared.",
+    "Parental leave": "# Parental leave\n\nParents may take up to fourteen months of leave. The "
+    "request is handed in seven weeks before it begins.\n\nMaria Keller in the people team helps.",
+    "Büro": "# Büro\n\nDas Büro in Hamburg hat werktags von sieben bis zwanzig Uhr geöffnet. Gäste "
+    "melden sich am Empfang an.",
+    "食堂": "公司食堂每天中午十一点半开门。\n\n员工午餐的价格是十五元。",
+}
+
+
+@pytest.fixture(scope="module")
+def handbook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    folder: Path = tmp_path_factory.mktemp("handbook")
+    with (
+        LocalService(
+            folder,
+            collections={"col_one": "Handbook", "col_two": "Other"},
+            bots={
+                "bot_one": ["col_one"],
+                "bot_two": ["col_two"],
+                "bot_both": ["col_one", "col_two"],
+            },
+        ) as service,
+        client_of(service) as http,
+    ):
+        for name, content in DOCUMENTS.items():
+            add_text(http, name, content)
+        add_text(http, "Boats", "The rowing club owns nine boats.", collection="col_two")
+        yield http
+
+
+@pytest.mark.parametrize(
+    ("question", "fact", "source"),
+    [
+        ("How many days of vacation do full-time employees get?", "28 days", "Vacation"),
+        ("Until when may vacation be carried over?", "31 March", "Vacation"),
+        ("When are travel costs reimbursed?", "ten working days", "Expenses"),
+        ("Where do I report a lost laptop?", "4711", "Security"),
+        ("How long must a password be?", "fourteen characters", "Security"),
+        ("Who helps with parental leave?", "Maria Keller", "Parental leave"),
+        ("Wann hat das Büro in Hamburg geöffnet?", "sieben bis zwanzig", "Büro"),
+        ("食堂几点开门", "十一点半", "食堂"),
+    ],
+)
+def test_an_answer_has_the_fact_and_names_its_source(
+    handbook: httpx.Client, question: str, fact: str, source: str
+) -> None:
+    answer = ask(handbook, question)["answer"]
+    text, _, names = answer.partition("\n\nSources: ")
+    assert fact in text
+    assert len(text) <= 300
+    assert source in names.split(", ")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What is the capital of Mongolia?",
+        "Who painted the Mona Lisa?",
+        "Which planets have rings of ice?",
+        "' OR 1=1 --",
+    ],
+)
+def test_what_no_source_says_is_refused(handbook: httpx.Client, question: str) -> None:
+    assert ask(handbook, question)["answer"] == REFUSAL
+
+
+@pytest.mark.parametrize(
+    "question", ['NEAR("vacation") AND * NOT {', '"', "?!…", "🙂", "a" * 20_000]
+)
+def test_any_text_is_answered(handbook: httpx.Client, question: str) -> None:
+    assert ask(handbook, question)["answer"]
+
+
+def test_a_bot_reads_its_own_collections_only(handbook: httpx.Client) -> None:
+    question = "How many boats does the rowing club own?"
+    assert ask(handbook, question, bot="bot_one")["answer"] == REFUSAL
+    assert "nine boats" in ask(handbook, question, bot="bot_two")["answer"]
+    assert "nine boats" in ask(handbook, question, bot="bot_both")["answer"]
+    vacation = "How many days of vacation do full-time employees get?"
+    assert ask(handbook, vacation, bot="bot_two")["answer"] == REFUSAL
+    assert "28 days" in ask(handbook, vacation, bot="bot_both")["answer"]
+
+
+def test_a_follow_up_is_understood_with_what_was_asked_before(handbook: httpx.Client) -> None:
+    alone = ask(handbook, "And when is the request handed in?")
+    first = ask(handbook, "How many months of parental leave may parents take?")
+    follow_up = ask(handbook, "And when is the request handed in?", first["conversation_id"])
+    assert "fourteen months" in first["answer"]
+    assert "seven weeks" in follow_up["answer"]
+    assert follow_up["answer"].partition("Sources: ")[2].startswith("Parental leave")
+    assert alone["conversation_id"] != first["conversation_id"]
+
+
+def test_a_clear_question_is_answered_whatever_was_said_before(handbook: httpx.Client) -> None:
+    conversation = ask(handbook, "What is the capital of Mongolia?")["conversation_id"]
+    answer = ask(handbook, "How long must a password be?", conversation)["answer"]
+    assert "fourteen characters" in answer
+
+
+@pytest.mark.parametrize("words", ["Hello!", "thanks", "Good morning"])
+def test_small_talk_is_answered_without_sources(handbook: httpx.Client, words: str) -> None:
+    answer = ask(handbook, words)["answer"]
+    assert "Sources:" not in answer
+    assert answer != REFUSAL
+
+
+def test_a_bot_without_sources_says_so(http: httpx.Client) -> None:
+    answer = ask(http, "How many days of vacation do I get?", bot="bot_two")["answer"]
+    assert answer == REFUSAL
+
+
+def test_a_question_finds_what_was_accepted_before_it(fresh_http: httpx.Client) -> None:
+    for number in range(30):
+        add_text(fresh_http, f"Locker {number}", f"Locker L{number} belongs to Team T{number}.")
+        assert f"T{number}" in ask(fresh_http, f"Who does locker L{number} belong to?")["answer"]
+
+
+def test_a_long_question_is_answered(handbook: httpx.Client) -> None:
+    question = "How many days of vacation do full-time employees get? " + "really " * 2000
+    assert "28 days" in ask(handbook, question)["answer"]
+
+
+def test_questions_at_the_same_time_get_their_own_answers(handbook: httpx.Client) -> None:
+    questions = {
+        "How many days of vacation do full-time employees get?": "28 days",
+        "Where do I report a lost laptop?": "4711",
+        "Who helps with parental leave?": "Maria Keller",
+    }
+    with ThreadPoolExecutor(8) as pool:
+        asked = [(question, fact) for question, fact in questions.items() for _ in range(20)]
+        answers = pool.map(lambda pair: ask(handbook, pair[0])["answer"], asked)
+        assert all(fact in answer for (_, fact), answer in zip(asked, answers, strict=True))
+
+
+def test_an_unfinished_source_delays_questions_to_its_collection_alone_and_not_for_long(
+    tmp_path: Path,
+) -> None:
+    with (
+        LocalService(
+            tmp_path,
+            collections={"col_one": "One", "col_two": "Two"},
+            bots={"bot_one": ["col_one"], "bot_two": ["col_two"]},
+            settings={"wait_for_sources": 0.5},
+        ) as service,
+        client_of(service) as http,
+    ):
+        add_text(http, "Tide", "The tide is highest at noon.", collection="col_two")
+        add_text(http, "Long", "Some words of a text. " * 500_000)
+        assert "noon" in ask(http, "When is the tide highest?", bot="bot_two")["answer"]
+        started = ask(http, "When is the tide highest?")
+        assert started["answer"] == REFUSAL
+        assert {one.status for one in service.sources()} == {"ready", "processing"}

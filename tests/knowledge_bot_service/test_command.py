@@ -1,0 +1,141 @@
+"""`kbot serve`, as a person runs it."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+SERVE = [sys.executable, "-m", "knowledge_bot_service.command"]
+
+
+@contextmanager
+def serving(folder: Path, *arguments: str) -> Iterator[tuple[str, str, "subprocess.Popen[bytes]"]]:
+    """Run `kbot serve`; gives its base URL, all that it printed, and the process."""
+    log = folder / "printed.txt"
+    with (
+        log.open("wb") as printed,
+        subprocess.Popen(
+            [*SERVE, "--port", "0", *arguments], cwd=folder, stdout=printed, stderr=printed
+        ) as process,
+    ):
+        try:
+            deadline = time.monotonic() + 20
+            while "Stop with" not in log.read_text() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            text = log.read_text()
+            yield text.partition("Base URL: ")[2].split()[0], text, process
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(10)
+
+
+def key_in(printed: str) -> str:
+    found = re.search(r"API key: +(\S+)", printed)
+    assert found is not None
+    return found.group(1)
+
+
+def bots(base_url: str, key: str) -> int:
+    return httpx.get(f"{base_url}/bots", headers={"X-API-KEY": key}).status_code
+
+
+def test_it_prints_where_it_is_and_a_key_that_a_restart_keeps(tmp_path: Path) -> None:
+    with serving(tmp_path) as (base_url, printed, _):
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/public/v1", base_url)
+        key = key_in(printed)
+        assert bots(base_url, key) == 200
+        assert bots(base_url, "other") == 401
+    kept = tmp_path / "kbot-data" / "api-key"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert kept.read_text().strip() == key
+    with serving(tmp_path) as (base_url, printed, _):
+        assert key_in(printed) == key
+        assert bots(base_url, key) == 200
+
+
+def test_a_key_that_was_given_is_not_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(tmp_path, "--api-key", "given-key") as (base_url, printed, _):
+        assert bots(base_url, "given-key") == 200
+        assert "given-key" not in printed
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "key-of-the-environment")
+    with serving(tmp_path) as (base_url, printed, _):
+        assert bots(base_url, "key-of-the-environment") == 200
+        assert "key-of-the-environment" not in printed
+
+
+def test_a_file_declares_collections_and_bots(tmp_path: Path) -> None:
+    (tmp_path / "service.toml").write_text(
+        'data = "elsewhere"\napi_keys = ["file-key"]\n[[collections]]\nid = "col_a"\nname = "A"\n'
+        '[[bots]]\nid = "bot_a"\nname = "A bot"\ncollections = ["col_a"]\n'
+    )
+    with serving(tmp_path, "--config", "service.toml") as (base_url, printed, _):
+        answer = httpx.get(f"{base_url}/bots", headers={"X-API-KEY": "file-key"})
+        assert answer.json()["value"]["data"] == [{"id": "bot_a", "name": "A bot"}]
+        assert "file-key" not in printed
+    assert (tmp_path / "elsewhere").is_dir()
+
+
+def refused(folder: Path, *arguments: str) -> str:
+    """What `kbot serve` says when it refuses to start."""
+    done = subprocess.run(
+        [*SERVE, *arguments], cwd=folder, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("Error: ")
+    return done.stderr
+
+
+def test_a_port_in_use_is_a_clear_error(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        said = refused(tmp_path, "--port", port)
+    assert "127.0.0.1" in said
+    assert port in said
+    assert "in use" in said
+
+
+def test_a_bad_configuration_is_a_clear_error(tmp_path: Path) -> None:
+    assert "none.toml" in refused(tmp_path, "--config", "none.toml")
+    (tmp_path / "odd.toml").write_text("colour = 1\n")
+    assert "colour" in refused(tmp_path, "--config", "odd.toml")
+    assert "allow_fetch" in refused(tmp_path, "--allow-fetch", "everything")
+
+
+def test_a_data_folder_in_use_is_a_clear_error(tmp_path: Path) -> None:
+    with serving(tmp_path):
+        assert "in use by another service" in refused(tmp_path, "--port", "0")
+
+
+def test_a_data_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "file" in refused(tmp_path, "--port", "0", "--data", "file")
+
+
+def test_ctrl_c_ends_it_quietly(tmp_path: Path) -> None:
+    with serving(tmp_path) as (_, _, process):
+        process.send_signal(signal.SIGINT)
+        process.wait(10)
+        assert "Traceback" not in (tmp_path / "printed.txt").read_text()
+
+
+def test_importing_the_command_loads_none_of_what_serving_needs() -> None:
+    program = (
+        "import sys, knowledge_bot_service.command\n"
+        "heavy = {'fastapi', 'uvicorn', 'pydantic', 'sqlite3', 'snowballstemmer', 'trafilatura'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

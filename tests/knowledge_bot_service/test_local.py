@@ -1,0 +1,227 @@
+"""A service in a child process: its life, its death, and what survives it."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from knowledge_bot_service import LocalService, LocalServiceError, SettingsError
+from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, problem_of, value_of
+
+
+def test_it_answers_within_two_seconds_and_leaves_nothing_behind() -> None:
+    start = time.monotonic()
+    with LocalService() as service:
+        assert httpx.get(f"{service.base_url}/ping").json() == "pong"
+        assert time.monotonic() - start < 2
+        assert service.base_url.endswith("/public/v1")
+        data, pid = service.data, service.pid
+        assert value_of_bots(service) == [("bot_default", "Assistant")]
+    assert not data.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def value_of_bots(service: LocalService) -> list[tuple[str, str]]:
+    with client_of(service) as http:
+        return [(bot["id"], bot["name"]) for bot in value_of(http.get("/bots"))["data"]]
+
+
+def test_the_key_is_on_no_command_line_and_in_no_repr() -> None:
+    with LocalService() as service:
+        command_line = Path(f"/proc/{service.pid}/cmdline").read_bytes()
+        assert service.api_key.encode() not in command_line
+        assert service.api_key not in repr(service)
+
+
+def test_the_child_ends_when_its_parent_is_killed() -> None:
+    program = (
+        "import time; from knowledge_bot_service import LocalService\n"
+        "with LocalService() as service:\n"
+        "    print(service.pid, service.data, flush=True); time.sleep(60)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        pid, data = parent.stdout.readline().split()
+        parent.kill()
+    deadline = time.monotonic() + 10
+    while _lives(int(pid)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _lives(int(pid))
+    subprocess.run(["rm", "-r", data], check=True)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_what_was_accepted_is_ready_after_a_kill_at_that_moment(
+    fresh: LocalService, fresh_http: httpx.Client
+) -> None:
+    for number in range(5):
+        add_text(fresh_http, f"Gate {number}", f"Gate number {number} has the code {number}77.")
+        fresh.kill()
+        with pytest.raises(httpx.TransportError):
+            fresh_http.get("/ping")
+        base_url = fresh.base_url
+        fresh.start()
+        assert fresh.base_url == base_url
+        fresh.wait_until_ready()
+    assert [(one.name, one.status, one.reason) for one in fresh.sources()] == [
+        (f"Gate {number}", "ready", None) for number in range(5)
+    ]
+    assert "377" in ask(fresh_http, "Which code has gate number 3?")["answer"]
+
+
+def test_kill_9_under_load_loses_nothing_and_half_does_nothing(tmp_path: Path) -> None:
+    text = "\n\n".join(f"Paragraph {number} of a long text. " * 20 for number in range(300))
+    accepted: list[str] = []
+
+    def send(worker: int) -> None:
+        with client_of(service) as http:
+            for number in range(1000):
+                content = text if number % 10 == 0 else f"Short text {number} of {worker}."
+                try:
+                    accepted.append(add_text(http, f"{worker}-{number}", content)["id"])
+                except httpx.TransportError:
+                    return
+
+    with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
+        for _ in range(2):
+            threads = [threading.Thread(target=send, args=(worker,)) for worker in range(4)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.7)
+            service.kill()
+            for thread in threads:
+                thread.join()
+            service.start()
+        service.wait_until_ready(60)
+        states = {one.id: one for one in service.sources()}
+        assert len(accepted) > 20
+        assert not set(accepted) - set(states)
+        assert {one.status for one in states.values()} == {"ready"}
+        database = sqlite3.connect(service.data / "knowledge.sqlite3")
+    passages = dict(
+        database.execute(
+            "SELECT source.public_id, count(*) FROM passage JOIN source"
+            " ON source.id = passage.source GROUP BY source.id"
+        ).fetchall()
+    )
+    long = {source: count for source, count in passages.items() if count > 1}
+    assert len(long) > 1
+    assert set(long.values()) == {300}
+    assert set(passages) == set(states)
+    (indexed,) = database.execute("SELECT count(*) FROM passage_index").fetchone()
+    assert indexed == sum(passages.values())
+    assert database.execute("SELECT count(*) FROM job").fetchone() == (0,)
+    assert database.execute("PRAGMA quick_check").fetchone() == ("ok",)
+    database.close()
+
+
+def test_a_restart_keeps_sources_conversations_and_their_context(
+    fresh: LocalService, fresh_http: httpx.Client
+) -> None:
+    add_text(fresh_http, "Lighthouse", "The lighthouse of Rua was built in 1874 by Ana Sousa.")
+    first = ask(fresh_http, "Who built the lighthouse of Rua?")
+    fresh.stop()
+    fresh.start()
+    again = ask(fresh_http, "When was it built?", first["conversation_id"])
+    assert "1874" in again["answer"]
+    listed = value_of(fresh_http.get("/bots/bot_one/conversations"))["data"]
+    assert listed == [{"id": first["conversation_id"], "name": "Who built the lighthouse of Rua?"}]
+
+
+def test_a_source_that_was_processed_when_the_service_ended_three_times_is_given_up(
+    tmp_path: Path,
+) -> None:
+    service = LocalService(tmp_path)
+    with service:
+        pass
+    with sqlite3.connect(tmp_path / "knowledge.sqlite3") as database:
+        for number, attempts in enumerate((1, 2)):
+            database.execute(
+                "INSERT INTO source VALUES (?, ?, 'Deadly', 'text', 'processing', NULL, ?, 0)",
+                (number, f"src_{number}", attempts),
+            )
+            database.execute(
+                "INSERT INTO job VALUES (?, ?)",
+                (number, json.dumps({"content": "A text.", "headers": []})),
+            )
+    database.close()
+    with service:
+        service.wait_until_ready()
+        second_chance, given_up = service.sources()
+    assert second_chance.status == "ready"
+    assert (given_up.status, given_up.reason is not None) == ("failed", True)
+    assert "3 attempts" in str(given_up.reason)
+
+
+def test_stopping_ends_in_time_and_counts_no_attempt(tmp_path: Path) -> None:
+    with LocalService(tmp_path) as service, client_of(service) as http:
+        add_text(http, "Long", "Some words of a text. " * 500_000, collection="col_default")
+        time.sleep(0.3)
+        assert service.sources()[0].status == "processing"
+        start = time.monotonic()
+        service.stop()
+        assert time.monotonic() - start < 6
+        (state,) = service.sources()
+        assert state.status == "pending"
+        with sqlite3.connect(tmp_path / "knowledge.sqlite3") as database:
+            assert database.execute("SELECT attempts FROM source").fetchone() == (0,)
+        database.close()
+
+
+def test_waiting_for_sources_names_what_is_unfinished(tmp_path: Path) -> None:
+    with LocalService(tmp_path) as service, client_of(service) as http:
+        add_text(http, "Endless", "Some words of a text. " * 500_000, collection="col_default")
+        with pytest.raises(TimeoutError, match=r"Endless \(src_\w+\) p"):
+            service.wait_until_ready(timeout=0.2)
+
+
+def test_a_folder_in_use_is_a_clear_error(fresh: LocalService) -> None:
+    with pytest.raises(LocalServiceError, match="in use by another service"):
+        LocalService(fresh.data).start()
+
+
+def test_wrong_values_are_named() -> None:
+    with pytest.raises(SettingsError, match="col_missing"):
+        LocalService(bots={"bot_x": ["col_missing"]})
+    with pytest.raises(SettingsError, match="allow_fetch"):
+        LocalService(allow_fetch=["not a network"])
+
+
+def test_a_quota_answers_402_and_failed_sources_do_not_count(tmp_path: Path) -> None:
+    with (
+        LocalService(tmp_path, settings={"limits": {"sources": 2}}) as service,
+        client_of(service) as http,
+    ):
+        page = {"name": "Page", "collections": ["col_default"], "url": "http://127.0.0.1:1/"}
+        value_of(http.post("/sources/webpage", json={"value": page}))
+        service.wait_until_ready()
+        for number in range(2):
+            add_text(http, f"Text {number}", "Some text.", collection="col_default")
+        response = http.post("/sources/webpage", json={"value": page})
+        assert problem_of(response, 402)["code"] == "quota_exceeded"
+        assert len(service.sources()) == 3
+
+
+def test_a_terminated_service_ends_cleanly(fresh: LocalService) -> None:
+    os.kill(fresh.pid, signal.SIGTERM)
+    deadline = time.monotonic() + 10
+    while _lives(fresh.pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _lives(fresh.pid)

@@ -1,0 +1,60 @@
+"""Where a text is cut, and that nothing of it is lost."""
+
+import time
+
+import pytest
+
+from knowledge_bot_service.passages import LIMIT, passages
+
+
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+def test_paragraphs_are_joined_as_far_as_they_fit_and_never_cut() -> None:
+    paragraphs = [f"Paragraph {number}. " + "word " * 40 for number in range(20)]
+    cut = list(passages("\n\n".join(paragraphs)))
+    assert 1 < len(cut) < 20
+    assert all(LIMIT // 2 < len(one) <= LIMIT for one in cut)
+    assert all(one.startswith("Paragraph") for one in cut)
+
+
+def test_a_long_paragraph_is_cut_between_sentences() -> None:
+    paragraph = " ".join(f"This is sentence number {number} of many." for number in range(200))
+    cut = list(passages(paragraph))
+    assert all(len(one) <= LIMIT and one.endswith("of many.") for one in cut)
+    assert words(" ".join(cut)) == words(paragraph)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "word " * 3000,
+        "x" * 5500,
+        "文" * 2500,
+        "One. " * 900,
+        "Short.\n\n" + "y" * 1001 + "\n\nShort again.",
+        ("a" * 400 + " ") * 10,
+    ],
+)
+def test_nothing_is_lost_or_doubled(text: str) -> None:
+    cut = list(passages(text))
+    assert all(0 < len(one) <= LIMIT for one in cut)
+    assert "".join("".join(cut).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\n \n\t\n", "\r\n\r\n"])
+def test_an_empty_text_has_no_passages(text: str) -> None:
+    assert list(passages(text)) == []
+
+
+def test_windows_line_ends_separate_paragraphs() -> None:
+    assert list(passages("One.\r\n\r\n" + "z" * 999)) == ["One.", "z" * 999]
+
+
+@pytest.mark.parametrize("text", ["x" * 10_000_000, "\n" * 10_000_000, "\n \n" * 3_000_000])
+def test_the_time_grows_with_the_length_alone(text: str) -> None:
+    start = time.monotonic()
+    for _ in passages(text):
+        pass
+    assert time.monotonic() - start < 10
