@@ -15,7 +15,7 @@ KBOT = Path(sys.executable).with_name("kbot")
 def kbot(*arguments, **environment):
     return subprocess.run(
         [KBOT, *arguments],
-        env={"PATH": os.environ["PATH"], **environment},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
