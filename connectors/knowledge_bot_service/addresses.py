@@ -62,22 +62,26 @@ def is_allowed(address: Address, allow: Sequence[Network]) -> bool:
         address.is_global
         and not address.is_multicast
         and not address.is_reserved
+        and (address.version == 4 or address in _GLOBAL_UNICAST)
         and not any(address in network for network in _REFUSED)
     )
 
 
-# Global by the registries, and yet no hosts of the internet: addresses that carry an IPv4 address
-# inside, which a gateway on the way may unpack to an inner one (mapped, NAT64, 6to4, Teredo), the
-# 6to4 relays, and the address at which Azure's hosts serve their virtual machines.
+# Whatever else IPv6 has is not a host of the internet (RFC 4291, section 2.4), or carries an IPv4
+# address that a gateway on the way may unpack to an inner one: mapped, compatible, NAT64.
+_GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
+
+# Special by IANA's registries or by custom, and global to `is_global` of some Python or other:
+# protocol assignments (with a cloud's metadata service, and Teredo), 6to4 and its relays,
+# documentation, and the address at which Azure's hosts serve their virtual machines.
 _REFUSED: Final = tuple(
     ip_network(network)
     for network in (
-        "::ffff:0:0/96",
-        "64:ff9b::/96",
-        "64:ff9b:1::/48",
-        "2001::/32",
-        "2002::/16",
+        "192.0.0.0/24",
         "192.88.99.0/24",
         "168.63.129.16/32",
+        "2001::/23",
+        "2002::/16",
+        "3fff::/20",
     )
 )

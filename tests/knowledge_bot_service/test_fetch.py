@@ -1,0 +1,276 @@
+"""What is fetched: pages within bounds; everything else becomes a reason that shows no secret."""
+
+import gzip
+import itertools
+import socket
+import time
+import traceback
+import zlib
+from collections.abc import Iterator
+from ipaddress import ip_network
+
+import pytest
+
+from knowledge_bot.models import Header
+from knowledge_bot_service.fetch import FetchError, FetchPolicy, Page, fetch
+from page_server import Server, answer, redirect, serving
+
+LOOPBACK = FetchPolicy(allow=(ip_network("127.0.0.1/32"),), timeout=10.0)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as running:
+        yield running
+
+
+def reason(url: str, policy: FetchPolicy | None = None) -> str:
+    with pytest.raises(FetchError) as caught:
+        fetch(url, policy=policy or FetchPolicy())
+    return str(caught.value)
+
+
+def shown(error: Exception) -> str:
+    """What a log shows of an error: the whole chain, with the lines of code."""
+    return "".join(traceback.format_exception(error))
+
+
+def test_a_page_comes_with_its_address_type_and_content(server: Server) -> None:
+    server.answers["/a"] = answer("<p>Grüße".encode(), kind="text/html; charset=utf-8")
+    page = fetch(server.url("/a?key=1#part"), policy=LOOPBACK)
+    assert page == Page(server.url("/a"), "text/html; charset=utf-8", "<p>Grüße".encode())
+    assert server.requests[0].startswith("GET /a?key=1 HTTP/1.1\r\n")
+
+
+def test_letters_beyond_ascii_are_escaped_and_escapes_are_left(server: Server) -> None:
+    fetch(server.url("/größe%20x?q=ü&r=%2F"), policy=LOOPBACK)
+    assert "GET /gr%C3%B6%C3%9Fe%20x?q=%C3%BC&r=%2F HTTP/1.1" in server.requests[0]
+
+
+@pytest.mark.parametrize("status", ["301 M", "302 F", "303 S", "307 T", "308 P"])
+def test_a_redirect_is_followed(status: str, server: Server) -> None:
+    server.answers["/old/page"] = redirect("../new?x=1", status)
+    assert fetch(server.url("/old/page"), policy=LOOPBACK).url == server.url("/new")
+
+
+def test_a_redirect_loop_ends(server: Server) -> None:
+    server.answers["/"] = redirect("/")
+    assert "more than 5 times" in reason(server.url(), LOOPBACK)
+    assert len(server.requests) == 6
+
+
+def test_headers_go_to_their_origin_and_to_no_other(server: Server) -> None:
+    with serving() as other:
+        server.answers["/a"] = redirect("/b")
+        server.answers["/b"] = redirect(other.url("/c"))
+        other.answers["/c"] = redirect(server.url("/d"))
+        secret = Header(name="Authorization", value="Bearer s3cret")
+        fetch(server.url("/a"), [secret], LOOPBACK)
+        assert [("s3cret" in request) for request in server.requests] == [True, True, True]
+        assert "s3cret" not in other.requests[0]
+
+
+def test_a_header_can_replace_what_is_sent_by_default(server: Server) -> None:
+    fetch(server.url(), [Header(name="User-Agent", value="mine")], LOOPBACK)
+    assert "user-agent: mine\r\n" in server.requests[0].lower()
+    assert server.requests[0].lower().count("user-agent") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Host", "s3cret"),
+        ("Content-Length", "s3cret"),
+        ("Transfer-Encoding", "s3cret"),
+        ("Accept-Encoding", "s3cret"),
+        ("X Y", "s3cret"),
+        ("X:", "s3cret"),
+        ("", "s3cret"),
+        ("X-Ü", "s3cret"),
+        ("X", "s3cret\r\nInjected: 1"),
+        ("X", "s3cret\0"),
+        ("X", "s3cret€"),
+        ("X", "s3cret\ud800"),
+    ],
+)
+def test_an_unusable_header_is_named_and_its_value_shown_nowhere(
+    name: str, value: str, server: Server
+) -> None:
+    with pytest.raises(FetchError) as caught:
+        fetch(server.url(), [Header(name=name, value=value)], LOOPBACK)
+    assert "s3cret" not in shown(caught.value)
+    assert server.requests == []
+
+
+def test_a_failed_fetch_shows_no_header_value_and_no_query(server: Server) -> None:
+    secret = "s3c" + "ret"
+    server.answers["/"] = answer(status="500 Oops")
+    with pytest.raises(FetchError) as caught:
+        fetch(server.url(f"/?token={secret}"), [Header(name="X", value=secret)], LOOPBACK)
+    assert secret not in shown(caught.value)
+
+
+def test_proxies_of_the_environment_are_not_used(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert fetch(server.url(), policy=LOOPBACK).body == b"<p>hello"
+
+
+@pytest.mark.parametrize(
+    ("status", "part"),
+    [
+        ("404 Not Found", "there is no page"),
+        ("410 Gone", "there is no page"),
+        ("401 Unauthorized", "permission"),
+        ("403 Forbidden", "permission"),
+        ("429 Too Many Requests", "too many requests"),
+        ("500 Internal Server Error", "failed"),
+        ("503 Service Unavailable", "failed"),
+        ("204 No Content", "status 204"),
+        ("304 Not Modified", "status 304"),
+        ("302 Found", "status 302"),
+        ("418 Teapot", "status 418"),
+    ],
+)
+def test_a_status_that_is_no_page_becomes_a_reason(status: str, part: str, server: Server) -> None:
+    server.answers["/"] = answer(b"", status=status)
+    sentence = reason(server.url("/?key=s3cret"), LOOPBACK)
+    assert part in sentence
+    assert "s3cret" not in sentence
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "text/plain",
+        "TEXT/HTML;charset=x",
+        "text/markdown",
+        "application/xhtml+xml",
+        "application/atom+xml",
+        "application/json",
+        "application/pdf",
+        "",
+    ],
+)
+def test_pages_and_documents_are_accepted(kind: str, server: Server) -> None:
+    server.answers["/"] = answer(kind=kind)
+    assert fetch(server.url(), policy=LOOPBACK).content_type == kind
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/octet-stream", "image/png", "image/svg+xml", "video/mp4", "junk"]
+)
+def test_other_content_is_refused_by_its_type(kind: str, server: Server) -> None:
+    server.answers["/"] = answer(kind=kind)
+    assert kind in reason(server.url(), LOOPBACK)
+
+
+@pytest.mark.parametrize(
+    ("coding", "packed"),
+    [
+        ("gzip", gzip.compress(b"page" * 100)),
+        ("x-gzip", gzip.compress(b"page" * 50) + gzip.compress(b"page" * 50)),
+        ("deflate", zlib.compress(b"page" * 100)),
+        ("deflate", zlib.compress(b"page" * 100, wbits=-15)),
+        ("identity", b"page" * 100),
+    ],
+)
+def test_a_compressed_page_is_unpacked(coding: str, packed: bytes, server: Server) -> None:
+    server.answers["/"] = answer(packed, f"Content-Encoding: {coding}")
+    assert fetch(server.url(), policy=LOOPBACK).body == b"page" * 100
+
+
+@pytest.mark.parametrize(
+    ("coding", "packed", "part"),
+    [
+        ("br", b"page", "compressed in a way"),
+        ("gzip, gzip", gzip.compress(gzip.compress(b"page")), "compressed in a way"),
+        ("gzip", b"\x1f\x8bjunk, not gzip", "damaged"),
+        ("gzip", gzip.compress(b"page" * 1000)[:-9], "ended early"),
+    ],
+)
+def test_a_page_that_cannot_be_unpacked_is_told(
+    coding: str, packed: bytes, part: str, server: Server
+) -> None:
+    server.answers["/"] = answer(packed, f"Content-Encoding: {coding}")
+    assert part in reason(server.url(), LOOPBACK)
+
+
+def test_a_page_of_just_the_limit_is_read_and_one_byte_more_is_not(server: Server) -> None:
+    policy = FetchPolicy(allow=LOOPBACK.allow, max_bytes=1000)
+    for packed, header in ((bytes, "X-A: 1"), (gzip.compress, "Content-Encoding: gzip")):
+        server.answers["/fits"] = answer(packed(b"a" * 1000), header)
+        server.answers["/over"] = answer(packed(b"a" * 1001), header)
+        assert len(fetch(server.url("/fits"), policy=policy).body) == 1000
+        assert "larger than 1,000 bytes" in reason(server.url("/over"), policy)
+
+
+def test_a_gzip_bomb_is_refused_before_it_unpacks(server: Server) -> None:
+    packer = zlib.compressobj(9, wbits=31)
+    bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(300)) + packer.flush()
+    server.answers["/"] = answer(bomb, "Content-Encoding: gzip")
+    started = time.monotonic()
+    assert "larger than" in reason(server.url(), LOOPBACK)
+    assert time.monotonic() - started < 2
+
+
+def test_an_endless_page_is_cut_at_the_limit(server: Server) -> None:
+    def endless(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n")
+        for _ in itertools.count():
+            connection.sendall(b"a" * 65536)
+
+    server.answers["/"] = endless
+    assert "larger than" in reason(server.url(), LOOPBACK)
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n", b""])
+def test_a_page_that_drips_ends_at_the_deadline(head: bytes, server: Server) -> None:
+    def drip(connection: socket.socket) -> None:
+        connection.sendall(head or b"HTTP/1.1 200 OK\r\nX: ")
+        while True:
+            connection.sendall(b"a")
+            time.sleep(0.02)
+
+    server.answers["/"] = drip
+    policy = FetchPolicy(allow=LOOPBACK.allow, timeout=0.5)
+    started = time.monotonic()
+    assert "longer than 0.5 s" in reason(server.url(), policy)
+    assert time.monotonic() - started < 5
+
+
+def test_the_deadline_is_one_for_all_redirects(server: Server) -> None:
+    def slow(connection: socket.socket) -> None:
+        time.sleep(0.2)
+        redirect("/")(connection)
+
+    server.answers["/"] = slow
+    policy = FetchPolicy(allow=LOOPBACK.allow, timeout=0.5, max_redirects=50)
+    assert "longer than 0.5 s" in reason(server.url(), policy)
+    assert len(server.requests) <= 3
+
+
+@pytest.mark.parametrize(
+    ("raw", "part"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "not HTTP"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\nContent-Type: text/html\r\n\r\nshort",
+            "early",
+        ),
+        (b"", "early"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "not HTTP"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 200_000 + b"\r\n\r\n", "not HTTP"),
+    ],
+)
+def test_what_is_no_http_becomes_a_reason(raw: bytes, part: str, server: Server) -> None:
+    server.answers["/"] = lambda connection: connection.sendall(raw)
+    assert part in reason(server.url(), LOOPBACK)
+
+
+def test_a_closed_port_becomes_a_reason() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert "could not be reached" in reason(f"http://127.0.0.1:{port}/", LOOPBACK)
