@@ -27,17 +27,18 @@ def test_an_empty_encoding_is_none(call, scripted):
     assert call(create, server.url).id == "src_1"
 
 
-@pytest.mark.parametrize(
-    ("body", "encoding", "words"),
-    [
-        (gzip.compress(b" " * 40 * 2**20), "gzip", "larger than 16 MiB"),
-        (b" " * 17 * 2**20, "identity", "larger than 16 MiB"),
-        (gzip.compress(BODY)[:-9], "gzip", "cut short"),
-        (b"junk", "gzip", "damaged"),
-        (BODY, "br", "encoded as 'br'"),
-    ],
-)
-def test_an_answer_that_cannot_be_decoded_is_named(call, scripted, body, encoding, words):
+DAMAGED = {
+    "a bomb": (gzip.compress(b" " * 40 * 2**20), "gzip", "larger than 16 MiB"),
+    "too large": (b" " * 17 * 2**20, "identity", "larger than 16 MiB"),
+    "cut short": (gzip.compress(BODY)[:-9], "gzip", "cut short"),
+    "junk": (b"junk", "gzip", "damaged"),
+    "not asked for": (BODY, "br", "encoded as 'br'"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_an_answer_that_cannot_be_decoded_is_named(call, scripted, kind):
+    body, encoding, words = DAMAGED[kind]
     server = scripted(answer(body=body, headers={"Content-Encoding": encoding}))
     with pytest.raises(UnexpectedResponseError, match=words):
         call(create, server.url)
