@@ -1,14 +1,13 @@
 """Choosing the sentences of an answer, and trimming them to its length."""
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from knowledge_bot_service.analyzer import QueryTerms, index_terms, sentences
-from knowledge_bot_service.search import Hit, Word
+from knowledge_bot_service.relevance import Word, bm25, coverage
+from knowledge_bot_service.search import Hit
 
 MAX_CHARACTERS: Final = 300
 
@@ -19,9 +18,6 @@ _BM25: Final = 0.3
 _PASSAGE: Final = 1.0
 _PAIRS: Final = 0.35
 _KIND: Final = 0.2
-
-_K1: Final = 1.2
-_B: Final = 0.75
 
 # A second sentence shorter than this many characters says too little to be worth its place.
 _MIN_SECOND: Final = 20
@@ -142,33 +138,17 @@ def _scores(
     weights: Mapping[Word, float],
     terms: QueryTerms,
 ) -> list[float]:
-    total = sum(weights.values()) or 1.0
     average = sum(len(candidate.terms) for candidate in candidates) / len(candidates)
-    bm25 = [_bm25(candidate.terms, weights, average) for candidate in candidates]
-    best_bm25 = max(bm25) or 1.0
+    relevances = [bm25(candidate.terms, weights, average) for candidate in candidates]
+    best_relevance = max(relevances) or 1.0
     return [
-        _COVERAGE * sum(_found(candidate.terms, weights)) / total
-        + _BM25 * relevance / best_bm25
+        _COVERAGE * coverage(candidate.terms, weights)
+        + _BM25 * relevance / best_relevance
         + _PASSAGE * candidate.hit.score / best_passage
         + _PAIRS * _pairs(candidate.terms, terms.terms)
         + (_KIND if _answers(candidate, terms) else 0.0)
-        for candidate, relevance in zip(candidates, bm25, strict=True)
+        for candidate, relevance in zip(candidates, relevances, strict=True)
     ]
-
-
-def _found(terms: Iterable[str], weights: Mapping[Word, float]) -> Iterable[float]:
-    present = frozenset(terms)
-    return (weight for word, weight in weights.items() if not present.isdisjoint(word))
-
-
-def _bm25(terms: Sequence[str], weights: Mapping[Word, float], average: float) -> float:
-    counts = Counter(terms)
-    norm = _K1 * (1 - _B + _B * len(terms) / (average or 1.0))
-    return math.fsum(
-        weight * count * (_K1 + 1) / (count + norm)
-        for word, weight in weights.items()
-        if (count := sum(counts[term] for term in word))
-    )
 
 
 def _pairs(terms: Sequence[str], words: Sequence[Word]) -> float:
@@ -212,7 +192,7 @@ def _trim(candidate: _Candidate, weights: Mapping[Word, float], room: int) -> st
         return text
     starts = [0, *(index + 1 for index, character in enumerate(text) if character == " ")]
     windows = (_window(text, start, room) for start in starts)
-    return max(windows, key=lambda window: math.fsum(_found(index_terms(window), weights)))
+    return max(windows, key=lambda window: coverage(index_terms(window), weights))
 
 
 def _window(text: str, start: int, room: int) -> str:

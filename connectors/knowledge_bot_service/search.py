@@ -8,9 +8,7 @@ from typing import Final
 
 from knowledge_bot_service.analyzer import index_terms
 from knowledge_bot_service.database import Database
-
-Word = tuple[str, ...]
-"""A word of a question: its stems, one for each language that it may be in."""
+from knowledge_bot_service.relevance import Word
 
 # A question may be a whole page. Its rarest words decide; the others cost time for nothing.
 _MAX_WORDS: Final = 48
@@ -50,7 +48,7 @@ class Hit:
     source: str
     source_name: str
     score: float
-    terms: frozenset[str]
+    terms: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,5 +192,5 @@ def _hit(row: sqlite3.Row, score: float) -> Hit:
         source=row["public_id"],
         source_name=row["name"],
         score=score,
-        terms=frozenset(row["terms"].split()),
+        terms=tuple(row["terms"].split()),
     )

@@ -24,7 +24,7 @@ BotId = Annotated[str, Field(pattern=r"^bot_[A-Za-z0-9_-]{1,60}$")]
 Network = Annotated[
     IPv4Network | IPv6Network,
     # The union's own errors would tell about both kinds of network.
-    PlainValidator(lambda value: ip_network(value)),
+    PlainValidator(ip_network),
 ]
 Name = Annotated[str, Field(min_length=1, max_length=300)]
 

@@ -1,0 +1,40 @@
+"""How well terms fit weighted words: the two measures that passages and sentences are judged by."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+Word = tuple[str, ...]
+"""A word of a question: its stems, one for each language that it may be in."""
+
+_K1: Final = 1.2
+_B: Final = 0.75
+
+
+def coverage(terms: Sequence[str], weights: Mapping[Word, float]) -> float:
+    """The share of the words' weight that the terms have, 0 to 1."""
+    present = frozenset(terms)
+    found = (weight for word, weight in weights.items() if not present.isdisjoint(word))
+    return math.fsum(found) / (math.fsum(weights.values()) or 1.0)
+
+
+def bm25(terms: Sequence[str], weights: Mapping[Word, float], average: float) -> float:
+    """BM25 with the weights as idf, as a share of their sum.
+
+    Args:
+        terms: the terms of a passage or sentence.
+        weights: the words' weights.
+        average: how many terms its like have on average.
+
+    Returns:
+        1 when a text of average length has every word once; up to 2.2 when it has them often.
+    """
+    counts = Counter(terms)
+    norm = _K1 * (1 - _B + _B * len(terms) / (average or 1.0))
+    score = math.fsum(
+        weight * count * (_K1 + 1) / (count + norm)
+        for word, weight in weights.items()
+        if (count := sum(counts[term] for term in word))
+    )
+    return score / (math.fsum(weights.values()) or 1.0)
