@@ -58,13 +58,16 @@ class KnowledgeBotHook(BaseHook):
         connection, extra = await aget_connection(self.knowledge_bot_conn_id)
 
         def new_client() -> "AsyncClient":
+            import httpx_aiohttp  # noqa: F401 - or the client's first request would import it
+
             from airflow_knowledge_bot.connections import Settings
             from knowledge_bot import AsyncClient
 
             settings = Settings.read(self.knowledge_bot_conn_id, connection, extra)
             return _client_of(AsyncClient, settings)
 
-        # Imports and the TLS context take longer than a triggerer's event loop may stand still.
+        # Imports and the TLS context take longer than a triggerer's event loop may stand still:
+        # it warns from 0.2 s on.
         return await asyncio.to_thread(new_client)
 
     @cached_property
