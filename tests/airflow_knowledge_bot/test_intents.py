@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from types import SimpleNamespace
 
@@ -144,51 +142,3 @@ def test_an_unknown_choice_is_refused_when_the_dag_is_parsed():
         KnowledgeBotCreateTextSourceOperator(
             task_id="add", name="n", content="c", on_uncertain="again"
         )
-
-
-DAG_FILE = """
-from datetime import timedelta
-from airflow.sdk import dag
-from airflow_knowledge_bot.operators import KnowledgeBotCreateTextSourceOperator
-
-def fails_at_first(context, result):
-    if context["ti"].try_number == 1:
-        raise RuntimeError("the worker had a bad day")
-
-@dag(schedule=None)
-def adds_one_source():
-    KnowledgeBotCreateTextSourceOperator(
-        task_id="add", name="Hours", collections="col_1", content="We open at nine.",
-        retries=1, retry_delay=timedelta(0), post_execute=fails_at_first,
-    )
-
-adds = adds_one_source()
-if __name__ == "__main__":
-    from airflow.utils.db import initdb
-    initdb()
-    (task,) = adds.test().get_task_instances()
-    print(task.state, task.try_number)
-"""
-
-
-def test_airflow_s_own_retry_after_the_post_sends_nothing(scripted, connect, tmp_path):
-    server = scripted(GOOD)
-    connect(server.url)
-    (tmp_path / "dags").mkdir()
-    file = tmp_path / "dags" / "adds_one_source.py"
-    file.write_text(DAG_FILE)
-    done = subprocess.run(
-        [sys.executable, str(file)],
-        env=os.environ
-        | {
-            "AIRFLOW_HOME": str(tmp_path / "airflow"),
-            "AIRFLOW__CORE__DAGS_FOLDER": str(tmp_path / "dags"),
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    assert done.stdout.splitlines()[-1] == "success 2", done.stdout
-    assert len(server.requests) == 1
-    assert KEY not in done.stdout + done.stderr
