@@ -1,1 +1,5 @@
 """Bots of the Knowledge-Bot Service in LangChain."""
+
+from langchain_knowledge_bot.retrievers import KnowledgeBotRetriever
+
+__all__ = ["KnowledgeBotRetriever"]

@@ -1,0 +1,105 @@
+"""How a class of this package reaches the service: the fields that all of them share."""
+
+import os
+from typing import Any, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails
+
+from knowledge_bot import AsyncClient, Client, ConfigurationError
+
+_API_KEY = "KNOWLEDGE_BOT_API_KEY"
+
+
+class Connection(BaseModel):
+    """A service's address and key, or ready clients of it.
+
+    Whenever an object is made, its clients are made from the fields and kept beside them, so that
+    `configurable_fields` may change any of these. Pickling an object takes the API key along.
+
+    Raises:
+        pydantic.ValidationError: no key or no base URL, or a field that is unknown or cannot be
+            used. It is a ValueError, and holds no field's value.
+    """
+
+    # The framework ignores unknown fields; this wins where `Connection` is the last of the bases.
+    model_config = ConfigDict(
+        arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
+    )
+
+    api_key: SecretStr | None = None
+    """The key; by default `KNOWLEDGE_BOT_API_KEY`."""
+
+    base_url: str | None = None
+    """The service's address; by default `KNOWLEDGE_BOT_BASE_URL`."""
+
+    client: Client | None = Field(default=None, exclude=True)
+    """A client to use instead of a key and an address."""
+
+    async_client: AsyncClient | None = Field(default=None, exclude=True)
+    """What asynchronous calls use; by default a client with the settings of `client`. To be given
+    where `client` sends with an `http_client` of its own."""
+
+    _sync: Client = PrivateAttr()
+    _async: AsyncClient | None = PrivateAttr(default=None)
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise _without_values(error) from None
+
+    @model_validator(mode="after")
+    def _connect(self) -> Self:
+        if self.client is None:
+            if self.async_client is not None:
+                raise ConfigurationError("async_client: goes with client=; pass both")
+            if not self.api_key and not os.environ.get(_API_KEY):
+                raise ConfigurationError(f"api_key: no API key; pass api_key= or set {_API_KEY}")
+            self._sync = Client(self.api_key, self.base_url)
+        elif self.api_key is not None or self.base_url is not None:
+            raise ConfigurationError("client: has a key and an address; pass no others beside it")
+        else:
+            self._sync = self.client
+        self._async = self.async_client
+        return self
+
+    def _awaiting_client(self) -> AsyncClient:
+        if self._async is None:
+            self._async = _asynchronous(self._sync)
+        return self._async
+
+
+def _without_values(error: ValidationError) -> ValidationError:
+    # `hide_input_in_errors` cleans the text alone: `errors()` still holds what was passed, and so
+    # the key, whichever field is wrong.
+    details = [
+        InitErrorDetails(type=each["type"], loc=each["loc"], input=None, ctx=each.get("ctx", {}))
+        for each in error.errors(include_input=False, include_url=False)
+    ]
+    return ValidationError.from_exception_data(error.title, details, hide_input=True)
+
+
+def _asynchronous(client: Client) -> AsyncClient:
+    if client._injected is not None:  # noqa: SLF001 - no public way yet to ask a client for this
+        raise ConfigurationError(
+            "client: it sends with an http_client of its own, which cannot await; pass "
+            "async_client= as well"
+        )
+    settings = client._configuration  # noqa: SLF001 - as above
+    return AsyncClient(
+        settings.api_key,
+        settings.base_url,
+        timeout=settings.timeout,
+        max_retries=settings.max_retries,
+        upload_encoding=settings.upload_encoding,
+        verify=settings.verify,
+    )

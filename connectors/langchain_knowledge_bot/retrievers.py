@@ -1,0 +1,149 @@
+"""A bot's answers as retrieved documents."""
+
+import asyncio
+from typing import Annotated, Self
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManagerForRetrieverRun,
+)
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables.config import ContextThreadPoolExecutor
+from pydantic import Field, PositiveInt, model_validator
+from typing_extensions import override
+
+from knowledge_bot import ConfigurationError, Message
+from langchain_knowledge_bot.connection import Connection
+
+
+class KnowledgeBotRetriever(BaseRetriever, Connection):
+    """The answers of one bot or several, as one document for each bot.
+
+    A document's text is an answer, written by the bot from the passages that it found; the service
+    does not give the passages themselves. Every question starts a conversation of its own, which
+    the service keeps.
+
+    Setup:
+        Install the package with its LangChain extra, and name the service.
+
+        ```bash
+        pip install "knowledge-bot[langchain]"
+        export KNOWLEDGE_BOT_BASE_URL="https://service.example.com/public/v1"
+        export KNOWLEDGE_BOT_API_KEY="your-api-key"
+        ```
+
+    Key init args:
+        bot_id: str
+            The bot that is asked, `bot_…`.
+        bot_ids: list[str]
+            Several bots instead, asked at the same time.
+        k: int | None
+            Ask the first `k` bots only. By default all are asked. Also an argument of `invoke`.
+        api_key: SecretStr | None
+            The key; by default `KNOWLEDGE_BOT_API_KEY`.
+        base_url: str | None
+            The service's address; by default `KNOWLEDGE_BOT_BASE_URL`.
+        client: knowledge_bot.Client | None
+            A client to use instead of a key and an address, for example with another `timeout`.
+
+    Instantiate:
+        ```python
+        from langchain_knowledge_bot import KnowledgeBotRetriever
+
+        retriever = KnowledgeBotRetriever(bot_id="bot_handbook")
+        ```
+
+    Usage:
+        ```python
+        retriever.invoke("When does the office open?")
+        await retriever.ainvoke("When does the office open?")
+        ```
+
+    Document metadata:
+        `bot_id`, `conversation_id`, `message_id` (also the document's id), and `created_at` in Unix
+        milliseconds.
+
+    Use within a chain:
+        ```python
+        from langchain_core.prompts import ChatPromptTemplate
+        from langchain_core.runnables import RunnablePassthrough
+
+        prompt = ChatPromptTemplate.from_template("{question} Use this: {documents}")
+        given = {"documents": retriever, "question": RunnablePassthrough()}
+        chain = given | prompt | another_model
+        ```
+
+    Raises:
+        pydantic.ValidationError: no key or no base URL, or a field that is unknown, missing or
+            cannot be used. It is a ValueError, and holds no field's value.
+        knowledge_bot.KnowledgeBotError: from a call, as the client raised it; `delivery` tells
+            whether the service may have acted. Of several bots, the first that failed in their
+            order is told of, once all have answered or failed.
+    """
+
+    bot_id: str | None = None
+    """The bot that is asked, `bot_…`."""
+
+    bot_ids: Annotated[list[str], Field(min_length=1)] | None = None
+    """Several bots instead, asked at the same time."""
+
+    k: PositiveInt | None = None
+    """Ask the first `k` bots only; by default all."""
+
+    @model_validator(mode="after")
+    def _name_bots_once(self) -> Self:
+        if (self.bot_id is None) == (self.bot_ids is None):
+            raise ConfigurationError("bot_id: name one bot with bot_id=, or several with bot_ids=")
+        return self
+
+    @override
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        def ask(bot_id: str) -> Document:
+            return _document(bot_id, self._sync.send_message(bot_id=bot_id, content=query))
+
+        bots = self._asked(k)
+        if len(bots) == 1:
+            return [ask(bots[0])]
+        with ContextThreadPoolExecutor(max_workers=len(bots)) as pool:
+            answers = [pool.submit(ask, bot_id) for bot_id in bots]
+        return [answer.result() for answer in answers]
+
+    @override
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        client = self._awaiting_client()
+
+        async def ask(bot_id: str) -> Document:
+            return _document(bot_id, await client.send_message(bot_id=bot_id, content=query))
+
+        documents = []
+        # Every bot is waited for, whatever another one's failure: nothing goes on unseen.
+        for outcome in await asyncio.gather(*map(ask, self._asked(k)), return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+            documents.append(outcome)
+        return documents
+
+    def _asked(self, k: int | None) -> list[str]:
+        limit = self.k if k is None else k
+        if limit is not None and limit < 1:
+            raise ConfigurationError(f"k: expected 1 or more, not {limit!r}. Nothing was sent")
+        bots = [self.bot_id] if self.bot_id is not None else self.bot_ids or []
+        return list(dict.fromkeys(bots))[:limit]
+
+
+def _document(bot_id: str, message: Message) -> Document:
+    return Document(
+        id=message.id,
+        page_content=message.answer,
+        metadata={
+            "bot_id": bot_id,
+            "conversation_id": message.conversation_id,
+            "message_id": message.id,
+            "created_at": message.model_dump(mode="json", include={"created_at"})["created_at"],
+        },
+    )

@@ -1,0 +1,161 @@
+"""How an object finds the service, and that its key shows nowhere."""
+
+import asyncio
+import copy
+import json
+import pickle
+import traceback
+
+import httpx
+import pytest
+from langchain_core.load import dumpd, dumps
+from langchain_core.runnables import ConfigurableField
+from pydantic import SecretStr, ValidationError
+
+from calls import KEY, MESSAGE
+from knowledge_bot import AsyncClient, AuthenticationError, Client, ConfigurationError
+from langchain_knowledge_bot import KnowledgeBotRetriever
+from scripted_server import answer
+
+QUESTION = "When do you open?"
+ELSEWHERE = "https://service.example"
+
+
+@pytest.mark.parametrize("key", [KEY, SecretStr(KEY)])
+def test_the_key_and_the_address_are_taken_from_the_arguments(invoke, scripted, key):
+    server = scripted(answer(body=MESSAGE))
+    invoke(KnowledgeBotRetriever(bot_id="bot_1", api_key=key, base_url=server.url), QUESTION)
+    assert server.requests[0].headers["x-api-key"] == KEY
+
+
+def test_the_key_and_the_address_are_taken_from_the_environment(invoke, scripted, monkeypatch):
+    server = scripted(answer(body=MESSAGE))
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", server.url)
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
+    invoke(KnowledgeBotRetriever(bot_id="bot_1"), QUESTION)
+    assert server.requests[0].headers["x-api-key"] == KEY
+
+
+def test_a_given_client_and_its_settings_are_used(invoke, scripted):
+    server = scripted(answer(429, {"code": "busy", "message": "later"}), answer(body=MESSAGE))
+    with Client(KEY, server.url, max_retries=0) as client:
+        retriever = KnowledgeBotRetriever(bot_id="bot_1", client=client)
+        with pytest.raises(Exception, match="429"):
+            invoke(retriever, QUESTION)
+    assert len(server.requests) == 1
+
+
+def test_without_a_key_or_an_address_nothing_is_made(monkeypatch):
+    with pytest.raises(ValidationError, match="set KNOWLEDGE_BOT_API_KEY"):
+        KnowledgeBotRetriever(bot_id="bot_1", base_url=ELSEWHERE)
+    with pytest.raises(ValidationError, match="set KNOWLEDGE_BOT_BASE_URL"):
+        KnowledgeBotRetriever(bot_id="bot_1", api_key=KEY)
+
+
+def test_a_client_and_a_key_do_not_go_together():
+    with pytest.raises(ValidationError, match="pass no others"):
+        KnowledgeBotRetriever(bot_id="bot_1", client=Client(KEY, ELSEWHERE), api_key=KEY)
+    with pytest.raises(ValidationError, match="goes with client="):
+        KnowledgeBotRetriever(bot_id="bot_1", async_client=AsyncClient(KEY, ELSEWHERE))
+
+
+def test_an_own_transport_is_never_gone_around(scripted):
+    server = scripted(answer(body=MESSAGE))
+    with httpx.Client(headers={"X-Gateway": "north"}) as http_client:
+        client = Client(KEY, server.url, http_client=http_client)
+        retriever = KnowledgeBotRetriever(bot_id="bot_1", client=client)
+        assert retriever.invoke(QUESTION)
+        with pytest.raises(ConfigurationError, match="pass async_client= as well"):
+            asyncio.run(retriever.ainvoke(QUESTION))
+        both = KnowledgeBotRetriever(
+            bot_id="bot_1", client=client, async_client=AsyncClient("other-key", server.url)
+        )
+        assert asyncio.run(both.ainvoke(QUESTION))
+    assert [r.headers["x-api-key"] for r in server.requests] == [KEY, "other-key"]
+
+
+def test_configurable_fields_may_change_the_service(invoke, scripted):
+    here, there = scripted(answer(body=MESSAGE)), scripted(answer(body=MESSAGE))
+    runnable = KnowledgeBotRetriever(
+        bot_id="bot_1", api_key=KEY, base_url=here.url
+    ).configurable_fields(base_url=ConfigurableField(id="service"))
+    invoke(runnable, QUESTION)
+    invoke(runnable, QUESTION, config={"configurable": {"service": there.url}})
+    assert len(here.requests) == len(there.requests) == 1
+
+
+def pickled(retriever):
+    return pickle.loads(pickle.dumps(retriever))
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, KnowledgeBotRetriever.model_copy, pickled]
+)
+@pytest.mark.parametrize("given", ["fields", "client"])
+def test_a_duplicate_asks_the_same_service_with_the_same_key(invoke, scripted, duplicate, given):
+    server = scripted(answer(body=MESSAGE))
+    connection = (
+        {"api_key": KEY, "base_url": server.url}
+        if given == "fields"
+        else {"client": Client(KEY, server.url)}
+    )
+    retriever = KnowledgeBotRetriever(bot_id="bot_1", **connection)
+    invoke(retriever, QUESTION)
+    invoke(duplicate(retriever), QUESTION)
+    assert [request.headers["x-api-key"] for request in server.requests] == [KEY, KEY]
+
+
+@pytest.mark.parametrize("given", ["fields", "client"])
+def test_the_key_shows_in_no_representation(given):
+    connection = (
+        {"api_key": KEY, "base_url": ELSEWHERE}
+        if given == "fields"
+        else {"client": Client(KEY, ELSEWHERE)}
+    )
+    retriever = KnowledgeBotRetriever(bot_id="bot_1", **connection)
+    shown = [repr(retriever), str(retriever), repr(vars(retriever)), dumps(retriever)]
+    shown += [json.dumps(dumpd(retriever)), repr(retriever.__pydantic_private__)]
+    shown += [str(retriever.model_dump()), retriever.model_dump_json()]
+    assert all("bot_1" in text for text in shown[:5] + shown[6:])
+    assert KEY not in "".join(shown)
+
+
+def test_a_misspelt_field_is_an_error():
+    with pytest.raises(ValidationError, match=r"top_k\n +Extra inputs are not permitted"):
+        KnowledgeBotRetriever(bot_id="bot_1", api_key=KEY, base_url=ELSEWHERE, top_k=2)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"bot_id": "bot_1", "api_kye": KEY, "base_url": ELSEWHERE},
+        {"api_key": KEY, "base_url": ELSEWHERE},
+        {"bot_id": "bot_1", "bot_ids": ["bot_2"], "api_key": KEY, "base_url": ELSEWHERE},
+        {"bot_id": "bot_1", "k": 0, "api_key": KEY, "base_url": ELSEWHERE},
+        {"bot_ids": [], "api_key": KEY, "base_url": ELSEWHERE},
+        {"bot_id": "bot_1", "api_key": [KEY], "base_url": ELSEWHERE},
+        {"bot_id": "bot_1", "api_key": f"{KEY} ", "base_url": ELSEWHERE},
+        {"bot_id": "bot_1", "api_key": KEY, "base_url": "not a url"},
+        {"bot_id": "bot_1", "client": KEY},
+    ],
+    ids=",".join,
+)
+@pytest.mark.parametrize(
+    "make",
+    [lambda fields: KnowledgeBotRetriever(**fields), KnowledgeBotRetriever.model_validate],
+    ids=["made", "validated"],
+)
+def test_a_wrong_field_is_an_error_that_does_not_hold_the_key(fields, make):
+    with pytest.raises(ValidationError) as caught:
+        make(fields)
+    error = caught.value
+    shown = [str(error), repr(error), str(error.errors()), error.json()]
+    assert KEY not in "".join(shown + traceback.format_exception(error))
+
+
+def test_a_wrong_key_says_what_to_check(invoke, scripted):
+    server = scripted(answer(401, {"code": "unauthorized", "message": "no such key"}))
+    retriever = KnowledgeBotRetriever(bot_id="bot_1", api_key=KEY, base_url=server.url)
+    with pytest.raises(AuthenticationError, match="Check the API key") as caught:
+        invoke(retriever, QUESTION)
+    assert KEY not in "".join(traceback.format_exception(caught.value))

@@ -1,0 +1,240 @@
+"""The retriever against a real socket, and against the framework's own suite."""
+
+import asyncio
+import gc
+import os
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableLambda
+from langchain_tests.integration_tests import RetrieversIntegrationTests
+
+from calls import KEY, MESSAGE
+from knowledge_bot import (
+    BadRequestError,
+    Client,
+    ConfigurationError,
+    ConnectionFailedError,
+    ConnectionLostError,
+    Delivery,
+    PaymentRequiredError,
+    RateLimitError,
+    RequestTimeoutError,
+    ServerError,
+    UnexpectedResponseError,
+)
+from langchain_knowledge_bot import KnowledgeBotRetriever
+from scripted_server import answer, close, silence
+
+QUESTION = "When do you open?"
+BOTS = ["bot_1", "bot_2", "bot_3"]
+
+
+def message(number):
+    return {**MESSAGE, "id": f"msg_{number}", "answer": f"Answer {number}."}
+
+
+def at_once(count, *bodies):
+    """Replies that are only given when so many requests have arrived."""
+    barrier = threading.Barrier(count)
+
+    def reply(body):
+        def wait_and_answer(connection):
+            barrier.wait(timeout=10)
+            answer(body=body)(connection)
+
+        return wait_and_answer
+
+    return [reply(body) for body in bodies]
+
+
+def retriever_of(server, **fields):
+    return KnowledgeBotRetriever(
+        **{"bot_id": "bot_1", "api_key": KEY, "base_url": server.url, **fields}
+    )
+
+
+def several_of(server, **fields):
+    return retriever_of(server, **{"bot_id": None, "bot_ids": BOTS, **fields})
+
+
+def asked(server):
+    return [request.json()["value"]["bot_id"] for request in server.requests]
+
+
+class TestTheFrameworksSuite(RetrieversIntegrationTests):
+    @pytest.fixture(autouse=True)
+    def _service(self, scripted, monkeypatch):
+        monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", scripted(answer(body=MESSAGE)).url)
+        monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
+
+    @property
+    def retriever_constructor(self):
+        return KnowledgeBotRetriever
+
+    @property
+    def retriever_constructor_params(self):
+        return {"bot_ids": BOTS}
+
+    @property
+    def retriever_query_example(self):
+        return QUESTION
+
+
+def test_the_answer_is_one_document(invoke, scripted):
+    server = scripted(answer(body={"value": MESSAGE}))
+    assert invoke(retriever_of(server), QUESTION) == [
+        Document(
+            id="msg_1",
+            page_content="At nine.",
+            metadata={
+                "bot_id": "bot_1",
+                "conversation_id": "conv_1",
+                "message_id": "msg_1",
+                "created_at": 1_700_000_000_456,
+            },
+        )
+    ]
+    assert server.requests[0].json() == {"value": {"bot_id": "bot_1", "content": QUESTION}}
+
+
+def test_several_bots_are_asked_at_once_and_answer_in_their_order(invoke, scripted):
+    server = scripted(*at_once(3, message(1), message(2), message(3)))
+    documents = invoke(several_of(server), QUESTION)
+    assert [document.metadata["bot_id"] for document in documents] == BOTS
+    given = {bot: f"Answer {number}." for number, bot in enumerate(asked(server), 1)}
+    assert {d.metadata["bot_id"]: d.page_content for d in documents} == given
+
+
+def test_k_limits_the_bots_that_are_asked(invoke, scripted):
+    server = scripted(answer(body=MESSAGE))
+    assert len(invoke(several_of(server, k=2), QUESTION)) == 2
+    assert sorted(asked(server)) == ["bot_1", "bot_2"]
+    assert len(invoke(several_of(server, k=2), QUESTION, k=1)) == 1
+    assert len(invoke(several_of(server), QUESTION, k=9)) == 3
+
+
+def test_a_bot_named_twice_is_asked_once(invoke, scripted):
+    server = scripted(answer(body=MESSAGE))
+    assert len(invoke(several_of(server, bot_ids=["bot_1", "bot_1"]), QUESTION)) == 1
+    assert asked(server) == ["bot_1"]
+
+
+@pytest.mark.parametrize("arguments", [{"k": 0}, {"top_k": 1}])
+def test_a_wrong_argument_of_a_call_is_an_error_and_nothing_is_sent(invoke, scripted, arguments):
+    server = scripted(answer(body=MESSAGE))
+    with pytest.raises((ConfigurationError, TypeError), match="k"):
+        invoke(several_of(server), QUESTION, **arguments)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(("bot_id", "question"), [("col_1", QUESTION), ("bot_1", " ")])
+def test_what_cannot_be_asked_is_not_sent(invoke, scripted, bot_id, question):
+    server = scripted(answer(body=MESSAGE))
+    with pytest.raises(ConfigurationError):
+        invoke(retriever_of(server, bot_id=bot_id), question)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "delivery"),
+    [
+        (answer(400, {"code": "bad", "message": "no"}), BadRequestError, Delivery.REFUSED),
+        (answer(402, {"code": "quota", "message": "no"}), PaymentRequiredError, Delivery.REFUSED),
+        (answer(429), RateLimitError, Delivery.REFUSED),
+        (answer(500), ServerError, Delivery.UNKNOWN),
+        (answer(body={"id": "msg_1"}), UnexpectedResponseError, Delivery.UNKNOWN),
+        (close, ConnectionLostError, Delivery.UNKNOWN),
+        (silence, RequestTimeoutError, Delivery.UNKNOWN),
+    ],
+    ids=["400", "402", "429", "500", "unreadable", "closed", "silent"],
+)
+def test_an_error_arrives_as_it_is_and_the_question_is_sent_once(
+    invoke, scripted, reply, error, delivery
+):
+    server = scripted(reply)
+    with Client(KEY, server.url, timeout=0.5, max_retries=0) as client:
+        retriever = KnowledgeBotRetriever(bot_id="bot_1", client=client)
+        with pytest.raises(error) as caught:
+            invoke(retriever, QUESTION)
+    assert type(caught.value) is error
+    assert caught.value.delivery is delivery
+    assert len(server.requests) == 1
+
+
+def test_a_service_that_is_not_there_is_told_of(invoke, scripted):
+    server = scripted(answer(body=MESSAGE))
+    server.stop()
+    with Client(KEY, server.url, max_retries=0) as client:
+        retriever = KnowledgeBotRetriever(bot_id="bot_1", client=client)
+        with pytest.raises(ConnectionFailedError, match="Check the base URL"):
+            invoke(retriever, QUESTION)
+
+
+def test_one_failing_bot_fails_the_question_after_all_were_heard(invoke, scripted):
+    heard = []
+
+    def late(connection):
+        time.sleep(0.2)
+        heard.append(connection)
+        answer(body=MESSAGE)(connection)
+
+    server = scripted(answer(402), late)
+    with pytest.raises(PaymentRequiredError):
+        invoke(several_of(server), QUESTION)
+    assert len(heard) == 2
+    assert sorted(asked(server)) == BOTS
+
+
+def test_the_callbacks_hear_of_an_answer_and_of_an_error(invoke, scripted):
+    heard = []
+
+    class Handler(BaseCallbackHandler):
+        def on_retriever_end(self, documents, **kwargs):
+            heard.append([document.id for document in documents])
+
+        def on_retriever_error(self, error, **kwargs):
+            heard.append(type(error))
+
+    retriever = retriever_of(scripted(answer(body=MESSAGE), answer(402)))
+    invoke(retriever, QUESTION, config={"callbacks": [Handler()]})
+    with pytest.raises(PaymentRequiredError):
+        invoke(retriever, QUESTION, config={"callbacks": [Handler()]})
+    assert heard == [["msg_1"], PaymentRequiredError]
+
+
+def test_it_works_within_a_chain(invoke, scripted):
+    chain = retriever_of(scripted(answer(body=MESSAGE))) | RunnableLambda(
+        lambda documents: documents[0].page_content
+    )
+    assert invoke(chain, QUESTION) == "At nine."
+
+
+async def test_a_blocking_call_works_inside_a_running_loop(scripted):
+    retriever = several_of(scripted(answer(body=MESSAGE)))
+    assert len(retriever.invoke(QUESTION)) == 3
+    assert len(await retriever.ainvoke(QUESTION)) == 3
+
+
+async def test_asynchronous_questions_go_out_together(scripted):
+    server = scripted(*at_once(60, *[MESSAGE] * 60))
+    answers = await retriever_of(server).abatch([QUESTION] * 60)
+    assert [len(documents) for documents in answers] == [1] * 60
+
+
+def test_one_event_loop_after_another_is_served_and_nothing_stays_open(scripted):
+    retriever = several_of(scripted(answer(body=MESSAGE)))
+    descriptors = Path("/proc/self/fd")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(retriever.ainvoke(QUESTION))
+        before = len(os.listdir(descriptors)) if descriptors.exists() else 0
+        for _ in range(20):
+            assert len(asyncio.run(retriever.ainvoke(QUESTION))) == 3
+        gc.collect()
+    assert (len(os.listdir(descriptors)) if descriptors.exists() else 0) <= before + 2
