@@ -1,0 +1,304 @@
+"""The retriever against a real socket, within the framework's events and pipelines."""
+
+import asyncio
+import copy
+import gc
+import os
+import pickle
+import threading
+import time
+import traceback
+import warnings
+from pathlib import Path
+
+import httpx
+import pytest
+from llama_index.core.async_utils import asyncio_run
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+
+from calls import KEY, MESSAGE
+from knowledge_bot import (
+    AsyncClient,
+    AuthenticationError,
+    BadRequestError,
+    Client,
+    ConfigurationError,
+    ConnectionFailedError,
+    ConnectionLostError,
+    Delivery,
+    PaymentRequiredError,
+    RateLimitError,
+    RequestTimeoutError,
+    ServerError,
+    UnexpectedResponseError,
+)
+from llama_index_knowledge_bot import KnowledgeBotRetriever
+from scripted_server import answer, close, silence
+
+QUESTION = "When do you open?"
+BOTS = ["bot_1", "bot_2", "bot_3"]
+ELSEWHERE = "https://service.example"
+
+
+def message(number):
+    return {**MESSAGE, "id": f"msg_{number}", "answer": f"Answer {number}."}
+
+
+def at_once(count, *bodies):
+    """Replies that are only given when so many requests have arrived."""
+    barrier = threading.Barrier(count)
+
+    def reply(body):
+        def wait_and_answer(connection):
+            barrier.wait(timeout=10)
+            answer(body=body)(connection)
+
+        return wait_and_answer
+
+    return [reply(body) for body in bodies]
+
+
+def one_of(server, **options):
+    return KnowledgeBotRetriever("bot_1", client=Client(KEY, server.url, **options))
+
+
+def several_of(server, bot_ids=BOTS):
+    return KnowledgeBotRetriever(bot_ids=bot_ids, client=Client(KEY, server.url))
+
+
+def asked(server):
+    return [request.json()["value"]["bot_id"] for request in server.requests]
+
+
+@pytest.mark.parametrize("query", [QUESTION, QueryBundle(QUESTION)])
+def test_the_answer_is_one_node(retrieve, scripted, query):
+    server = scripted(answer(body={"value": MESSAGE}))
+    (found,) = retrieve(one_of(server), query)
+    assert isinstance(found, NodeWithScore)
+    assert found.score == 1.0
+    assert found.node.node_id == "msg_1"
+    assert found.node.metadata == {
+        "bot_id": "bot_1",
+        "conversation_id": "conv_1",
+        "message_id": "msg_1",
+        "created_at": 1_700_000_000_456,
+    }
+    assert server.requests[0].json() == {"value": {"bot_id": "bot_1", "content": QUESTION}}
+
+
+def test_only_the_answer_is_embedded_and_shown_to_a_model(retrieve, scripted):
+    (found,) = retrieve(one_of(scripted(answer(body=MESSAGE))), QUESTION)
+    for mode in (MetadataMode.EMBED, MetadataMode.LLM):
+        assert found.node.get_content(metadata_mode=mode) == "At nine."
+
+
+def test_a_postprocessor_of_scores_keeps_the_answer(retrieve, scripted):
+    nodes = retrieve(one_of(scripted(answer(body=MESSAGE))), QUESTION)
+    assert SimilarityPostprocessor(similarity_cutoff=0.9).postprocess_nodes(nodes) == nodes
+
+
+def test_several_bots_are_asked_at_once_and_answer_in_their_order(retrieve, scripted):
+    server = scripted(*at_once(3, message(1), message(2), message(3)))
+    nodes = retrieve(several_of(server), QUESTION)
+    assert [node.metadata["bot_id"] for node in nodes] == BOTS
+    given = {bot: f"Answer {number}." for number, bot in enumerate(asked(server), 1)}
+    assert {node.metadata["bot_id"]: node.text for node in nodes} == given
+
+
+def test_a_bot_named_twice_is_asked_once(retrieve, scripted):
+    server = scripted(answer(body=MESSAGE))
+    retrieve(several_of(server, ["bot_1", "bot_1"]), QUESTION)
+    assert asked(server) == ["bot_1"]
+
+
+@pytest.mark.parametrize(
+    "bots",
+    [{}, {"bot_id": "bot_1", "bot_ids": ["bot_2"]}, {"bot_ids": []}, {"bot_ids": "bot_1"}],
+    ids=["none", "both", "empty", "text"],
+)
+def test_one_bot_or_several_are_named(bots):
+    with pytest.raises(ConfigurationError, match="bot"):
+        KnowledgeBotRetriever(**bots, client=Client(KEY, ELSEWHERE))
+
+
+def test_a_misspelt_argument_is_an_error():
+    with pytest.raises(TypeError, match="clinet"):
+        KnowledgeBotRetriever("bot_1", clinet=Client(KEY, ELSEWHERE))
+
+
+def test_without_a_client_the_environment_names_the_service(retrieve, scripted, monkeypatch):
+    with pytest.raises(ConfigurationError, match="set KNOWLEDGE_BOT_BASE_URL"):
+        KnowledgeBotRetriever("bot_1")
+    server = scripted(answer(body=MESSAGE))
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", server.url)
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
+    retrieve(KnowledgeBotRetriever("bot_1"), QUESTION)
+    assert server.requests[0].headers["x-api-key"] == KEY
+
+
+@pytest.mark.parametrize(("bot_id", "question"), [("col_1", QUESTION), ("bot_1", " ")])
+def test_what_cannot_be_asked_is_not_sent(retrieve, scripted, bot_id, question):
+    server = scripted(answer(body=MESSAGE))
+    with pytest.raises(ConfigurationError):
+        retrieve(several_of(server, [bot_id]), question)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "delivery"),
+    [
+        (answer(400, {"code": "bad", "message": "no"}), BadRequestError, Delivery.REFUSED),
+        (answer(401, {"code": "key", "message": "no"}), AuthenticationError, Delivery.REFUSED),
+        (answer(402, {"code": "quota", "message": "no"}), PaymentRequiredError, Delivery.REFUSED),
+        (answer(429), RateLimitError, Delivery.REFUSED),
+        (answer(500), ServerError, Delivery.UNKNOWN),
+        (answer(body={"id": "msg_1"}), UnexpectedResponseError, Delivery.UNKNOWN),
+        (close, ConnectionLostError, Delivery.UNKNOWN),
+        (silence, RequestTimeoutError, Delivery.UNKNOWN),
+    ],
+    ids=["400", "401", "402", "429", "500", "unreadable", "closed", "silent"],
+)
+def test_an_error_arrives_as_it_is_and_the_question_is_sent_once(
+    retrieve, scripted, reply, error, delivery
+):
+    server = scripted(reply)
+    with pytest.raises(error) as caught:
+        retrieve(one_of(server, timeout=0.5, max_retries=0), QUESTION)
+    assert type(caught.value) is error
+    assert caught.value.delivery is delivery
+    assert len(server.requests) == 1
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_service_that_is_not_there_is_told_of(retrieve, scripted):
+    server = scripted(answer(body=MESSAGE))
+    server.stop()
+    with pytest.raises(ConnectionFailedError, match="Check the base URL"):
+        retrieve(one_of(server, max_retries=0), QUESTION)
+
+
+def test_one_failing_bot_fails_the_question_after_all_were_heard(retrieve, scripted):
+    heard = []
+
+    def late(connection):
+        time.sleep(0.2)
+        heard.append(connection)
+        answer(body=MESSAGE)(connection)
+
+    server = scripted(answer(402), late)
+    with pytest.raises(PaymentRequiredError):
+        retrieve(several_of(server), QUESTION)
+    assert len(heard) == 2
+    assert sorted(asked(server)) == BOTS
+
+
+def test_a_question_is_one_start_and_one_end_that_do_not_hold_the_key(retrieve, scripted):
+    events = []
+
+    class Handler(BaseEventHandler):
+        def handle(self, event, **kwargs):
+            events.append(event)
+
+    handler, dispatcher = Handler(), get_dispatcher()
+    dispatcher.add_event_handler(handler)
+    try:
+        retrieve(several_of(scripted(*map(answer, [200] * 3, map(message, (1, 2, 3))))), QUESTION)
+    finally:
+        dispatcher.event_handlers.remove(handler)
+    assert [event.class_name() for event in events] == ["RetrievalStartEvent", "RetrievalEndEvent"]
+    assert len(events[1].nodes) == 3
+    assert KEY not in "".join(event.model_dump_json() for event in events)
+
+
+def test_the_key_shows_in_no_representation():
+    retriever = KnowledgeBotRetriever("bot_1", client=Client(KEY, ELSEWHERE))
+    assert repr(retriever) == (
+        "KnowledgeBotRetriever(bot_ids=['bot_1'], "
+        "client=Client(base_url='https://service.example/public/v1'))"
+    )
+    node = IndexNode(index_id="hours", text="Opening hours", obj=retriever)
+    # The framework cannot write any retriever down, and quotes it when it says so.
+    with pytest.raises(ValueError, match="not serializable") as caught:
+        node.to_json()
+    assert KEY not in "".join([repr(vars(retriever)), repr(node), str(caught.value)])
+
+
+def test_what_is_retrieved_can_be_written_down_and_does_not_hold_the_key(retrieve, scripted):
+    (found,) = retrieve(one_of(scripted(answer(body=MESSAGE))), QUESTION)
+    assert TextNode.from_json(found.node.to_json()) == found.node
+    assert KEY not in found.to_json()
+
+
+def pickled(retriever):
+    return pickle.loads(pickle.dumps(retriever))
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickled])
+def test_a_duplicate_keeps_the_client(retrieve, scripted, duplicate):
+    server = scripted(answer(body=MESSAGE))
+    retriever = one_of(server)
+    retrieve(retriever, QUESTION)
+    retrieve(duplicate(retriever), QUESTION)
+    assert [request.headers["x-api-key"] for request in server.requests] == [KEY, KEY]
+
+
+def test_an_own_transport_is_never_gone_around(scripted):
+    server = scripted(answer(body=MESSAGE))
+    with httpx.Client() as http_client:
+        client = Client(KEY, server.url, http_client=http_client)
+        retriever = KnowledgeBotRetriever("bot_1", client=client)
+        assert retriever.retrieve(QUESTION)
+        with pytest.raises(ConfigurationError, match="pass async_client= as well"):
+            asyncio.run(retriever.aretrieve(QUESTION))
+        both = KnowledgeBotRetriever(
+            "bot_1", client=client, async_client=AsyncClient("other-key", server.url)
+        )
+        assert asyncio.run(both.aretrieve(QUESTION))
+    assert [r.headers["x-api-key"] for r in server.requests] == [KEY, "other-key"]
+
+
+async def test_a_blocking_call_works_inside_a_running_loop(scripted):
+    retriever = several_of(scripted(*map(answer, [200] * 6, map(message, range(6)))))
+    assert len(retriever.retrieve(QUESTION)) == 3
+    assert len(await retriever.aretrieve(QUESTION)) == 3
+
+
+@pytest.fixture
+def _loops_closed_by_the_framework():
+    """`asyncio_run` closes its loop without ending its generators, which close our connections."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.mark.usefixtures("_loops_closed_by_the_framework")
+async def test_the_framework_s_own_loops_are_served_and_pass_errors_as_they_are(scripted):
+    retriever = one_of(scripted(answer(body=MESSAGE), answer(body=MESSAGE), answer(402)))
+    assert len(await retriever.aretrieve(QUESTION)) == 1
+    assert len(asyncio_run(retriever.aretrieve(QUESTION))) == 1
+    with pytest.raises(PaymentRequiredError):
+        asyncio_run(retriever.aretrieve(QUESTION))
+
+
+async def test_asynchronous_questions_go_out_together(scripted):
+    server = scripted(*at_once(60, *[MESSAGE] * 60))
+    retriever = one_of(server)
+    answers = await asyncio.gather(*(retriever.aretrieve(QUESTION) for _ in range(60)))
+    assert [len(nodes) for nodes in answers] == [1] * 60
+
+
+def test_one_event_loop_after_another_is_served_and_nothing_stays_open(scripted):
+    retriever = one_of(scripted(answer(body=MESSAGE)))
+    descriptors = Path("/proc/self/fd")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(retriever.aretrieve(QUESTION))
+        before = len(os.listdir(descriptors)) if descriptors.exists() else 0
+        for _ in range(20):
+            assert len(asyncio.run(retriever.aretrieve(QUESTION))) == 1
+        gc.collect()
+    assert (len(os.listdir(descriptors)) if descriptors.exists() else 0) <= before + 2
