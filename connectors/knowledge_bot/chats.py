@@ -2,12 +2,9 @@
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from knowledge_bot.models import Message
-
-if TYPE_CHECKING:
-    from knowledge_bot.client import AsyncClient, Client
 
 
 class Chat:
@@ -17,15 +14,17 @@ class Chat:
         conversation_id: the conversation's id; None until the first answer.
     """
 
-    def __init__(self, client: "Client", bot_id: str, conversation_id: str | None) -> None:
-        self._client, self._bot_id = client, bot_id
+    def __init__(
+        self, send_message: Callable[..., Message], bot_id: str, conversation_id: str | None
+    ) -> None:
+        self._send_message, self._bot_id = send_message, bot_id
         self.conversation_id = conversation_id
         self._turn = threading.Lock()
 
     def ask(self, content: str) -> Message:
         """Send a message in this conversation; returns and raises what `send_message` does."""
         with self._turn:
-            message = self._client.send_message(
+            message = self._send_message(
                 bot_id=self._bot_id, content=content, conversation_id=self.conversation_id
             )
             self.conversation_id = message.conversation_id
@@ -39,15 +38,20 @@ class AsyncChat:
         conversation_id: the conversation's id; None until the first answer.
     """
 
-    def __init__(self, client: "AsyncClient", bot_id: str, conversation_id: str | None) -> None:
-        self._client, self._bot_id = client, bot_id
+    def __init__(
+        self,
+        send_message: Callable[..., Awaitable[Message]],
+        bot_id: str,
+        conversation_id: str | None,
+    ) -> None:
+        self._send_message, self._bot_id = send_message, bot_id
         self.conversation_id = conversation_id
         self._turn = asyncio.Lock()
 
     async def ask(self, content: str) -> Message:
         """Send a message in this conversation; returns and raises what `send_message` does."""
         async with self._turn:
-            message = await self._client.send_message(
+            message = await self._send_message(
                 bot_id=self._bot_id, content=content, conversation_id=self.conversation_id
             )
             self.conversation_id = message.conversation_id

@@ -136,7 +136,7 @@ class Client(_Base, SyncDriver):
 
     def chat(self, bot_id: str, conversation_id: str | None = None) -> Chat:
         """Return a conversation with a bot; without an id, its first answer starts one."""
-        return Chat(self, bot_id, conversation_id)
+        return Chat(self.send_message, bot_id, conversation_id)
 
     def close(self) -> None:
         """Close the connections. Calls after this raise `ConfigurationError`."""
@@ -229,7 +229,7 @@ class AsyncClient(_Base, AsyncDriver):
 
     def chat(self, bot_id: str, conversation_id: str | None = None) -> AsyncChat:
         """Return a conversation with a bot; without an id, its first answer starts one."""
-        return AsyncChat(self, bot_id, conversation_id)
+        return AsyncChat(self.send_message, bot_id, conversation_id)
 
     async def aclose(self) -> None:
         """Close the connections. Calls after this raise `ConfigurationError`."""
