@@ -29,7 +29,7 @@ from knowledge_bot import (
     UnexpectedResponseError,
 )
 from langchain_knowledge_bot import KnowledgeBotRetriever
-from scripted_server import answer, close, silence
+from scripted_server import answer, close, silence, then
 
 QUESTION = "When do you open?"
 BOTS = ["bot_1", "bot_2", "bot_3"]
@@ -42,15 +42,7 @@ def message(number):
 def at_once(count, *bodies):
     """Replies that are only given when so many requests have arrived."""
     barrier = threading.Barrier(count)
-
-    def reply(body):
-        def wait_and_answer(connection):
-            barrier.wait(timeout=10)
-            answer(body=body)(connection)
-
-        return wait_and_answer
-
-    return [reply(body) for body in bodies]
+    return [then(lambda _: barrier.wait(timeout=10), answer(body=body)) for body in bodies]
 
 
 def retriever_of(server, **fields):
