@@ -1,6 +1,6 @@
 """Choosing the sentences of an answer, and trimming them to its length."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -21,6 +21,12 @@ _KIND: Final = 0.2
 
 # A second sentence shorter than this many characters says too little to be worth its place.
 _MIN_SECOND: Final = 20
+
+# A heading is a short paragraph of one line that no sentence ends, before one that a sentence ends:
+# a row of a table is before another row.
+_MAX_HEADING: Final = 100
+_SENTENCE_ENDS: Final = (".", "!", "?", ":", ";", ",", "。", "！", "？", "：", "；", "”", '"')  # noqa: RUF001
+_QUESTION_ENDS: Final = ("?", "？", "؟")  # noqa: RUF001
 
 _NUMBER_WORDS: Final = frozenset(
     [
@@ -90,6 +96,8 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
+    """A sentence to choose from; its terms include those of what it is about."""
+
     text: str
     hit: Hit
     order: tuple[int, int]
@@ -107,14 +115,7 @@ def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
     Returns:
         One or two quotes of together at most `MAX_CHARACTERS` characters.
     """
-    everything = [
-        _Candidate(text, hit, (rank, position), tuple(index_terms(text)))
-        for rank, hit in enumerate(hits)
-        for position, text in enumerate(sentences(hit.text))
-    ]
-    # A heading such as "Vacation" says no more than the question does.
-    asked = {form for word in weights for form in word}
-    candidates = [one for one in everything if not asked.issuperset(one.terms)] or everything
+    candidates = [one for rank, hit in enumerate(hits) for one in _candidates(rank, hit)]
     scores = _scores(candidates, hits[0].score, weights, terms)
     ranked = [
         candidate
@@ -130,6 +131,37 @@ def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
     if second is not None and room >= _MIN_SECOND:
         chosen.append((second.order, Quote(_trim(second, weights, room), second.hit)))
     return [quote for _, quote in sorted(chosen, key=lambda pair: pair[0])]
+
+
+def _candidates(rank: int, hit: Hit) -> Iterator[_Candidate]:
+    """The sentences of a passage that say something.
+
+    A heading, and a question in a list of them, says what the sentences after it are about: it is
+    judged with each of them, and quoted with none.
+    """
+    paragraphs = hit.text.split("\n\n")
+    about: list[str] = []
+    position = 0
+    for paragraph, following in zip(paragraphs, [*paragraphs[1:], ""], strict=True):
+        is_heading = _is_heading(paragraph, following)
+        for text in sentences(paragraph):
+            terms = index_terms(text)
+            if is_heading or text.endswith(_QUESTION_ENDS):
+                about = terms
+                continue
+            yield _Candidate(text, hit, (rank, position), (*about, *terms))
+            position += 1
+    if not position:
+        yield _Candidate(hit.text, hit, (rank, 0), tuple(index_terms(hit.text)))
+
+
+def _is_heading(paragraph: str, following: str) -> bool:
+    return (
+        "\n" not in paragraph
+        and len(paragraph) <= _MAX_HEADING
+        and not paragraph.endswith(_SENTENCE_ENDS)
+        and following.endswith(_SENTENCE_ENDS)
+    )
 
 
 def _scores(

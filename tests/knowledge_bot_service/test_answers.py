@@ -117,6 +117,21 @@ def test_a_clear_question_is_answered_whatever_was_said_before(handbook: httpx.C
     assert "fourteen characters" in answer
 
 
+def test_a_heading_and_a_listed_question_say_what_the_next_sentences_are_about(
+    http: httpx.Client,
+) -> None:
+    text = (
+        "Badges\n\nAsk at the gate for a new one.\n\nCanoes\n\nAsk Ruth for the shed's key.\n\n"
+        "Who waters the palm trees?\nJonas does, on Fridays."
+    )
+    add_text(http, "Questions", text)
+    canoes = ask(http, "Whom do I ask about canoes?")["answer"]
+    assert "Ask Ruth for the shed's key." in canoes
+    palms = ask(http, "Who waters the palm trees?")["answer"]
+    assert "Jonas does, on Fridays." in palms
+    assert "Who waters" not in palms
+
+
 @pytest.mark.parametrize("words", ["Hello!", "thanks", "Good morning"])
 def test_small_talk_is_answered_without_sources(handbook: httpx.Client, words: str) -> None:
     answer = ask(handbook, words)["answer"]
