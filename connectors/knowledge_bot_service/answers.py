@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from knowledge_bot_service.analyzer import QueryTerms, index_terms, is_small_talk, query_terms
+from knowledge_bot_service.conversations import Turn
 from knowledge_bot_service.languages import IN_PAIRS
 from knowledge_bot_service.quotes import Quote, choose
 from knowledge_bot_service.relevance import Word, bm25, coverage
 from knowledge_bot_service.search import Hit, Search, WeightedWords
-from knowledge_bot_service.store import Turn
 
 REFUSAL: Final = "I could not find that in my sources."
 GREETING: Final = "Hello! Ask me something about my sources."
@@ -26,7 +26,7 @@ _REPLY_WORDS: Final = 3
 
 # How well the best passage must fit, as the mean of the coverage of the question's words and of
 # their BM25, both weighted by how telling the words are. For English this answers 96 % of
-# answerable questions and refuses 80 % of those on other subjects. Other languages compound and
+# answerable questions and refuses 79 % of those on other subjects. Other languages compound and
 # inflect more; pairs of characters are found less often, and those of Thai more often, than words.
 _MIN_FIT: Final = {"en": 0.515, "th": 0.5} | dict.fromkeys(IN_PAIRS - {"th"}, 0.27)
 _MIN_FIT_ELSEWHERE: Final = 0.35

@@ -14,12 +14,13 @@ from starlette.concurrency import run_in_threadpool
 from knowledge_bot.models import Bot, Collection, Conversation, Header, Message, Source
 from knowledge_bot_service.answers import CONTEXT_TURNS, Answerer
 from knowledge_bot_service.backlog import Backlog
+from knowledge_bot_service.conversations import Conversations, Turn
 from knowledge_bot_service.database import Database
 from knowledge_bot_service.fetch import FetchPolicy
 from knowledge_bot_service.folder import DataFolder
 from knowledge_bot_service.search import Search
 from knowledge_bot_service.settings import BotSettings, Settings
-from knowledge_bot_service.store import Kind, Material, Store, Turn, new_id, now
+from knowledge_bot_service.store import Kind, Material, Store, new_id, now
 from knowledge_bot_service.uploads import write_text
 from knowledge_bot_service.worker import Workers
 
@@ -65,6 +66,7 @@ class Service:
         self._backlog = Backlog()
         self._database = Database(folder.database)
         self._store = Store(self._database, self._collections)
+        self._conversations = Conversations(self._database)
         self._answerer = Answerer(Search(self._database))
         self._loop = asyncio.get_running_loop()
         self._workers = Workers(
@@ -104,7 +106,7 @@ class Service:
             UnknownBotError: there is no such bot.
         """
         self._bot(bot)
-        found = await run_in_threadpool(self._store.conversations, bot)
+        found = await run_in_threadpool(self._conversations.of_bot, bot)
         return [Conversation(id=identifier, name=name) for identifier, name in found]
 
     def new_material_path(self) -> Path:
@@ -173,8 +175,8 @@ class Service:
             created_at=_moment(created_at := now()),
         )
         await asyncio.wrap_future(
-            self._store.add_message(
-                public_id=message.id,
+            self._conversations.add_turn(
+                message=message.id,
                 bot=bot,
                 conversation=message.conversation_id,
                 name=_shortened(content),
@@ -189,9 +191,9 @@ class Service:
     ) -> Turn:
         turns: list[Turn] = []
         if conversation is not None:
-            if not self._store.has_conversation(bot, conversation):
+            if not self._conversations.exists(bot, conversation):
                 raise UnknownConversationError(conversation)
-            turns = self._store.turns(conversation, last=CONTEXT_TURNS)
+            turns = self._conversations.turns(conversation, last=CONTEXT_TURNS)
         return Turn(question, self._answerer.answer(question, turns, collections))
 
     async def _accept(

@@ -1,4 +1,4 @@
-"""What the service remembers: sources and the work on them, conversations and their messages."""
+"""What the service remembers of sources: where each stands, and the work that is left on it."""
 
 import json
 import secrets
@@ -85,20 +85,12 @@ class SourceState:
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One question of a conversation and the bot's answer."""
-
-    question: str
-    answer: str
-
-
 class QuotaExceededError(Exception):
     """The service holds as many sources as its settings allow; nothing was stored."""
 
 
 class Store:
-    """The service's memory on one database.
+    """The sources of a service, on its database.
 
     Writes return futures: they are durable when the future is done. Reads use the calling thread's
     connection. Times are integer milliseconds since 1970 (interface section 2).
@@ -200,48 +192,6 @@ class Store:
     def source_states(self) -> list[SourceState]:
         """Every source, oldest first."""
         return read_source_states(self._database.reader())
-
-    def conversations(self, bot: str) -> list[tuple[str, str]]:
-        """The ids and names of a bot's conversations, oldest first."""
-        rows = self._database.reader().execute(
-            "SELECT public_id, name FROM conversation WHERE bot = ? ORDER BY id", (bot,)
-        )
-        return [(row["public_id"], row["name"]) for row in rows]
-
-    def has_conversation(self, bot: str, conversation: str) -> bool:
-        """Whether the conversation exists and is this bot's."""
-        row = self._database.reader().execute(
-            "SELECT 1 FROM conversation WHERE public_id = ? AND bot = ?", (conversation, bot)
-        )
-        return row.fetchone() is not None
-
-    def turns(self, conversation: str, last: int) -> list[Turn]:
-        """The last turns of a conversation, oldest first."""
-        rows = self._database.reader().execute(
-            "SELECT question, answer FROM message WHERE conversation ="
-            " (SELECT id FROM conversation WHERE public_id = ?) ORDER BY id DESC LIMIT ?",
-            (conversation, last),
-        )
-        return [Turn(row["question"], row["answer"]) for row in rows][::-1]
-
-    def add_message(
-        self, *, public_id: str, bot: str, conversation: str, name: str, turn: Turn, created_at: int
-    ) -> Future[None]:
-        """Store a turn, and its conversation under `name` when it is the first."""
-
-        def insert(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "INSERT INTO conversation (public_id, bot, name, created_at) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT DO NOTHING",
-                (conversation, bot, name, created_at),
-            )
-            connection.execute(
-                "INSERT INTO message (public_id, conversation, question, answer, created_at)"
-                " VALUES (?, (SELECT id FROM conversation WHERE public_id = ?), ?, ?, ?)",
-                (public_id, conversation, turn.question, turn.answer, created_at),
-            )
-
-        return self._database.write(insert)
 
 
 def new_id(prefix: str) -> str:
