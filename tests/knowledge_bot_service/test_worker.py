@@ -1,0 +1,226 @@
+"""What becomes of sources: pages fetched, files read, and the reasons when they cannot be."""
+
+import re
+import sqlite3
+import threading
+from collections.abc import Iterator
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import httpx
+import pytest
+
+from knowledge_bot_service import LocalService
+from service_calls import add_text, ask, client_of, value_of
+
+PAGE = """<!doctype html><html><head><title>Opening hours</title></head><body>
+<nav><a href="/">Home</a></nav><main><article><h1>Opening hours</h1>
+<p>The swimming hall on Elm Street opens at seven in the morning on working days, and closes at
+nine in the evening. On Sundays it opens at ten.</p>
+<p>The sauna is open to members only. Towels can be hired at the desk for three euros a day, and
+lockers take a two euro coin that is given back.</p></article></main></body></html>"""
+
+
+class PageServer(ThreadingHTTPServer):
+    """Serves one page, and remembers the request headers that it was asked with."""
+
+    asked: ClassVar[list[Message]] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        PageServer.asked.append(self.headers)
+        found = self.path == "/hours"
+        body = PAGE.encode() if found else b"nothing"
+        self.send_response(200 if found else 404)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def page_server() -> Iterator[str]:
+    with PageServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
+    folder = tmp_path_factory.mktemp("worker")
+    with LocalService(
+        folder,
+        collections={"col_one": "One"},
+        bots={"bot_one": ["col_one"]},
+        allow_fetch=["127.0.0.1/32"],
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def http(service: LocalService) -> Iterator[httpx.Client]:
+    with client_of(service) as client:
+        yield client
+
+
+def add_page(http: httpx.Client, url: str, name: str = "Hours", **more: object) -> str:
+    body = {"name": name, "collections": ["col_one"], "url": url, **more}
+    source: str = value_of(http.post("/sources/webpage", json={"value": body}))["id"]
+    return source
+
+
+def add_file(http: httpx.Client, filename: str, content: bytes, content_type: str = "") -> str:
+    part = (filename, content, content_type) if content_type else (filename, content)
+    form = {"name": filename, "collections": ["col_one"]}
+    response = http.post("/sources/upload", data=form, files={"file": part})
+    source: str = value_of(response)["id"]
+    return source
+
+
+def end_of(service: LocalService, source: str) -> tuple[str, str | None]:
+    service.wait_until_ready()
+    (state,) = [state for state in service.sources() if state.id == source]
+    return state.status, state.reason
+
+
+def test_a_page_is_fetched_with_its_headers_and_answers(
+    service: LocalService, http: httpx.Client, page_server: str
+) -> None:
+    headers = [{"name": "X-Pass", "value": "let-me-in-7261"}]
+    source = add_page(http, f"{page_server}/hours", headers=headers)
+    assert end_of(service, source) == ("ready", None)
+    assert any(asked.get("X-Pass") == "let-me-in-7261" for asked in PageServer.asked)
+    answer = ask(http, "When does the swimming hall open on working days?")["answer"]
+    assert "seven in the morning" in answer
+    assert answer.endswith("Sources: Hours")
+
+
+def test_the_headers_of_a_page_are_gone_when_it_is_done(
+    service: LocalService, http: httpx.Client, page_server: str
+) -> None:
+    headers = [{"name": "X-Pass", "value": "let-me-in-9954"}]
+    for path in ("/hours", "/gone"):
+        end_of(service, add_page(http, page_server + path, headers=headers))
+    with sqlite3.connect(service.data / "knowledge.sqlite3") as database:
+        assert database.execute("SELECT count(*) FROM job").fetchone() == (0,)
+        dump = "\n".join(database.iterdump())
+    database.close()
+    assert "let-me-in-9954" not in dump
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("{server}/gone", "404"),
+        ("http://127.0.0.1:1/", "refused|connect"),
+        ("http://10.255.255.1/", "10.255.255.1"),
+        ("http://169.254.169.254/latest/meta-data/", "169.254.169.254"),
+        ("http://[::1]:80/", "::1"),
+    ],
+)
+def test_a_page_that_cannot_be_had_fails_with_the_reason(
+    service: LocalService, http: httpx.Client, page_server: str, url: str, reason: str
+) -> None:
+    status, said = end_of(service, add_page(http, url.format(server=page_server), name="Bad"))
+    assert status == "failed"
+    assert said is not None
+    assert re.search(reason, said), said
+
+
+@pytest.mark.parametrize(
+    ("filename", "content", "reason"),
+    [
+        ("empty.txt", b"", "empty"),
+        ("blank.txt", b" \n\n\t", "empty|no text"),
+        ("junk.pdf", b"\x00\x01\x02junk" * 500, "binary|PDF|kind"),
+        ("truncated.pdf", b"%PDF-1.7\n1 0 obj\n<< /Type", "PDF"),
+        ("junk.docx", b"PK\x03\x04" + b"\x00" * 300, "."),
+        ("noise.txt", bytes(range(256)) * 40, "binary|kind|text"),
+    ],
+)
+def test_a_file_that_cannot_be_read_fails_with_the_reason(
+    service: LocalService, http: httpx.Client, filename: str, content: bytes, reason: str
+) -> None:
+    status, said = end_of(service, add_file(http, filename, content))
+    assert status == "failed"
+    assert said is not None
+    assert re.search(reason, said, re.IGNORECASE), said
+
+
+@pytest.mark.parametrize(
+    ("filename", "content", "question", "fact"),
+    [
+        (
+            "bikes.md",
+            b"# Bikes\n\nThe **bike cellar** has *forty* places.",
+            "How many places does the bike cellar have?",
+            "The bike cellar has forty places.",
+        ),
+        (
+            "prices.csv",
+            b"item,price\nwooden canoe,870 euros\npaddle,45 euros\n",
+            "What is the price of the wooden canoe?",
+            "870 euros",
+        ),
+        (
+            "garten.txt",
+            "Der Gärtner heißt Jürgen Müller.".encode("cp1252"),
+            "Wie heißt der Gärtner?",
+            "Jürgen Müller",
+        ),
+        (
+            "kiosk.html",
+            PAGE.replace("sauna", "kiosk").encode(),
+            "Who is the kiosk open to?",
+            "memb",
+        ),
+        (
+            "wide.txt",
+            "The lighthouse keeper is Ines Prado.".encode("utf-16"),
+            "Who is the lighthouse keeper?",
+            "Ines Prado",
+        ),
+    ],
+)
+def test_a_file_becomes_answers(
+    service: LocalService,
+    http: httpx.Client,
+    *,
+    filename: str,
+    content: bytes,
+    question: str,
+    fact: str,
+) -> None:
+    assert end_of(service, add_file(http, filename, content)) == ("ready", None)
+    assert fact in ask(http, question)["answer"]
+
+
+def test_a_text_in_markdown_is_quoted_without_its_marks(http: httpx.Client) -> None:
+    add_text(http, "Kitchen", "# Kitchen\n\nThe **toaster** is repaired by *Olga*.")
+    answer = ask(http, "Who repairs the toaster?")["answer"]
+    assert answer.startswith("The toaster is repaired by Olga.")
+
+
+def test_marks_stay_in_a_text_that_is_not_markdown(http: httpx.Client) -> None:
+    add_text(http, "Code", "The function zip_all returns List<Pair> for *args.")
+    answer = ask(http, "What does the function zip_all return?")["answer"]
+    assert "List<Pair> for *args" in answer
+
+
+def test_a_long_text_waits_in_a_file_and_is_ready(
+    service: LocalService, http: httpx.Client
+) -> None:
+    filler = "\n\n".join(f"Line {number} says little about anything." for number in range(9000))
+    add_text(http, "Long", f"{filler}\n\nThe quarry closed in 1931.\n\n{filler}")
+    assert "1931" in ask(http, "When did the quarry close?")["answer"]
+    service.wait_until_ready()
+    assert list(Path(service.data, "material").iterdir()) == []
