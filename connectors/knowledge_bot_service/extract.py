@@ -8,6 +8,7 @@ hang, swell or crash becomes a reason.
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -81,6 +82,7 @@ _BLANK: Final = b" \t\r\n\f\v\0\xef\xbb\xbf"
 
 # Where a PDF's first line may be (ISO 32000-1, annex H.3.4.1).
 _PDF_START: Final = 1024
+_PDF: Final = re.compile(rb"(?:^|[\r\n\0])%PDF-\d")
 
 _KNOWN_BINARIES: Final = {
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an old Office document; save it as .docx or PDF",
@@ -126,7 +128,9 @@ _SIGXCPU: Final = int(getattr(signal, "SIGXCPU", 0))
 
 # What the child needs of the environment; the service's may hold keys. Coverage measures children
 # through its own variables.
-_ENVIRONMENT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT")
+_ENVIRONMENT: Final = frozenset(
+    {"HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR"}
+)
 _ENVIRONMENT_PREFIXES: Final = ("PYTHON", "COVERAGE_")
 
 
@@ -137,7 +141,7 @@ def _header(content_type: str | None) -> Message:
 
 
 def _kind(start: bytes, content_type: str, filename: str) -> _TextKind | _ParsedKind:
-    if b"%PDF-" in start[:_PDF_START]:
+    if _PDF.search(start[:_PDF_START]):
         return "pdf"
     if start.startswith(b"PK\x03\x04"):
         return "docx"

@@ -253,9 +253,7 @@ def latin_languages(words: Iterable[str]) -> list[str]:
         The language with most function words among `words`, and those that have as many; empty
         when there is no function word at all.
     """
-    counts = Counter(
-        language for word in words for language in _LANGUAGES_OF.get(word, ()) if word.isalpha()
-    )
+    counts = Counter(language for word in words for language in _LANGUAGES_OF.get(word, ()))
     most = max(counts.values(), default=0)
     return sorted(
         (language for language, count in counts.items() if count == most),
@@ -270,7 +268,7 @@ def main_language(words: Iterable[str]) -> str:
         words: casefolded words of the text.
     """
     words = list(words)
-    scripts = Counter(script_language(word) or "" for word in words for _ in word)
+    scripts = Counter(script_language(character) or "" for word in words for character in word)
     if "ja" in scripts and "zh" in scripts:
         scripts["ja"] += scripts.pop("zh")
     script = scripts.most_common(1)[0][0] if scripts else ""

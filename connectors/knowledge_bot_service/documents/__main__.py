@@ -14,8 +14,9 @@ from typing import Final
 
 from knowledge_bot_service.documents.document import OUT_OF_MEMORY, Document, ExtractionError
 from knowledge_bot_service.documents.docx import read_docx
-from knowledge_bot_service.documents.html import read_html, read_xml
+from knowledge_bot_service.documents.html import read_html
 from knowledge_bot_service.documents.pdf import read_pdf
+from knowledge_bot_service.documents.xml import read_xml
 
 _READERS: Final[dict[str, Callable[[Path, str | None], Document]]] = {
     "docx": lambda path, _: read_docx(path),

@@ -1,6 +1,7 @@
 """CSV: every row as a paragraph that can be read, and found, by itself."""
 
 import csv
+import io
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -33,7 +34,7 @@ def _rows(source: str) -> Iterator[list[str]]:
         dialect = csv.Sniffer().sniff(source[:_SAMPLE], _DELIMITERS)
     except csv.Error:
         dialect = csv.excel
-    for row in csv.reader(source.split("\n"), dialect):
+    for row in csv.reader(io.StringIO(source, newline=""), dialect):
         yield [" ".join(cell.split()) for cell in row]
 
 

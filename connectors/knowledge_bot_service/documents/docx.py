@@ -1,11 +1,13 @@
 """DOCX: a zip file with the text in an XML file, read with bounds against bombs."""
 
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
 from knowledge_bot_service.documents.document import Document, ExtractionError
+from knowledge_bot_service.documents.xml import fault
 
 
 def read_docx(path: Path) -> Document:
@@ -26,9 +28,11 @@ def read_docx(path: Path) -> Document:
             title = _title(archive)
     except zipfile.BadZipFile:
         raise ExtractionError("the Word document is damaged or cut off") from None
-    except (etree.XMLSyntaxError, EOFError, NotImplementedError, RuntimeError):
-        # RuntimeError is zipfile's word for encryption.
-        raise ExtractionError("the Word document cannot be read: damaged or encrypted") from None
+    except etree.XMLSyntaxError as error:
+        raise fault(error, "the Word document's text is damaged") from None
+    except (EOFError, NotImplementedError, RuntimeError, zlib.error):
+        # RuntimeError is zipfile's word for encryption, NotImplementedError for odd compression.
+        raise ExtractionError("the Word document is encrypted or packed in an odd way") from None
     if not text:
         raise ExtractionError("the Word document has no text")
     return Document(text, title)

@@ -1,4 +1,4 @@
-"""Web pages: the article that trafilatura finds, or the text without its furniture; and XML."""
+"""Web pages: the article that trafilatura finds, or the text without its furniture."""
 
 import re
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from knowledge_bot_service.documents.document import Document, ExtractionError
 from knowledge_bot_service.documents.text import decode
+from knowledge_bot_service.documents.xml import fault
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -24,6 +25,7 @@ def read_html(path: Path, charset: str | None = None) -> Document:
     """
     import lxml.html
     import trafilatura
+    from lxml import etree
 
     data = _read(path)
     declared = [charset] if charset else []
@@ -32,8 +34,13 @@ def read_html(path: Path, charset: str | None = None) -> Document:
     parser = lxml.html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
     if not page.strip():
         raise ExtractionError("the page is empty")
-    root = lxml.html.document_fromstring(page.encode("utf-8", "replace"), parser=parser)
-    _keep_summaries(root)
+    try:
+        root = lxml.html.document_fromstring(page.encode("utf-8", "replace"), parser=parser)
+    except etree.ParserError:
+        raise ExtractionError("the page has no text") from None
+    except etree.XMLSyntaxError as error:
+        raise fault(error, "the page's HTML cannot be read") from None
+    _prepare(root)
     title = root.findtext(".//title")
     article = trafilatura.extract(root, include_comments=False, fast=True) or ""
     text = "\n\n".join(line for line in article.split("\n") if line.strip())
@@ -45,28 +52,6 @@ def read_html(path: Path, charset: str | None = None) -> Document:
             "the page has no text without JavaScript" if scripted else "the page has no text"
         )
     return Document(text, title)
-
-
-def read_xml(path: Path) -> Document:
-    """The text of an XML file: each element's own text is a paragraph.
-
-    Raises:
-        ExtractionError: it is larger than 5 MiB, not well-formed, or has no text.
-    """
-    from lxml import etree
-
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True
-    )
-    try:
-        root = etree.fromstring(_read(path), parser)
-    except etree.XMLSyntaxError as error:
-        raise ExtractionError(f"the XML is not well-formed: {error.msg}") from None
-    parts = (str(part).strip() for part in root.itertext())
-    text = "\n\n".join(part for part in parts if part)
-    if not text:
-        raise ExtractionError("the XML has no text")
-    return Document(text)
 
 
 # trafilatura took 32 s for a page of 10 MB.
@@ -140,10 +125,13 @@ def _read(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _keep_summaries(root: "Element") -> None:
-    """Make the questions of a folded FAQ headings: trafilatura drops `<summary>`."""
+def _prepare(root: "Element") -> None:
+    """Make up for trafilatura, which drops `<summary>` and may take links for an article."""
+    from lxml import etree
+
     for element in root.iter("summary", "details"):
         element.tag = "h4" if element.tag == "summary" else "div"
+    etree.strip_elements(root, "nav", "footer", with_tail=False)
 
 
 def _main_text(root: "Element") -> str:

@@ -1,5 +1,6 @@
 """PDF, read with pypdf."""
 
+import io
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ def read_pdf(path: Path) -> Document:
     if b"%%EOF" not in data:
         raise ExtractionError("the PDF is cut off: its end is missing")
     try:
-        reader = pypdf.PdfReader(path)
+        reader = pypdf.PdfReader(io.BytesIO(data))
         if reader.is_encrypted and not reader.decrypt(""):
             raise ExtractionError("the PDF is encrypted and needs a password")
         if not len(reader.pages):

@@ -22,10 +22,12 @@ def decode(data: bytes, declared: Iterable[str] = ()) -> str:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return data[len(mark) :].decode(encoding, "replace")
-    for name in (*map(_codec, declared), "utf-8"):
+    claimed = [codec for name in declared if (codec := _codec(name))]
+    trusted = [codec for codec in claimed if codec != _WINDOWS]
+    # Who claims the Windows code page often never looked; valid UTF-8 is hardly anything else.
+    for codec in (*trusted, "utf-8", *([_WINDOWS] if _WINDOWS in claimed else [])):
         try:
-            if name is not None:
-                return data.decode(name)
+            return data.decode(codec)
         except UnicodeDecodeError:
             continue
     return _nearly_utf8(data) or _guessed(data)
@@ -36,8 +38,8 @@ def is_binary(data: bytes) -> bool:
     if data.startswith(tuple(mark for mark, _ in _MARKS)):
         return False
     start = data[:_SAMPLE]
-    odd = start.count(0) + len(start.translate(None, _TYPED)) * _ODD_WEIGHT
-    return odd > len(start) * _MAX_ODD
+    controls = len(start.translate(None, _TYPED))
+    return start.count(0) > len(start) * _MAX_NULS or controls > len(start) * _MAX_CONTROLS
 
 
 def tidy(text: str) -> str:
@@ -64,9 +66,9 @@ _MARKS: Final = (
 # How much of a text is looked at to guess its encoding, in bytes.
 _SAMPLE: Final = 200_000
 
-# More than 0.1 % NULs make data binary; of other control characters, it takes ten times as many.
-_MAX_ODD: Final = 0.001
-_ODD_WEIGHT: Final = 0.1
+# More of these make data binary; a tenth of random bytes are control characters.
+_MAX_NULS: Final = 0.001
+_MAX_CONTROLS: Final = 0.05
 _TYPED: Final = bytes(
     byte for byte in range(256) if byte in b"\0\t\n\v\f\r\x1a\x1b" or byte >= 0x20
 )
@@ -83,7 +85,8 @@ _WINDOWS_PUNCTUATION: Final = bytes([0x80, 0x85, *range(0x91, 0x98), 0x99, 0xA0,
 _DAMAGE: Final = 10
 
 # Pages that claim ISO-8859-1 or ASCII mean the Windows code page (WHATWG Encoding Standard, 4.2).
-_MEANT: Final = {"iso8859-1": "cp1252", "ascii": "cp1252"}
+_WINDOWS: Final = "cp1252"
+_MEANT: Final = {"iso8859-1": _WINDOWS, "ascii": _WINDOWS}
 
 # No encodings of texts; decoding the first two takes quadratic time.
 _NO_CHARSETS: Final = frozenset(
@@ -117,7 +120,7 @@ def _guessed(data: bytes) -> str:
     foreign = sample.translate(None, bytes(range(0x80)))
     is_western = len(sample) < _SHORT and len(foreign) < len(sample) * _MOSTLY_ASCII
     if is_western or not foreign.translate(None, _WINDOWS_PUNCTUATION):
-        return data.decode("cp1252", "replace")
+        return data.decode(_WINDOWS, "replace")
 
     import charset_normalizer
 

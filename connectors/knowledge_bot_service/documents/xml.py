@@ -1,0 +1,46 @@
+"""XML: the text of its elements; and what a fault of libxml2 means."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from knowledge_bot_service.documents.document import Document, ExtractionError
+
+if TYPE_CHECKING:
+    from lxml.etree import XMLSyntaxError
+
+
+def read_xml(path: Path) -> Document:
+    """The text of an XML file: each element's own text is a paragraph.
+
+    Raises:
+        ExtractionError: it is larger than 20 MiB, not well-formed, or has no text.
+    """
+    from lxml import etree
+
+    if path.stat().st_size > _MAX_SIZE:
+        raise ExtractionError(f"the XML is larger than {_MAX_SIZE // 1024**2} MiB")
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True
+    )
+    try:
+        root = etree.fromstring(path.read_bytes(), parser)
+    except etree.XMLSyntaxError as error:
+        raise fault(error, f"the XML is not well-formed: {error.msg}") from None
+    parts = (str(part).strip() for part in root.itertext())
+    text = "\n\n".join(part for part in parts if part)
+    if not text:
+        raise ExtractionError("the XML has no text")
+    return Document(text)
+
+
+def fault(error: "XMLSyntaxError", reason: str) -> Exception:
+    """What to raise for a fault that libxml2 found: `reason`, or that memory ran out."""
+    code = error.code  # type: ignore[attr-defined]  # the stubs lack it
+    return MemoryError() if code == _NO_MEMORY else ExtractionError(reason)
+
+
+# Its tree takes ten times as much memory.
+_MAX_SIZE: Final = 20 * 1024**2
+
+# libxml2's XML_ERR_NO_MEMORY.
+_NO_MEMORY: Final = 2

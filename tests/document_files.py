@@ -1,0 +1,84 @@
+"""Files for tests of extraction, and reading them as the service does."""
+
+import io
+import zipfile
+from pathlib import Path
+
+from knowledge_bot_service.extract import Document, ExtractionError, Limits, extract
+
+SENTENCE = "The office in the old town opens every day at nine and closes at five."
+
+
+class Reader:
+    """Reads content as if it had been uploaded."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "content"
+
+    def __call__(
+        self,
+        data: bytes | str,
+        filename: str = "",
+        content_type: str | None = None,
+        **limits: float,
+    ) -> Document:
+        self._path.write_bytes(data.encode() if isinstance(data, str) else data)
+        bounds = Limits(**limits)  # type: ignore[arg-type]
+        return extract(self._path, filename=filename, content_type=content_type, limits=bounds)
+
+    def reason(
+        self,
+        data: bytes | str,
+        filename: str = "",
+        content_type: str | None = None,
+        **limits: float,
+    ) -> str:
+        """Why content cannot be read."""
+        try:
+            document = self(data, filename, content_type, **limits)
+        except ExtractionError as error:
+            return str(error)
+        raise AssertionError(f"{document!r:.200} was read")
+
+
+def pdf(*pages: str, trailer: bytes = b"", title: str = "") -> bytes:
+    """A PDF with a line of text on each page; an empty page for an empty text."""
+    kids = b" ".join(b"%d 0 R" % (4 + 2 * number) for number in range(len(pages)))
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[%s]/Count %d>>" % (kids, len(pages)),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>",
+    ]
+    for number, text in enumerate(pages):
+        lines = b" T* ".join(b"(%s) Tj" % line.encode("cp1252") for line in text.split("\n"))
+        content = b"BT /F1 12 Tf 14 TL 72 720 Td %s ET" % lines if text else b""
+        objects += [
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents %d 0 R"
+            b"/Resources<</Font<</F1 3 0 R>>>>>>" % (5 + 2 * number),
+            b"<</Length %d>>stream\n%s\nendstream" % (len(content), content),
+        ]
+    objects.append(b"<</Title(%s)>>" % title.encode())
+    data = b"%PDF-1.4\n"
+    offsets = []
+    for number, body in enumerate(objects, start=1):
+        offsets.append(len(data))
+        data += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    entries = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    size = len(objects) + 1
+    table = b"xref\n0 %d\n0000000000 65535 f \n%s" % (size, entries)
+    end = b"trailer<</Size %d/Root 1 0 R/Info %d 0 R%s>>\nstartxref\n%d\n%%%%EOF\n"
+    return data + table + end % (size, size - 1, trailer, len(data))
+
+
+def docx(*paragraphs: str, body: str = "", properties: str = "") -> bytes:
+    text = "".join(f"<w:p><w:r><w:t>{paragraph}</w:t></w:r></w:p>" for paragraph in paragraphs)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(
+            "word/document.xml",
+            '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
+            f"<w:body>{text}{body}</w:body></w:document>",
+        )
+        if properties:
+            archive.writestr("docProps/core.xml", properties)
+    return packed.getvalue()

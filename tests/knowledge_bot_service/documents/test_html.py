@@ -1,0 +1,71 @@
+"""Pages: their article, their charset, and what has no text."""
+
+import pytest
+
+from document_files import SENTENCE, Reader
+
+
+def test_a_page_gives_its_article_and_title(read: Reader) -> None:
+    body = "".join(f"<p>{SENTENCE} Number {number}.</p>" for number in range(8))
+    page = (
+        "<html><head><title>Opening\nhours</title></head><body><nav><a href=/>Home</a></nav>"
+        f"<article><h1>Hours</h1>{body}</article><footer>Imprint</footer></body></html>"
+    )
+    document = read(page, "", "text/html")
+    assert document.title == "Opening hours"
+    assert f"{SENTENCE} Number 0.\n\n{SENTENCE} Number 1." in document.text
+    assert "Home" not in document.text
+    assert "Imprint" not in document.text
+
+
+def test_a_short_page_gives_its_main_text_and_not_its_navigation(read: Reader) -> None:
+    page = (
+        "<body><header>Site</header><nav>" + "<a href=/>Go to another page</a> " * 30 + "</nav>"
+        f"<main><h2>Hours</h2><p>{SENTENCE}</p><form>Sign in</form></main></body>"
+    )
+    assert read(page, "page.html").text == f"Hours\n\n{SENTENCE}"
+
+
+def test_the_questions_of_a_folded_faq_are_kept(read: Reader) -> None:
+    items = "".join(
+        f"<details><summary>What is number {number}?</summary><p>{SENTENCE}</p></details>"
+        for number in range(6)
+    )
+    text = read(f"<html><body><article>{items}</article></body></html>").text
+    assert all(f"What is number {number}?" in text for number in range(6))
+
+
+@pytest.mark.parametrize(
+    ("head", "content_type"),
+    [
+        ('<meta charset="windows-1251">', "text/html"),
+        ("", "text/html; charset=windows-1251"),
+        ('<meta http-equiv="Content-Type" content="text/html; charset=windows-1251">', None),
+    ],
+)
+def test_a_page_is_read_in_the_charset_that_it_or_its_server_declares(
+    head: str, content_type: str | None, read: Reader
+) -> None:
+    page = f"<html><head>{head}</head><body><p>Привет, мир.</p></body></html>"
+    assert read(page.encode("cp1251"), "", content_type).text == "Привет, мир."
+
+
+def test_an_xhtml_page_with_an_encoding_declaration_is_read(read: Reader) -> None:
+    page = '<?xml version="1.0" encoding="utf-8"?><html><body><p>Grüße</p></body></html>'
+    assert read(page, "", "application/xhtml+xml").text == "Grüße"
+
+
+@pytest.mark.parametrize(
+    ("page", "content_type", "part"),
+    [
+        ("<html><body><div id=app></div><script>run()</script></body></html>", None, "JavaScript"),
+        ("<html><body></body></html>", None, "no text"),
+        ("<html><body>" + "<div>" * 100_000 + "deep", None, "no text"),
+        ("<p>" + "word " * 1_100_000, "text/html", "larger than 5 MiB"),
+    ],
+    ids=["script", "empty", "nested", "large"],
+)
+def test_a_page_without_readable_text_gets_its_reason(
+    page: str, content_type: str | None, part: str, read: Reader
+) -> None:
+    assert part in read.reason(page, "", content_type)

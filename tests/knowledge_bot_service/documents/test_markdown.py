@@ -1,0 +1,72 @@
+"""Markdown without its marks."""
+
+import time
+
+import pytest
+
+from document_files import Reader
+from knowledge_bot_service.extract import Document
+
+
+def test_markdown_keeps_its_words_and_loses_its_marks(read: Reader) -> None:
+    source = """---
+title: "Handbook"
+---
+# Opening *hours*
+
+The **office** [opens](https://example.com/a_(b)) at `nine`. <!-- not
+this -->See ![the map](map.png) or [the rules][1].
+
+Closing
+-------
+
+> snake_case and 2 * 3 * 4 stay, so does \\*this\\*.
+
+- one
+- _two_
+
+```python
+x = a_b_c  # **kept**
+```
+
+| day | hour |
+|-----|------|
+| Mon | 9    |
+
+[1]: https://example.com
+"""
+    document = read(source, "a.md")
+    assert document == Document(
+        "Opening hours\n\nThe office opens at nine. See the map or the rules.\n\nClosing\n\n"
+        "snake_case and 2 * 3 * 4 stay, so does *this*.\n\n- one\n- two\n\n"
+        "x = a_b_c  # **kept**\n\nday | hour\nMon | 9",
+        "Handbook",
+    )
+
+
+def test_the_first_heading_of_a_markdown_file_is_its_title(read: Reader) -> None:
+    assert read("Intro\n\n## The *rules*\n\ntext", "", "text/markdown").title == "The rules"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "[" * 300_000,
+        "[](" * 100_000,
+        "<!--" * 100_000,
+        "*a " * 100_000,
+        "`" * 300_000,
+        "_" * 300_000,
+        "> " * 100_000,
+        "# " * 100_000,
+        "<a " * 100_000,
+        "\\" * 300_000,
+        "~~~\n" * 50_000,
+    ],
+)
+def test_hostile_markdown_takes_time_in_proportion_to_its_length(source: str, read: Reader) -> None:
+    started = time.perf_counter()
+    try:
+        read(source + "\n\nend", "a.md")
+    finally:
+        assert time.perf_counter() - started < 5

@@ -1,0 +1,34 @@
+"""PDF files, whole and broken."""
+
+import pytest
+
+from document_files import SENTENCE, Reader, pdf
+
+
+def test_a_pdf_gives_its_pages_as_paragraphs(read: Reader) -> None:
+    data = pdf(
+        f"{SENTENCE}\nIt is closed for lunch between twelve and one, and on holi-\ndays.", "Two"
+    )
+    document = read(data[:-1] + b"\n", "a.bin", "application/octet-stream")
+    assert document.text == (
+        f"{SENTENCE} It is closed for lunch between twelve and one, and on holidays.\n\nTwo"
+    )
+    assert read(pdf("Text", title="Hours")).title == "Hours"
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        (pdf("Text")[:300], "cut off"),
+        (b"%PDF-1.4\n" + bytes(range(256)) * 40 + b"%%EOF", "damaged"),
+        (
+            pdf("Text", trailer=b"/Encrypt<</Filter/Standard/V 1/R 2/O(x)/U(x)/P -4>>/ID[(a)(b)]"),
+            "encrypted",
+        ),
+        (pdf("", ""), "no text in its 2 pages (a scan?)"),
+        (pdf(), "no pages"),
+    ],
+    ids=["truncated", "junk", "encrypted", "scan", "no pages"],
+)
+def test_a_pdf_without_readable_text_gets_its_reason(data: bytes, part: str, read: Reader) -> None:
+    assert part in read.reason(data, "a.pdf", "application/pdf")

@@ -1,0 +1,35 @@
+"""XML, and what it may not do."""
+
+from pathlib import Path
+
+import pytest
+
+from document_files import Reader
+
+
+def test_xml_gives_the_text_of_its_elements(read: Reader) -> None:
+    xml = "<rss><item><title>One</title><!-- no --><description>Two</description></item></rss>"
+    assert read(xml, "", "application/rss+xml").text == "One\n\nTwo"
+
+
+LAUGHS = (
+    '<?xml version="1.0"?><!DOCTYPE l [<!ENTITY l0 "lol">'
+    + "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
+    + "]><l>&l9;</l>"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "part"),
+    [(LAUGHS, "not well-formed"), ("<a>not closed", "not well-formed"), ("<a> </a>", "no text")],
+    ids=["laughs", "broken", "empty"],
+)
+def test_xml_without_readable_text_gets_its_reason(source: str, part: str, read: Reader) -> None:
+    assert part in read.reason(source, "", "application/xml")
+
+
+def test_xml_takes_nothing_from_other_files(read: Reader, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("s3cret")
+    source = f'<!DOCTYPE a [<!ENTITY x SYSTEM "{other.as_uri()}">]><a>text &x;</a>'
+    assert "s3cret" not in read(source, "", "application/xml").text
