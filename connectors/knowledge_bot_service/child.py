@@ -10,10 +10,15 @@ import os
 import signal
 import sys
 import threading
+import time
+from typing import Final
 
 from knowledge_bot_service.folder import DataFolder, FolderError
 from knowledge_bot_service.server import AddressError, run
 from knowledge_bot_service.settings import parse_settings
+
+# How long ending in good order may take, in seconds. Nobody is left to kill this process.
+_PATIENCE: Final = 15
 
 
 def main() -> None:
@@ -38,6 +43,8 @@ def _end_with_parent() -> None:
     while os.read(sys.stdin.fileno(), 1):
         continue
     signal.raise_signal(signal.SIGTERM)
+    time.sleep(_PATIENCE)
+    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -189,10 +189,6 @@ class Store:
         )
         return {row["file"] for row in rows}
 
-    def source_states(self) -> list[SourceState]:
-        """Every source, oldest first."""
-        return read_source_states(self._database.reader())
-
 
 def new_id(prefix: str) -> str:
     """A fresh id with the documented prefix of its kind (interface section 2), such as `src_`."""

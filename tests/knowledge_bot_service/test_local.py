@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -217,6 +218,39 @@ def test_a_quota_answers_402_and_failed_sources_do_not_count(tmp_path: Path) -> 
         response = http.post("/sources/webpage", json={"value": page})
         assert problem_of(response, 402)["code"] == "quota_exceeded"
         assert len(service.sources()) == 3
+
+
+def test_eight_clients_at_once_lose_nothing(
+    fresh: LocalService,
+) -> None:
+    def send(worker: int) -> list[str]:
+        with client_of(fresh) as http:
+            return [
+                add_text(http, f"{worker}-{number}", f"Box {worker}-{number} is full.")["id"]
+                for number in range(50)
+            ]
+
+    with ThreadPoolExecutor(8) as pool:
+        accepted = [source for sources in pool.map(send, range(8)) for source in sources]
+    fresh.wait_until_ready()
+    states = fresh.sources()
+    assert len(set(accepted)) == 400
+    assert {one.id for one in states} == set(accepted)
+    assert {one.status for one in states} == {"ready"}
+
+
+def test_nothing_secret_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with LocalService(tmp_path) as service, client_of(service) as http:
+        page = {"name": "Page", "collections": ["col_default"], "url": "http://127.0.0.1:1/"}
+        page["headers"] = [{"name": "Cookie", "value": "secret-cookie"}]
+        value_of(http.post("/sources/webpage", json={"value": page}))
+        service.wait_until_ready()
+        assert "secret-cookie" not in str(service.sources())
+        service.kill()
+        service.start()
+    printed = "".join(capfd.readouterr())
+    assert service.api_key not in printed
+    assert "secret-cookie" not in printed
 
 
 def test_a_terminated_service_ends_cleanly(fresh: LocalService) -> None:
