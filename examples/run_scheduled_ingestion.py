@@ -18,14 +18,14 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-EXAMPLES = Path(__file__).parent
+EXAMPLES = Path(__file__).resolve().parent
 DAG_FILE = EXAMPLES / "scheduled_ingestion.py"
 COLLECTION, BOT = "col_handbook", "bot_guide"
 QUESTIONS = [
@@ -182,26 +182,27 @@ def _run_dag(target: Target) -> Outcome:
     _say("Running the DAG: wait for the service, ingest, ask, hand the answers on ...")
     run = ingestion.test(run_conf={"folder": str(EXAMPLES / "handbook"), **target.params})
 
-    task_instances = {task.task_id: task for task in run.get_task_instances()}
-    last = task_instances["hand_on"]
+    last = run.get_task_instance("hand_on")
+    failed = {task.task_id for task in run.get_task_instances() if task.state == "failed"}
     return Outcome(
-        failed=sorted(name for name, task in task_instances.items() if task.state == "failed"),
+        failed=sorted(failed),
         sources=list(last.xcom_pull(task_ids=["upload", "add_page"]) or []),
         answers=last.xcom_pull(task_ids="hand_on") or [],
     )
 
 
 def _print_sources(outcome: Outcome, target: Target) -> bool:
-    """Print each source with its state; return whether none of them failed."""
+    """Print each source with its state; return whether all of them can be asked about."""
     if target.local is None:
         states = [(source["name"], source["status"], None) for source in outcome.sources]
     else:
-        target.local.wait_until_ready()
+        with suppress(TimeoutError):
+            target.local.wait_until_ready()
         states = [(source.name, source.status, source.reason) for source in target.local.sources()]
     _say(f"\nIngested {len(states)} sources:")
     for name, status, reason in sorted(states, key=lambda state: state[0].casefold()):
         _say(f"  {status:<8}{name}" + (f": {reason}" if reason else ""))
-    return all(status != "failed" for _, status, _ in states)
+    return target.local is None or all(status == "ready" for _, status, _ in states)
 
 
 def _print_answers(outcome: Outcome) -> None:

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 PARAMS = {
     "folder": Param(
-        str(Path(__file__).parent / "handbook"),
+        str(Path(__file__).resolve().parent / "handbook"),
         type="string",
         description="The documents, on a disk that every worker sees.",
     ),

@@ -86,7 +86,8 @@ def _sentence(error: KnowledgeBotError, conn_id: str, parameters: Mapping[str, A
     if isinstance(error, APIError) and (name := _parameter_at_fault(error, parameters)):
         return f"{error} It is about the task's parameter {name!r}."
     if isinstance(error, ConfigurationError):
-        return f"The task's parameters cannot be sent: {error}"
+        # It names the client's argument, and the task's parameter is named the same.
+        return f"Nothing was sent: {error}"
     return str(error)
 
 

@@ -2,8 +2,8 @@
 
 XCom is cleared when a try begins, and a worker can be killed in the middle of a request. So, before
 the request leaves, an intent is written to the task's state store (Airflow 3.3; all tries of a task
-instance share it), and after it, the answer. Airflow 3.1 and 3.2 have no such store: there, a
-worker killed in the middle of a request is the one case in which a retry sends it again.
+instance share it), and after it, the answer. Airflow 3.1 and 3.2 have no such store: there, a try
+that breaks off between its request and its end is the one after which a retry sends it again.
 """
 
 from collections.abc import Callable
@@ -29,52 +29,68 @@ _UNCERTAIN = (
 )
 
 
-def send_once(
-    context: "Context", send: Callable[[], dict[str, Any]], on_uncertain: OnUncertain
-) -> dict[str, Any]:
-    """Send a task's one request, unless an earlier try did.
+class Intent:
+    """What the tries of one task instance tell each other about its one request.
 
     A task that a person cleared starts anew, except where nobody was told yet that the outcome of
     its request is uncertain.
 
     Args:
         context: the task's context.
-        send: sends the request and returns its answer as plain JSON.
         on_uncertain: `fail` never sends twice, `resend` never loses.
-
-    Returns:
-        The answer, this try's or the earlier one's.
-
-    Raises:
-        AirflowFailException: an earlier try may have sent it, and `on_uncertain` is `fail`.
-        Exception: what `send` raises.
     """
-    store = context.get("task_state_store")
-    if store is None:
-        return send()
-    # Clearing a task raises its `max_tries`, trying again does not.
-    start = {"max_tries": context["ti"].max_tries}
-    earlier = cast("dict[str, Any]", store.get(_KEY) or {})
-    same_start = earlier.get("max_tries") == start["max_tries"]
-    if same_start and "answer" in earlier:
-        return dict(earlier["answer"])
-    uncertain = earlier.get("state") == "sending" or (
-        same_start and earlier.get("state") == "reported"
-    )
-    if uncertain and on_uncertain == "fail":
-        store.set(_KEY, {**start, "state": "reported"})
-        raise AirflowFailException(_UNCERTAIN)
-    store.set(_KEY, {**start, "state": "sending"})
-    try:
-        answer = send()
-    except AirflowFailException:
-        store.delete(_KEY)  # the operator's own, raised before anything was sent
-        raise
-    except KnowledgeBotError as error:
-        if error.delivery is not Delivery.UNKNOWN:
-            store.delete(_KEY)
-        elif on_uncertain == "fail":
-            store.set(_KEY, {**start, "state": "reported"})
-        raise
-    store.set(_KEY, {**start, "answer": answer})
-    return answer
+
+    def __init__(self, context: "Context", on_uncertain: OnUncertain) -> None:
+        self._on_uncertain = on_uncertain
+        self._store = context.get("task_state_store")
+        # Clearing a task raises its `max_tries`, trying again does not.
+        self._start = {} if self._store is None else {"max_tries": context["ti"].max_tries}
+
+    def earlier_answer(self) -> dict[str, Any] | None:
+        """Return the answer that an earlier try got, or None where the request is to be sent.
+
+        Raises:
+            AirflowFailException: an earlier try may have sent it, and `on_uncertain` is `fail`.
+        """
+        if self._store is None:
+            return None
+        earlier = cast("dict[str, Any]", self._store.get(_KEY) or {})
+        same_start = earlier.get("max_tries") == self._start["max_tries"]
+        if same_start and "answer" in earlier:
+            return dict(earlier["answer"])
+        uncertain = earlier.get("state") == "sending" or (
+            same_start and earlier.get("state") == "reported"
+        )
+        if uncertain and self._on_uncertain == "fail":
+            self._note(state="reported")
+            raise AirflowFailException(_UNCERTAIN)
+        return None
+
+    def send(self, request: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Note that the request is about to leave, send it, and note its answer.
+
+        Args:
+            request: sends the request and returns its answer as plain JSON.
+
+        Raises:
+            Exception: what `request` raises.
+        """
+        self._note(state="sending")
+        try:
+            answer = request()
+        except KnowledgeBotError as error:
+            if error.delivery is not Delivery.UNKNOWN:
+                self._forget()
+            elif self._on_uncertain == "fail":
+                self._note(state="reported")
+            raise
+        self._note(answer=answer)
+        return answer
+
+    def _note(self, **what: Any) -> None:
+        if self._store is not None:
+            self._store.set(_KEY, {**self._start, **what})
+
+    def _forget(self) -> None:
+        if self._store is not None:
+            self._store.delete(_KEY)

@@ -5,24 +5,24 @@ the request again with them. Where answers are slow, raise the connection's `tim
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
 from airflow_knowledge_bot._compat import AirflowFailException
+from airflow_knowledge_bot.hooks import KnowledgeBotHook
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from os import PathLike
 
     from airflow.sdk import Context, ObjectStoragePath
 
-    from airflow_knowledge_bot.hooks import KnowledgeBotHook
     from airflow_knowledge_bot.intents import OnUncertain
     from knowledge_bot import Client
     from knowledge_bot.models import Message, Source
-
-_DEFAULT_CONN_ID = "knowledge_bot_default"
 
 
 class _RequestOperator(BaseOperator):
@@ -43,7 +43,7 @@ class _RequestOperator(BaseOperator):
     def __init__(
         self,
         *,
-        knowledge_bot_conn_id: str = _DEFAULT_CONN_ID,
+        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         on_uncertain: "OnUncertain" = "fail",
         **kwargs: Any,
     ) -> None:
@@ -63,24 +63,25 @@ class _RequestOperator(BaseOperator):
             KnowledgeBotError: Airflow may try the task again.
         """
         from airflow_knowledge_bot.failures import task_fails_for_good
-        from airflow_knowledge_bot.hooks import KnowledgeBotHook
-        from airflow_knowledge_bot.intents import send_once
+        from airflow_knowledge_bot.intents import Intent
 
-        given = {name: getattr(self, name) for name in self.parameters}
-        with task_fails_for_good(self.knowledge_bot_conn_id, given, self.on_uncertain):
+        request = {name: getattr(self, name) for name in self.parameters}
+        with task_fails_for_good(self.knowledge_bot_conn_id, request, self.on_uncertain):
             hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
-            request = self._completed(given, hook)
+            self._complete(request, hook)
+            intent = Intent(context, self.on_uncertain)
+            if (answer := intent.earlier_answer()) is not None:
+                self.log.info("An earlier try sent the request; this is its answer.")
+                return answer
+            with self._opened(request) as ready, hook.get_conn() as client:
+                return intent.send(
+                    lambda: self._send(client, ready).model_dump(
+                        mode="json", include=self.answer_fields
+                    )
+                )
 
-            def send() -> dict[str, Any]:
-                with hook.get_conn() as client:
-                    answer = self._send(client, request)
-                return answer.model_dump(mode="json", include=self.answer_fields)
-
-            return send_once(context, send, self.on_uncertain)
-
-    def _completed(self, given: Mapping[str, Any], hook: "KnowledgeBotHook") -> dict[str, Any]:
+    def _complete(self, request: dict[str, Any], hook: KnowledgeBotHook) -> None:
         """Add the connection's default and check what is required, before anything is sent."""
-        request = dict(given)
         name, field = self.default
         if request[name] is None:
             request[name] = getattr(hook.settings.extra, field)
@@ -96,7 +97,10 @@ class _RequestOperator(BaseOperator):
                     f"({request[required]!r}): nothing was sent. Check what the template or the "
                     "upstream task gives."
                 )
-        return request
+
+    def _opened(self, request: dict[str, Any]) -> "AbstractContextManager[dict[str, Any]]":
+        """Open what the request is made of; a failure here is none of the request."""
+        return nullcontext(request)
 
     @abstractmethod
     def _send(self, client: "Client", request: dict[str, Any]) -> "Source | Message":
@@ -218,14 +222,18 @@ class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
         self.file = file
         self.filename = filename
 
-    def _send(self, client: "Client", request: dict[str, Any]) -> "Source":
+    @contextmanager
+    def _opened(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         from airflow_knowledge_bot.objects import is_object, opened
 
-        file, filename = request["file"], request["filename"]
-        if not is_object(file):
-            return client.upload_source(**request)
-        with opened(file) as (stream, name):
-            return client.upload_source(**{**request, "file": stream, "filename": filename or name})
+        if is_object(request["file"]):
+            with opened(request["file"]) as (stream, name):
+                yield {**request, "file": stream, "filename": request["filename"] or name}
+        else:
+            yield request  # the client opens a path by itself, anew for each attempt
+
+    def _send(self, client: "Client", request: dict[str, Any]) -> "Source":
+        return client.upload_source(**request)
 
 
 class KnowledgeBotSendMessageOperator(_RequestOperator):

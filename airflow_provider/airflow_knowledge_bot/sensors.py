@@ -13,6 +13,7 @@ from airflow_knowledge_bot._compat import (
     AirflowSensorTimeout,
     conf,
 )
+from airflow_knowledge_bot.hooks import KnowledgeBotHook
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -43,7 +44,7 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
     def __init__(
         self,
         *,
-        knowledge_bot_conn_id: str = "knowledge_bot_default",
+        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
@@ -58,7 +59,6 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
             AirflowFailException: waiting cannot mend what went wrong.
         """
         from airflow_knowledge_bot.failures import passes_by_itself
-        from airflow_knowledge_bot.hooks import KnowledgeBotHook
         from knowledge_bot.errors import KnowledgeBotError
 
         try:

@@ -7,8 +7,8 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.operators import KnowledgeBotCreateTextSourceOperator
 from calls import KEY, SOURCE
 from knowledge_bot import RateLimitError, RequestTimeoutError

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from airflow.sdk.exceptions import (
+from airflow.exceptions import (  # where Airflow 3.1 has them, too
     AirflowFailException,
     AirflowRescheduleException,
     AirflowSensorTimeout,

@@ -7,7 +7,6 @@ import sys
 import time
 
 import pytest
-from airflow.sdk.serde import deserialize, serialize
 
 from airflow_knowledge_bot.triggers import KnowledgeBotPingTrigger
 from calls import KEY
@@ -93,7 +92,7 @@ async def test_cancelling_it_closes_its_connections(connect, scripted):
 async def test_it_survives_a_restart_of_the_triggerer_with_the_same_deadline():
     before = trigger(seconds=60)
     path, values = before.serialize()
-    again = KnowledgeBotPingTrigger(**deserialize(serialize(values)))
+    again = KnowledgeBotPingTrigger(**json.loads(json.dumps(values)))
     assert again.serialize() == (path, values)
     assert path == f"{KnowledgeBotPingTrigger.__module__}.{KnowledgeBotPingTrigger.__qualname__}"
 

@@ -95,6 +95,23 @@ def test_a_refused_key_ends_the_runner_with_a_sentence(environment):
     assert KEY not in done.stdout + done.stderr
 
 
+def test_the_runner_tells_which_task_failed(environment):
+    with LocalService(api_key=KEY) as service:
+        done = run(
+            RUNNER,
+            "--collection",
+            "col_unknown",
+            **environment,
+            KNOWLEDGE_BOT_BASE_URL=service.base_url,
+            KNOWLEDGE_BOT_API_KEY=service.api_key,
+        )
+    assert done.returncode == 1
+    assert "Failed tasks: upload." in done.stdout
+    # Airflow's log says it in one sentence, and no try was made in vain.
+    assert "It is about the task's parameter 'collections'" in done.stdout + done.stderr
+    assert KEY not in done.stdout + done.stderr
+
+
 def test_the_dag_runs_as_it_stands_and_next_time_uploads_only_what_changed(environment, tmp_path):
     dags = tmp_path / "dags"
     dags.mkdir()
