@@ -8,6 +8,7 @@ import asyncio
 import logging
 import ssl
 import time
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -39,7 +40,7 @@ _DEFAULT_TIMEOUT = 60.0
 _DEFAULT_RETRIES = 2
 
 
-class _Base(Endpoints):
+class _Base(Endpoints, ABC):
     """What both clients are made of: the configuration, and requests in httpx's terms."""
 
     def __init__(
@@ -49,7 +50,7 @@ class _Base(Endpoints):
         *,
         timeout: float = _DEFAULT_TIMEOUT,
         max_retries: int = _DEFAULT_RETRIES,
-        http_client: Any = None,
+        http_client: HTTPClient | AsyncHTTPClient | None = None,
         upload_encoding: UploadEncoding = "value",
         verify: bool | str | ssl.SSLContext = True,
     ) -> None:
@@ -61,12 +62,19 @@ class _Base(Endpoints):
             upload_encoding=upload_encoding,
             verify=verify,
         )
-        self._injected = http_client
+        self._injected: Any = http_client
         self._closed = False
         self._connect()
 
-    def _connect(self) -> None:
-        raise TypeError("use Client or AsyncClient")
+    @abstractmethod
+    def _connect(self) -> None: ...
+
+    @classmethod
+    def configured(cls, configuration: Configuration) -> Self:
+        """Return a client of a configuration that was checked already."""
+        client = cls.__new__(cls)
+        client.__setstate__({"_configuration": configuration, "_closed": False})
+        return client
 
     def _check(self, request: Request[T]) -> None:
         if self._closed or (self._injected is not None and self._injected.is_closed):
@@ -91,6 +99,11 @@ class _Base(Endpoints):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(base_url={self._configuration.base_url!r})"
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        # Frameworks copy the objects that hold a client; a copy with connections of its own would
+        # be closed by nobody.
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
         if self._injected is not None:
             raise TypeError(
@@ -106,8 +119,8 @@ class _Base(Endpoints):
 class Client(_Base, SyncDriver):
     """A client of the Knowledge-Bot Service that blocks.
 
-    It may be shared between threads. Pickling it, for example for a process pool, takes the API key
-    along.
+    It may be shared between threads, and a deep copy is the client itself. Pickling it, for example
+    for a process pool, takes the API key along.
 
     Args:
         api_key: the key, sent as `X-API-KEY`; by default `KNOWLEDGE_BOT_API_KEY`. Without one, only
@@ -137,6 +150,19 @@ class Client(_Base, SyncDriver):
     def chat(self, bot_id: str, conversation_id: str | None = None) -> Chat:
         """Return a conversation with a bot; without an id, its first answer starts one."""
         return Chat(self.send_message, bot_id, conversation_id)
+
+    def to_async(self) -> "AsyncClient":
+        """Return an asynchronous client with the same configuration; it is closed by itself.
+
+        Raises:
+            ConfigurationError: this client sends with an `http_client` of yours.
+        """
+        if self._injected is not None:
+            raise ConfigurationError(
+                "http_client: an asynchronous client cannot send with the blocking one of this "
+                "client; make an AsyncClient and pass that (async_client=, where it is taken)"
+            )
+        return AsyncClient.configured(self._configuration)
 
     def close(self) -> None:
         """Close the connections. Calls after this raise `ConfigurationError`."""

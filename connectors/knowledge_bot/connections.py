@@ -1,10 +1,11 @@
 """The HTTP libraries underneath: httpx, httpx2, and httpx over aiohttp for asynchronous calls."""
 
 import asyncio
+import contextlib
 import functools
 import ssl
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, Protocol
 
 import httpx
@@ -51,7 +52,7 @@ class AsyncHTTPClient(Protocol):
     async def send(self, request: Any, *, stream: bool, follow_redirects: bool) -> Any:
         """Send a request; the answer's body is still to be read."""
 
-    async def aclose(self) -> None:
+    def aclose(self) -> Coroutine[Any, Any, None]:
         """Close the connections."""
 
 
@@ -126,14 +127,25 @@ class LoopClients:
         loop = asyncio.get_running_loop()
         held = self._held.get(loop)
         if held is None:
-            for other in list(self._held):
-                if other.is_closed():
-                    self._held.pop(other, None)
+            self._forget_closed_loops()
             client = self._open()
             keeper = _closed_at_the_end(client)
             await anext(keeper)
             held = self._held[loop] = client, keeper
         return held[0]
+
+    def __del__(self) -> None:
+        self._forget_closed_loops()
+
+    def _forget_closed_loops(self) -> None:
+        # A loop that was closed without finishing its generators leaves its client open. Nothing
+        # is left there to wait for, so that closing ends at its first step.
+        for loop in [loop for loop in self._held if loop.is_closed()]:
+            client, _ = self._held.pop(loop)
+            closing = client.aclose()
+            with contextlib.suppress(StopIteration, RuntimeError):
+                closing.send(None)
+            closing.close()
 
     async def aclose(self) -> None:
         """Close the clients of the running loop and of every other loop that still runs."""

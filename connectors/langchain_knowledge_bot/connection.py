@@ -74,7 +74,7 @@ class Connection(BaseModel):
 
     def _awaiting_client(self) -> AsyncClient:
         if self._async is None:
-            self._async = _asynchronous(self._sync)
+            self._async = self._sync.to_async()
         return self._async
 
 
@@ -86,20 +86,3 @@ def _without_values(error: ValidationError) -> ValidationError:
         for each in error.errors(include_input=False, include_url=False)
     ]
     return ValidationError.from_exception_data(error.title, details, hide_input=True)
-
-
-def _asynchronous(client: Client) -> AsyncClient:
-    if client._injected is not None:  # noqa: SLF001 - no public way yet to ask a client for this
-        raise ConfigurationError(
-            "client: it sends with an http_client of its own, which cannot await; pass "
-            "async_client= as well"
-        )
-    settings = client._configuration  # noqa: SLF001 - as above
-    return AsyncClient(
-        settings.api_key,
-        settings.base_url,
-        timeout=settings.timeout,
-        max_retries=settings.max_retries,
-        upload_encoding=settings.upload_encoding,
-        verify=settings.verify,
-    )

@@ -92,7 +92,7 @@ class KnowledgeBotRetriever(BaseRetriever):
 
     def _awaiting_client(self) -> AsyncClient:
         if self._async_client is None:
-            self._async_client = _asynchronous(self._client)
+            self._async_client = self._client.to_async()
         return self._async_client
 
 
@@ -120,20 +120,3 @@ def _node(bot_id: str, message: Message) -> NodeWithScore:
         excluded_llm_metadata_keys=list(metadata),
     )
     return NodeWithScore(node=node, score=1.0)
-
-
-def _asynchronous(client: Client) -> AsyncClient:
-    if client._injected is not None:  # noqa: SLF001 - no public way yet to ask a client for this
-        raise ConfigurationError(
-            "client: it sends with an http_client of its own, which cannot await; pass "
-            "async_client= as well"
-        )
-    settings = client._configuration  # noqa: SLF001 - as above
-    return AsyncClient(
-        settings.api_key,
-        settings.base_url,
-        timeout=settings.timeout,
-        max_retries=settings.max_retries,
-        upload_encoding=settings.upload_encoding,
-        verify=settings.verify,
-    )

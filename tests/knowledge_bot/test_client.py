@@ -2,10 +2,13 @@
 
 import asyncio
 import concurrent.futures
+import copy
 import gc
 import logging
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -216,6 +219,21 @@ def test_a_client_survives_pickling_and_works_in_another_process(scripted):
     assert asyncio.run(create(aclient)).id == "src_1"
 
 
+def test_a_blocking_client_gives_an_asynchronous_one_of_the_same_configuration(scripted):
+    server = scripted(answer(body=SOURCE))
+    with Client(KEY, server.url) as client:
+        assert asyncio.run(create(client.to_async())).id == "src_1"
+    assert server.requests[0].headers["x-api-key"] == KEY
+    injected = Client(KEY, server.url, http_client=httpx.Client())
+    with pytest.raises(ConfigurationError, match="http_client"):
+        injected.to_async()
+
+
+def test_a_deep_copy_is_the_client_itself():
+    client = Client(KEY, "https://service.example")
+    assert copy.deepcopy({"client": client})["client"] is client
+
+
 def test_threads_share_a_client(scripted):
     server = scripted(answer(body=SOURCE))
     with Client(KEY, server.url) as client, concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -238,6 +256,26 @@ def test_an_asynchronous_client_serves_one_event_loop_after_another(scripted):
     after = len(os.listdir(descriptors)) if descriptors.exists() else 0
     assert after <= before + 2
     assert len(server.requests) == 21
+
+
+def test_an_event_loop_that_is_closed_by_hand_leaves_no_open_session(scripted):
+    # As some frameworks do: without `shutdown_asyncgens`. aiohttp complains on standard error.
+    server = scripted(answer(body=SOURCE))
+    code = """
+import asyncio, sys
+from knowledge_bot import AsyncClient
+client = AsyncClient("key", sys.argv[1])
+for _ in range(3):
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(client.create_text_source(name="n", collections="col_1", content="c"))
+    loop.close()
+del client
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, server.url], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert len(server.requests) == 3
 
 
 def test_an_asynchronous_client_serves_several_event_loops_at_once(scripted):
