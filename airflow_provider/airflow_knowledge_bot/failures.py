@@ -28,8 +28,7 @@ from knowledge_bot.errors import (
 _NAMING = ("bot_id", "collections", "conversation_id", "url")
 
 _MAY_HAVE_ACTED = (
-    "Airflow does not run this task again by itself, since that could do it twice. Look in the "
-    "service first; clear the task to send the request again."
+    "Airflow does not run this task again by itself; clear the task to send the request once more."
 )
 
 
