@@ -6,8 +6,18 @@ import httpx
 
 from knowledge_bot_service import LocalService
 
-COLLECTIONS = {"col_one": "Handbook", "col_two": "Archive", "col_empty": "Empty"}
-BOTS = {"bot_one": ["col_one"], "bot_two": ["col_two"], "bot_empty": ["col_empty"]}
+COLLECTIONS = {
+    "col_one": "Handbook",
+    "col_two": "Archive",
+    "col_empty": "Empty",
+    "col_lights": "Lights",
+}
+BOTS = {
+    "bot_one": ["col_one"],
+    "bot_two": ["col_two"],
+    "bot_empty": ["col_empty"],
+    "bot_lights": ["col_lights"],
+}
 
 
 def client_of(service: LocalService) -> httpx.Client:

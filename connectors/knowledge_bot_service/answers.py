@@ -42,6 +42,10 @@ class _Question:
     queries: tuple[WeightedWords, ...]
     weights: dict[Word, float]
 
+    def own_weights(self) -> dict[Word, float]:
+        """The weights of the question's own words, without those of what was said before."""
+        return {word: self.weights[word] for word in self.terms.terms}
+
 
 class Answerer:
     """Answers questions from the passages of collections.
@@ -71,7 +75,8 @@ class Answerer:
         needed = _MIN_FIT.get(asked.terms.language, _MIN_FIT_ELSEWHERE)
         if not hits or _best_fit(asked, hits) < needed:
             return REFUSAL
-        quotes = choose(hits, asked.weights, asked.terms)
+        # What was said before has chosen the passages. In them, the question's own words decide.
+        quotes = choose(hits, asked.own_weights(), asked.terms)
         return f"{_text(quotes)}\n\nSources: {_sources(quotes, hits)}"
 
     def _understand(self, question: str, turns: Sequence[Turn]) -> _Question:
@@ -96,8 +101,7 @@ class Answerer:
 
 def _best_fit(asked: _Question, hits: Sequence[Hit]) -> float:
     # A question that is clear by itself must not be refused for what was said before it.
-    alone = {word: asked.weights[word] for word in asked.terms.terms}
-    return max(_fit(alone, hits), _fit(asked.weights, hits))
+    return max(_fit(asked.own_weights(), hits), _fit(asked.weights, hits))
 
 
 def _fit(weights: Mapping[Word, float], hits: Sequence[Hit]) -> float:

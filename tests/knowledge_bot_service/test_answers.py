@@ -77,6 +77,8 @@ def test_an_answer_has_the_fact_and_names_its_source(
         "What is the capital of Mongolia?",
         "Who painted the Mona Lisa?",
         "Which planets have rings of ice?",
+        "How many days does the moon take to orbit the earth?",
+        "Who coaches the national football team of Brazil?",
         "' OR 1=1 --",
     ],
 )
@@ -101,14 +103,18 @@ def test_a_bot_reads_its_own_collections_only(handbook: httpx.Client) -> None:
     assert "28 days" in ask(handbook, vacation, bot="bot_both")["answer"]
 
 
-def test_a_follow_up_is_understood_with_what_was_asked_before(handbook: httpx.Client) -> None:
-    alone = ask(handbook, "And when is the request handed in?")
-    first = ask(handbook, "How many months of parental leave may parents take?")
-    follow_up = ask(handbook, "And when is the request handed in?", first["conversation_id"])
-    assert "fourteen months" in first["answer"]
-    assert "seven weeks" in follow_up["answer"]
-    assert follow_up["answer"].partition("Sources: ")[2].startswith("Parental leave")
-    assert alone["conversation_id"] != first["conversation_id"]
+@pytest.mark.parametrize(("place", "year"), [("Rua", "1874"), ("Tavo", "1911")])
+def test_a_follow_up_is_understood_with_what_was_asked_before(
+    http: httpx.Client, place: str, year: str
+) -> None:
+    for name, keeper, built in [("Rua", "Ana Sousa", "1874"), ("Tavo", "Ivo Lima", "1911")]:
+        text = f"{keeper} keeps the lighthouse of {name}.\n\nThe tower was built in {built}."
+        add_text(http, f"Lighthouse of {name}", text, collection="col_lights")
+    first = ask(http, f"Who keeps the lighthouse of {place}?", bot="bot_lights")
+    follow_up = ask(http, "When was it built?", first["conversation_id"], bot="bot_lights")
+    text, _, sources = follow_up["answer"].partition("\n\nSources: ")
+    assert year in text
+    assert sources.startswith(f"Lighthouse of {place}")
 
 
 def test_a_clear_question_is_answered_whatever_was_said_before(handbook: httpx.Client) -> None:
