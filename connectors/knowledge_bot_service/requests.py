@@ -76,7 +76,12 @@ def _is_field_value(value: str) -> bool:
     return _is_unicode(value) and not _NO_FIELD_VALUE.search(value)
 
 
-Text = Annotated[str, AfterValidator(_storable), AfterValidator(_not_blank)]
+Text = Annotated[
+    str,
+    AfterValidator(_storable),
+    AfterValidator(_not_blank),
+    Field(json_schema_extra={"pattern": r"\S"}),
+]
 Id = Annotated[str, Field(max_length=200), AfterValidator(_storable)]
 
 
@@ -94,7 +99,11 @@ class NewSource(_Body):
 class NewWebpage(NewSource):
     """`POST /sources/webpage`."""
 
-    url: Annotated[str, Field(max_length=8192), AfterValidator(_web_address)]
+    url: Annotated[
+        str,
+        Field(max_length=8192, json_schema_extra={"format": "uri", "pattern": "^https?://"}),
+        AfterValidator(_web_address),
+    ]
     headers: (
         Annotated[tuple[Annotated[Header, AfterValidator(_field)], ...], Field(max_length=100)]
         | None
