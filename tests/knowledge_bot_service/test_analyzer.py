@@ -88,6 +88,7 @@ def test_a_text_without_words_has_no_terms() -> None:
         ("Wie viele Einwohner hat die Stadt?", "de", {"einwohn", "stadt"}),
         ("黑豹队丢了多少分数？", "zh", {"黑豹", "豹队", "分数"}),
         ("日本の首都はどこですか？", "ja", {"日本", "首都"}),
+        ("日本国憲法公布年は？", "ja", {"憲法", "公布"}),
         ("한국의 수도는 어디입니까?", "ko", {"한국", "수도"}),
         ("เมืองหลวงของไทยคืออะไร", "th", {"มื", "ไท"}),
         ("Сколько книг было в библиотеке?", "ru", {"книг", "библиотек"}),
@@ -176,6 +177,11 @@ def test_headings_and_list_items_are_sentences_of_their_own() -> None:
         "1. Knock",
         "2. Enter",
     ]
+
+
+def test_long_list_items_do_not_run_into_each_other() -> None:
+    items = [f"- {letter * 60}" for letter in "abc"] + [f"{n}. {'d' * 60}" for n in (1, 2)]
+    assert sentences("\n".join(items)) == items
 
 
 def test_a_sentence_goes_on_over_wrapped_lines() -> None:

@@ -48,19 +48,31 @@ def test_a_kind_that_cannot_be_read_is_told(data: bytes, part: str, read: Reader
     assert part in read.reason(data, "a.txt", "text/plain")
 
 
-SLOW = "<html><body>" + f"<p>{SENTENCE}</p>" * 60_000
-
-
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells a process's children")
 
 
+BUSY = "<html><body>" + f"<p>{SENTENCE}</p>" * 60_000
+
+
+@pytest.fixture
+def hanging_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the parser of pages one that waits forever, in the child process only."""
+    (tmp_path / "trafilatura.py").write_text("import time\ntime.sleep(600)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
 @needs_proc
-def test_a_document_that_takes_too_long_is_given_up(read: Reader) -> None:
+@pytest.mark.usefixtures("hanging_parser")
+def test_a_parser_that_hangs_is_given_up(read: Reader) -> None:
     before = children()
     started = time.monotonic()
-    assert read.reason(SLOW, "", "text/html", seconds=0.5) == "reading it took longer than 0.5 s"
+    assert read.reason("<html>", seconds=0.5) == "reading it took longer than 0.5 s"
     assert time.monotonic() - started < 5
     assert children() <= before
+
+
+def test_a_document_that_keeps_its_parser_busy_is_given_up(read: Reader) -> None:
+    assert read.reason(BUSY, seconds=0.5) == "reading it took longer than 0.5 s"
 
 
 def test_a_document_that_takes_too_much_memory_is_given_up(read: Reader) -> None:
@@ -85,9 +97,10 @@ extract(pathlib.Path(sys.argv[1]), filename="a.html")
 
 
 @needs_proc
+@pytest.mark.usefixtures("hanging_parser")
 def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "slow.html"
-    path.write_text(SLOW)
+    path.write_text("<html>")
     parent = subprocess.Popen(
         [
             sys.executable,

@@ -126,11 +126,12 @@ def _read(path: Path) -> bytes:
 
 
 def _prepare(root: "Element") -> None:
-    """Make up for trafilatura, which drops `<summary>` and may take links for an article."""
+    """Make up for trafilatura, which drops folded text and may take links for an article."""
     from lxml import etree
 
-    for element in root.iter("summary", "details"):
-        element.tag = "h4" if element.tag == "summary" else "div"
+    for summary in root.iter("summary"):
+        summary.tag = "p"
+    etree.strip_tags(root, "details")
     etree.strip_elements(root, "nav", "footer", with_tail=False)
 
 

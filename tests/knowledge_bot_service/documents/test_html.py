@@ -26,13 +26,15 @@ def test_a_short_page_gives_its_main_text_and_not_its_navigation(read: Reader) -
     assert read(page, "page.html").text == f"Hours\n\n{SENTENCE}"
 
 
-def test_the_questions_of_a_folded_faq_are_kept(read: Reader) -> None:
+def test_what_is_folded_in_a_page_is_kept(read: Reader) -> None:
     items = "".join(
-        f"<details><summary>What is number {number}?</summary><p>{SENTENCE}</p></details>"
+        f"<details><summary>What is number {number}?</summary>It is {number}.</details>"
         for number in range(6)
     )
-    text = read(f"<html><body><article>{items}</article></body></html>").text
+    introduction = f"<p>{SENTENCE * 5}</p>"
+    text = read(f"<html><body><h1>FAQ</h1>{introduction}<div>{items}</div></body></html>").text
     assert all(f"What is number {number}?" in text for number in range(6))
+    assert all(f"It is {number}." in text for number in range(6))
 
 
 @pytest.mark.parametrize(
