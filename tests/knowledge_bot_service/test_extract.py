@@ -58,7 +58,7 @@ BUSY = "<html><body>" + f"<p>{SENTENCE}</p>" * 60_000
 def hanging_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes the parser of pages one that waits forever, in the child process only."""
     (tmp_path / "trafilatura.py").write_text("import time\ntime.sleep(600)\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
 
 
 @needs_proc
@@ -127,7 +127,7 @@ def test_the_child_sees_no_key_of_the_service(
         "import os\ndef extract(*_, **__): return f'{SENTENCE}' * 9 + repr(dict(os.environ))\n"
         f"SENTENCE = {SENTENCE!r}\n"
     )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     text = read(f"<html><body><p>{SENTENCE}</p></body></html>").text
     assert "PYTHONPATH" in text
     assert "s3cret" not in text
