@@ -177,6 +177,7 @@ def test_other_content_is_refused_by_its_type(kind: str, server: Server) -> None
         ("deflate", zlib.compress(b"page" * 100, wbits=-15)),
         ("identity", b"page" * 100),
     ],
+    ids=["gzip", "two gzip members", "zlib", "bare deflate", "identity"],
 )
 def test_a_compressed_page_is_unpacked(coding: str, packed: bytes, server: Server) -> None:
     server.answers["/"] = answer(packed, f"Content-Encoding: {coding}")
@@ -191,6 +192,7 @@ def test_a_compressed_page_is_unpacked(coding: str, packed: bytes, server: Serve
         ("gzip", b"\x1f\x8bjunk, not gzip", "damaged"),
         ("gzip", gzip.compress(b"page" * 1000)[:-9], "ended early"),
     ],
+    ids=["brotli", "twice", "junk", "cut"],
 )
 def test_a_page_that_cannot_be_unpacked_is_told(
     coding: str, packed: bytes, part: str, server: Server
