@@ -5,6 +5,7 @@ port goes back as one line of JSON on standard output when the service answers. 
 open: when it ends, however its other end died, so does this process.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -35,7 +36,9 @@ def main() -> None:
 
 
 def _report(_base_url: str, port: int) -> None:
-    print(json.dumps({"port": port}), flush=True)  # noqa: T201 - the line that is waited for
+    # A parent that died during the start ends this process by its standard input.
+    with contextlib.suppress(BrokenPipeError):
+        print(json.dumps({"port": port}), flush=True)  # noqa: T201 - the line that is waited for
 
 
 def _end_with_parent() -> None:
