@@ -1,4 +1,4 @@
-"""Text analysis: what of a text goes into the index, and what of a question is searched for.
+"""The terms of a text for the index, and of a question for the search.
 
 Python analyses, so that the index (an FTS5 table) sees finished terms. Porter's stemmer inside FTS5
 reads a run of Chinese or Thai as one word: it finds a tenth to a fifth of what pairs of characters
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from knowledge_bot_service.languages import (
+from knowledge_bot_service.analyzer.languages import (
     DEFAULT,
     IN_PAIRS,
     PAIRED_CHARACTERS,
@@ -28,10 +28,7 @@ from knowledge_bot_service.languages import (
     script_language,
     without_function_parts,
 )
-from knowledge_bot_service.questions import Kind, is_small_talk, question_kind
-from knowledge_bot_service.sentences import sentences
-
-__all__ = ["QueryTerms", "index_terms", "is_small_talk", "query_terms", "sentences"]
+from knowledge_bot_service.analyzer.questions import Kind, question_kind
 
 
 @dataclass(frozen=True, slots=True)

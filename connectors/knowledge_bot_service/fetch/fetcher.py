@@ -1,4 +1,4 @@
-"""Fetching a web page that somebody named, without letting it reach what only this machine can.
+"""The fetcher: from a URL to a page, or to the reason why not.
 
 A host name is looked up once; every address must be allowed; the connection goes to a checked
 address, so that a name which changes its answer in between gains nothing. Redirects are followed by
@@ -17,10 +17,10 @@ from typing import Final
 import httpcore
 
 from knowledge_bot.models import Header
-from knowledge_bot_service.addresses import Network, Resolver, resolve
-from knowledge_bot_service.bodies import BodyError, read_body
-from knowledge_bot_service.connections import CheckedNetwork, RefusedError
-from knowledge_bot_service.targets import Target, TargetError
+from knowledge_bot_service.fetch.addresses import Network, Resolver, resolve
+from knowledge_bot_service.fetch.bodies import BodyError, read_body
+from knowledge_bot_service.fetch.connections import CheckedNetwork, RefusedError
+from knowledge_bot_service.fetch.targets import Target, TargetError
 
 
 class FetchError(Exception):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import httpcore
 
-from knowledge_bot_service.addresses import Network, Resolver, is_allowed, resolve_within
+from knowledge_bot_service.fetch.addresses import Network, Resolver, is_allowed, resolve_within
 
 
 class RefusedError(ValueError):

@@ -1,0 +1,7 @@
+"""Text analysis: what of a text goes into the index, and what of a question is searched for."""
+
+from knowledge_bot_service.analyzer.questions import is_small_talk
+from knowledge_bot_service.analyzer.sentences import sentences
+from knowledge_bot_service.analyzer.terms import QueryTerms, index_terms, query_terms
+
+__all__ = ["QueryTerms", "index_terms", "is_small_talk", "query_terms", "sentences"]

@@ -1,0 +1,5 @@
+"""Fetching a web page that somebody named, without letting it reach what only this machine can."""
+
+from knowledge_bot_service.fetch.fetcher import FetchError, FetchPolicy, Page, fetch
+
+__all__ = ["FetchError", "FetchPolicy", "Page", "fetch"]
