@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from knowledge_bot_service.analyzer import QueryTerms, index_terms, is_small_talk, query_terms
+from knowledge_bot_service.analyzer.languages import IN_PAIRS
 from knowledge_bot_service.conversations import Turn
-from knowledge_bot_service.languages import IN_PAIRS
 from knowledge_bot_service.quotes import Quote, choose
 from knowledge_bot_service.relevance import Word, bm25, coverage
 from knowledge_bot_service.search import Hit, Search, WeightedWords
@@ -86,7 +86,8 @@ class Answerer:
             queries.append(WeightedWords(query_terms(turn.question).terms, _DECAY**age))
         if turns:
             reply = turns[-1].answer.partition("\n\nSources: ")[0]
-            words = {(term,) for term in index_terms(reply)}
+            # In their order: of words that are as rare, those of the better sentence come first.
+            words = dict.fromkeys((term,) for term in index_terms(reply))
             queries.append(WeightedWords(self._search.rarest(words, _REPLY_WORDS), _REPLY_WEIGHT))
         return _Question(terms, tuple(queries), self._weights(queries))
 

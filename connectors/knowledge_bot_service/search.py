@@ -145,7 +145,7 @@ class Search:
         return [_hit(rows[passage], scores[passage]) for passage in best]
 
     def rarest(self, words: Iterable[Word], count: int) -> tuple[Word, ...]:
-        """The `count` words that are in the fewest passages, but in one at least."""
+        """The `count` words that are in the fewest passages, but in one at least; ties in order."""
         counts = {word: found for word in words if (found := self._count(word))}
         return tuple(sorted(counts, key=lambda word: counts[word])[:count])
 
