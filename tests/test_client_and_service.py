@@ -1,0 +1,219 @@
+"""The client against the embedded service: the interface from both ends."""
+
+import asyncio
+import http.server
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from knowledge_bot import (
+    AsyncClient,
+    AuthenticationError,
+    BadRequestError,
+    Client,
+    ConfigurationError,
+    Delivery,
+    KnowledgeBotError,
+    NotFoundError,
+)
+from knowledge_bot_service import LocalService
+
+FACT = "The library of Tavo opens at nine on Saturdays."
+QUESTION = "When does the library of Tavo open on Saturdays?"
+
+
+@pytest.fixture(scope="module")
+def service():
+    with LocalService(allow_fetch=["127.0.0.1/32"]) as running:
+        yield running
+
+
+@pytest.fixture(params=["sync", "async"])
+def use(request, service) -> Callable[..., Any]:
+    """`use(call, **options)`: the result of `call(client)` on either client of the service."""
+
+    def run(call: Callable[[Any], Any], **options: Any) -> Any:
+        given = {"api_key": service.api_key, "base_url": service.base_url, **options}
+        if request.param == "sync":
+            with Client(**given) as client:
+                return call(client)
+
+        async def main() -> Any:
+            async with AsyncClient(**given) as client:
+                return await call(client)
+
+        return asyncio.run(main())
+
+    return run
+
+
+@pytest.fixture
+def site(tmp_path):
+    (tmp_path / "hours.html").write_text(
+        f"<html><title>Hours</title><body><main><p>{FACT}</p></main></body></html>"
+    )
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Quiet, directory=tmp_path)
+    ) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def status_of(service: LocalService, source: str) -> tuple[str, str | None]:
+    service.wait_until_ready()
+    return next((one.status, one.reason) for one in service.sources() if one.id == source)
+
+
+def test_every_endpoint_is_understood_at_both_ends(use, service, site, tmp_path):
+    assert use(lambda client: client.ping()) is True
+    (collection,) = use(lambda client: client.list_collections())
+    (bot,) = use(lambda client: client.list_bots())
+    (tmp_path / "hours.txt").write_text(FACT)
+    created = [
+        use(lambda c: c.create_text_source(name="Text", collections=collection, content=FACT)),
+        use(
+            lambda c: c.create_webpage_source(
+                name="Page",
+                collections=[collection],
+                url=f"{site}/hours.html",
+                headers={"Accept-Language": "en"},
+            )
+        ),
+        *(
+            use(
+                lambda c: c.upload_source(
+                    name="File", collections=collection.id, file=tmp_path / "hours.txt"
+                ),
+                upload_encoding=encoding,
+            )
+            for encoding in ("value", "fields")
+        ),
+    ]
+    for source in created:
+        assert source.status == "pending"
+        assert source.collections == (collection,)
+        assert status_of(service, source.id) == ("ready", None)
+
+    message = use(lambda c: c.send_message(bot_id=bot.id, content=QUESTION))
+    assert "nine" in message.answer
+    more = use(
+        lambda c: c.send_message(
+            bot_id=bot.id, content="And where?", conversation_id=message.conversation_id
+        )
+    )
+    assert more.conversation_id == message.conversation_id
+    conversations = use(lambda client: client.list_conversations(bot.id))
+    assert message.conversation_id in [conversation.id for conversation in conversations]
+
+
+WRONG_REQUESTS = {
+    "unknown bot": (
+        lambda c: c.send_message(bot_id="bot_nobody", content=QUESTION),
+        BadRequestError,
+        "bot_nobody",
+    ),
+    "unknown bot's conversations": (
+        lambda c: c.list_conversations("bot_nobody"),
+        NotFoundError,
+        "bot_nobody",
+    ),
+    "unknown conversation": (
+        lambda c: c.send_message(bot_id="bot_default", content="x", conversation_id="conv_no"),
+        BadRequestError,
+        "conv_no",
+    ),
+    "unknown collection": (
+        lambda c: c.create_text_source(name="n", collections="col_nowhere", content="c"),
+        BadRequestError,
+        "col_nowhere",
+    ),
+    "unknown collection of an upload": (
+        lambda c: c.upload_source(name="n", collections="col_nowhere", file=b"c"),
+        BadRequestError,
+        "col_nowhere",
+    ),
+    "text of 60 MB": (
+        lambda c: c.create_text_source(
+            name="n", collections="col_default", content="sixty million " * 4_300_000
+        ),
+        KnowledgeBotError,
+        "larger than 52,428,800 bytes",
+    ),
+    "empty file": (
+        lambda c: c.upload_source(name="n", collections="col_default", file=b""),
+        ConfigurationError,
+        "is empty",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_REQUESTS)
+def test_a_wrong_request_is_refused_by_name_and_the_service_goes_on(use, what):
+    call, kind, words = WRONG_REQUESTS[what]
+    with pytest.raises(kind, match=words) as caught:
+        use(call)
+    assert caught.value.delivery in (Delivery.REFUSED, Delivery.NOT_DELIVERED)
+    assert use(lambda client: client.ping()) is True
+
+
+def test_a_wrong_key_is_refused_for_reading_and_writing(use):
+    for call in (lambda c: c.list_bots(), lambda c: c.send_message(bot_id="bot_1", content="x")):
+        with pytest.raises(AuthenticationError) as caught:
+            use(call, api_key="not-the-key")
+        assert "not-the-key" not in str(caught.value)
+
+
+def test_a_wrong_base_url_says_what_to_check(use, service):
+    with pytest.raises(NotFoundError, match="base URL ends in the service's version"):
+        use(lambda c: c.list_bots(), base_url=f"{service.base_url}/elsewhere")
+
+
+def test_what_cannot_be_read_fails_with_its_reason_and_the_rest_goes_on(use, service, site):
+    wrong = {
+        "empty PDF": lambda c: c.upload_source(
+            name="n", collections="col_default", file=b"%PDF-1.7\n", filename="a.pdf"
+        ),
+        "junk as PDF": lambda c: c.upload_source(
+            name="n", collections="col_default", file=bytes(range(256)) * 400, filename="b.pdf"
+        ),
+        "a page that is not there": lambda c: c.create_webpage_source(
+            name="n", collections="col_default", url=f"{site}/nowhere.html"
+        ),
+        "a page inside the network": lambda c: c.create_webpage_source(
+            name="n", collections="col_default", url="http://169.254.169.254/latest/meta-data/"
+        ),
+    }
+    sources = {what: use(call).id for what, call in wrong.items()}
+    good = use(lambda c: c.create_text_source(name="n", collections="col_default", content=FACT))
+    for what, source in sources.items():
+        status, reason = status_of(service, source)
+        assert status == "failed", what
+        assert reason, what
+    assert status_of(service, good.id) == ("ready", None)
+
+
+def test_a_source_that_was_accepted_becomes_ready_although_the_service_is_killed(tmp_path):
+    with LocalService(tmp_path) as service:
+        with Client(service.api_key, service.base_url) as client:
+            accepted = [
+                client.create_text_source(
+                    name=f"Text {n}", collections="col_default", content=f"{FACT} {n}"
+                )
+                for n in range(20)
+            ]
+        service.kill()
+        service.start()
+        service.wait_until_ready()
+        states = {one.id: one.status for one in service.sources()}
+        assert states == {source.id: "ready" for source in accepted}
+        with Client(service.api_key, service.base_url) as client:
+            assert "nine" in client.send_message(bot_id="bot_default", content=QUESTION).answer
