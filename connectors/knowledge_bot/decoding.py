@@ -1,7 +1,7 @@
 """Answers of bounded size: decoded piece by piece, so that a compressed bomb never unfolds."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from knowledge_bot.delivery import Answer
 
@@ -9,6 +9,10 @@ ACCEPT_ENCODING = "gzip, deflate"
 
 # Room for a long list of conversations; the largest documented answer is a bot's text.
 _LARGEST_ANSWER = 16 * 1024 * 1024
+
+# How much is unpacked at a time, and how much of a body in excess is kept, in bytes.
+_STEP = 256 * 1024
+_START = 4000
 
 # Lets zlib recognise both of the formats above by their headers.
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
@@ -32,20 +36,31 @@ class AnswerReader:
         """Take a piece as it came from the wire; return whether more is wanted."""
         if self._excess:
             return False
-        room = _LARGEST_ANSWER + 1 - len(self._body)
         try:
-            if self._decompressor is not None:
-                piece = self._decompressor.decompress(piece, room)
-            self._body += piece[:room]
+            for part in self._decoded(piece):
+                self._body += part
+                if len(self._body) > _LARGEST_ANSWER:
+                    self._excess = f"its body is larger than {_LARGEST_ANSWER // 2**20} MiB"
+                    break
         except zlib.error as error:
             self._excess = f"its compressed body is damaged: {error}"
-        if len(self._body) > _LARGEST_ANSWER:
-            self._excess = f"its body is larger than {_LARGEST_ANSWER // 2**20} MiB"
         return not self._excess
 
     def answer(self) -> Answer:
-        """Return what was read."""
+        """Return what was read; of a body in excess only its start."""
         unfinished = self._decompressor is not None and not self._decompressor.eof
         if unfinished and self._body and not self._excess:
             self._excess = "its compressed body is cut short"
-        return Answer(self._status, self._headers, bytes(self._body), self._excess)
+        body = bytes(self._body[:_START] if self._excess else self._body)
+        return Answer(self._status, self._headers, body, self._excess)
+
+    def _decoded(self, piece: bytes) -> Iterator[bytes]:
+        if self._decompressor is None:
+            yield piece
+            return
+        part = b""
+        # A full step may leave output in the decompressor although no input is left.
+        while piece or len(part) == _STEP:
+            part = self._decompressor.decompress(piece, _STEP)
+            piece = self._decompressor.unconsumed_tail
+            yield part

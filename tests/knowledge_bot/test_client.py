@@ -10,7 +10,6 @@ import pickle
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,13 +1,19 @@
 """Compressed answers: read, bounded, and named where they are damaged."""
 
 import gzip
+import subprocess
+import sys
 import zlib
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic_core import to_json
 
 from calls import SOURCE, create
 from knowledge_bot import UnexpectedResponseError
+from knowledge_bot.decoding import AnswerReader
 from scripted_server import answer
 
 BODY = to_json(SOURCE)
@@ -27,6 +33,22 @@ def test_an_empty_encoding_is_none(call, scripted):
     assert call(create, server.url).id == "src_1"
 
 
+@given(
+    steps=st.integers(0, 3),
+    offset=st.integers(-3, 3),
+    width=st.integers(1, 5000),
+    random=st.randoms(use_true_random=False),
+)
+def test_a_compressed_answer_of_any_size_in_any_pieces_is_read_whole(steps, offset, width, random):
+    body = random.randbytes(7) * ((steps * 256 * 1024 + offset) // 7 + 1)
+    sent = gzip.compress(body)
+    reader = AnswerReader(200, {"content-encoding": "gzip"})
+    for start in range(0, len(sent), width):
+        assert reader.feed(sent[start : start + width])
+    read = reader.answer()
+    assert (read.body, read.excess) == (body, "")
+
+
 DAMAGED = {
     "a bomb": (gzip.compress(b" " * 40 * 2**20), "gzip", "larger than 16 MiB"),
     "too large": (b" " * 17 * 2**20, "identity", "larger than 16 MiB"),
@@ -43,3 +65,62 @@ def test_an_answer_that_cannot_be_decoded_is_named(call, scripted, kind):
     with pytest.raises(UnexpectedResponseError, match=words):
         call(create, server.url)
     assert len(server.requests) == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux tells peak memory")
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_bomb_does_not_unfold(kind):
+    # In a process of its own, since memory is what is measured.
+    done = subprocess.run(
+        [sys.executable, "-c", BOMB, kind, str(Path(__file__).parents[1])],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 32 * 2**20, done.stdout
+
+
+BOMB = """
+import asyncio, sys, zlib
+from pathlib import Path
+kind, tests = sys.argv[1:]
+sys.path.insert(0, tests)
+from calls import SOURCE, create
+from knowledge_bot import AsyncClient, Client, UnexpectedResponseError
+from scripted_server import ScriptedServer, answer
+
+compressor = zlib.compressobj(wbits=31)
+bomb = b"".join(compressor.compress(bytes(2**20)) for _ in range(600)) + compressor.flush()
+replies = [answer(body=SOURCE), answer(body=bomb, headers={"Content-Encoding": "gzip"})]
+server = ScriptedServer(replies)
+
+def peak():
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+def idle():
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak()
+
+async def both():
+    async with AsyncClient("key", server.url) as client:
+        await create(client)
+        before = idle()
+        try:
+            await create(client)
+        except UnexpectedResponseError:
+            return before
+
+if kind == "sync":
+    with Client("key", server.url) as client:
+        create(client)
+        before = idle()
+        try:
+            create(client)
+        except UnexpectedResponseError:
+            pass
+else:
+    before = asyncio.run(both())
+print(peak() - before)
+"""

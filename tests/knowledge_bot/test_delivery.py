@@ -55,7 +55,7 @@ FAULTS = {
         3,
     ),
     "a dripping answer": (
-        then(answer(body=b"", length=9999), drip(b"x" * 40, 0.05)),
+        then(answer(body=b"", length=9999), drip(b"x" * 9999, 0.05)),
         RequestTimeoutError,
         UNKNOWN,
         1,

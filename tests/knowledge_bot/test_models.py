@@ -1,5 +1,6 @@
 """The models: frozen, open to new fields, and faithful to the interface's JSON."""
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -22,8 +23,12 @@ def test_no_millisecond_of_a_timestamp_is_lost(milliseconds):
     assert message.model_dump(mode="json")["created_at"] == milliseconds
 
 
-def test_a_timestamp_without_a_zone_is_utc():
+def test_a_timestamp_without_a_zone_is_utc_wherever_this_runs(monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
     message = Message.model_validate({**MESSAGE, "created_at": "2023-11-14T22:13:20"})
+    monkeypatch.undo()
+    time.tzset()
     assert message.created_at == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 
 
