@@ -163,6 +163,8 @@ async def _closed_at_the_end(client: AsyncHTTPClient) -> AsyncGenerator[None, No
         yield
     finally:
         await client.aclose()
+        # The sockets themselves are closed in callbacks that are due now.
+        await asyncio.sleep(0)
 
 
 async def _finish(keeper: AsyncGenerator[None, None]) -> None:

@@ -42,9 +42,10 @@ class LocalService:
 
     Args:
         data: the data folder, kept afterwards; None is a temporary one, removed at the end.
-        collections: names by id. Default: `col_default`.
-        bots: for each bot's id the ids of the collections that it reads. Default: `bot_default`
-            over all collections.
+        collections: names by id, or ids alone, which are then the names too. Default:
+            `col_default`.
+        bots: for each bot's id the ids of the collections that it reads, or ids alone, of bots over
+            all collections. Default: `bot_default`.
         bot_names: names by bot id; a bot that is not there is named by its id.
         allow_fetch: networks (CIDR) that web pages may be fetched from although they are not
             public, such as `127.0.0.1/32` for a page server on this machine.
@@ -59,8 +60,8 @@ class LocalService:
         self,
         data: Path | str | None = None,
         *,
-        collections: Mapping[str, str] | None = None,
-        bots: Mapping[str, Sequence[str]] | None = None,
+        collections: Mapping[str, str] | Iterable[str] | None = None,
+        bots: Mapping[str, Sequence[str]] | Iterable[str] | None = None,
         bot_names: Mapping[str, str] | None = None,
         allow_fetch: Iterable[str] = (),
         api_key: str | None = None,
@@ -199,16 +200,19 @@ class LocalService:
 
 
 def _settings(
-    collections: Mapping[str, str] | None,
-    bots: Mapping[str, Sequence[str]] | None,
+    collections: Mapping[str, str] | Iterable[str] | None,
+    bots: Mapping[str, Sequence[str]] | Iterable[str] | None,
     bot_names: Mapping[str, str],
 ) -> dict[str, object]:
     default = Settings()
     if collections is None:
         collections = {one.id: one.name for one in default.collections}
+    elif not isinstance(collections, Mapping):
+        collections = {one: one for one in collections}
     if bots is None:
-        assistant = default.bots[0]
-        bots, bot_names = {assistant.id: list(collections)}, {assistant.id: assistant.name}
+        bots, bot_names = [default.bots[0].id], {default.bots[0].id: default.bots[0].name}
+    if not isinstance(bots, Mapping):
+        bots = {one: list(collections) for one in bots}
     return {
         "collections": [{"id": one, "name": name} for one, name in collections.items()],
         "bots": [

@@ -62,16 +62,15 @@ async def test_a_connection_that_is_missing_or_wrong_fires_failed_at_once(connec
     assert (event["status"], "'timeout'" in event["message"]) == ("failed", True)
 
 
+@pytest.mark.timeout(25)  # the client alone would wait for thirty seconds
 @pytest.mark.parametrize("reply", [answer(503), silence])
 async def test_the_deadline_ends_the_wait_also_in_the_middle_of_a_ping(
     connect, scripted, monkeypatch, reply
 ):
     monkeypatch.setattr("airflow_knowledge_bot.triggers._LAST_CHANCE", 0.2)
     connect(scripted(reply).url, max_retries=0, timeout=30)
-    started = time.monotonic()
     (event,) = await events(trigger(seconds=0.5))
     assert event["status"] == "timeout"
-    assert time.monotonic() - started < 3
 
 
 async def test_a_trigger_that_wakes_after_its_deadline_asks_once(connect, scripted):

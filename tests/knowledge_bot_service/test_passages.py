@@ -1,7 +1,5 @@
 """Where a text is cut, and that nothing of it is lost."""
 
-import time
-
 import pytest
 
 from knowledge_bot_service.passages import LIMIT, passages
@@ -53,8 +51,7 @@ def test_windows_line_ends_separate_paragraphs() -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 10_000_000, "\n" * 10_000_000, "\n \n" * 3_000_000])
+@pytest.mark.timeout(60)  # in time that grows with the square of the length, it takes minutes
 def test_the_time_grows_with_the_length_alone(text: str) -> None:
-    start = time.monotonic()
     for _ in passages(text):
         pass
-    assert time.monotonic() - start < 10

@@ -4,7 +4,6 @@
 # ruff: noqa: RUF001
 
 import threading
-import time
 
 import pytest
 import snowballstemmer
@@ -202,11 +201,10 @@ def test_a_long_thai_text_is_split_between_its_clauses() -> None:
     "text",
     ["." * 200_000, "a. " * 60_000, "\n" * 200_000, "x\n" * 60_000, " " * 200_000, "[1]" * 50_000],
 )
+@pytest.mark.timeout(60)  # in time that grows with the square of the length, it takes minutes
 def test_hostile_texts_are_split_in_time_proportional_to_their_length(text: str) -> None:
-    started = time.perf_counter()
     sentences(text)
     index_terms(text)
-    assert time.perf_counter() - started < 5
 
 
 @pytest.mark.parametrize(

