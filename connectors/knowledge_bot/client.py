@@ -5,7 +5,6 @@ failure means, stands in `endpoints` and `delivery`.
 """
 
 import asyncio
-import logging
 import ssl
 import time
 from abc import ABC, abstractmethod
@@ -16,7 +15,7 @@ import httpx
 from pydantic import SecretStr
 
 from knowledge_bot.chats import AsyncChat, Chat
-from knowledge_bot.configuration import API_KEY_VARIABLE, Configuration
+from knowledge_bot.configuration import Configuration
 from knowledge_bot.connections import (
     AsyncHTTPClient,
     HTTPClient,
@@ -30,11 +29,9 @@ from knowledge_bot.delivery import Answer, Failure, Sleep, exchange
 from knowledge_bot.endpoints import AsyncDriver, Endpoints, Request, SyncDriver
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.uploads import Body, UploadEncoding
-from knowledge_bot.wire import Wire, failure, note_interruption
+from knowledge_bot.wire import Wire, failure, log_attempt, logger, note_interruption
 
 T = TypeVar("T")
-
-logger = logging.getLogger("knowledge_bot")
 
 _DEFAULT_TIMEOUT = 60.0
 _DEFAULT_RETRIES = 2
@@ -69,32 +66,16 @@ class _Base(Endpoints, ABC):
     @abstractmethod
     def _connect(self) -> None: ...
 
+    @property
+    def _is_closed(self) -> bool:
+        return self._closed or (self._injected is not None and bool(self._injected.is_closed))
+
     @classmethod
     def configured(cls, configuration: Configuration) -> Self:
         """Return a client of a configuration that was checked already."""
         client = cls.__new__(cls)
         client.__setstate__({"_configuration": configuration, "_closed": False})
         return client
-
-    def _check(self, request: Request[T]) -> None:
-        if self._closed or (self._injected is not None and self._injected.is_closed):
-            raise ConfigurationError(f"{request}: this client is closed; make a new one")
-        if request.method == "POST" and self._configuration.api_key is None:
-            raise ConfigurationError(
-                f"{request}: no API key; pass api_key= or set {API_KEY_VARIABLE}. Nothing was sent"
-            )
-
-    def _log(
-        self, request: Request[T], attempt: int, reply: Answer | Failure, started: float
-    ) -> None:
-        outcome = reply.status if isinstance(reply, Answer) else type(reply.error).__name__
-        logger.debug(
-            "%s: %s in %.0f ms (attempt %d)",
-            request,
-            outcome,
-            (time.monotonic() - started) * 1000,
-            attempt + 1,
-        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(base_url={self._configuration.base_url!r})"
@@ -182,7 +163,7 @@ class Client(_Base, SyncDriver):
         self.close()
 
     def _call(self, request: Request[T]) -> T:
-        self._check(request)
+        self._wire.check(request, closed=self._is_closed)
         settings = self._configuration
         steps = exchange(request, max_retries=settings.max_retries, base_url=settings.base_url)
         reply: Answer | Failure | None = None
@@ -198,7 +179,7 @@ class Client(_Base, SyncDriver):
             else:
                 started = time.monotonic()
                 reply = self._attempt(request, started)
-                self._log(request, step.attempt, reply, started)
+                log_attempt(request, step.attempt, reply, started)
 
     def _attempt(self, request: Request[T], started: float) -> Answer | Failure:
         body: Body | None = None
@@ -274,7 +255,7 @@ class AsyncClient(_Base, AsyncDriver):
         await self.aclose()
 
     async def _call(self, request: Request[T]) -> T:
-        self._check(request)
+        self._wire.check(request, closed=self._is_closed)
         settings = self._configuration
         steps = exchange(request, max_retries=settings.max_retries, base_url=settings.base_url)
         reply: Answer | Failure | None = None
@@ -290,7 +271,7 @@ class AsyncClient(_Base, AsyncDriver):
             else:
                 started = time.monotonic()
                 reply = await self._attempt(request, started)
-                self._log(request, step.attempt, reply, started)
+                log_attempt(request, step.attempt, reply, started)
 
     async def _attempt(self, request: Request[T], started: float) -> Answer | Failure:
         body: Body | None = None

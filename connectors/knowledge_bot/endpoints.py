@@ -5,28 +5,30 @@ the answer is read into; `endpoint` gives the same builder to both clients, type
 """
 
 import functools
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
-from urllib.parse import quote, urlsplit
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from urllib.parse import quote
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from knowledge_bot.arguments import (
+    Collections,
+    Headers,
+    absolute_address,
+    header_list,
+    identifier,
+    non_empty_text,
+    source_fields,
+)
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.models import Bot, Collection, Conversation, Header, Message, Source
+from knowledge_bot.models import Bot, Collection, Conversation, Message, Source
 from knowledge_bot.uploads import OnProgress, Upload, UploadFile
 
 T = TypeVar("T")
 P = ParamSpec("P")
-
-Collections: TypeAlias = str | Collection | Iterable[str | Collection]
-"""One collection or several, as ids or as `Collection` objects."""
-
-Headers: TypeAlias = Mapping[str, str] | Iterable[Header]
-"""Request headers as a mapping or as `Header` objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class Endpoints:
         Args:
             bot_id: the bot's id, `bot_…`.
         """
-        bot = quote(_identifier("bot_id", bot_id, "bot_"), safe="")
+        bot = quote(identifier("bot_id", bot_id, "bot_"), safe="")
         return Request("GET", f"/bots/{bot}/conversations", _read_conversations)
 
     @endpoint
@@ -148,9 +150,9 @@ class Endpoints:
         Returns:
             The source, usually `pending`: the service reads the page later.
         """
-        fields: dict[str, Any] = _source_fields(name, collections)
-        fields["url"] = _address(url)
-        if headers and (listed := _headers(headers)):
+        fields: dict[str, Any] = source_fields(name, collections)
+        fields["url"] = absolute_address(url)
+        if headers and (listed := header_list(headers)):
             fields["headers"] = listed
         return _post("/sources/webpage", fields, _read_source)
 
@@ -167,10 +169,9 @@ class Endpoints:
         Returns:
             The source, usually `pending`.
         """
-        fields = _source_fields(name, collections)
-        return _post(
-            "/sources/write", {**fields, "content": _text("content", content)}, _read_source
-        )
+        fields = source_fields(name, collections)
+        fields["content"] = non_empty_text("content", content)
+        return _post("/sources/write", fields, _read_source)
 
     @endpoint
     @staticmethod
@@ -200,7 +201,7 @@ class Endpoints:
             The source, usually `pending`.
         """
         upload = Upload.prepare(
-            _source_fields(name, collections),
+            source_fields(name, collections),
             file,
             filename=filename,
             content_type=content_type,
@@ -222,11 +223,11 @@ class Endpoints:
                 a new one and names it in the answer.
         """
         fields = {
-            "bot_id": _identifier("bot_id", bot_id, "bot_"),
-            "content": _text("content", content),
+            "bot_id": identifier("bot_id", bot_id, "bot_"),
+            "content": non_empty_text("content", content),
         }
         if conversation_id is not None:
-            fields["conversation_id"] = _identifier("conversation_id", conversation_id, "conv_")
+            fields["conversation_id"] = identifier("conversation_id", conversation_id, "conv_")
         return _post("/messages", fields, _read_message)
 
 
@@ -237,61 +238,6 @@ def _post(path: str, fields: Mapping[str, Any], read: Callable[[bytes], T]) -> R
         raise ConfigurationError(
             f"POST {path}: an argument holds half of a surrogate pair, which is not Unicode text"
         ) from None
-
-
-def _source_fields(name: str, collections: Collections) -> dict[str, Any]:
-    several = [collections] if isinstance(collections, str | Collection) else collections
-    if not isinstance(several, Iterable):
-        raise ConfigurationError(f"collections: expected ids, not {type(several).__name__}")
-    ids = [
-        _identifier("collections", item.id if isinstance(item, Collection) else item, "col_")
-        for item in several
-    ]
-    if not ids:
-        raise ConfigurationError("collections: name at least one collection")
-    return {"name": _text("name", name), "collections": list(dict.fromkeys(ids))}
-
-
-def _identifier(argument: str, value: object, prefix: str) -> str:
-    # The prefixes are documented (section 2). What follows is not, so only what can never be part
-    # of an address is refused.
-    if not isinstance(value, str):
-        raise ConfigurationError(f"{argument}: expected a string, not {type(value).__name__}")
-    if not value.startswith(prefix) or value == prefix or not value.isprintable() or " " in value:
-        raise ConfigurationError(f"{argument}: {value[:80]!r} is not an id of the form {prefix}…")
-    return value
-
-
-def _text(argument: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise ConfigurationError(f"{argument}: expected a string, not {type(value).__name__}")
-    if not value.strip():
-        raise ConfigurationError(f"{argument}: is empty")
-    return value
-
-
-def _address(url: object) -> str:
-    address = _text("url", url)
-    if any(character <= " " or character == "\x7f" for character in address):
-        raise ConfigurationError("url: holds a space or a control character; percent-encode it")
-    # Which schemes the service takes is not shown (section 2), only that it is an address.
-    if not urlsplit(address).scheme:
-        raise ConfigurationError(f"url: {address[:200]!r} is not an absolute address (https://…)")
-    return address
-
-
-def _headers(headers: Headers) -> list[dict[str, str]]:
-    pairs: Sequence[tuple[str, str]] = (
-        list(headers.items())
-        if isinstance(headers, Mapping)
-        else [(header.name, header.value) for header in headers]
-    )
-    for name, value in pairs:
-        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):  # RFC 9110, section 5.6.2
-            raise ConfigurationError(f"headers: {name!r} is not a header name")
-        if re.search(r"[\r\n\0]", value):
-            raise ConfigurationError(f"headers: the value of {name!r} holds a line end or a NUL")
-    return [{"name": name, "value": value} for name, value in pairs]
 
 
 class _Listing(BaseModel, Generic[T]):

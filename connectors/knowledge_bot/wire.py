@@ -1,19 +1,22 @@
 """Requests in the HTTP library's terms, and what came of them in ours."""
 
 import functools
+import logging
 import time
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from knowledge_bot import __version__
-from knowledge_bot.configuration import Configuration
+from knowledge_bot.configuration import API_KEY_VARIABLE, Configuration
 from knowledge_bot.decoding import ACCEPT_ENCODING
 from knowledge_bot.delivery import Answer, Failure, outcome_of
 from knowledge_bot.endpoints import Request
-from knowledge_bot.errors import Delivery
+from knowledge_bot.errors import ConfigurationError, Delivery
 from knowledge_bot.uploads import Body
 
 T = TypeVar("T")
+
+logger = logging.getLogger("knowledge_bot")
 
 _OWN_HEADERS = {
     b"accept": b"application/json, text/plain;q=0.9",
@@ -47,6 +50,19 @@ class Wire:
             lambda path: library.URL(configuration.base_url + path)
         )
         self._timeout = dict.fromkeys(("connect", "read", "write", "pool"), configuration.timeout)
+
+    def check(self, request: Request[T], *, closed: bool) -> None:
+        """Refuse what cannot be sent.
+
+        Raises:
+            ConfigurationError: the client is closed, or a POST has no key to go with.
+        """
+        if closed:
+            raise ConfigurationError(f"{request}: this client is closed; make a new one")
+        if request.method == "POST" and self._configuration.api_key is None:
+            raise ConfigurationError(
+                f"{request}: no API key; pass api_key= or set {API_KEY_VARIABLE}. Nothing was sent"
+            )
 
     def request(self, request: Request[T], content: Any, body: Body | None) -> Any:
         """Return the library's request. It holds the key: no frame of ours keeps it in a local."""
@@ -84,6 +100,13 @@ def failure(error: Exception, started: float, body: Body | None) -> Failure:
     # The libraries' frames hold the request and with it the key, and tell a person nothing.
     error.with_traceback(None)
     return Failure(error, time.monotonic() - started, _incomplete(body))
+
+
+def log_attempt(request: Request[T], attempt: int, reply: Answer | Failure, started: float) -> None:
+    """Log method, path, status, duration and attempt; never a body, a header or a query."""
+    outcome = reply.status if isinstance(reply, Answer) else type(reply.error).__name__
+    milliseconds = (time.monotonic() - started) * 1000
+    logger.debug("%s: %s in %.0f ms (attempt %d)", request, outcome, milliseconds, attempt + 1)
 
 
 def note_interruption(error: BaseException, request: Request[T], body: Body | None) -> None:
