@@ -149,6 +149,7 @@ class LoopClients:
 
     async def aclose(self) -> None:
         """Close the clients of the running loop and of every other loop that still runs."""
+        self._forget_closed_loops()
         running = asyncio.get_running_loop()
         while self._held:
             loop, (_, keeper) = self._held.popitem()

@@ -258,7 +258,8 @@ def test_an_asynchronous_client_serves_one_event_loop_after_another(scripted):
     assert len(server.requests) == 21
 
 
-def test_an_event_loop_that_is_closed_by_hand_leaves_no_open_session(scripted):
+@pytest.mark.parametrize("end", ["del client", "asyncio.run(client.aclose())"])
+def test_an_event_loop_that_is_closed_by_hand_leaves_no_open_session(scripted, end):
     # As some frameworks do: without `shutdown_asyncgens`. aiohttp complains on standard error.
     server = scripted(answer(body=SOURCE))
     code = """
@@ -269,10 +270,9 @@ for _ in range(3):
     loop = asyncio.new_event_loop()
     loop.run_until_complete(client.create_text_source(name="n", collections="col_1", content="c"))
     loop.close()
-del client
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, server.url], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code + end, server.url], capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
     assert len(server.requests) == 3
