@@ -8,7 +8,6 @@ import asyncio
 import ssl
 import time
 from abc import ABC, abstractmethod
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -66,6 +65,12 @@ class _Base(Endpoints, ABC):
     @abstractmethod
     def _connect(self) -> None: ...
 
+    def _wire_for(self, kind: str) -> Wire:
+        if self._injected is None:
+            return Wire(self._configuration, httpx)
+        library = library_of(self._injected, kind)
+        return Wire(self._configuration, library, self._injected.headers.raw)
+
     @property
     def _is_closed(self) -> bool:
         return self._closed or (self._injected is not None and bool(self._injected.is_closed))
@@ -120,13 +125,8 @@ class Client(_Base, SyncDriver):
     """
 
     def _connect(self) -> None:
-        if self._injected is None:
-            self._http: HTTPClient = open_client(self._configuration)
-            self._wire = Wire(self._configuration, httpx)
-        else:
-            library = library_of(self._injected, "Client")
-            self._wire = Wire(self._configuration, library, self._injected.headers.raw)
-            self._http = self._injected
+        self._wire = self._wire_for("Client")
+        self._http: HTTPClient = self._injected or open_client(self._configuration)
 
     def chat(self, bot_id: str, conversation_id: str | None = None) -> Chat:
         """Return a conversation with a bot; without an id, its first answer starts one."""
@@ -154,12 +154,7 @@ class Client(_Base, SyncDriver):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _call(self, request: Request[T]) -> T:
@@ -227,11 +222,7 @@ class AsyncClient(_Base, AsyncDriver):
     """
 
     def _connect(self) -> None:
-        if self._injected is None:
-            self._wire = Wire(self._configuration, httpx)
-        else:
-            library = library_of(self._injected, "AsyncClient")
-            self._wire = Wire(self._configuration, library, self._injected.headers.raw)
+        self._wire = self._wire_for("AsyncClient")
         self._loops = LoopClients(lambda: open_async_client(self._configuration))
 
     def chat(self, bot_id: str, conversation_id: str | None = None) -> AsyncChat:
@@ -246,12 +237,7 @@ class AsyncClient(_Base, AsyncDriver):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def _call(self, request: Request[T]) -> T:

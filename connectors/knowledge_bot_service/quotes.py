@@ -1,5 +1,8 @@
 """Choosing the sentences of an answer, and trimming them to its length."""
 
+# Lists of words read best as words.
+# ruff: noqa: SIM905
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,60 +32,12 @@ _SENTENCE_ENDS: Final = (".", "!", "?", ":", ";", ",", "。", "！", "？", "：
 _QUESTION_ENDS: Final = ("?", "？", "؟")  # noqa: RUF001
 
 _NUMBER_WORDS: Final = frozenset(
-    [
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-        "dozen",
-        "twenty",
-        "thirty",
-        "forty",
-        "fifty",
-        "sixty",
-        "seventy",
-        "eighty",
-        "ninety",
-        "hundred",
-        "thousand",
-        "million",
-        "billion",
-        "half",
-        "twice",
-        "once",
-    ]
+    "one two three four five six seven eight nine ten eleven twelve dozen twenty thirty forty"
+    " fifty sixty seventy eighty ninety hundred thousand million billion half twice once".split()
 )
 _MONTHS: Final = frozenset(
-    [
-        "january",
-        "february",
-        "march",
-        "april",
-        "may",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-        "monday",
-        "tuesday",
-        "wednesday",
-        "thursday",
-        "friday",
-        "saturday",
-        "sunday",
-        "century",
-    ]
+    "january february march april may june july august september october november december"
+    " monday tuesday wednesday thursday friday saturday sunday century".split()
 )
 
 

@@ -128,8 +128,7 @@ class Search:
         """The passages of ready sources in `collections` that fit best, best first.
 
         Args:
-            queries: searched for one by one; their scores are weighted and added (research on
-                follow-up questions: weights are linear on BM25).
+            queries: searched for one by one; their scores are weighted and added.
             collections: the collections' numbers in the database.
             limit: how many passages to return at most.
         """

@@ -1,5 +1,8 @@
 """Web pages: the article that trafilatura finds, or the text without its furniture."""
 
+# Lists of words read best as words.
+# ruff: noqa: SIM905
+
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,54 +71,11 @@ _META_CHARSET: Final = re.compile(
 _XML_DECLARATION: Final = re.compile(r"^\s*<\?xml[^>]*\?>")
 
 _FURNITURE: Final = frozenset(
-    {
-        "button",
-        "footer",
-        "form",
-        "head",
-        "header",
-        "iframe",
-        "nav",
-        "noscript",
-        "script",
-        "select",
-        "style",
-        "svg",
-        "template",
-    }
+    "button footer form head header iframe nav noscript script select style svg template".split()
 )
 _INLINE: Final = frozenset(
-    {
-        "a",
-        "abbr",
-        "b",
-        "bdi",
-        "bdo",
-        "cite",
-        "code",
-        "del",
-        "dfn",
-        "em",
-        "font",
-        "i",
-        "ins",
-        "kbd",
-        "label",
-        "mark",
-        "q",
-        "s",
-        "samp",
-        "small",
-        "span",
-        "strong",
-        "sub",
-        "sup",
-        "time",
-        "tt",
-        "u",
-        "var",
-        "wbr",
-    }
+    "a abbr b bdi bdo cite code del dfn em font i ins kbd label mark q s samp small span"
+    " strong sub sup time tt u var wbr".split()
 )
 
 
