@@ -88,11 +88,22 @@ def drip(data: bytes, seconds: float) -> Reply:
     return reply
 
 
+def endless(piece: bytes) -> Reply:
+    """The same bytes for ever, as fast as they are taken."""
+
+    def reply(connection: socket.socket) -> None:
+        while True:
+            connection.sendall(piece)
+
+    return reply
+
+
 @dataclass
 class ScriptedServer:
     """Answers the first request with the first reply, and so on; the last reply repeats.
 
     Attributes:
+        reply_to: chooses the reply by the request instead, for requests that overtake each other.
         on_accept: called with a new connection before anything is read of it; True keeps it.
         read_limit: stop reading a request's body after so many bytes and reply at once.
         keep_bodies: keep what was sent; otherwise it is read and thrown away.
@@ -101,6 +112,7 @@ class ScriptedServer:
     """
 
     replies: list[Reply] = field(default_factory=list)
+    reply_to: Callable[[Received], Reply] | None = None
     on_accept: Callable[[socket.socket], bool] = lambda connection: True
     read_limit: int | None = None
     keep_bodies: bool = True
@@ -152,7 +164,10 @@ class ScriptedServer:
                             self.requests.append(received)
                         self.started += 1
                         turn = min(self.started, len(self.replies)) - 1
-                    self.replies[turn](connection)
+                    if self.reply_to is not None and received is not None:
+                        self.reply_to(received)(connection)
+                    else:
+                        self.replies[turn](connection)
             finally:
                 with self._lock:
                     self._open.discard(connection)
@@ -169,7 +184,7 @@ class ScriptedServer:
                 name, _, value = line.decode().partition(":")
                 headers[name.strip().lower()] = value.strip()
             if self.read_limit is not None:
-                stream.read(self.read_limit)
+                stream.read(min(self.read_limit, int(headers.get("content-length", 0))))
                 yield None
                 return
             if headers.get("transfer-encoding") == "chunked":

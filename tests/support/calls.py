@@ -33,3 +33,8 @@ def ask(client: Any) -> Any:
 
 def read(client: Any) -> Any:
     return client.list_bots()
+
+
+def upload_much(client: Any) -> Any:
+    """More than the buffers of a connection take, so that the sender learns of a break in time."""
+    return client.upload_source(name="Handbook", collections="col_1", file=bytes(32 << 20))

@@ -1,0 +1,150 @@
+"""Lets the faults of `faults.py` happen to real clients.
+
+`python tests/support/fault_runs.py` prints what each call ended in, whether the service may have
+acted, and how many requests arrived, through both clients and every HTTP client that a user may
+pass in.
+"""
+
+# ruff: noqa: T201 - printing is what it is for
+
+import asyncio
+import contextlib
+import inspect
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from unittest.mock import patch
+
+import httpx
+import httpx2
+
+from calls import KEY, ask, create, read, upload, upload_much
+from faults import FAULTS, Fault, Outcome, Place
+from knowledge_bot import AsyncClient, Client, KnowledgeBotError, delivery
+
+CLIENTS: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
+    "Client": (Client, None),
+    "AsyncClient": (AsyncClient, None),
+    "httpx.Client": (Client, httpx.Client),
+    "httpx.AsyncClient": (AsyncClient, httpx.AsyncClient),
+    "httpx2.Client": (Client, httpx2.Client),
+    "httpx2.AsyncClient": (AsyncClient, httpx2.AsyncClient),
+}
+"""Both clients, with connections of their own and with a client of the user."""
+
+POOL = 100
+"""How many connections each of them has."""
+
+
+def expected(fault: Fault, client: str) -> dict[str, Outcome]:
+    """What the table says of every call."""
+    post = Outcome(fault.error, fault.delivery, fault.posts)
+    gets = fault.gets * 2 if fault.regets and client == "AsyncClient" else fault.gets
+    listing = Outcome(fault.error, fault.delivery, gets)
+    return {"create": post, "upload": fault.upload or post, "message": post, "list": listing}
+
+
+def observe(fault: Fault, client: str) -> dict[str, Outcome]:
+    """What every call through such a client really ended in."""
+    calls = {
+        "create": create,
+        "upload": upload_much if fault.upload else upload,
+        "message": ask,
+        "list": read,
+    }
+    no_backoff = patch.object(delivery.random, "uniform", lambda low, high: 0.0)
+    with no_backoff, fault.place() as place:
+        return asyncio.run(_outcomes(fault, client, place, calls))
+
+
+async def _outcomes(
+    fault: Fault, client: str, place: Place, calls: dict[str, Callable[[Any], Any]]
+) -> dict[str, Outcome]:
+    outcomes = {}
+    async with contextlib.AsyncExitStack() as closing:
+        opened = await closing.enter_async_context(_opened(client, place.url))
+        if fault.occupied:
+            await closing.enter_async_context(_occupied(opened, place))
+        impatient = opened.with_options(timeout=fault.timeout)
+        for name, call in calls.items():
+            before = place.arrived()
+            try:
+                result = call(impatient)
+                await result if inspect.isawaitable(result) else None
+            except KnowledgeBotError as error:
+                arrived = place.arrived() - before
+                outcomes[name] = Outcome(type(error), error.delivery, arrived)
+    return outcomes
+
+
+@contextlib.asynccontextmanager
+async def _opened(name: str, url: str) -> AsyncIterator[Any]:
+    ours, theirs = CLIENTS[name]
+    async with contextlib.AsyncExitStack() as closing:
+
+        async def entered(client: Any) -> Any:
+            if hasattr(client, "__aenter__"):
+                return await closing.enter_async_context(client)
+            return closing.enter_context(client)
+
+        http_client = None if theirs is None else await entered(theirs())
+        yield await entered(ours(KEY, url, http_client=http_client))
+
+
+@contextlib.asynccontextmanager
+async def _occupied(client: Any, place: Place) -> AsyncIterator[None]:
+    """Take every connection with a call that waits for its answer until the place is gone."""
+    waiting = client.with_options(timeout=60, max_retries=0)
+
+    async def wait(threads: ThreadPoolExecutor) -> None:
+        with contextlib.suppress(KnowledgeBotError):
+            if isinstance(client, AsyncClient):
+                await create(waiting)
+            else:
+                await asyncio.get_running_loop().run_in_executor(threads, create, waiting)
+
+    with ThreadPoolExecutor(POOL) as threads:
+        async with asyncio.TaskGroup() as calls:
+            for _ in range(POOL):
+                calls.create_task(wait(threads))
+            try:
+                while place.arrived() < POOL:
+                    await asyncio.sleep(0.01)
+                yield
+            finally:
+                place.stop()
+
+
+def main() -> None:
+    print("| fault | error | delivery | create | upload | message | list |")
+    print("|---|---|---|---|---|---|---|")
+    differing = []
+    started = time.monotonic()
+    for name, fault in FAULTS.items():
+        seen = {client: observe(fault, client) for client in CLIENTS}
+        first = seen["Client"]
+        error, told = first["create"].error.__name__, first["create"].delivery
+        counts = " | ".join(_count(call, seen) for call in first)
+        print(f"| {name} | {error} | {told} | {counts} |", flush=True)
+        differing += [
+            f"{name}, {client}, {call}: {outcome}, the table says {expected(fault, client)[call]}"
+            for client, outcomes in seen.items()
+            for call, outcome in outcomes.items()
+            if outcome != expected(fault, client)[call]
+        ]
+    print(f"\n{len(FAULTS)} faults, {len(CLIENTS)} clients, 4 calls each: ", end="")
+    print(f"{len(differing)} not as the table says, {time.monotonic() - started:.0f} s")
+    print(*differing, sep="\n")
+
+
+def _count(call: str, seen: dict[str, dict[str, Outcome]]) -> str:
+    outcome = seen["Client"][call]
+    note = "" if outcome.delivery is seen["Client"]["create"].delivery else f" {outcome.delivery}"
+    over_aiohttp = seen["AsyncClient"][call].arrived
+    again = f" (aiohttp: {over_aiohttp})" if over_aiohttp != outcome.arrived else ""
+    return f"{outcome.arrived}{note}{again}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+"""Texts to ingest."""
+
+from knowledge_bot.ingest import Text
+
+
+def texts(count: int, content: str = "Some text.") -> list[Text]:
+    """Return texts named `t0`, `t1`, and so on."""
+    return [Text(name=f"t{number}", content=content) for number in range(count)]

@@ -1,0 +1,157 @@
+"""Kills an ingesting process with SIGKILL, again and again, and asks the service what arrived.
+
+    python tests/support/kill_ingestion.py --kills 1000 --items 20000
+
+A round ingests the items until a run comes to its end; every run before that is killed at a random
+moment. Then the service's own journal is compared with the ledger:
+
+- twice: sources that the service created more than once. Must be 0.
+- lost: items that the service does not have and that the ledger does not call unknown. Must be 0.
+- unknown: items whose outcome the ledger does not know; at most `concurrency` for each kill.
+"""
+
+import argparse
+import os
+import random
+import signal
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from counting_server import CountingServer, counting
+from knowledge_bot import Client
+from knowledge_bot.ingest import Ledger, Text, ingest
+
+# Seconds after which a run is killed at the latest.
+LONGEST_RUN = 1.0
+
+
+@dataclass
+class Tally:
+    """What was seen over all rounds."""
+
+    kills: int = 0
+    rounds: int = 0
+    created: int = 0
+    twice: int = 0
+    lost: int = 0
+    unknown: int = 0
+    unknown_but_created: int = 0
+    most_unknown_per_kill: int = 0
+
+
+def kill_ingestion(
+    kills: int, items: int, concurrency: int = 16, ledger_of: Callable[[Path], str] = str
+) -> Tally:
+    """Kill so many runs over so many items, in as many rounds as it takes.
+
+    Args:
+        kills: how many runs are killed.
+        items: how many items a round has.
+        concurrency: how many requests are in flight.
+        ledger_of: the ledger's address, given a path that nothing is at yet.
+    """
+    tally = Tally()
+    while tally.kills < kills:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            counting(Path(folder), 0.002) as server,
+        ):
+            ledger = ledger_of(Path(folder, "ledger.db"))
+            one_round(tally, server, ledger, kills=kills, items=items, concurrency=concurrency)
+        tally.rounds += 1
+    return tally
+
+
+def one_round(
+    tally: Tally, server: CountingServer, ledger: str, *, kills: int, items: int, concurrency: int
+) -> None:
+    unsettled = 0
+    finished = False
+    while not finished:
+        longest = LONGEST_RUN if tally.kills < kills else None
+        finished = one_run(server, ledger, items, concurrency, longest)
+        if not finished:
+            tally.kills += 1
+        before, unsettled = unsettled, count_unsettled(ledger)
+        tally.most_unknown_per_kill = max(tally.most_unknown_per_kill, unsettled - before)
+    arrived = server.created()
+    unknown = {entry.key for entry in Ledger(ledger).unknown()}
+    tally.created += len(arrived)
+    tally.twice += sum(count > 1 for count in arrived.values())
+    tally.lost += sum(name not in arrived and name not in unknown for name in names(items))
+    tally.unknown += len(unknown)
+    tally.unknown_but_created += len(unknown & arrived.keys())
+
+
+def one_run(
+    server: CountingServer, ledger: str, items: int, concurrency: int, longest: float | None
+) -> bool:
+    """Ingest in a child process; tell whether it came to its end before it was killed."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with Client("key", server.url) as client:
+                texts = (Text(name=name, content=f"Text of {name}.") for name in names(items))
+                report = ingest(
+                    client,
+                    texts,
+                    collections="col_1",
+                    ledger=Ledger(ledger),
+                    concurrency=concurrency,
+                )
+            status = 0 if report.stopped is None else 1
+        finally:
+            os._exit(status)
+    if longest is not None:
+        time.sleep(random.uniform(0, longest))
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return False
+    if os.waitstatus_to_exitcode(status) != 0:
+        raise RuntimeError("a run failed before it was killed")
+    return True
+
+
+def names(items: int) -> Iterator[str]:
+    return (f"item {number}" for number in range(items))
+
+
+def count_unsettled(ledger: str) -> int:
+    """Count claims and unknown outcomes, without turning the one into the other."""
+    if "://" in ledger:
+        return sum(1 for _ in Ledger(ledger).unknown())
+    if not Path(ledger).exists():
+        return 0
+    connection = sqlite3.connect(ledger)
+    try:
+        query = "select count(*) from kbot_sources where state in ('claimed', 'unknown')"
+        count: int = connection.execute(query).fetchone()[0]
+    except sqlite3.OperationalError:  # it was killed before the tables were made
+        return 0
+    finally:
+        connection.close()
+    return count
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--items", type=int, default=20_000)
+    parser.add_argument("--concurrency", type=int, default=16)
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    tally = kill_ingestion(arguments.kills, arguments.items, arguments.concurrency)
+    print(f"{tally} in {time.monotonic() - began:.0f} s")  # noqa: T201 - a script's result
+    kept = tally.twice == 0 and tally.lost == 0
+    return 0 if kept and tally.most_unknown_per_kill <= arguments.concurrency else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
