@@ -63,26 +63,18 @@ __all__ = [
     "__version__",
 ]
 
-_HOMES = {
-    "AsyncChat": "chats",
-    "AsyncClient": "client",
-    "Bot": "models",
-    "Chat": "chats",
-    "Client": "client",
-    "Collection": "models",
-    "Conversation": "models",
-    "Header": "models",
-    "Message": "models",
-    "Source": "models",
-}
+# Each imports the ones before it, so that a name costs no more than what it needs.
+_HOMES = ("errors", "models", "chats", "client")
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
-    globals()[name] = value  # found without this function from now on
-    return value
+    if name in __all__:
+        for home in _HOMES:
+            value = getattr(import_module(f"{__name__}.{home}"), name, None)
+            if value is not None:
+                globals()[name] = value  # found without this function from now on
+                return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

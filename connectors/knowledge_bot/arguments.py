@@ -21,6 +21,12 @@ Headers: TypeAlias = Mapping[str, str] | Iterable[Header]
 
 def source_fields(name: str, collections: Collections) -> dict[str, Any]:
     """Return what every source is created with: `name`, and `collections` as a list of ids."""
+    ids = collection_ids(collections)
+    return {"name": non_empty_text("name", name), "collections": ids}
+
+
+def collection_ids(collections: Collections) -> list[str]:
+    """Return the ids of collections, each once."""
     several = [collections] if isinstance(collections, str | Collection) else collections
     if not isinstance(several, Iterable):
         raise ConfigurationError(f"collections: expected ids, not {type(several).__name__}")
@@ -30,7 +36,7 @@ def source_fields(name: str, collections: Collections) -> dict[str, Any]:
     ]
     if not ids:
         raise ConfigurationError("collections: name at least one collection")
-    return {"name": non_empty_text("name", name), "collections": list(dict.fromkeys(ids))}
+    return list(dict.fromkeys(ids))
 
 
 def identifier(argument: str, value: object, prefix: str) -> str:

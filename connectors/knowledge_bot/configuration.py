@@ -1,6 +1,7 @@
 """What a client is configured with: checked once, before anything is sent."""
 
 import ipaddress
+import math
 import os
 import ssl
 import warnings
@@ -30,6 +31,12 @@ class Configuration:
     upload_encoding: UploadEncoding
     verify: bool | str | ssl.SSLContext
 
+    def __post_init__(self) -> None:
+        if not _is_number(self.timeout) or not 0 < self.timeout < math.inf:
+            raise ConfigurationError(f"timeout: expected seconds above 0, not {self.timeout!r}")
+        if not _is_number(self.max_retries) or self.max_retries < 0:
+            raise ConfigurationError(f"max_retries: expected 0 or more, not {self.max_retries!r}")
+
     @classmethod
     def resolve(
         cls,
@@ -46,10 +53,6 @@ class Configuration:
         Raises:
             ConfigurationError: no base URL, or a value that cannot be used.
         """
-        if timeout <= 0:
-            raise ConfigurationError(f"timeout: expected seconds above 0, not {timeout!r}")
-        if max_retries < 0:
-            raise ConfigurationError(f"max_retries: expected 0 or more, not {max_retries!r}")
         if upload_encoding not in get_args(UploadEncoding):
             raise ConfigurationError(
                 f"upload_encoding: expected 'value' or 'fields', not {upload_encoding!r}"
@@ -62,6 +65,10 @@ class Configuration:
             upload_encoding=upload_encoding,
             verify=verify,
         )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)  # a setting of a file or a form often comes as text
 
 
 def _api_key(key: str | SecretStr | None) -> SecretStr | None:

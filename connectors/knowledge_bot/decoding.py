@@ -32,6 +32,11 @@ class AnswerReader:
         elif encoding not in ("", "identity"):
             self._excess = f"its body is encoded as {encoding[:40]!r}, which was not asked for"
 
+    @property
+    def refusal(self) -> bool:
+        """Whether the status alone says what came of the request, however the body ends."""
+        return self._status >= 400
+
     def feed(self, piece: bytes) -> bool:
         """Take a piece as it came from the wire; return whether more is wanted."""
         if self._excess:

@@ -109,7 +109,7 @@ class UnexpectedResponseError(KnowledgeBotError):
     ) -> None:
         super().__init__(message, delivery=delivery, outcome=outcome)
         self.status_code = status_code
-        self.body = body[:2000]
+        self.body: bytes = body[:2000]
 
 
 class APIError(KnowledgeBotError):

@@ -7,7 +7,7 @@ of a newer service loses nothing on its way through.
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer
+from pydantic import AfterValidator, BaseModel, PlainSerializer
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -28,34 +28,35 @@ Timestamp = Annotated[
 """An aware UTC `datetime`; in JSON an integer of Unix milliseconds, as the interface shows it."""
 
 
-class Model(BaseModel):
-    """What every resource shares: frozen, and unknown fields are kept."""
+class Model(BaseModel, frozen=True, extra="allow"):
+    """What every resource shares: frozen, and unknown fields are kept.
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    Each says `frozen` again, for type checkers that do not inherit it.
+    """
 
 
-class Collection(Model):
+class Collection(Model, frozen=True):
     """A collection of sources."""
 
     id: str
     name: str
 
 
-class Bot(Model):
+class Bot(Model, frozen=True):
     """A bot that answers from the collections it reads."""
 
     id: str
     name: str
 
 
-class Conversation(Model):
+class Conversation(Model, frozen=True):
     """A conversation with a bot."""
 
     id: str
     name: str
 
 
-class Source(Model):
+class Source(Model, frozen=True):
     """A knowledge source, as the service returns it when it is created.
 
     `status` is an open string: the interface shows `pending` and no other value.
@@ -68,7 +69,7 @@ class Source(Model):
     created_at: Timestamp
 
 
-class Message(Model):
+class Message(Model, frozen=True):
     """A bot's answer to a message."""
 
     id: str
@@ -77,10 +78,8 @@ class Message(Model):
     created_at: Timestamp
 
 
-class Header(BaseModel):
+class Header(BaseModel, frozen=True):
     """A request header that the service sends while it scrapes a page; its value may be secret."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     value: str

@@ -139,11 +139,11 @@ class Body:
         encoding: UploadEncoding,
     ) -> None:
         boundary = f"kb-{secrets.token_hex(16)}"
-        self.content_type = f"multipart/form-data; boundary={boundary}"
+        self.content_type: str = f"multipart/form-data; boundary={boundary}"
         self._head = _head(upload, boundary, encoding)
         self._tail = f"\r\n--{boundary}--\r\n".encode()
-        self.length = None if size is None else len(self._head) + size + len(self._tail)
-        self.handed_over = False
+        self.length: int | None = None if size is None else len(self._head) + size + len(self._tail)
+        self.handed_over: bool = False
         self.error: Exception | None = None
         self._upload, self._stream, self._owned, self._size = upload, stream, owned, size
         self._sent = 0
@@ -156,16 +156,17 @@ class Body:
             yield piece
             self._report(piece)
 
-    async def astream(self, progressed: Callable[[], None]) -> AsyncIterator[bytes]:
+    async def astream(self, limit: asyncio.Timeout, patience: float) -> AsyncIterator[bytes]:
         """Yield the body piece by piece; the file is read in a worker thread.
 
         Args:
-            progressed: called each time a piece was taken.
+            limit: begins anew each time a piece was taken.
+            patience: seconds of the limit from then on.
         """
-        pieces = self._pieces()
+        pieces, loop = self._pieces(), asyncio.get_running_loop()
         while piece := await asyncio.to_thread(next, pieces, b""):
             yield piece
-            progressed()
+            limit.reschedule(loop.time() + patience)
             self._report(piece)
 
     def close(self) -> None:

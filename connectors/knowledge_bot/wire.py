@@ -16,13 +16,16 @@ from knowledge_bot.uploads import Body
 
 T = TypeVar("T")
 
-logger = logging.getLogger("knowledge_bot")
+logger: logging.Logger = logging.getLogger("knowledge_bot")
 
 _OWN_HEADERS = {
     b"accept": b"application/json, text/plain;q=0.9",
     b"accept-encoding": ACCEPT_ENCODING.encode(),
     b"user-agent": f"knowledge-bot/{__version__}".encode(),
 }
+
+
+_PHASES = ("connect", "read", "write", "pool")
 
 
 class Wire:
@@ -49,7 +52,6 @@ class Wire:
         self._url = functools.lru_cache(maxsize=256)(
             lambda path: library.URL(configuration.base_url + path)
         )
-        self._timeout = dict.fromkeys(("connect", "read", "write", "pool"), configuration.timeout)
 
     def check(self, request: Request[T], *, closed: bool) -> None:
         """Refuse what cannot be sent.
@@ -64,7 +66,7 @@ class Wire:
                 f"{request}: no API key; pass api_key= or set {API_KEY_VARIABLE}. Nothing was sent"
             )
 
-    def request(self, request: Request[T], content: Any, body: Body | None) -> Any:
+    def request(self, request: Request[T], content: Any, body: Body | None, timeout: float) -> Any:
         """Return the library's request. It holds the key: no frame of ours keeps it in a local."""
         headers = list(self._headers)
         if body is not None:
@@ -81,13 +83,13 @@ class Wire:
             self._url(request.path),
             headers=headers,
             content=content,
-            extensions={"timeout": self._timeout},
+            extensions={"timeout": dict.fromkeys(_PHASES, timeout)},
         )
 
     def redacted(self, answer: Answer) -> Answer:
-        """Return the answer without the key, which an error's text may repeat."""
+        """Return the answer without the key, which an error or an echoing proxy may repeat."""
         key = self._configuration.api_key
-        if answer.status < 300 or key is None:
+        if key is None:
             return answer
         body = answer.body.replace(key.get_secret_value().encode("ascii"), b"***")
         return Answer(answer.status, answer.headers, body, answer.excess)
@@ -110,8 +112,13 @@ def log_attempt(request: Request[T], attempt: int, reply: Answer | Failure, star
 
 
 def note_interruption(error: BaseException, request: Request[T], body: Body | None) -> None:
-    """Add the delivery to a cancellation or a Ctrl-C, which stay what they are."""
+    """Add the delivery to a cancellation or a Ctrl-C, which stay what they are.
+
+    It becomes a note for people, and for programs the attribute that our errors have as well.
+    """
+    error.with_traceback(None)  # as for a failure
     delivery = Delivery.NOT_DELIVERED if _incomplete(body) else Delivery.UNKNOWN
+    vars(error)["delivery"] = delivery
     error.add_note(f"{request} was under way. {outcome_of(request, delivery)}.")
 
 

@@ -2,23 +2,12 @@
 
 import asyncio
 import concurrent.futures
-import copy
-import gc
 import logging
-import os
-import pickle
-import subprocess
-import sys
-import threading
-import warnings
 from datetime import UTC, datetime
-from pathlib import Path
 
-import httpx
-import httpx2
 import pytest
 
-from calls import KEY, MESSAGE, SOURCE, ask, create, read, upload
+from calls import KEY, MESSAGE, SOURCE, ask, create, read
 from knowledge_bot import (
     AsyncClient,
     Bot,
@@ -29,9 +18,8 @@ from knowledge_bot import (
     Header,
     Message,
     Source,
-    connections,
 )
-from scripted_server import answer, silence
+from scripted_server import answer
 
 BOTS = {"data": [{"id": "bot_1", "name": "Guide"}]}
 
@@ -170,154 +158,12 @@ async def test_turns_of_an_asynchronous_chat_do_not_overtake_each_other(scripted
     assert sent == [None, "conv_1"]
 
 
-@pytest.mark.parametrize("library", [httpx, httpx2])
-def test_an_injected_client_sends_with_its_own_headers_and_stays_open(scripted, library):
-    server = scripted(answer(body=SOURCE))
-    with library.Client(headers={"X-Gateway": "north"}) as http_client:
-        with Client(KEY, server.url, http_client=http_client) as client:
-            create(client)
-            upload(client)
-        assert not http_client.is_closed
-    assert [r.headers["x-gateway"] for r in server.requests] == ["north", "north"]
-    assert [r.headers["x-api-key"] for r in server.requests] == [KEY, KEY]
-
-
-@pytest.mark.parametrize("library", [httpx, httpx2])
-async def test_an_injected_asynchronous_client_sends_and_stays_open(scripted, library):
-    server = scripted(answer(body=SOURCE))
-    async with library.AsyncClient() as http_client:
-        async with AsyncClient(KEY, server.url, http_client=http_client) as client:
-            await create(client)
-            await upload(client)
-        assert not http_client.is_closed
-    assert len(server.requests) == 2
-
-
-def test_a_client_of_another_kind_is_not_accepted():
-    with pytest.raises(ConfigurationError, match=r"expected an httpx\.Client"):
-        Client(KEY, "https://service.example", http_client=object())
-    with pytest.raises(ConfigurationError, match=r"expected an httpx\.AsyncClient"):
-        AsyncClient(KEY, "https://service.example", http_client=httpx.Client())
-
-
-def test_a_closed_client_says_so(call, scripted):
-    server = scripted(answer(body=SOURCE))
-    client = Client(KEY, server.url)
-    client.close()
-    with pytest.raises(ConfigurationError, match="closed"):
-        create(client)
-    assert server.requests == []
-
-
-def test_a_client_survives_pickling_and_works_in_another_process(scripted):
-    server = scripted(answer(body=SOURCE))
-    with Client(KEY, server.url) as client:
-        create(client)
-        with pickle.loads(pickle.dumps(client)) as copy:
-            assert create(copy).id == "src_1"
-    aclient = pickle.loads(pickle.dumps(AsyncClient(KEY, server.url)))
-    assert asyncio.run(create(aclient)).id == "src_1"
-
-
-def test_a_blocking_client_gives_an_asynchronous_one_of_the_same_configuration(scripted):
-    server = scripted(answer(body=SOURCE))
-    with Client(KEY, server.url) as client:
-        assert asyncio.run(create(client.to_async())).id == "src_1"
-    assert server.requests[0].headers["x-api-key"] == KEY
-    injected = Client(KEY, server.url, http_client=httpx.Client())
-    with pytest.raises(ConfigurationError, match="http_client"):
-        injected.to_async()
-
-
-def test_a_deep_copy_is_the_client_itself():
-    client = Client(KEY, "https://service.example")
-    assert copy.deepcopy({"client": client})["client"] is client
-
-
 def test_threads_share_a_client(scripted):
     server = scripted(answer(body=SOURCE))
     with Client(KEY, server.url) as client, concurrent.futures.ThreadPoolExecutor(8) as pool:
         sources = list(pool.map(lambda _: create(client), range(64)))
     assert len(sources) == len(server.requests) == 64
     assert server.connections <= 8
-
-
-def test_an_asynchronous_client_serves_one_event_loop_after_another(scripted):
-    server = scripted(answer(body=SOURCE))
-    client = AsyncClient(KEY, server.url)
-    descriptors = Path("/proc/self/fd")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        asyncio.run(create(client))
-        before = len(os.listdir(descriptors)) if descriptors.exists() else 0
-        for _ in range(20):
-            asyncio.run(create(client))
-        gc.collect()
-    after = len(os.listdir(descriptors)) if descriptors.exists() else 0
-    assert after <= before + 2
-    assert len(server.requests) == 21
-
-
-@pytest.mark.parametrize("end", ["del client", "asyncio.run(client.aclose())"])
-def test_an_event_loop_that_is_closed_by_hand_leaves_no_open_session(scripted, end):
-    # As some frameworks do: without `shutdown_asyncgens`. aiohttp complains on standard error.
-    server = scripted(answer(body=SOURCE))
-    code = """
-import asyncio, sys
-from knowledge_bot import AsyncClient
-client = AsyncClient("key", sys.argv[1])
-for _ in range(3):
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(client.create_text_source(name="n", collections="col_1", content="c"))
-    loop.close()
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code + end, server.url], capture_output=True, text=True, check=True
-    )
-    assert done.stderr == ""
-    assert len(server.requests) == 3
-
-
-def test_an_asynchronous_client_serves_several_event_loops_at_once(scripted):
-    server = scripted(answer(body=SOURCE))
-    client = AsyncClient(KEY, server.url)
-    results = []
-
-    def work() -> None:
-        async def several() -> None:
-            results.extend(await asyncio.gather(*(create(client) for _ in range(10))))
-
-        asyncio.run(several())
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == len(server.requests) == 40
-
-
-async def test_a_cancelled_call_says_that_the_service_may_have_acted(scripted):
-    server = scripted(silence, answer(body=SOURCE))
-    async with AsyncClient(KEY, server.url) as client:
-        task = asyncio.create_task(create(client))
-        while not server.requests:
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError) as caught:
-            await task
-        assert any("may have acted" in note for note in caught.value.__notes__)
-        assert (await create(client)).id == "src_1"
-
-
-def test_all_clients_of_a_process_share_the_loaded_certificate_authorities():
-    # Loading them takes tens of milliseconds, everything else of a client a fraction of one.
-    Client(KEY, "https://service.example").close()
-    loaded = connections._ssl_context.cache_info().misses
-    for _ in range(5):
-        Client(KEY, "https://other.example").close()
-        pickle.loads(pickle.dumps(AsyncClient(KEY, "https://other.example")))
-    assert connections._ssl_context.cache_info().misses == loaded
 
 
 def test_the_log_tells_method_path_status_and_nothing_of_the_content(call, scripted, caplog):
@@ -329,10 +175,3 @@ def test_the_log_tells_method_path_status_and_nothing_of_the_content(call, scrip
     assert "POST /sources/write: 200 in" in lines[0]
     assert KEY not in caplog.text
     assert "We open at 9" not in caplog.text
-
-
-def test_a_client_does_not_show_its_key():
-    client = Client(KEY, "https://service.example")
-    assert repr(client) == "Client(base_url='https://service.example/public/v1')"
-    assert KEY not in str(vars(client))
-    assert KEY not in repr(vars(client)["_configuration"])

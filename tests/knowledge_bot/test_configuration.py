@@ -73,6 +73,10 @@ def test_a_secret_is_taken_as_well_as_a_string():
     [
         ({"timeout": 0}, "timeout"),
         ({"timeout": -1}, "timeout"),
+        ({"timeout": float("nan")}, "timeout"),
+        ({"timeout": float("inf")}, "timeout"),
+        ({"timeout": "60"}, "timeout"),
+        ({"max_retries": "2"}, "max_retries"),
         ({"max_retries": -1}, "max_retries"),
         ({"upload_encoding": "base64"}, "upload_encoding"),
         ({"verify": "/nowhere/ca.pem"}, "verify"),
@@ -81,6 +85,12 @@ def test_a_secret_is_taken_as_well_as_a_string():
 def test_an_option_that_cannot_be_used_is_named(options, words):
     with pytest.raises(ConfigurationError, match=words):
         Client("key", "https://service.example", **options)
+
+
+@pytest.mark.parametrize("options", [{"timeout": 0}, {"max_retries": -1}])
+def test_a_client_with_other_limits_checks_them(options):
+    with Client("key", "https://service.example") as client, pytest.raises(ConfigurationError):
+        client.with_options(**options)
 
 
 def test_an_unencrypted_address_of_another_machine_warns_at_the_callers_line():

@@ -72,7 +72,7 @@ def test_an_answer_that_cannot_be_decoded_is_named(call, scripted, kind):
 def test_a_bomb_does_not_unfold(kind):
     # In a process of its own, since memory is what is measured.
     done = subprocess.run(
-        [sys.executable, "-c", BOMB, kind, str(Path(__file__).parents[1])],
+        [sys.executable, "-c", BOMB, kind, str(Path(__file__).parents[1] / "support")],
         capture_output=True,
         text=True,
         check=False,
@@ -84,8 +84,8 @@ def test_a_bomb_does_not_unfold(kind):
 BOMB = """
 import asyncio, sys, zlib
 from pathlib import Path
-kind, tests = sys.argv[1:]
-sys.path.insert(0, tests)
+kind, support = sys.argv[1:]
+sys.path.insert(0, support)
 from calls import SOURCE, create
 from knowledge_bot import AsyncClient, Client, UnexpectedResponseError
 from scripted_server import ScriptedServer, answer

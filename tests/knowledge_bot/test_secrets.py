@@ -1,12 +1,17 @@
 """The API key appears in nothing that a person or a log collector reads."""
 
+import asyncio
+import contextlib
 import logging
+import pickle
 import traceback
 
+import httpx
+import httpx2
 import pytest
 
-from calls import KEY, create, upload
-from knowledge_bot import KnowledgeBotError
+from calls import KEY, SOURCE, ask, create, upload
+from knowledge_bot import AsyncClient, Client, ConfigurationError, KnowledgeBotError
 from scripted_server import answer, close, reset, silence
 
 REPLIES = {
@@ -15,8 +20,16 @@ REPLIES = {
     "silent": silence,
     "500": answer(500),
     "401 that repeats the key": answer(401, {"message": f"unknown key {KEY}"}),
+    "200 that repeats the request": answer(body={"headers": {"X-API-KEY": KEY}}),
     "redirect": answer(302, headers={"Location": "/elsewhere"}),
     "junk": answer(body=b"junk"),
+}
+
+CLIENTS = {
+    "httpx.Client": (Client, httpx.Client),
+    "httpx2.Client": (Client, httpx2.Client),
+    "httpx.AsyncClient": (AsyncClient, httpx.AsyncClient),
+    "httpx2.AsyncClient": (AsyncClient, httpx2.AsyncClient),
 }
 
 
@@ -30,6 +43,7 @@ def told_by(error: BaseException) -> str:
             repr(behind),
             repr(vars(behind)),
             repr(getattr(behind, "__notes__", "")),
+            repr(pickle.dumps(behind)),
         ]
         for frame, _ in traceback.walk_tb(behind.__traceback__):
             if "tests" not in frame.f_code.co_filename:
@@ -47,12 +61,78 @@ def test_the_key_is_in_no_error_no_traceback_and_no_log(call, scripted, caplog, 
     told = told_by(caught.value)
     assert "POST /sources" in told
     assert KEY not in told
-    assert KEY.encode() not in told.encode()
     assert {"knowledge_bot"} <= {record.name.partition(".")[0] for record in caplog.records}
     assert KEY not in caplog.text
 
 
-def test_the_planted_key_would_be_found(call, scripted, caplog):
+async def create_and_upload(kind, url):
+    ours, theirs = CLIENTS[kind]
+    if ours is Client:
+        with theirs() as http_client:
+            client = Client(KEY, url, http_client=http_client)
+            create(client)
+            upload(client)
+    else:
+        async with theirs() as http_client:
+            client = AsyncClient(KEY, url, http_client=http_client)
+            await create(client)
+            await upload(client)
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("reply", ["closed", "401 that repeats the key"])
+def test_nor_over_the_http_client_of_a_user(scripted, caplog, kind, reply):
+    server = scripted(answer(body=SOURCE), REPLIES[reply])
+    with caplog.at_level(1), pytest.raises(KnowledgeBotError) as caught:
+        asyncio.run(create_and_upload(kind, server.url))
+    assert len(server.requests) == 2
+    assert KEY not in told_by(caught.value)
+    assert len({record.name.partition(".")[0] for record in caplog.records}) >= 3
+    assert KEY not in caplog.text
+
+
+async def test_nor_in_what_a_cancelled_call_leaves_behind(scripted):
+    server = scripted(silence)
+    async with AsyncClient(KEY, server.url) as client:
+        asking = asyncio.create_task(ask(client))
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await asking
+    assert "POST /messages was under way" in told_by(caught.value)
+    assert KEY not in told_by(caught.value)
+
+
+@pytest.mark.parametrize("key", [f"{KEY}\n", f"{KEY}ü", f" {KEY}"])
+def test_nor_where_the_key_itself_is_wrong(key):
+    with pytest.raises(ConfigurationError) as caught:
+        Client(key, "https://service.example")
+    shown = [str(caught.value), repr(caught.value), repr(vars(caught.value))]
+    assert KEY not in "".join(shown)
+
+
+def test_nor_in_what_a_client_shows_of_itself(scripted):
+    server = scripted(answer(body=SOURCE))
+    with Client(KEY, server.url) as client, contextlib.suppress(KnowledgeBotError):
+        create(client)
+        derived = client.with_options(timeout=1)
+        shown = [
+            text
+            for thing in (client, derived, client.chat("bot_1"), client.to_async())
+            for text in (repr(thing), str(thing), repr(vars(thing)))
+        ]
+    shown += [repr(vars(client)["_configuration"]), repr(vars(vars(client)["_wire"]))]
+    assert KEY not in "".join(shown)
+
+
+def test_a_pickled_client_holds_the_key_and_says_so():
+    assert KEY.encode() in pickle.dumps(Client(KEY, "https://service.example"))
+    for kind in (Client, AsyncClient):
+        assert "takes the API key along" in " ".join(str(kind.__doc__).split())
+
+
+def test_the_planted_key_would_be_found(caplog):
     with caplog.at_level(logging.INFO):
         logging.getLogger("somebody").info("the key is %s", KEY)
     assert KEY in caplog.text

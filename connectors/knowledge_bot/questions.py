@@ -1,0 +1,72 @@
+"""One question to several bots at once."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+
+from knowledge_bot.client import AsyncClient, Client
+from knowledge_bot.models import Message
+
+
+def ask_bots(client: Client, bot_ids: Sequence[str], content: str) -> list[Message]:
+    """Ask every bot the same question at the same time, each in a new conversation.
+
+    Args:
+        client: the client to ask with.
+        bot_ids: the bots, `bot_…`.
+        content: the question.
+
+    Returns:
+        The answers, in the order of `bot_ids`.
+
+    Raises:
+        KnowledgeBotError: the first failure in the order of `bot_ids`, once every bot has answered
+            or failed, so that no question goes on unseen. A note on it tells of the other bots.
+    """
+
+    def ask(bot_id: str) -> Message | Exception:
+        try:
+            return client.send_message(bot_id=bot_id, content=content)
+        except Exception as error:  # noqa: BLE001 - raised by _all_answers, when all have ended
+            return error
+
+    if len(bot_ids) < 2:  # needs no thread
+        return _all_answers(bot_ids, [ask(bot_id) for bot_id in bot_ids])
+    with ThreadPoolExecutor(len(bot_ids), thread_name_prefix="ask_bots") as pool:
+        # Tracing and callbacks of frameworks travel in context variables.
+        asked = [pool.submit(copy_context().run, ask, bot_id) for bot_id in bot_ids]
+    return _all_answers(bot_ids, [outcome.result() for outcome in asked])
+
+
+async def aask_bots(client: AsyncClient, bot_ids: Sequence[str], content: str) -> list[Message]:
+    """Ask as `ask_bots` does, without blocking; cancelling it cancels every question."""
+
+    async def ask(bot_id: str) -> Message | Exception:
+        try:
+            return await client.send_message(bot_id=bot_id, content=content)
+        except Exception as error:  # noqa: BLE001 - raised by _all_answers, when all have ended
+            return error
+
+    if len(bot_ids) < 2:  # needs no task
+        return _all_answers(bot_ids, [await ask(bot_id) for bot_id in bot_ids])
+    async with asyncio.TaskGroup() as tasks:
+        asked = [tasks.create_task(ask(bot_id)) for bot_id in bot_ids]
+    return _all_answers(bot_ids, [outcome.result() for outcome in asked])
+
+
+def _all_answers(bot_ids: Sequence[str], outcomes: Sequence[Message | Exception]) -> list[Message]:
+    answers = [outcome for outcome in outcomes if isinstance(outcome, Message)]
+    failures = [
+        (bot_id, outcome)
+        for bot_id, outcome in zip(bot_ids, outcomes, strict=True)
+        if isinstance(outcome, Exception)
+    ]
+    if not failures:
+        return answers
+    (failed, error), *others = failures
+    if len(bot_ids) > 1:
+        error.add_note(f"This was {failed}. Of {len(bot_ids)} bots asked, {len(answers)} answered.")
+    for bot_id, other in others:
+        error.add_note(f"{bot_id} failed as well: {other}")
+    raise error

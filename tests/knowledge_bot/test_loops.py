@@ -1,0 +1,148 @@
+"""An asynchronous client in one event loop after another, in several at once, and cancelled."""
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from calls import KEY, SOURCE, create
+from knowledge_bot import AsyncClient, Delivery, RequestTimeoutError
+from scripted_server import answer, drip, raw, silence, then
+
+done = answer(body=SOURCE)
+
+
+def open_files():
+    """How many files this process has open, the test server's ends of connections included."""
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+def until(condition):
+    """Wait for what other threads do: the server closes its ends when it sees ours closed."""
+    for _ in range(500):
+        if condition():
+            break
+        time.sleep(0.01)
+    return condition()
+
+
+on_linux = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux lists open files")
+
+
+@on_linux
+def test_fifty_event_loops_one_after_another_leave_nothing_open(scripted):
+    server = scripted(answer(body=SOURCE))
+    client = AsyncClient(KEY, server.url)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(create(client))
+        before = open_files()
+        for _ in range(50):
+            asyncio.run(create(client))
+    assert until(lambda: open_files() <= before + 2)
+    assert len(server.requests) == 51
+
+
+@on_linux
+def test_event_loops_at_once_leave_nothing_open(scripted):
+    server = scripted(answer(body=SOURCE))
+    client = AsyncClient(KEY, server.url)
+    results = []
+
+    async def several() -> None:
+        results.extend(await asyncio.gather(*(create(client) for _ in range(10))))
+
+    def work() -> None:
+        for _ in range(6):
+            asyncio.run(several())
+
+    asyncio.run(several())
+    before = open_files()
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == len(server.requests) == 490
+    assert until(lambda: open_files() <= before + 2)
+
+
+@pytest.mark.parametrize("end", ["del client", "asyncio.run(client.aclose())"])
+def test_an_event_loop_that_is_closed_by_hand_leaves_no_open_session(scripted, end):
+    # As some frameworks do: without `shutdown_asyncgens`. aiohttp complains on standard error.
+    server = scripted(answer(body=SOURCE))
+    code = """
+import asyncio, sys
+from knowledge_bot import AsyncClient, Delivery
+client = AsyncClient("key", sys.argv[1])
+for _ in range(3):
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(client.create_text_source(name="n", collections="col_1", content="c"))
+    loop.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code + end, server.url], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert len(server.requests) == 3
+
+
+async def test_a_cancelled_call_says_that_the_service_may_have_acted(scripted):
+    server = scripted(silence, answer(body=SOURCE))
+    async with AsyncClient(KEY, server.url) as client:
+        task = asyncio.create_task(create(client))
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert any("may have acted" in note for note in caught.value.__notes__)
+        assert vars(caught.value)["delivery"] is Delivery.UNKNOWN
+        assert (await create(client)).id == "src_1"
+
+
+async def test_cancelled_calls_give_their_connections_back(scripted):
+    server = scripted(reply_to=lambda received: silence if b"wait" in received.body else done)
+    async with AsyncClient(KEY, server.url, timeout=20) as client:
+        # More than there are connections, so that some are cancelled while they wait for one.
+        waiting = [
+            asyncio.create_task(client.send_message(bot_id="bot_1", content="wait"))
+            for _ in range(130)
+        ]
+        while len(server.requests) < 100:
+            await asyncio.sleep(0.01)
+        for task in waiting:
+            task.cancel()
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {type(error) for error in ended} == {asyncio.CancelledError}
+        assert len(await asyncio.gather(*(create(client) for _ in range(100)))) == 100
+
+
+async def test_a_call_that_is_cancelled_between_two_attempts_was_not_under_way(scripted):
+    server = scripted(answer(429, headers={"Retry-After": "60"}))
+    async with AsyncClient(KEY, server.url) as client:
+        task = asyncio.create_task(create(client))
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert not hasattr(caught.value, "__notes__")
+
+
+@pytest.mark.timeout(60)
+async def test_headers_that_drip_are_given_up_when_the_time_is_over(scripted):
+    server = scripted(then(raw(b"HTTP/1.1 200 OK\r\nA: "), drip(b"a" * 9999, 0.05)))
+    async with AsyncClient(KEY, server.url, timeout=0.2) as client:
+        with pytest.raises(RequestTimeoutError) as caught:
+            await create(client)
+    assert caught.value.delivery is Delivery.UNKNOWN

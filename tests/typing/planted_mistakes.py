@@ -1,0 +1,127 @@
+"""Calls that are right, and calls that are wrong: type checkers report exactly the marked lines.
+
+Nothing here runs. Each line with a mistake says which error mypy has for it: `# expect: <code>`.
+"""
+# ruff: noqa: B018, SIM115, T201 - the mistakes, and what shows them
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import assert_type
+
+import httpx
+import httpx2
+
+from knowledge_bot import (
+    APIError,
+    AsyncClient,
+    Bot,
+    Client,
+    Collection,
+    Conversation,
+    Delivery,
+    Header,
+    KnowledgeBotError,
+    Message,
+    Source,
+)
+from knowledge_bot.questions import aask_bots, ask_bots
+
+
+def right(client: Client, collection: Collection, headers: Mapping[str, str]) -> None:
+    """Every operation of a blocking client returns its model."""
+    assert_type(client.list_bots(), list[Bot])
+    assert_type(client.list_collections(), list[Collection])
+    assert_type(client.list_conversations("bot_1"), list[Conversation])
+    assert_type(client.send_message(bot_id="bot_1", content="?"), Message)
+    assert_type(client.with_options(timeout=3).chat("bot_1").ask("?").created_at, datetime)
+    assert_type(client.create_text_source(name="n", collections="col_1", content="c"), Source)
+    assert_type(ask_bots(client, ["bot_1"], "?"), list[Message])
+    alive: bool = client.ping()
+    print(alive)
+    client.create_webpage_source(
+        name="n", collections=[collection, "col_2"], url="https://example.org", headers=headers
+    )
+    client.create_webpage_source(
+        name="n", collections=collection, url="u", headers=[Header(name="a", value="b")]
+    )
+    with Path("handbook.md").open("rb") as file:
+        client.upload_source(name="n", collections=("col_1",), file=file)
+    client.upload_source(
+        name="n",
+        collections="col_1",
+        file=b"content",
+        on_progress=lambda sent, total: print(sent / (total or sent)),
+    )
+    with Client("key", "https://service.example", http_client=httpx.Client()) as given:
+        assert_type(given, Client)
+    Client(http_client=httpx2.Client())
+
+
+async def right_as_well(client: AsyncClient) -> None:
+    """Every operation of an asynchronous client returns an awaitable of its model."""
+    assert_type(await client.list_bots(), list[Bot])
+    assert_type(await client.send_message(bot_id="bot_1", content="?"), Message)
+    assert_type(await client.with_options(max_retries=0).chat("bot_1").ask("?"), Message)
+    assert_type(await aask_bots(client, ["bot_1"], "?"), list[Message])
+    async with AsyncClient(http_client=httpx.AsyncClient()) as given:
+        assert_type(given, AsyncClient)
+    AsyncClient(http_client=httpx2.AsyncClient())
+
+
+def wrong_arguments(client: Client) -> None:
+    """Arguments that no operation takes."""
+    client.send_message("bot_1", "?")  # expect: call-arg
+    client.send_message(bot_id="bot_1")  # expect: call-arg
+    client.send_message(bot_id=1, content="?")  # expect: arg-type
+    client.send_message(bot_id="bot_1", content=b"?")  # expect: arg-type
+    client.send_message(bot_id="bot_1", content="?", model="m")  # expect: call-arg
+    client.list_conversations(Bot(id="bot_1", name="n"))  # expect: arg-type
+    client.create_text_source(name="n", collections=1, content="c")  # expect: arg-type
+    client.upload_source(name="n", collections="col_1", file=open("f"))  # expect: arg-type
+    client.create_webpage_source(
+        name="n",
+        collections="col_1",
+        url="https://example.org",
+        headers=["a"],  # expect: list-item
+    )
+    client.with_options(retries=1)  # expect: call-arg
+    ask_bots(client, [1], "?")  # expect: list-item
+
+
+def wrong_clients() -> None:
+    """Settings that no client takes."""
+    Client(upload_encoding="json")  # expect: arg-type
+    Client(timeout="60")  # expect: arg-type
+    Client(http_client=object())  # expect: arg-type
+    Client(http_client=httpx.AsyncClient())  # expect: arg-type
+    AsyncClient(http_client=httpx2.Client())  # expect: arg-type
+
+
+def wrong_results(client: Client, source: Source) -> None:
+    """Results that no operation has."""
+    client.send_message(bot_id="bot_1", content="?").text  # expect: attr-defined
+    client.list_bots().data  # expect: attr-defined
+    client.list_sources()  # expect: attr-defined
+    source.status = "ready"  # expect: misc
+    print(source.created_at + 1)  # expect: operator
+
+
+async def wrong_colours(client: AsyncClient, blocking: Client) -> None:
+    """Asynchronous calls taken for blocking ones, and the other way round."""
+    client.list_bots()  # expect: unused-coroutine
+    client.send_message(bot_id="bot_1", content="?").answer  # expect: attr-defined
+    await blocking.list_bots()  # expect: misc
+    with client:  # expect: attr-defined
+        pass
+    ask_bots(client, ["bot_1"], "?")  # expect: arg-type
+
+
+def wrong_errors(error: KnowledgeBotError) -> int | None:
+    """Every error has a delivery, and only an answered one a status."""
+    if error.delivery is Delivery.SENT:  # expect: attr-defined
+        return None
+    if isinstance(error, APIError):
+        return error.status_code
+    print(error.status_code)  # expect: attr-defined
+    return None
