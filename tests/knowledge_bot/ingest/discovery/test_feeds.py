@@ -1,0 +1,59 @@
+"""Feeds: RSS and Atom, broken and hostile ones."""
+
+import pytest
+
+from knowledge_bot.ingest import Skipped, WebPage, from_feed
+from page_server import answer
+
+RSS = b"""<?xml version="1.0"?><rss version="2.0"><channel><title>News</title>
+<item><title>One  &amp; only</title><link>https://h.example/1</link>
+<pubDate>Mon, 05 Jan 2026 10:00:00 GMT</pubDate></item>
+<item><title>No link</title></item>
+<item><link>https://h.example/3</link></item></channel></rss>"""
+
+ATOM = b"""<feed xmlns="http://www.w3.org/2005/Atom"><title>News</title>
+<entry><title>A</title><link href="/a"/><updated>2026-01-05T10:00:00Z</updated></entry></feed>"""
+
+
+def test_an_rss_feed_yields_its_pages_with_a_version(web):
+    web.answers["/rss"] = answer(RSS)
+    one, without_link, three = from_feed(web.url("/rss"))
+    assert one == WebPage(
+        name="One & only", url="https://h.example/1", version="Mon, 05 Jan 2026 10:00:00 GMT"
+    )
+    assert isinstance(without_link, Skipped)
+    assert without_link.invalid
+    assert three == WebPage(name="https://h.example/3", url="https://h.example/3")
+
+
+def test_an_atom_feed_yields_its_pages_with_absolute_addresses(web):
+    web.answers["/atom"] = answer(ATOM)
+    (page,) = from_feed(web.url("/atom"))
+    assert page == WebPage(name="A", url=web.url("/a"), version="2026-01-05T10:00:00Z")
+
+
+def test_a_feed_that_is_not_well_formed_is_read_all_the_same(tmp_path):
+    path = tmp_path / "feed.xml"
+    path.write_bytes(RSS.replace(b"&amp;", b"&"))
+    assert sum(isinstance(item, WebPage) for item in from_feed(str(path))) == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"<html><body>Hello</body></html>", "neither RSS nor Atom"),
+        (b'<!DOCTYPE z [<!ENTITY a "aa">]><rss version="2.0"/>', "declares entities"),
+        (b"", "neither RSS nor Atom"),
+    ],
+    ids=["page", "bomb", "nothing"],
+)
+def test_what_is_no_feed_is_told(web, body, told):
+    web.answers["/feed"] = answer(body)
+    (item,) = from_feed(web.url("/feed"))
+    assert isinstance(item, Skipped)
+    assert told in item.reason
+
+
+def test_a_feed_is_not_read_before_it_is_needed(web):
+    from_feed(web.url("/feed"))
+    assert web.requests == []

@@ -1,0 +1,182 @@
+"""How a run is called: its arguments, its items as they come, its progress, and its end."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from calls import KEY
+from ingest_texts import texts
+from knowledge_bot import AsyncClient, Client, ConfigurationError
+from knowledge_bot.ingest import Report, Stop, Text, aingest, ingest
+from scripted_server import silence
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def test_items_are_taken_as_they_are_needed(run, service, ledger):
+    taken = 0
+
+    def endless():
+        nonlocal taken
+        while True:
+            taken += 1
+            yield Text(name=f"t{taken}", content="text")
+
+    stop = threading.Event()
+
+    def enough(report: Report) -> None:
+        if report.created >= 20:
+            stop.set()
+
+    report = run(endless(), ledger=ledger, on_progress=enough, stop=stop)
+    assert report.stopped is Stop.REQUESTED
+    assert report.unknown == 0
+    assert taken < report.created + 2000
+
+
+def test_an_item_is_sent_before_the_next_one_comes(run, service, ledger):
+    def slow():
+        yield Text(name="first", content="text")
+        deadline = time.monotonic() + 10
+        while not service.created and time.monotonic() < deadline:
+            time.sleep(0.01)
+        yield Text(name="second" if service.created else "too late", content="text")
+
+    assert run(slow(), ledger=ledger).created == 2
+    assert service.created == ["first", "second"]
+
+
+def test_what_the_items_raise_comes_out_after_all_is_recorded(run, service, ledger):
+    def broken():
+        yield from texts(5)
+        raise LookupError("the database went away")
+
+    with pytest.raises(LookupError, match="went away") as caught:
+        run(broken(), ledger=ledger)
+    assert "created" in caught.value.__notes__[0]
+    assert sum(holding.claimed for holding in ledger.status()) == 0
+    assert run(texts(5), ledger=ledger).failed == 0
+    assert len(service.created) == 5
+
+
+def test_progress_is_told_up_to_the_end(run, service, ledger):
+    reports: list[Report] = []
+    final = run(texts(5), ledger=ledger, on_progress=reports.append)
+    assert reports[-1] == final
+
+
+def test_what_progress_raises_comes_out(run, service, ledger):
+    def fail(report):
+        raise LookupError("the terminal is gone")
+
+    with pytest.raises(LookupError, match="terminal"):
+        run(texts(5), ledger=ledger, on_progress=fail)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"collections": []}, "collections"),
+        ({"collections": "handbook"}, "col_"),
+        ({"concurrency": 0}, "concurrency"),
+        ({"on_unknown": "guess"}, "on_unknown"),
+    ],
+)
+def test_an_argument_that_cannot_be_used_is_told_before_anything(run, service, options, told):
+    with pytest.raises(ConfigurationError, match=told):
+        run(texts(1), **options)
+    assert service.arrived == []
+
+
+def test_a_client_without_a_key_is_told_before_anything(service):
+    with (
+        Client(base_url=service.url) as client,
+        pytest.raises(ConfigurationError, match="API key"),
+    ):
+        ingest(client, texts(1), collections="col_1")
+
+
+def test_a_closed_client_is_told_before_anything(service):
+    with Client(KEY, service.url) as client:
+        pass
+    with pytest.raises(ConfigurationError, match="closed"):
+        ingest(client, texts(1), collections="col_1")
+    assert service.arrived == []
+
+
+def test_a_client_with_methods_of_its_own_is_sent_through(service):
+    names: list[str] = []
+
+    class Noting(Client):
+        def create_text_source(self, *, name, **options):
+            names.append(name)
+            return super().create_text_source(name=name, **options)
+
+    with Noting(KEY, service.url) as client:
+        assert ingest(client, texts(3), collections="col_1").created == 3
+    assert sorted(names) == sorted(service.created) == ["t0", "t1", "t2"]
+
+
+def test_each_function_takes_its_own_client(service):
+    with Client(KEY, service.url) as client, pytest.raises(ConfigurationError, match="AsyncClient"):
+        asyncio.run(aingest(client, texts(1), collections="col_1"))  # type: ignore[arg-type]
+
+
+def test_it_may_be_called_where_an_event_loop_runs(service, ledger):
+    async def main() -> Report:
+        with Client(KEY, service.url) as client:
+            return ingest(client, texts(3), collections="col_1", ledger=ledger)
+
+    assert asyncio.run(main()).created == 3
+
+
+def test_asynchronous_items_are_taken(service, ledger):
+    async def items():
+        for text in texts(1200):
+            yield text
+
+    async def main() -> Report:
+        async with AsyncClient(KEY, service.url) as client:
+            return await aingest(client, items(), collections="col_1", ledger=ledger)
+
+    assert asyncio.run(main()).created == 1200
+
+
+def test_a_cancelled_run_finishes_what_is_in_flight(service, ledger):
+    async def main() -> None:
+        async with AsyncClient(KEY, service.url) as client:
+            task = asyncio.create_task(
+                aingest(client, texts(5000), collections="col_1", ledger=ledger)
+            )
+            while len(service.created) < 20:
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())
+    (holding,) = ledger.status()
+    assert (holding.unknown, holding.claimed) == (0, 0)
+    assert holding.created == len(service.created) < 5000
+
+
+def test_a_run_that_is_cancelled_twice_leaves_unknown_what_is_in_flight(service, ledger):
+    service.judge = lambda name, times: silence
+
+    async def main() -> None:
+        async with AsyncClient(KEY, service.url) as client:
+            task = asyncio.create_task(
+                aingest(client, texts(50), collections="col_1", ledger=ledger, concurrency=4)
+            )
+            while len(service.arrived) < 4:
+                await asyncio.sleep(0.01)
+            task.cancel()
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())
+    assert len(list(ledger.unknown())) == 4

@@ -1,0 +1,211 @@
+"""What a run does with its items, through both clients."""
+
+import contextlib
+import os
+import sqlite3
+import time
+
+import pytest
+
+from ingest_texts import texts
+from knowledge_bot.ingest import File, Skipped, Text, WebPage
+from scripted_server import reset
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def test_every_item_is_created_once_and_a_second_run_asks_nothing(run, service, ledger, tmp_path):
+    (tmp_path / "a.txt").write_text("A file.")
+    items = [
+        *texts(20),
+        File(path=tmp_path / "a.txt"),
+        WebPage(name="page", url="https://h.example/"),
+    ]
+    first = run(items, ledger=ledger)
+    assert (first.created, first.failed, first.ok) == (22, 0, True)
+    assert sorted(service.created) == sorted([f"t{n}" for n in range(20)] + ["a.txt", "page"])
+    second = run(items, ledger=ledger)
+    assert (second.created, second.unchanged) == (0, 22)
+    assert len(service.arrived) == 22
+
+
+def test_without_a_ledger_everything_is_sent_every_time(run, service):
+    assert run(texts(3)).created == 3
+    assert run(texts(3)).created == 3
+    assert len(service.created) == 6
+
+
+def test_a_changed_item_is_created_anew_and_the_old_source_named(run, service, ledger):
+    run(texts(2), ledger=ledger)
+    report = run([Text(name="t0", content="Another text."), texts(2)[1]], ledger=ledger)
+    assert (report.created, report.superseded, report.unchanged) == (1, 1, 1)
+    (old,) = ledger.superseded()
+    assert old.key == "t0"
+    assert old.source_id in ("src_1", "src_2")
+    assert old.replaced_by == "src_3"
+
+
+def test_an_item_in_other_collections_is_another_item(run, service, ledger):
+    assert run(texts(1), ledger=ledger).created == 1
+    assert run(texts(1), ledger=ledger, collections="col_2").created == 1
+    other = Text(name="t0", content="Some text.", collections=["col_2", "col_1"])
+    assert run([other], ledger=ledger).created == 1
+    assert run([other], ledger=ledger, collections=["col_1", "col_2"]).unchanged == 1
+    assert service.bodies[-1]["collections"] == ["col_2", "col_1"]
+
+
+def test_the_same_item_twice_is_sent_once(run, service, ledger):
+    report = run([*texts(5), *texts(5)], ledger=ledger)
+    assert report.created == 5
+    assert report.unchanged + report.skipped == 5
+    assert report.ok
+
+
+def test_two_contents_under_one_key_are_not_sent_in_turn(run, service, ledger):
+    items = [Text(name="same", content=f"text {number}") for number in range(5)]
+    report = run(items, ledger=ledger)
+    assert (report.created, report.invalid, report.superseded) == (1, 4, 0)
+    assert "same key" in report.failures[0].error
+
+
+def test_an_unknown_outcome_is_held_and_never_sent_again(run, service, ledger):
+    service.judge = lambda name, times: reset if name == "t1" else None
+    report = run(texts(3), ledger=ledger)
+    assert (report.created, report.unknown, report.ok) == (2, 1, False)
+    again = run(texts(3), ledger=ledger)
+    assert (again.unchanged, again.unknown) == (2, 1)
+    assert service.arrived.count("t1") == 1
+    assert [entry.key for entry in ledger.unknown()] == ["t1"]
+
+
+def test_an_unknown_outcome_is_sent_again_where_the_user_says_so(run, service, ledger):
+    service.judge = lambda name, times: reset if (name, times) == ("t1", 1) else None
+    run(texts(3), ledger=ledger)
+    report = run(texts(3), ledger=ledger, on_unknown="resend")
+    assert (report.created, report.unknown) == (1, 0)
+    assert list(ledger.unknown()) == []
+
+
+def test_a_person_settles_an_unknown_outcome(run, service, ledger):
+    service.judge = lambda name, times: reset if times == 1 else None
+    run(texts(2), ledger=ledger)
+    assert ledger.resolve("t0", created=True, source_id="src_9").source_id == "src_9"
+    assert ledger.resolve("t1", created=False).state == "refused"
+    report = run(texts(2), ledger=ledger)
+    assert (report.unchanged, report.created) == (1, 1)
+
+
+def test_what_cannot_be_sent_is_named_and_the_rest_is_done(run, service, ledger, tmp_path):
+    (tmp_path / "empty.txt").touch()
+    os.mkfifo(tmp_path / "pipe")
+    items = [
+        File(path=tmp_path / "missing.txt"),
+        File(path=tmp_path),
+        File(path=tmp_path / "empty.txt"),
+        File(path=tmp_path / "pipe"),
+        Text(name="blank", content=" \n"),
+        WebPage(name="relative", url="/page"),
+        Skipped("line 7", "it is no JSON", invalid=True),
+        Skipped(".git", "it is hidden"),
+        {"name": "a dictionary"},
+        Text(name="good", content="text"),
+    ]
+    report = run(items, ledger=ledger)
+    assert (report.created, report.invalid, report.skipped) == (1, 8, 1)
+    told = {failure.name: failure.error for failure in report.failures}
+    assert "no such file" in told[str(tmp_path / "missing.txt")]
+    assert "is a directory" in told[str(tmp_path)]
+    assert "is empty" in told[str(tmp_path / "empty.txt")]
+    assert "not a regular file" in told[str(tmp_path / "pipe")]
+    assert "no content" in told["blank"]
+    assert "absolute address" in told["relative"]
+    assert report.items == 9
+
+
+def test_a_file_is_known_by_its_times_and_then_by_its_content(run, service, ledger, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one")
+    os.utime(path, (1, 1))
+    assert run([File(path=path)], ledger=ledger).created == 1
+    os.utime(path, (2, 2))
+    assert run([File(path=path)], ledger=ledger).unchanged == 1
+    path.write_text("two")
+    os.utime(path, (2, 2))
+    report = run([File(path=path)], ledger=ledger)
+    assert (report.created, report.superseded) == (1, 1)
+
+
+def test_an_unchanged_file_is_not_read(run, service, ledger, tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    path.write_text("one")
+    time.sleep(2.1)  # a file that was just written is not trusted by its times
+    assert run([File(path=path)], ledger=ledger).created == 1
+    monkeypatch.setattr("hashlib.file_digest", None)
+    assert run([File(path=path)], ledger=ledger).unchanged == 1
+
+
+def test_a_file_that_was_just_written_is_not_trusted_by_its_times(run, service, ledger, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one")
+    status = path.stat()
+    run([File(path=path)], ledger=ledger)
+    path.write_text("two")  # as long as before, and maybe within the clock's tick
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert run([File(path=path)], ledger=ledger).created == 1
+
+
+def test_a_dry_run_tells_and_touches_nothing(run, service, ledger, tmp_path):
+    report = run(texts(3), ledger=ledger, dry_run=True)
+    assert (report.created, report.dry_run) == (3, True)
+    assert list(tmp_path.iterdir()) == []
+    run(texts(3), ledger=ledger)
+    changed = [Text(name="t0", content="new"), *texts(4)[1:]]
+    report = run(changed, ledger=ledger, dry_run=True)
+    assert (report.created, report.superseded, report.unchanged) == (2, 1, 2)
+    assert len(service.arrived) == 3
+
+
+def test_headers_of_pages_are_sent_and_stay_secret(run, service, ledger, tmp_path):
+    page = WebPage(name="p", url="https://h.example/", headers={"Authorization": "s3cr3t-9"})
+    report = run([page], ledger=ledger)
+    assert service.bodies[0]["headers"] == [{"name": "Authorization", "value": "s3cr3t-9"}]
+    assert "s3cr3t-9" not in repr(page) + str(report) + repr(report)
+    assert not any(b"s3cr3t-9" in path.read_bytes() for path in tmp_path.iterdir())
+    changed = page.model_copy(update={"version": "2"})
+    assert run([changed], ledger=ledger).superseded == 1
+
+
+def test_a_claim_is_in_the_ledger_before_its_request_arrives(run, service, ledger, tmp_path):
+    seen: list[tuple[str, int]] = []
+
+    def look(name, times):
+        with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+            query = "select state from kbot_sources where name = ?"
+            (state,) = connection.execute(query, [name]).fetchone() or ("not there",)
+            query = "select count(*) from kbot_sources where state = 'claimed'"
+            seen.append((state, connection.execute(query).fetchone()[0]))
+
+    service.judge = look
+    assert run(texts(100), ledger=ledger, concurrency=4).created == 100
+    assert {state for state, _ in seen} == {"claimed"}
+    assert max(claimed for _, claimed in seen) <= 4
+
+
+def test_a_run_that_goes_on_renews_its_lease(run, service, ledger, tmp_path, monkeypatch):
+    leases: list[float] = []
+
+    def look(name, times):
+        with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+            leases.extend(*connection.execute("select lease_until from kbot_owners"))
+
+    def items():
+        real = time.time
+        for number, text in enumerate(texts(2)):
+            monkeypatch.setattr(time, "time", lambda late=20 * number: real() + late)
+            yield text
+            while len(leases) <= number:
+                time.sleep(0.01)
+
+    service.judge = look
+    assert run(items(), ledger=ledger).created == 2
+    assert leases[1] - leases[0] >= 20

@@ -1,0 +1,102 @@
+"""What a run makes of a service that refuses, is overloaded, or is not there."""
+
+import contextlib
+import socket
+import threading
+
+import pytest
+
+from calls import KEY
+from ingest_texts import texts
+from knowledge_bot import Client
+from knowledge_bot.ingest import Stop, ingest
+from scripted_server import answer
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def error(status: int, **headers: str):
+    return answer(status, {"code": "no", "message": "not so"}, headers)
+
+
+def test_a_refused_item_is_named_and_tried_again_by_the_next_run(run, service, ledger):
+    service.judge = lambda name, times: error(400) if (name, times) == ("t1", 1) else None
+    report = run(texts(3), ledger=ledger)
+    assert (report.created, report.refused) == (2, 1)
+    (failure,) = report.failures
+    assert (failure.kind, failure.name) == ("refused", "t1")
+    assert "not so" in failure.error
+    assert run(texts(3), ledger=ledger).created == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "stop"),
+    [(401, Stop.AUTHENTICATION), (403, Stop.AUTHENTICATION), (402, Stop.PAYMENT)],
+)
+def test_a_service_that_takes_no_more_ends_the_run_and_the_rest_is_untouched(
+    run, service, ledger, status, stop
+):
+    service.judge = lambda name, times: error(status) if len(service.created) >= 5 else None
+    report = run(texts(100), ledger=ledger, concurrency=4)
+    assert report.stopped is stop
+    assert report.unknown == 0
+    assert len(service.arrived) <= 5 + 4
+    service.judge = lambda name, times: None
+    again = run(texts(100), ledger=ledger)
+    assert again.created == 100 - report.created
+    assert sorted(service.created) == sorted(f"t{n}" for n in range(100))
+
+
+@pytest.mark.parametrize(("status", "headers"), [(429, {}), (503, {"Retry-After": "0"})])
+def test_a_service_under_load_gets_every_item_in_the_end(run, service, ledger, status, headers):
+    service.judge = lambda name, times: error(status, **headers) if times == 1 else None
+    report = run(texts(12), ledger=ledger, concurrency=4)
+    assert (report.created, report.failed) == (12, 0)
+    assert sorted(service.created) == sorted(f"t{n}" for n in range(12))
+
+
+def test_a_failing_service_does_not_burn_through_the_items(run, service, ledger):
+    service.judge = lambda name, times: error(500)
+    report = run(texts(500), ledger=ledger, concurrency=4)
+    assert report.stopped is Stop.UNAVAILABLE
+    assert report.unknown == len(service.arrived) <= 4 + 10 + 4
+
+
+def test_an_unreachable_service_leaves_the_items_untouched(ledger, monkeypatch):
+    monkeypatch.setattr("knowledge_bot.ingest.pace._FIRST_BACKOFF", 0.01)
+    monkeypatch.setattr("knowledge_bot.ingest.engine._PATIENCE", 0.5)
+    with Client(KEY, "http://127.0.0.1:9") as client:
+        report = ingest(client, texts(500), collections="col_1", ledger=ledger, concurrency=4)
+    assert report.stopped is Stop.UNAVAILABLE
+    assert 1 <= report.undelivered <= 4
+    assert report.unknown == 0
+    assert "no connection" in report.stop_reason
+
+
+def test_a_service_that_restarts_gets_every_item(service, ledger):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    later = threading.Timer(1.0, relay, [port, int(service.url.rpartition(":")[2])])
+    later.daemon = True
+    later.start()
+    with Client(KEY, f"http://127.0.0.1:{port}") as client:
+        report = ingest(client, texts(20), collections="col_1", ledger=ledger, concurrency=4)
+    assert (report.created, report.failed) == (20, 0)
+
+
+def relay(port: int, target: int) -> None:
+    """Take connections at `port` and pass them on, once each way."""
+    listener = socket.create_server(("127.0.0.1", port))
+    listener.settimeout(10)
+    with contextlib.suppress(OSError), listener:
+        while True:
+            near, _ = listener.accept()
+            far = socket.create_connection(("127.0.0.1", target))
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=pump, args=(one, other), daemon=True).start()
+
+
+def pump(one: socket.socket, other: socket.socket) -> None:
+    with contextlib.suppress(OSError), one, other:
+        while data := one.recv(65536):
+            other.sendall(data)
