@@ -1,0 +1,192 @@
+"""`kbot add page`, `text` and `file`: sources, one at a time."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from knowledge_bot import KnowledgeBotError
+from knowledge_bot.cli.connection import Connection, collections_option
+from knowledge_bot.cli.exits import Exit, Failed, OutcomeUnknown, is_of_the_account, posting
+from knowledge_bot.cli.output import as_json_option, fields_of, write_line, write_table
+from knowledge_bot.cli.progress import upload_progress
+from knowledge_bot.cli.terminal import printable
+from knowledge_bot.cli.texts import read_text
+
+if TYPE_CHECKING:
+    from knowledge_bot import Client, Source
+
+
+@click.group()
+def add() -> None:
+    """Add a page, a text or files to the service.
+
+    Each call makes a new source, also when it was made before: `kbot ingest` is for what is added
+    again and again.
+    """
+
+
+@add.command()
+@click.argument("url")
+@click.option("--name", help="The source's name.  [default: the URL]")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="'NAME: VALUE'|@FILE",
+    help="Header that the service sends to fetch the page. @FILE reads them from a file, one a "
+    "line, so that a secret is on no command line (@- from stdin). Repeatable.",
+)
+@collections_option
+@as_json_option
+@click.pass_obj
+def page(
+    connection: Connection,
+    *,
+    url: str,
+    name: str | None,
+    headers: tuple[str, ...],
+    collections: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Add the web page at URL; the service fetches it.
+
+    \b
+    kbot add page https://library.example/hours.html --name "Opening hours"
+    kbot add page https://intranet.example/ --header @token.txt
+    """  # noqa: D301 - \b is for click
+    wanted = connection.collections(collections)
+    listed = _headers(headers)
+    with connection.client(needs_key=True) as client, posting():
+        source = client.create_webpage_source(
+            name=name or url, collections=wanted, url=url, headers=listed
+        )
+    _write_source(source, as_json=as_json)
+
+
+@add.command()
+@click.argument("source", required=False, metavar="[FILE]")
+@click.option("--content", help="The text itself, instead of a file.")
+@click.option("--name", help="The source's name.  [default: the file's]")
+@collections_option
+@as_json_option
+@click.pass_obj
+def text(
+    connection: Connection,
+    *,
+    source: str | None,
+    content: str | None,
+    name: str | None,
+    collections: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Add a text: UTF-8 from FILE, from stdin (`-`), or as --content.
+
+    \b
+    kbot add text --name "Opening hours" --content "We open at nine."
+    git log --oneline | kbot add text - --name "Changes" --json | jq -r .id
+    """  # noqa: D301 - \b is for click
+    if (source is None) == (content is None):
+        raise click.UsageError("name a FILE (or `-`), or pass --content, one of the two")
+    if not name and source in (None, "-"):
+        raise click.UsageError("a text without a file needs a --name")
+    wanted = connection.collections(collections)
+    body = content if source is None else read_text(source)
+    title = name or Path(source or "").name
+    with connection.client(needs_key=True) as client, posting():
+        created = client.create_text_source(name=title, collections=wanted, content=body or "")
+    _write_source(created, as_json=as_json)
+
+
+@add.command()
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    metavar="PATH...",
+    type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
+)
+@click.option("--name", help="The source's name, for a single file.  [default: the file's]")
+@collections_option
+@as_json_option
+@click.pass_obj
+def file(
+    connection: Connection,
+    *,
+    paths: tuple[str, ...],
+    name: str | None,
+    collections: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Upload files, one source each; `-` uploads stdin.
+
+    With --json each source is a line of JSON. A file that fails is told of, and the others are
+    uploaded all the same.
+
+    \b
+    kbot add file handbook.pdf --collection col_handbook
+    tar cz notes | kbot add file - --name notes.tar.gz
+    """  # noqa: D301 - \b is for click
+    if name and len(paths) > 1:
+        raise click.UsageError("--name is for a single file")
+    if "-" in paths and not name:
+        raise click.UsageError("`-` has no name of its own: pass --name, and no other file")
+    wanted = connection.collections(collections)
+    ends: list[Exit] = []
+    with connection.client(needs_key=True) as client:
+        for path in paths:
+            try:
+                source = _upload(client, path, name, wanted)
+            except (KnowledgeBotError, OutcomeUnknown) as error:
+                if len(paths) == 1:
+                    raise
+                click.echo(f"Error: {printable(f'{path}: {error}')}", err=True)
+                ends.append(_end(error))
+                if Exit.ACCOUNT in ends:
+                    break
+            else:
+                _write_source(source, as_json=as_json)
+    if ends:
+        raise Failed("Not every file is added; see above.", max(ends))
+
+
+def _upload(
+    client: "Client", path: str, name: str | None, collections: tuple[str, ...]
+) -> "Source":
+    content: str | BinaryIO = sys.stdin.buffer if path == "-" else path
+    title = name or Path(path).name
+    with posting(), upload_progress(title) as on_progress:
+        return client.upload_source(
+            name=title, collections=collections, file=content, on_progress=on_progress
+        )
+
+
+def _end(error: Exception) -> Exit:
+    if isinstance(error, OutcomeUnknown):
+        return Exit.UNKNOWN
+    return Exit.ACCOUNT if is_of_the_account(error) else Exit.SOME_FAILED
+
+
+def _headers(given: tuple[str, ...]) -> dict[str, str]:
+    lines = [
+        line
+        for one in given
+        for line in (read_text(one[1:]).splitlines() if one.startswith("@") else [one])
+        if line.strip()
+    ]
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon:
+            # Not quoted: it may be a secret without its name.
+            raise click.BadParameter("expected 'NAME: VALUE'", param_hint="--header")
+        headers[name.strip()] = value.strip()
+    return headers
+
+
+def _write_source(source: "Source", *, as_json: bool) -> None:
+    if as_json:
+        write_line(fields_of(source))
+    else:
+        write_table(("id", "name", "status"), [(source.id, source.name, source.status)])

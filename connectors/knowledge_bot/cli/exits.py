@@ -1,0 +1,107 @@
+"""How a command ends: its exit codes, and the sentence on stderr."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+
+import click
+
+from knowledge_bot import (
+    AuthenticationError,
+    ConfigurationError,
+    Delivery,
+    KnowledgeBotError,
+    PaymentRequiredError,
+    PermissionDeniedError,
+)
+from knowledge_bot.cli.terminal import printable
+
+
+class Exit(IntEnum):
+    """The exit codes of every command. Of 3, 4 and 8 the highest that fits is taken."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    SOME_FAILED = 3
+    ACCOUNT = 4
+    UNKNOWN = 8
+    INTERRUPTED = 130
+
+    @property
+    def meaning(self) -> str:
+        """What the code tells, for `kbot --help`."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Exit.DONE: "Done.",
+    Exit.FAILED: "Failed: the service, the network or this machine.",
+    Exit.USAGE: "The command line or a setting is wrong; nothing was sent.",
+    Exit.SOME_FAILED: "Some items are not done, the others are; a next run tries them again.",
+    Exit.ACCOUNT: "The key is missing or not accepted (401), or may not do this (403), or the "
+    "account's quota is used up (402).",
+    Exit.UNKNOWN: "The service may have acted on something that has no answer. Look there before "
+    "sending it again.",
+    Exit.INTERRUPTED: "Ctrl-C, SIGTERM, or a reader of stdout that went away; nothing is left "
+    "uncertain.",
+}
+
+
+class Failed(click.ClickException):
+    """Ends a command with a sentence on stderr and an exit code."""
+
+    def __init__(self, message: str, code: Exit = Exit.FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = code  # type: ignore[misc] # click has it per class; here it is per error
+
+    def format_message(self) -> str:
+        """Return the sentence; what a service wrote into it cannot steer the terminal."""
+        return printable(self.message)
+
+
+class OutcomeUnknown(Failed):
+    """The service may have acted on a request that has no answer."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, Exit.UNKNOWN)
+
+
+def exit_of(error: KnowledgeBotError) -> Exit:
+    """Return the exit code for an error of a call that creates nothing, or whose end is known."""
+    if is_of_the_account(error):
+        return Exit.ACCOUNT
+    return Exit.USAGE if isinstance(error, ConfigurationError) else Exit.FAILED
+
+
+def is_of_the_account(error: BaseException) -> bool:
+    """Tell whether every other call would be refused for the same reason."""
+    return isinstance(error, AuthenticationError | PaymentRequiredError | PermissionDeniedError)
+
+
+@contextmanager
+def posting(hint: str = "") -> Iterator[None]:
+    """Surround a call that creates something: an end that nobody knows has an exit code of its own.
+
+    Args:
+        hint: a sentence on what to do then, after what the error itself says.
+
+    Raises:
+        OutcomeUnknown: the service may have acted.
+        Failed: Ctrl-C while the request was under way, with the same exit code.
+        KnowledgeBotError: any other error, as it was.
+    """
+    try:
+        yield
+    except KnowledgeBotError as error:
+        if error.delivery is not Delivery.UNKNOWN:
+            raise
+        raise OutcomeUnknown(f"{error} {hint}".rstrip()) from None
+    except KeyboardInterrupt as interruption:
+        # The client notes on it what was under way; without a note nothing was.
+        notes = getattr(interruption, "__notes__", [])
+        if not notes:
+            raise
+        if getattr(interruption, "delivery", Delivery.UNKNOWN) is not Delivery.UNKNOWN:
+            raise Failed(" ".join(["Interrupted.", *notes]), Exit.INTERRUPTED) from None
+        raise Failed(" ".join(["Interrupted.", *notes, hint]).rstrip(), Exit.UNKNOWN) from None

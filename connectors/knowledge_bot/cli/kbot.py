@@ -1,0 +1,183 @@
+"""`kbot` itself: finds the command, and turns what goes wrong into a sentence and an exit code.
+
+Each family of commands has a module of its own, loaded when one of its commands is named. None of
+them loads the client, rich or the database at its top: every `kbot --help` imports them all.
+"""
+
+import os
+import sys
+import warnings
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+import click
+
+from knowledge_bot import KnowledgeBotError, __version__
+from knowledge_bot.cli.connection import Connection
+from knowledge_bot.cli.exits import Exit, Failed, exit_of
+from knowledge_bot.cli.settings import FILE_VARIABLE
+from knowledge_bot.cli.terminal import printable
+
+_COMMANDS = {
+    "login": "login:login",
+    "logout": "login:logout",
+    "ping": "reading:ping",
+    "collections": "reading:collections",
+    "bots": "reading:bots",
+    "conversations": "reading:conversations",
+    "ask": "asking:ask",
+    "chat": "asking:chat",
+    "add": "adding:add",
+    "ingest": "ingesting:ingest",
+    "ledger": "ledgers:ledger",
+    "api": "calling:api",
+    "completion": "completion:completion",
+}
+
+# Commands of other packages, such as `kbot serve`.
+_PLUGINS = "knowledge_bot.commands"
+
+_ENVIRONMENT = {
+    "KNOWLEDGE_BOT_BASE_URL": "The service's address.",
+    "KNOWLEDGE_BOT_API_KEY": "The key. There is no option for it: other users see command lines.",
+    "KNOWLEDGE_BOT_COLLECTION": "Collections to add to, separated by spaces.",
+    "KNOWLEDGE_BOT_LEDGER": "What `kbot ingest` remembers what it sent in: a file or a URL.",
+    FILE_VARIABLE: "The file that `kbot login` writes. An option wins over the environment, the "
+    "environment over the file.",
+    "NO_COLOR": "Set to anything: no colours.",
+}
+
+
+class _Kbot(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
+        return [*_COMMANDS, *sorted(entry_points(group=_PLUGINS).names)]
+
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's
+        cmd_name: str,
+    ) -> click.Command | None:
+        if home := _COMMANDS.get(cmd_name):
+            module, _, name = home.partition(":")
+            return _command(getattr(import_module(f"knowledge_bot.cli.{module}"), name), home)
+        for entry_point in entry_points(group=_PLUGINS, name=cmd_name):
+            try:
+                return _command(entry_point.load(), entry_point.value)
+            except ModuleNotFoundError as error:
+                return _unavailable(cmd_name, error.name or "a package")
+        return None
+
+    def format_epilog(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's
+        formatter: click.HelpFormatter,
+    ) -> None:
+        exits = [(str(code.value), code.meaning) for code in Exit]
+        for title, rows in {
+            "Environment": list(_ENVIRONMENT.items()),
+            "Exit codes": exits,
+        }.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        _survive_any_encoding()
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                return super().invoke(ctx)
+        except KnowledgeBotError as error:
+            raise Failed(str(error), exit_of(error)) from None
+        except KeyboardInterrupt:
+            raise Failed("Interrupted.", Exit.INTERRUPTED) from None
+        except BrokenPipeError as error:
+            _give_up_stdout()
+            for note in getattr(error, "__notes__", []):
+                click.echo(printable(note), err=True)
+            ctx.exit(Exit.INTERRUPTED)
+
+
+@click.group(cls=_Kbot, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="kbot")
+@click.option(
+    "--base-url",
+    envvar="KNOWLEDGE_BOT_BASE_URL",
+    metavar="URL",
+    help="The service's address.  [default: the one of `kbot login`]",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for a connection, and again for an answer.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Tell of every request on stderr.")
+@click.pass_context
+def main(ctx: click.Context, base_url: str | None, timeout: float, verbose: bool) -> None:
+    """Feed and ask a Knowledge-Bot Service.
+
+    Begin with `kbot login`, or set KNOWLEDGE_BOT_BASE_URL and KNOWLEDGE_BOT_API_KEY.
+
+    \b
+    kbot ask bot_guide "When do you open on Saturday?"
+    kbot ingest folder handbook --collection col_handbook
+    kbot bots --json | jq -r '.[].id'
+
+    Data goes to stdout, everything else to stderr. Lists are tables on a terminal and lines of
+    tab-separated values in a pipe; --json prints JSON. `-` stands for stdin.
+    """  # noqa: D301 - \b is for click
+    ctx.obj = Connection(base_url, timeout)
+    if verbose:
+        _log_to_stderr(ctx)
+
+
+def _command(loaded: object, home: str) -> click.Command:
+    if not isinstance(loaded, click.Command):
+        raise TypeError(f"{home} is not a click command")
+    return loaded
+
+
+def _unavailable(name: str, module: str) -> click.Command:
+    @click.command(name, short_help=f"(needs {module}, which is not installed)")
+    def command() -> None:
+        raise Failed(
+            f"`kbot {name}` needs {module}, which is not installed; "
+            f"pip install 'knowledge-bot[{name}]'"
+        )
+
+    return command
+
+
+def _survive_any_encoding() -> None:
+    # A name that the terminal's encoding does not have is shown escaped, not as a traceback.
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _give_up_stdout() -> None:
+    # Whoever read it has gone (`| head`). What is still buffered would fail again at exit; see
+    # Python's documentation of SIGPIPE.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    click.echo(f"Warning: {printable(str(message))}", err=True)
+
+
+def _log_to_stderr(ctx: click.Context) -> None:
+    import logging
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("knowledge_bot")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    ctx.call_on_close(lambda: logger.removeHandler(handler))
+    ctx.call_on_close(lambda: logger.setLevel(logging.NOTSET))

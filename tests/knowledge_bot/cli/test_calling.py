@@ -1,0 +1,62 @@
+"""`kbot api`."""
+
+import json
+
+import pytest
+
+from scripted_server import answer, close
+
+
+def test_the_answer_is_printed_as_it_came(kbot, answering):
+    body = b'{ "value":{"data": []}, "extra": "\xc3\xbc" }'
+    server = answering(answer(body=body))
+    done = kbot("api", "get", "/collections?page=2")
+    assert (done.returncode, done.stdout) == (0, body.decode())
+    assert server.requests[0].path == "/public/v1/collections?page=2"
+
+
+def test_a_body_is_sent_as_it_stands(run, answering):
+    server = answering(answer(body=b"{}"))
+    body = '{"value": {"bot_id":  "bot_1"}}'
+    assert run("api", "POST", "/messages", "--data", body).exit_code == 0
+    assert run("api", "POST", "/messages", "--data", "-", stdin=body + "\n").exit_code == 0
+    assert [request.body.decode() for request in server.requests] == [body, body]
+
+
+@pytest.mark.parametrize("reply", [close, answer(500), answer(502)])
+def test_a_post_without_an_answer_is_sent_once_and_ends_with_8(run, answering, reply):
+    server = answering(reply)
+    assert run("api", "POST", "/sources/write", "--data", "{}").exit_code == 8
+    assert len(server.requests) == 1
+
+
+def test_a_get_is_sent_again_as_everywhere(run, answering):
+    server = answering(answer(503, headers={"Retry-After": "0"}), answer(body=b"pong"))
+    assert run("api", "GET", "/ping").stdout == "pong"
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("GET", "ping"),
+        ("GET", "@elsewhere.example/"),
+        ("GET", "https://elsewhere.example/"),
+        ("GET", "/../admin"),
+        ("GET", "/%2E%2e/admin"),
+        ("GET", "/a b"),
+        ("GET", "/a\r\nX: y"),
+        ("GET", "/ping", "--data", "{}"),
+        ("POST", "/messages", "--data", "{not json"),
+        ("DELETE", "/sources/src_1"),
+    ],
+)
+def test_what_cannot_be_meant_is_not_sent(run, answering, arguments):
+    server = answering(answer(body=b"{}"))
+    assert run("api", *arguments).exit_code == 2
+    assert server.started == 0
+
+
+def test_a_call_reaches_the_service(run, of_the_service):
+    listed = json.loads(run("api", "GET", "/bots").stdout)
+    assert listed["value"]["data"][0]["id"] == "bot_guide"

@@ -1,0 +1,271 @@
+"""`kbot ingest`: where items come from, what is told, and how it ends."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from calls import SOURCE
+from page_server import answer as page
+from page_server import serving
+from pseudo_terminal import terminal
+from scripted_server import answer, close
+
+IN_ONE = ("--collection", "col_1")
+
+
+@pytest.fixture
+def handbook(tmp_path):
+    folder = tmp_path / "handbook"
+    (folder / "deeper").mkdir(parents=True)
+    for name in ("a.md", "b.txt", "deeper/c.md"):
+        (folder / name).write_text(f"This is {name}.")
+    (folder / ".hidden").write_text("x")
+    return folder
+
+
+def events(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def sent(server):
+    return [request.json()["value"] for request in server.requests]
+
+
+def test_a_folder_is_sent_once_and_what_changed_is_sent_again(run, of_the_service, handbook):
+    first = run("ingest", "folder", handbook)
+    assert (first.exit_code, first.stdout) == (0, "created\t3\nunchanged\t0\nskipped\t1\n")
+    assert "skipped: it is hidden\n  .hidden\n" in first.stderr
+    second = run("ingest", "folder", handbook)
+    assert (second.exit_code, second.stdout) == (0, "created\t0\nunchanged\t3\nskipped\t1\n")
+    (handbook / "a.md").write_text("This is new.")
+    third = run("ingest", "folder", handbook)
+    assert third.stdout == "created\t1\nunchanged\t2\nsuperseded\t1\nskipped\t1\n"
+    assert "kbot ledger superseded" in third.stderr
+
+
+def test_the_ledger_is_kept_with_the_users_data_and_told(run, of_the_service, handbook, tmp_path):
+    done = run("ingest", "folder", handbook)
+    assert f"remembered in {tmp_path}/data/kbot/ledger.db" in done.stderr
+    assert (tmp_path / "data" / "kbot" / "ledger.db").is_file()
+
+
+def test_a_dry_run_sends_nothing_and_needs_no_key(run, scripted, handbook, tmp_path):
+    server = scripted(answer(body=SOURCE))
+    done = run("--base-url", server.url, "ingest", "folder", handbook, "--dry-run", *IN_ONE)
+    assert (done.exit_code, done.stdout) == (0, "would create\t3\nunchanged\t0\nskipped\t1\n")
+    assert server.started == 0
+    assert not (tmp_path / "data" / "kbot" / "ledger.db").exists()
+
+
+def test_patterns_and_hidden_names_choose_files(run, answering, handbook):
+    server = answering(answer(body=SOURCE))
+    assert run("ingest", "folder", handbook, "--glob", "*.md", "--hidden", *IN_ONE).exit_code == 0
+    assert len(server.requests) == 2
+    assert run("ingest", "folder", handbook, "--glob", ".h*", "--hidden", *IN_ONE).exit_code == 0
+    assert len(server.requests) == 3
+
+
+def test_addresses_come_from_a_file_and_from_stdin(run, answering, tmp_path):
+    server = answering(answer(body=SOURCE))
+    (tmp_path / "urls.txt").write_text("# pages\nhttps://h.example/a\n\nhttps://h.example/b\n")
+    assert run("ingest", "urls", tmp_path / "urls.txt", *IN_ONE).stdout.startswith("created\t2\n")
+    done = run("ingest", "urls", "-", *IN_ONE, stdin="https://h.example/b\nhttps://h.example/c\n")
+    assert done.stdout == "created\t1\nunchanged\t1\n"
+    addresses = {one["url"].removeprefix("https://h.example/") for one in sent(server)}
+    assert addresses == {"a", "b", "c"}
+
+
+def test_lines_of_json_that_are_none_are_named_and_the_rest_is_done(run, answering):
+    server = answering(answer(body=SOURCE))
+    lines = [{"name": f"n{number}", "content": "x"} for number in range(8)]
+    text = [json.dumps(line) for line in lines]
+    text[6] = "{not json"
+    text[7] = '{"name": "without content"}'
+    done = run("ingest", "jsonl", "-", *IN_ONE, stdin="\n".join(text))
+    assert done.exit_code == 3
+    assert done.stdout == "created\t6\nunchanged\t0\ninvalid\t2\n"
+    assert "standard input, line 7" in done.stderr
+    assert "standard input, line 8" in done.stderr
+    assert len(server.requests) == 6
+
+
+def test_a_sitemap_and_a_feed_are_read(run, answering):
+    server = answering(answer(body=SOURCE))
+    with serving() as site:
+        for kind, body in {"sitemap": _SITEMAP, "feed": _FEED}.items():
+            site.answers[f"/{kind}.xml"] = page(body.encode(), kind="text/xml")
+            done = run("ingest", kind, site.url(f"/{kind}.xml"), *IN_ONE)
+            assert (done.exit_code, done.stdout) == (0, "created\t1\nunchanged\t0\n"), done.stderr
+    assert [one["url"] for one in sent(server)] == ["https://h.example/a", "https://h.example/b"]
+
+
+def test_each_event_is_a_line_of_json_and_the_last_the_summary(run, answering, handbook):
+    server = answering(answer(body=SOURCE))
+    server.reply_to = lambda request: (
+        answer(400, {"message": "no"}) if b"b.txt" in request.body else answer(body=SOURCE)
+    )
+    done = run("ingest", "folder", handbook, "--json", *IN_ONE)
+    assert done.exit_code == 3
+    *told, summary = events(done)
+    kinds = {one["name"]: one["kind"] for one in told if one["event"] == "failure"}
+    assert kinds == {".hidden": "skipped", "b.txt": "refused"}
+    assert summary["event"] == "summary"
+    assert (summary["created"], summary["refused"], summary["ok"]) == (2, 1, False)
+    assert "the next run tries again" in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_the_summary_goes_into_jq(program, of_the_service, handbook):
+    done = subprocess.run(
+        f"{program} ingest folder {handbook} --json | jq -s '.[-1].created'",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "3\n"
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "word"),
+    [
+        (answer(401), 4, "401"),
+        (answer(402), 4, "402"),
+        (answer(400), 3, "the next run tries again"),
+        (close, 8, "kbot ledger resolve KEY"),
+        (answer(500), 8, "kbot ledger unknown"),
+    ],
+)
+def test_the_exit_code_tells_how_it_ended(run, answering, reply, code, word):
+    answering(reply)
+    done = run("ingest", "urls", "-", *IN_ONE, stdin="https://h.example/a")
+    assert done.exit_code == code
+    assert word in done.stderr
+
+
+def test_what_is_unknown_is_held_and_sent_again_on_request(run, answering):
+    server = answering(close, answer(body=SOURCE))
+    urls = {"stdin": "https://h.example/a"}
+    assert run("ingest", "urls", "-", *IN_ONE, **urls).exit_code == 8
+    assert run("ingest", "urls", "-", *IN_ONE, **urls).exit_code == 8
+    assert len(server.requests) == 1
+    done = run("ingest", "urls", "-", "--on-unknown", "resend", *IN_ONE, **urls)
+    assert (done.exit_code, done.stdout) == (0, "created\t1\nunchanged\t0\n")
+    assert len(server.requests) == 2
+
+
+def test_no_more_than_20_failures_are_told_to_a_person(run, answering):
+    answering(answer(400))
+    urls = "\n".join(f"https://h.example/{number}" for number in range(30))
+    done = run("ingest", "urls", "-", *IN_ONE, stdin=urls)
+    assert done.stderr.count("  https://h.example/") == 20
+    assert "… and 10 more" in done.stderr
+
+
+def test_a_ledger_that_cannot_be_one_stops_it_before_anything_is_sent(run, answering, handbook):
+    server = answering(answer(body=SOURCE))
+    for wrong in (handbook / "a.md", handbook, "mysql://h.example/x"):
+        done = run("ingest", "folder", handbook, "--ledger", wrong, *IN_ONE)
+        assert done.exit_code == 1
+        assert done.stderr.startswith("Error: ")
+    assert server.started == 0
+
+
+@pytest.mark.parametrize("arguments", [("folder", "none"), ("jsonl", "none"), ("urls", "none")])
+def test_a_place_that_is_not_there_is_a_usage_error(run, answering, arguments):
+    answering(answer(body=SOURCE))
+    assert run("ingest", *arguments, *IN_ONE).exit_code == 2
+
+
+def slow(connection):
+    time.sleep(0.3)
+    answer(body=SOURCE)(connection)
+
+
+def many(tmp_path, count=400):
+    (tmp_path / "urls.txt").write_text(
+        "".join(f"https://h.example/{number}\n" for number in range(count))
+    )
+    return tmp_path / "urls.txt"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_lets_it_finish_what_is_under_way(program, run, answering, tmp_path, number):
+    server = answering(slow)
+    command = [program, "ingest", "urls", many(tmp_path), "--concurrency", "4", "--json", *IN_ONE]
+    # Coverage would handle SIGTERM in the child, and the engine leaves others' handlers alone.
+    environment = {name: v for name, v in os.environ.items() if not name.startswith("COVERAGE")}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        while len(server.requests) < 8:
+            time.sleep(0.01)
+        process.send_signal(number)
+        told, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    summary = json.loads(told.splitlines()[-1])
+    assert summary["created"] == len(server.requests) < 400
+    assert (summary["unknown"], summary["stopped"]) == (0, "requested")
+    assert "Stopping: what is under way is finished first." in said
+    assert "Interrupted" in said
+    assert run("ledger", "unknown").stdout == ""
+
+
+@pytest.mark.timeout(60)
+def test_a_reader_that_goes_away_leaves_nothing_unknown(program, run, answering, tmp_path):
+    answering(answer(400))
+    command = [program, "ingest", "urls", many(tmp_path), "--json", *IN_ONE]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)
+    ) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read().decode()
+        assert process.wait(30) in (3, 130)  # 3: it was done before it noticed
+    assert "Traceback" not in said
+    assert run("ledger", "unknown").stdout == ""
+
+
+@pytest.mark.timeout(60)
+def test_ctrl_c_on_a_terminal_shows_progress_and_says_that_it_finishes(
+    program, answering, tmp_path
+):
+    answering(slow)
+    command = [program, "ingest", "urls", many(tmp_path), "--concurrency", "4", *IN_ONE]
+    with terminal(command, {}) as screen:
+        screen.expect("created ")
+        screen.type("\x03")
+        screen.expect("Stopping: what is under way is finished first.")
+        screen.expect("outcome")
+        assert screen.end() == 130
+    assert "Interrupted: what was under way was finished" in screen.shown
+    assert "Traceback" not in screen.shown
+
+
+@pytest.mark.timeout(60)
+def test_what_a_killed_run_left_is_told_by_the_ledger(program, run, answering, tmp_path):
+    held = threading.Event()
+    server = answering(lambda connection: held.wait(20))
+    command = [program, "ingest", "urls", many(tmp_path, 5), "--concurrency", "2", *IN_ONE]
+    with subprocess.Popen(command) as process:
+        while len(server.requests) < 2:
+            time.sleep(0.01)
+        process.kill()
+    held.set()
+    assert len(run("ledger", "unknown").stdout.splitlines()) == 2
+
+
+_SITEMAP = """<?xml version="1.0"?>
+<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
+<url><loc>https://h.example/a</loc></url></urlset>"""
+
+_FEED = """<?xml version="1.0"?>
+<rss version="2.0"><channel><title>News</title>
+<item><title>B</title><link>https://h.example/b</link></item></channel></rss>"""
