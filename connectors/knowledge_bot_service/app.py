@@ -1,19 +1,24 @@
 """The interface over HTTP: every endpoint under `/public/v1` (interface section 4)."""
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from http import HTTPStatus
-from typing import Annotated, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Security
 from fastapi.security import APIKeyHeader
 
 from knowledge_bot.models import Bot, Collection, Conversation, Message, Source
-from knowledge_bot_service import problems
+from knowledge_bot_service import description, problems
+from knowledge_bot_service.answers import NoAnswerError
 from knowledge_bot_service.folder import DataFolder
 from knowledge_bot_service.gate import KEY_HEADER, PREFIX, Gate
+from knowledge_bot_service.page import ProtectiveHeaders
+from knowledge_bot_service.page import router as page
 from knowledge_bot_service.problems import Problem, ProblemError
 from knowledge_bot_service.requests import (
+    CONVERSATION_ID,
     Listing,
     NewMessage,
     NewSource,
@@ -31,6 +36,9 @@ from knowledge_bot_service.settings import Settings
 from knowledge_bot_service.store import QuotaExceededError
 from knowledge_bot_service.uploads import receive_upload
 
+if TYPE_CHECKING:
+    from knowledge_bot_service.written_answers import Writer
+
 _Responses = dict[int | str, dict[str, Any]]
 
 
@@ -41,37 +49,54 @@ def create_app(settings: Settings, folder: DataFolder, on_ready: Callable[[], No
         settings: what the service offers and allows.
         folder: where it keeps everything.
         on_ready: called when the service has started and requests can be answered.
+
+    Raises:
+        SettingsError: the key of the language model is not in the environment.
     """
+    writer = _writer(settings)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[_State]:
-        with Service(settings, folder) as service:
-            on_ready()
-            yield {"service": service}
+        async with writer or nullcontext():
+            with Service(settings, folder, writer) as service:
+                on_ready()
+                yield {"service": service}
 
-    # The usual documentation pages load scripts from elsewhere; the description is enough.
+    # The usual documentation pages load scripts from elsewhere; our own description is enough.
     app = FastAPI(
         title="Knowledge-Bot Service",
         version="1",
         lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
+        openapi_url=None,
     )
     app.include_router(_open)
     app.include_router(_reading)
     app.include_router(_writing)
+    app.include_router(page)
+    description.install(app, settings)
     problems.install(app)
     app.add_middleware(
         Gate, keys=[key.get_secret_value() for key in settings.api_keys], limits=settings.limits
     )
+    app.add_middleware(ProtectiveHeaders)
     return app
+
+
+def _writer(settings: Settings) -> "Writer | None":
+    if settings.answers is None:
+        return None
+    # An HTTP client that most services never use: it would cost each start a tenth of a second.
+    from knowledge_bot_service.written_answers import Writer
+
+    return Writer.from_settings(settings.answers)
 
 
 class _State(TypedDict):
     service: Service
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:
+    # Not a plain function: the framework would call that in a thread, for each request.
     service: Service = request.state.service
     return service
 
@@ -83,8 +108,9 @@ def _takes(content_type: str) -> Callable[[Request], Awaitable[None]]:
     async def check(request: Request) -> None:
         given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if given != content_type:
+            # The interface documents 400 (section 7); a client built on it knows no 415.
             raise ProblemError(
-                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                HTTPStatus.BAD_REQUEST,
                 "unsupported_media_type",
                 f"The request's content type is {given or 'missing'}; it must be {content_type}.",
             )
@@ -102,12 +128,16 @@ def _described(descriptions: Mapping[int, str]) -> _Responses:
 
 
 _GET_ERRORS: Final = {401: "The key is missing or wrong"}
+_MESSAGE_ERRORS: Final = {
+    404: "There is no such conversation of this bot",
+    424: "The language model that words the answers refused, or sent something else",
+    503: "The language model that words the answers is down, overloaded or too slow",
+}
 _POST_ERRORS: Final = {
     **_GET_ERRORS,
     400: "The request does not follow the interface, or names an id that is not here",
     402: "A quota of the service is used up",
     413: "The request body is larger than the service takes",
-    415: "The content type is not the documented one",
 }
 
 # The gate checks the key, before the body is read. This says so in the description.
@@ -168,25 +198,20 @@ async def create_text_source(body: Wrapped[NewText], service: _ServiceOf) -> Wra
     return Wrapped(value=await _accepted(source))
 
 
-def _form_schema(fields: Mapping[str, Any]) -> dict[str, Any]:
-    file = {"type": "string", "format": "binary"}
-    return {
-        "type": "object",
-        "properties": {**fields, "file": file},
-        "required": [*fields, "file"],
-    }
-
-
+# The other notation, plain form fields, is in the operation's words alone: a schema cannot say that
+# every value of a form is text.
 _UPLOAD_BODY: Final = {
     "requestBody": {
         "required": True,
         "content": {
             "multipart/form-data": {
                 "schema": {
-                    "oneOf": [
-                        _form_schema({"value": NewSource.model_json_schema()}),
-                        _form_schema(NewSource.model_json_schema()["properties"]),
-                    ]
+                    "type": "object",
+                    "properties": {
+                        "value": NewSource.model_json_schema(),
+                        "file": {"type": "string", "format": "binary"},
+                    },
+                    "required": ["value", "file"],
                 }
             }
         },
@@ -196,7 +221,11 @@ _UPLOAD_BODY: Final = {
 
 @_writing.post("/sources/upload", dependencies=[_form], openapi_extra=_UPLOAD_BODY)
 async def upload_source(request: Request, service: _ServiceOf) -> Wrapped[Source]:
-    """Create a source from a file, in either notation of the interface."""
+    """Create a source from a file.
+
+    `value` is a JSON object. In its place the form may have its fields as they are: `name`, and
+    `collections`, repeated or as one JSON array.
+    """
     path = service.new_material_path()
     upload = await receive_upload(request, path)
     source = service.add_upload(
@@ -209,7 +238,7 @@ async def upload_source(request: Request, service: _ServiceOf) -> Wrapped[Source
     return Wrapped(value=await _accepted(source))
 
 
-@_writing.post("/messages", dependencies=[_json])
+@_writing.post("/messages", dependencies=[_json], responses=_described(_MESSAGE_ERRORS))
 async def send_message(body: Wrapped[NewMessage], service: _ServiceOf) -> Wrapped[Message]:
     """Ask a bot, in a conversation or as the first message of a new one."""
     new = body.value
@@ -220,7 +249,13 @@ async def send_message(body: Wrapped[NewMessage], service: _ServiceOf) -> Wrappe
     except UnknownBotError as error:
         raise _unknown("bot", error) from None
     except UnknownConversationError as error:
-        raise _unknown("conversation", error) from None
+        # What was never an id is a bad request; an id may have been one, of a bot or a data folder
+        # that is another.
+        is_id = re.fullmatch(CONVERSATION_ID, str(error))
+        status = HTTPStatus.NOT_FOUND if is_id else HTTPStatus.BAD_REQUEST
+        raise _unknown("conversation", error, status) from None
+    except NoAnswerError as error:
+        raise _no_answer(error) from None
     return Wrapped(value=message)
 
 
@@ -233,6 +268,24 @@ async def _accepted(source: Awaitable[Source]) -> Source:
         raise ProblemError(
             HTTPStatus.PAYMENT_REQUIRED, "quota_exceeded", f"Nothing was stored: {error}."
         ) from None
+
+
+def _no_answer(error: NoAnswerError) -> ProblemError:
+    # Both answers tell a client that the service did not act: the conversation is as it was. Only
+    # 503 with Retry-After invites it to send the question again by itself.
+    if error.retry_after is None:
+        return ProblemError(
+            HTTPStatus.FAILED_DEPENDENCY,
+            "model_failed",
+            f"{error} The question was not stored. The service's log has the cause; asking again "
+            "helps when that is mended.",
+        )
+    return ProblemError(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "model_unavailable",
+        f"{error} The question was not stored; ask it again later.",
+        {"Retry-After": str(error.retry_after)},
+    )
 
 
 def _unknown(

@@ -2,12 +2,14 @@
 
 The settings come as one line of JSON on standard input, so that no key is on a command line. The
 port goes back as one line of JSON on standard output when the service answers. Standard input stays
-open: when it ends, however its other end died, so does this process.
+open: when it ends, however its other end died, so does this process. A parent that stops it sends a
+line first; without one it has died, and nobody else is left to remove a temporary data folder.
 """
 
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -16,7 +18,7 @@ from typing import Final
 
 from knowledge_bot_service.folder import DataFolder, FolderError
 from knowledge_bot_service.server import AddressError, run
-from knowledge_bot_service.settings import parse_settings
+from knowledge_bot_service.settings import SettingsError, parse_settings
 
 # How long ending in good order may take, in seconds. Nobody is left to kill this process.
 _PATIENCE: Final = 15
@@ -25,14 +27,20 @@ _PATIENCE: Final = 15
 def main() -> None:
     """Read the settings, serve, and end with the parent."""
     start = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    orphaned = threading.Event()
+    threading.Thread(target=_end_with_parent, args=(orphaned,), daemon=True).start()
+    # The server raises the signal that stopped it once more, which would end this function too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     settings = parse_settings(start["settings"], origin="settings")
     try:
         with DataFolder(settings.data) as folder:
             run(settings, folder, host="127.0.0.1", port=start["port"], on_ready=_report)
-    except (FolderError, AddressError) as error:
+    except (FolderError, AddressError, SettingsError) as error:
         print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201 - the line that is waited for
         sys.exit(1)
+    finally:
+        if start["temporary"] and orphaned.is_set():
+            shutil.rmtree(settings.data, ignore_errors=True)
 
 
 def _report(_base_url: str, port: int) -> None:
@@ -41,10 +49,10 @@ def _report(_base_url: str, port: int) -> None:
         print(json.dumps({"port": port}), flush=True)  # noqa: T201 - the line that is waited for
 
 
-def _end_with_parent() -> None:
-    # Unbuffered: nothing comes but the end.
-    while os.read(sys.stdin.fileno(), 1):
-        continue
+def _end_with_parent(orphaned: threading.Event) -> None:
+    # Unbuffered, past what read the settings.
+    if not os.read(sys.stdin.fileno(), 1):
+        orphaned.set()
     signal.raise_signal(signal.SIGTERM)
     time.sleep(_PATIENCE)
     os._exit(1)

@@ -1,6 +1,7 @@
 """`kbot serve`. What serving needs is loaded when it is called: every `kbot` start imports this."""
 
 from pathlib import Path
+from urllib.parse import urljoin
 
 import click
 
@@ -76,6 +77,7 @@ def serve(  # noqa: PLR0917 - click passes every option by name
 
 def _announce(base_url: str, data: Path, generated_key: str | None) -> None:
     click.echo(f"Base URL: {base_url}")
+    click.echo(f"Page:     {urljoin(base_url, '/')}")
     if generated_key is not None:
         click.echo(f"API key:  {generated_key}")
     click.echo(f"Data:     {data.absolute()}", err=True)

@@ -17,13 +17,17 @@ KEY_HEADER: Final = "X-API-KEY"
 
 _OPEN_PATHS: Final = frozenset({f"{PREFIX}/ping"})
 
+# The interface, and the data that the page at `/` shows.
+_KEPT: Final = (f"{PREFIX}/", "/page/")
+
 
 class Gate:
     """ASGI middleware: 401 without a right key, 413 for a body that is too large.
 
     The key is asked for on everything under the interface's prefix except `/ping` (section 5 asks
-    for it on POST and leaves GET open), before anything of the body is read. The size is counted
-    while the body arrives, so that a chunked one is bounded as well.
+    for it on POST and leaves GET open) and on the data of the page at `/`, before anything of the
+    body is read. The size is counted while the body arrives, so that a chunked one is bounded as
+    well.
 
     Args:
         app: what the request goes on to.
@@ -33,7 +37,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, *, keys: Sequence[str], limits: Limits) -> None:
         self._app = app
-        self._keys = [key.encode() for key in keys]
+        self._keys = keys
         self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -43,7 +47,11 @@ class Gate:
             return
         headers = Headers(scope=scope)
         path: str = scope["path"]
-        if path.startswith(f"{PREFIX}/") and path not in _OPEN_PATHS and not self._admits(headers):
+        if (
+            path.startswith(_KEPT)
+            and path not in _OPEN_PATHS
+            and not is_admitted(headers, self._keys)
+        ):
             await problem_response(
                 HTTPStatus.UNAUTHORIZED,
                 "unauthorized",
@@ -59,10 +67,12 @@ class Gate:
             return
         await self._app(scope, _bounded(receive, limit), send)
 
-    def _admits(self, headers: Headers) -> bool:
-        # Bytes, since compare_digest refuses text outside ASCII; every key is compared, always.
-        given = headers.get(KEY_HEADER, "").encode("latin-1")
-        return sum(hmac.compare_digest(given, key) for key in self._keys) > 0
+
+def is_admitted(headers: Headers, keys: Sequence[str]) -> bool:
+    """Whether a request's headers hold one of the keys."""
+    # Bytes, since compare_digest refuses text outside ASCII; every key is compared, always.
+    given = headers.get(KEY_HEADER, "").encode("latin-1")
+    return sum(hmac.compare_digest(given, key.encode()) for key in keys) > 0
 
 
 def _declared_length(headers: Headers) -> int:

@@ -41,7 +41,8 @@ class LocalService:
     process, however that dies.
 
     Args:
-        data: the data folder, kept afterwards; None is a temporary one, removed at the end.
+        data: the data folder, kept afterwards; None is a temporary one, removed at the end, also
+            when this process is killed.
         collections: names by id, or ids alone, which are then the names too. Default:
             `col_default`.
         bots: for each bot's id the ids of the collections that it reads, or ids alone, of bots over
@@ -106,7 +107,13 @@ class LocalService:
             encoding="utf-8",
             env=os.environ | {"PYTHONIOENCODING": "utf-8"},
         )
-        start = json.dumps({"settings": self._settings, "port": self._port})
+        start = json.dumps(
+            {
+                "settings": self._settings,
+                "port": self._port,
+                "temporary": self._temporary is not None,
+            }
+        )
         answer = ""
         with contextlib.suppress(BrokenPipeError):
             _pipe(self._process.stdin).write(start + "\n")
@@ -124,7 +131,10 @@ class LocalService:
         """End the service as a person would, and wait until it has ended."""
         if self._process is None:
             return
-        _pipe(self._process.stdin).close()
+        with contextlib.suppress(BrokenPipeError):
+            # A line says that this is meant; its end alone, that this process has died.
+            _pipe(self._process.stdin).write("\n")
+            _pipe(self._process.stdin).close()
         try:
             self._process.wait(_STOP_PATIENCE)
         except subprocess.TimeoutExpired:

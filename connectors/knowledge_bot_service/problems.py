@@ -1,7 +1,7 @@
 """The one body of every error: `{"code", "message"}` (interface section 7), whatever the status."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -28,10 +28,17 @@ class ProblemError(HTTPException):
         status: the answer's status.
         code: for programs; one for each condition.
         message: for people; what was wrong and what to do.
+        headers: further headers of the answer.
     """
 
-    def __init__(self, status: HTTPStatus, code: str, message: str) -> None:
-        super().__init__(status, message)
+    def __init__(
+        self,
+        status: HTTPStatus,
+        code: str,
+        message: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, message, headers)
         self.code = code
 
 
@@ -69,7 +76,9 @@ def _sentence(error: Any) -> str:
 async def _of_http(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, StarletteHTTPException)  # noqa: S101 - Starlette hands over what it was registered for
     if isinstance(error, ProblemError):
-        return problem_response(error.status_code, error.code, error.detail)
+        return problem_response(
+            error.status_code, error.code, error.detail, dict(error.headers or {})
+        )
     status = HTTPStatus(error.status_code)
     code, message = _OF_FRAMEWORK.get(status, (status.name.lower(), error.detail))
     return problem_response(status, code, message, dict(error.headers or {}))

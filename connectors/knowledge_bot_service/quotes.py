@@ -3,13 +3,15 @@
 # Lists of words read best as words.
 # ruff: noqa: SIM905
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
-from knowledge_bot_service.analyzer import QueryTerms, index_terms, sentences
-from knowledge_bot_service.relevance import Word, bm25, coverage
+from knowledge_bot_service.analyzer import QueryTerms, index_terms, index_terms_of, sentences
+from knowledge_bot_service.relevance import Word, bm25, coverage, pairs
 from knowledge_bot_service.search import Hit
 
 MAX_CHARACTERS: Final = 300
@@ -21,6 +23,14 @@ _BM25: Final = 0.3
 _PASSAGE: Final = 1.0
 _PAIRS: Final = 0.35
 _KIND: Final = 0.2
+_BEFORE: Final = 0.3
+
+# How much the names and numbers in a part of a sentence count, against the question's own words,
+# when a sentence is too long: the answer is often one of them.
+_NEWS: Final = 0.3
+
+# The sentences of this many passages are remembered, some 5 MB: questions go to the same ones.
+_REMEMBERED_PASSAGES: Final = 1000
 
 # A second sentence shorter than this many characters says too little to be worth its place.
 _MIN_SECOND: Final = 20
@@ -50,13 +60,25 @@ class Quote:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A sentence to choose from; its terms include those of what it is about."""
+class _Sentence:
+    """A sentence of a passage.
+
+    Its terms include those of the heading or question that it stands under; `before` are those of
+    the sentence before it, to which its pronouns refer.
+    """
 
     text: str
+    terms: tuple[str, ...]
+    before: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A sentence to choose, and its place among the others."""
+
+    sentence: _Sentence
     hit: Hit
     order: tuple[int, int]
-    terms: tuple[str, ...]
 
 
 def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms) -> list[Quote]:
@@ -70,7 +92,11 @@ def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
     Returns:
         One or two quotes of together at most `MAX_CHARACTERS` characters.
     """
-    candidates = [one for rank, hit in enumerate(hits) for one in _candidates(rank, hit)]
+    candidates = [
+        _Candidate(sentence, hit, (rank, position))
+        for rank, hit in enumerate(hits)
+        for position, sentence in enumerate(_sentences(hit.text))
+    ]
     scores = _scores(candidates, hits[0].score, weights, terms)
     ranked = [
         candidate
@@ -79,35 +105,41 @@ def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
         )
     ]
     best = ranked[0]
-    first = _trim(best, weights, MAX_CHARACTERS)
+    first = _trim(best.sentence.text, weights, MAX_CHARACTERS)
     chosen = [(best.order, Quote(first, best.hit))]
     room = MAX_CHARACTERS - len(first) - 1
-    second = next((other for other in ranked[1:] if other.text not in best.text), None)
+    others = (other for other in ranked[1:] if other.sentence.text not in best.sentence.text)
+    second = next(others, None)
     if second is not None and room >= _MIN_SECOND:
-        chosen.append((second.order, Quote(_trim(second, weights, room), second.hit)))
+        trimmed = _trim(second.sentence.text, weights, room)
+        chosen.append((second.order, Quote(trimmed, second.hit)))
     return [quote for _, quote in sorted(chosen, key=lambda pair: pair[0])]
 
 
-def _candidates(rank: int, hit: Hit) -> Iterator[_Candidate]:
-    """The sentences of a passage that say something.
+@functools.lru_cache(maxsize=_REMEMBERED_PASSAGES)
+def _sentences(passage: str) -> tuple[_Sentence, ...]:
+    """The sentences of a passage that say something, at least one.
 
     A heading, and a question in a list of them, says what the sentences after it are about: it is
     judged with each of them, and quoted with none.
     """
-    paragraphs = hit.text.split("\n\n")
+    paragraphs = passage.split("\n\n")
+    split = [
+        (text, text.endswith(_QUESTION_ENDS) or _is_heading(paragraph, following))
+        for paragraph, following in zip(paragraphs, [*paragraphs[1:], ""], strict=True)
+        for text in sentences(paragraph)
+    ]
+    told: list[_Sentence] = []
     about: list[str] = []
-    position = 0
-    for paragraph, following in zip(paragraphs, [*paragraphs[1:], ""], strict=True):
-        is_heading = _is_heading(paragraph, following)
-        for text in sentences(paragraph):
-            terms = index_terms(text)
-            if is_heading or text.endswith(_QUESTION_ENDS):
-                about = terms
-                continue
-            yield _Candidate(text, hit, (rank, position), (*about, *terms))
-            position += 1
-    if not position:
-        yield _Candidate(hit.text, hit, (rank, 0), tuple(index_terms(hit.text)))
+    before: tuple[str, ...] = ()
+    analysed = index_terms_of(text for text, _ in split)
+    for (text, is_about), terms in zip(split, analysed, strict=True):
+        if is_about:
+            about = terms
+            continue
+        told.append(_Sentence(text, (*about, *terms), before))
+        before = told[-1].terms
+    return tuple(told) or (_Sentence(passage, tuple(index_terms(passage))),)
 
 
 def _is_heading(paragraph: str, following: str) -> bool:
@@ -125,39 +157,36 @@ def _scores(
     weights: Mapping[Word, float],
     terms: QueryTerms,
 ) -> list[float]:
-    average = sum(len(candidate.terms) for candidate in candidates) / len(candidates)
-    relevances = [bm25(candidate.terms, weights, average) for candidate in candidates]
+    average = sum(len(candidate.sentence.terms) for candidate in candidates) / len(candidates)
+    relevances = [bm25(candidate.sentence.terms, weights, average) for candidate in candidates]
     best_relevance = max(relevances) or 1.0
     return [
-        _COVERAGE * coverage(candidate.terms, weights)
-        + _BM25 * relevance / best_relevance
+        _BM25 * relevance / best_relevance
         + _PASSAGE * candidate.hit.score / best_passage
-        + _PAIRS * _pairs(candidate.terms, terms.terms)
-        + (_KIND if _answers(candidate, terms) else 0.0)
+        + _fit(candidate.sentence, weights, terms)
         for candidate, relevance in zip(candidates, relevances, strict=True)
     ]
 
 
-def _pairs(terms: Sequence[str], words: Sequence[Word]) -> float:
-    """The share of the question's neighbouring words that are neighbours in the sentence too."""
-    asked = list(pairwise(words))
-    if not asked:
-        return 0.0
-    there = set(pairwise(terms)) | set(zip(terms, terms[2:], strict=False))
-    return sum(
-        any((left, right) in there for left in first for right in second) for first, second in asked
-    ) / len(asked)
+def _fit(sentence: _Sentence, weights: Mapping[Word, float], terms: QueryTerms) -> float:
+    """What a sentence's score has from itself and the sentence before, whatever the others are."""
+    own = coverage(sentence.terms, weights)
+    with_before = coverage(sentence.before + sentence.terms, weights)
+    return (
+        _COVERAGE * own
+        + _BEFORE * (with_before - own)
+        + _PAIRS * pairs(sentence.terms, terms.terms)
+        + (_KIND if _answers(sentence.text, terms) else 0.0)
+    )
 
 
-def _answers(candidate: _Candidate, terms: QueryTerms) -> bool:
+def _answers(sentence: str, terms: QueryTerms) -> bool:
     """Whether the sentence has what the question's kind asks for: a name, a date, a number."""
-    words = candidate.text.split()
+    words = sentence.split()
     match terms.kind:
         case "who":
-            asked = {variant for word in terms.terms for variant in word}
-            return any(
-                word[:1].isupper() and asked.isdisjoint(index_terms(word)) for word in words[1:]
-            )
+            asked = {form for word in terms.terms for form in word}
+            return any(word[:1].isupper() and _is_new(word, asked) for word in words[1:])
         case "when":
             return any(
                 word.strip(".,;:()").lower() in _MONTHS or any(map(str.isdigit, word))
@@ -172,14 +201,33 @@ def _answers(candidate: _Candidate, terms: QueryTerms) -> bool:
             return False
 
 
-def _trim(candidate: _Candidate, weights: Mapping[Word, float], room: int) -> str:
-    """The sentence, or the part of it, between words, that has the most telling words."""
-    text = " ".join(candidate.text.split())
+def _is_new(word: str, asked: AbstractSet[str]) -> bool:
+    return asked.isdisjoint(index_terms(word))
+
+
+def _trim(sentence: str, weights: Mapping[Word, float], room: int) -> str:
+    """The sentence, or the part of it, between words, that says most about the question."""
+    text = " ".join(sentence.split())
     if len(text) <= room:
         return text
-    starts = [0, *(index + 1 for index, character in enumerate(text) if character == " ")]
-    windows = (_window(text, start, room) for start in starts)
-    return max(windows, key=lambda window: coverage(index_terms(window), weights))
+    asked = {form for word in weights for form in word}
+    news = [
+        word
+        for word in text.split()[1:]
+        if (word[0].isupper() or any(map(str.isdigit, word))) and _is_new(word, asked)
+    ]
+
+    def worth(window: str, terms: Sequence[str]) -> float:
+        words = set(window.strip("…").split())
+        told = sum(word in words for word in news) / (len(news) or 1)
+        return coverage(terms, weights) + _NEWS * told
+
+    words = [0, *(index + 1 for index, character in enumerate(text) if character == " ")]
+    # A window that begins after the first one that reaches the end is a part of that one.
+    starts = words[: bisect_left(words, len(text) + 1 - room) + 1]
+    windows = [_window(text, start, room) for start in starts]
+    worths = map(worth, windows, index_terms_of(windows))
+    return max(zip(worths, windows, strict=True), key=lambda pair: pair[0])[1]
 
 
 def _window(text: str, start: int, room: int) -> str:

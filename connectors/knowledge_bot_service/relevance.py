@@ -1,8 +1,9 @@
-"""How well terms fit weighted words: the two measures that passages and sentences are judged by."""
+"""How well terms fit weighted words: the measures that passages and sentences are judged by."""
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise, product
 from typing import Final
 
 Word = tuple[str, ...]
@@ -38,3 +39,13 @@ def bm25(terms: Sequence[str], weights: Mapping[Word, float], average: float) ->
         if (count := sum(counts[term] for term in word))
     )
     return score / (math.fsum(weights.values()) or 1.0)
+
+
+def pairs(terms: Sequence[str], words: Sequence[Word]) -> float:
+    """The share of the words' neighbours that are neighbours, or next but one, in the terms too."""
+    asked = list(pairwise(words))
+    if not asked:
+        return 0.0
+    there = set(pairwise(terms)) | set(zip(terms, terms[2:], strict=False))
+    found = sum(not there.isdisjoint(product(first, second)) for first, second in asked)
+    return found / len(asked)

@@ -2,7 +2,6 @@
 
 import re
 from typing import Annotated, Final, Generic, TypeVar
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -10,9 +9,19 @@ from knowledge_bot.models import Header
 
 T = TypeVar("T")
 
+# What is checked is also what the OpenAPI page says, as patterns of JSON Schema.
 # RFC 9110 section 5.1: a field name is a token. Section 5.5: a field value has no CR, LF or NUL.
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_NO_FIELD_VALUE: Final = re.compile(r"[\r\n\x00]")
+_FIELD_NAME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+(?!\n)$"
+_FIELD_VALUE: Final = r"^[^\r\n\x00]*(?!\n)$"
+_TEXT: Final = r"^[^\x00]*[^\s\x00][^\x00]*$"
+_ADDRESS: Final = (
+    r"^[Hh][Tt][Tt][Pp][Ss]?://"
+    r"([^\s\x00-\x1f/?#@:\[\]\\]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?#][^\s\x00-\x1f]*)?(?!\n)$"
+)
+
+
+CONVERSATION_ID: Final = r"^conv_[0-9a-f]{24}$"
+"""What the ids of conversations look like; see `store.new_id`."""
 
 
 class Wrapped(BaseModel, Generic[T]):
@@ -55,32 +64,30 @@ def _not_blank(text: str) -> str:
 
 
 def _web_address(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in {"http", "https"} and bool(parts.hostname)
-    except ValueError:
-        valid = False
-    if not valid or re.search(r"[\s\x00-\x1f]", url) or not _is_unicode(url):
+    # Whether the address leads anywhere is the fetcher's to say.
+    if not re.match(_ADDRESS, url) or not _is_unicode(url):
         raise ValueError("must be an http or https address")
     return url
 
 
-def _field(header: Header) -> Header:
-    # The value may be a secret, so the message names neither.
-    if not _TOKEN.fullmatch(header.name) or not _is_field_value(header.value):
-        raise ValueError("must be a header field's name and value (RFC 9110 section 5)")
-    return header
+def _field_name(name: str) -> str:
+    if not re.match(_FIELD_NAME, name):
+        raise ValueError("must be the name of a header field (RFC 9110 section 5.1)")
+    return name
 
 
-def _is_field_value(value: str) -> bool:
-    return _is_unicode(value) and not _NO_FIELD_VALUE.search(value)
+def _field_value(value: str) -> str:
+    # The value may be a secret, so the message has nothing of it.
+    if not re.match(_FIELD_VALUE, value) or not _is_unicode(value):
+        raise ValueError("must be the value of a header field (RFC 9110 section 5.5)")
+    return value
 
 
 Text = Annotated[
     str,
     AfterValidator(_storable),
     AfterValidator(_not_blank),
-    Field(json_schema_extra={"pattern": r"\S"}),
+    Field(json_schema_extra={"pattern": _TEXT}),
 ]
 Id = Annotated[str, Field(max_length=200), AfterValidator(_storable)]
 
@@ -96,18 +103,26 @@ class NewSource(_Body):
     collections: Annotated[tuple[Id, ...], Field(min_length=1, max_length=1000)]
 
 
+class NewHeader(Header):
+    """A request header to send while scraping."""
+
+    name: Annotated[
+        str, AfterValidator(_field_name), Field(json_schema_extra={"pattern": _FIELD_NAME})
+    ]
+    value: Annotated[
+        str, AfterValidator(_field_value), Field(json_schema_extra={"pattern": _FIELD_VALUE})
+    ]
+
+
 class NewWebpage(NewSource):
     """`POST /sources/webpage`."""
 
     url: Annotated[
         str,
-        Field(max_length=8192, json_schema_extra={"format": "uri", "pattern": "^https?://"}),
+        Field(max_length=8192, json_schema_extra={"pattern": _ADDRESS}),
         AfterValidator(_web_address),
     ]
-    headers: (
-        Annotated[tuple[Annotated[Header, AfterValidator(_field)], ...], Field(max_length=100)]
-        | None
-    ) = None
+    headers: Annotated[tuple[NewHeader, ...], Field(max_length=100)] | None = None
 
 
 class NewText(NewSource):
@@ -121,4 +136,6 @@ class NewMessage(_Body):
 
     bot_id: Id
     content: Annotated[Text, Field(max_length=20_000)]
-    conversation_id: Id | None = None
+    conversation_id: Annotated[Id, Field(json_schema_extra={"pattern": CONVERSATION_ID})] | None = (
+        None
+    )

@@ -13,6 +13,15 @@ from knowledge_bot_service.relevance import Word
 # A question may be a whole page. Its rarest words decide; the others cost time for nothing.
 _MAX_WORDS: Final = 48
 
+# Words that more than one passage in so many has are left out where enough others are, in an index
+# of so many passages and more: there, following such a word through it takes milliseconds.
+_COMMON: Final = 10
+_ENOUGH_WORDS: Final = 3
+_LARGE: Final = 10_000
+
+# How many words' counts are remembered.
+_KEPT_COUNTS: Final = 100_000
+
 # FTS5 scores with k1 = 1.2 and b = 0.75, which no other setting beat. The weights are those of the
 # columns scope, title and body: the scope only selects.
 _RANK: Final = "bm25(0.0, 1.0, 1.0)"
@@ -106,6 +115,8 @@ class Search:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._counts: dict[Word, int] = {}
+        self._counted = 0
 
     def idf(self, words: Iterable[Word]) -> dict[Word, float]:
         """How telling each word is: its inverse document frequency (Lucene's, never negative).
@@ -113,10 +124,7 @@ class Search:
         FTS5's own is 1e-6 for whatever is in more than half of the passages, so that it says
         nothing about a small collection.
         """
-        # Passages are deleted only when an interrupted job is redone: the highest id is near to
-        # their count, and costs nothing to find.
-        connection = self._database.reader()
-        total = connection.execute("SELECT coalesce(max(id), 0) FROM passage").fetchone()[0]
+        total = self._total()
         return {
             word: math.log(1 + (total - count + 0.5) / (count + 0.5))
             for word, count in ((word, min(self._count(word), total)) for word in words)
@@ -151,7 +159,7 @@ class Search:
     def _rows(
         self, words: Sequence[Word], collections: Sequence[int], limit: int
     ) -> list[sqlite3.Row]:
-        words = tuple(dict.fromkeys(words))
+        words = self._telling(tuple(dict.fromkeys(words)))
         if len(words) > _MAX_WORDS:
             words = self.rarest(words, _MAX_WORDS)
         terms = " OR ".join(_quoted(term) for word in words for term in word)
@@ -161,18 +169,41 @@ class Search:
         match = f"scope : ({scope}) AND {{title body}} : ({terms})"
         return self._database.reader().execute(_FIND, (match, limit)).fetchall()
 
-    def _count(self, word: Word) -> int:
+    def _telling(self, words: tuple[Word, ...]) -> tuple[Word, ...]:
+        total = self._total()
+        if total < _LARGE:
+            return words
+        rare = tuple(word for word in words if self._count(word) <= total / _COMMON)
+        return rare if len(rare) >= _ENOUGH_WORDS else words
+
+    def _total(self) -> int:
+        # Passages are deleted only when an interrupted job is redone: the highest id is near to
+        # their count, and costs nothing to find.
         connection = self._database.reader()
-        return max(
-            (
-                row["doc"]
-                for term in word
-                for row in connection.execute(
-                    "SELECT doc FROM passage_term WHERE term = ?", (term,)
-                )
-            ),
-            default=0,
+        total: int = connection.execute("SELECT coalesce(max(id), 0) FROM passage").fetchone()[0]
+        return total
+
+    def _count(self, word: Word) -> int:
+        """How many passages have the word; SQLite goes through all of them to tell."""
+        # Counts are kept until the index has grown by a hundredth, which changes no weight much. A
+        # word that is nowhere costs nothing to look up, and may be in the next source.
+        total = self._total()
+        if not self._counted <= total <= self._counted * 1.01 or len(self._counts) > _KEPT_COUNTS:
+            self._counts, self._counted = {}, total
+        counts = self._counts
+        if word in counts:
+            return counts[word]
+        if count := max(map(self._count_term, word), default=0):
+            counts[word] = count
+        return count
+
+    def _count_term(self, term: str) -> int:
+        row = (
+            self._database.reader()
+            .execute("SELECT doc FROM passage_term WHERE term = ?", (term,))
+            .fetchone()
         )
+        return int(row["doc"]) if row else 0
 
 
 def _scope_token(collection: int) -> str:

@@ -1,6 +1,7 @@
 """Running a service in this process until it is told to stop."""
 
 import socket
+import sys
 from collections.abc import Callable
 
 import uvicorn
@@ -12,6 +13,11 @@ from knowledge_bot_service.settings import Settings
 
 # How long open requests may take when the service is told to stop, in seconds.
 _GRACE = 5
+
+# How long a worker that analyses text keeps the interpreter from the thread that answers requests,
+# in seconds. Measured while a long text is processed: with Python's own 5 ms, the 99th percentile
+# of accepting a source was six times as long; the text was ready no later.
+_SWITCH_INTERVAL = 0.0005
 
 
 class AddressError(Exception):
@@ -26,7 +32,7 @@ def run(
     port: int,
     on_ready: Callable[[str, int], None],
 ) -> None:
-    """Serve until SIGINT or SIGTERM.
+    """Serve until SIGINT or SIGTERM, in a process that does nothing else.
 
     Args:
         settings: what the service offers and allows.
@@ -38,6 +44,7 @@ def run(
     Raises:
         AddressError: the address is in use or is not this machine's.
     """
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     listener = _listener(host, port)
     real_port: int = listener.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host

@@ -7,22 +7,27 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from starlette.concurrency import run_in_threadpool
 
 from knowledge_bot.models import Bot, Collection, Conversation, Header, Message, Source
-from knowledge_bot_service.answers import CONTEXT_TURNS, Answerer
+from knowledge_bot_service.answers import Answer, Answerer
 from knowledge_bot_service.backlog import Backlog
 from knowledge_bot_service.conversations import Conversations, Turn
 from knowledge_bot_service.database import Database
 from knowledge_bot_service.fetch import FetchPolicy
+from knowledge_bot_service.finding import CONTEXT_TURNS, Finder
 from knowledge_bot_service.folder import DataFolder
+from knowledge_bot_service.overview import Overview, read_overview
 from knowledge_bot_service.search import Search
 from knowledge_bot_service.settings import BotSettings, Settings
 from knowledge_bot_service.store import Kind, Material, Store, new_id, now
 from knowledge_bot_service.uploads import write_text
 from knowledge_bot_service.worker import Workers
+
+if TYPE_CHECKING:
+    from knowledge_bot_service.written_answers import Writer
 
 # A longer text goes to a file of its own, since one writer serves everybody: in characters.
 _LONG_TEXT: Final = 256 * 1024
@@ -53,9 +58,12 @@ class Service:
     Args:
         settings: what it offers and allows.
         folder: where it keeps everything.
+        writer: words the answers; None leaves them quotes.
     """
 
-    def __init__(self, settings: Settings, folder: DataFolder) -> None:
+    def __init__(
+        self, settings: Settings, folder: DataFolder, writer: "Writer | None" = None
+    ) -> None:
         self._settings = settings
         self._material = folder.material
         self._collections = {
@@ -67,7 +75,8 @@ class Service:
         self._database = Database(folder.database)
         self._store = Store(self._database, self._collections)
         self._conversations = Conversations(self._database)
-        self._answerer = Answerer(Search(self._database))
+        self._answerer = Answerer(Finder(Search(self._database)))
+        self._writer = writer
         self._loop = asyncio.get_running_loop()
         self._workers = Workers(
             self._database,
@@ -108,6 +117,14 @@ class Service:
         self._bot(bot)
         found = await run_in_threadpool(self._conversations.of_bot, bot)
         return [Conversation(id=identifier, name=name) for identifier, name in found]
+
+    async def overview(self, status: str | None) -> Overview:
+        """The sources for a person: counts by status, and the newest, or the newest of `status`."""
+
+        def read() -> Overview:
+            return read_overview(self._database.reader(), self._collections, status)
+
+        return await run_in_threadpool(read)
 
     def new_material_path(self) -> Path:
         """A fresh place for an upload."""
@@ -164,13 +181,20 @@ class Service:
         Raises:
             UnknownBotError: there is no such bot.
             UnknownConversationError: the bot has no such conversation.
+            NoAnswerError: the model that words the answers gave none. Nothing was stored: no
+                conversation has begun or gone on.
         """
         collections = self._store.collection_numbers(self._bot(bot).collections)
         await self._backlog.wait(collections, self._settings.wait_for_sources)
-        turn = await run_in_threadpool(self._answer, bot, content, conversation, collections)
+        turns, answer = await run_in_threadpool(
+            self._answer, bot, content, conversation, collections
+        )
+        text = answer.text
+        if self._writer is not None and answer.hits:
+            text = await self._writer.write(content, turns, answer.hits)
         message = Message(
             id=new_id("msg_"),
-            answer=turn.answer,
+            answer=text,
             conversation_id=conversation or new_id("conv_"),
             created_at=_moment(created_at := now()),
         )
@@ -180,7 +204,7 @@ class Service:
                 bot=bot,
                 conversation=message.conversation_id,
                 name=_shortened(content),
-                turn=turn,
+                turn=Turn(content, text),
                 created_at=created_at,
             )
         )
@@ -188,13 +212,13 @@ class Service:
 
     def _answer(
         self, bot: str, question: str, conversation: str | None, collections: Sequence[int]
-    ) -> Turn:
+    ) -> tuple[list[Turn], Answer]:
         turns: list[Turn] = []
         if conversation is not None:
             if not self._conversations.exists(bot, conversation):
                 raise UnknownConversationError(conversation)
             turns = self._conversations.turns(conversation, last=CONTEXT_TURNS)
-        return Turn(question, self._answerer.answer(question, turns, collections))
+        return turns, self._answerer.answer(question, turns, collections)
 
     async def _accept(
         self, kind: Kind, name: str, collections: Sequence[str], material: Material

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -31,6 +33,15 @@ Name = Annotated[str, Field(min_length=1, max_length=300)]
 
 class SettingsError(Exception):
     """The settings cannot be used. str() says which setting, and why."""
+
+
+def _endpoint(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("must be an http or https address without a query")
+    if "@" in parts.netloc:
+        raise ValueError("must hold no user and password; api_key_env names where the key is")
+    return url
 
 
 class _Section(BaseModel):
@@ -65,6 +76,22 @@ class Limits(_Section):
     sources: int | None = Field(default=None, ge=0)
 
 
+class AnswersSettings(_Section):
+    """A language model that words the answers; without one they quote the passages.
+
+    `base_url` is that of an OpenAI-compatible interface, such as `http://127.0.0.1:11434/v1`.
+    `api_key_env` names the environment variable that holds its key. `timeout` is how long one
+    answer may take, in seconds: less than the clients of the service wait. `max_passages` is how
+    many passages the model is given at most.
+    """
+
+    base_url: Annotated[str, AfterValidator(_endpoint)]
+    model: Name
+    api_key_env: Annotated[str, Field(min_length=1)] | None = None
+    timeout: float = Field(default=30.0, gt=0, le=600)
+    max_passages: int = Field(default=5, ge=1, le=5)
+
+
 class Settings(_Section):
     """Everything that a service is started with.
 
@@ -82,6 +109,7 @@ class Settings(_Section):
         BotSettings(id="bot_default", name="Assistant", collections=("col_default",)),
     )
     limits: Limits = Limits()
+    answers: AnswersSettings | None = None
     allow_fetch: tuple[Network, ...] = ()
     wait_for_sources: float = Field(default=5.0, ge=0, le=60)
     workers: int = Field(default=4, ge=1, le=64)

@@ -13,7 +13,8 @@ from typing import Final
 from knowledge_bot.models import Header
 from knowledge_bot_service.database import Database
 
-# A source whose processing ended with the process this often is given up: it may be what ends it.
+# A source that was being read when the process died, this often, is given up: it may be what kills
+# it. Once passages of it are written it has proved harmless, and no end of the process counts.
 MAX_ATTEMPTS: Final = 3
 
 
@@ -147,7 +148,8 @@ class Store:
     def recover(self) -> list[tuple[str, tuple[int, ...]]]:
         """Take up what an earlier process left: call once, before any worker runs.
 
-        What was `processing` becomes `pending` again, or `failed` after `MAX_ATTEMPTS`.
+        What was `processing` becomes `pending` again, or `failed` when it was being read the last
+        `MAX_ATTEMPTS` times.
 
         Returns:
             The public ids of the unfinished sources, oldest first, and their collections' numbers.
@@ -229,9 +231,13 @@ def _count_sources(connection: sqlite3.Connection) -> int:
 
 
 def _recover(connection: sqlite3.Connection) -> list[tuple[str, tuple[int, ...]]]:
-    interrupted = connection.execute("SELECT id FROM source WHERE status = 'processing'").fetchall()
+    interrupted = connection.execute(
+        "SELECT id FROM source WHERE status = 'processing'"
+        " AND NOT EXISTS (SELECT 1 FROM passage WHERE passage.source = source.id)"
+    ).fetchall()
     for row in interrupted:
-        _requeue(connection, row["id"], "the service ended each time while it was processed")
+        _requeue(connection, row["id"], "the service died each time while it was read")
+    connection.execute("UPDATE source SET status = 'pending' WHERE status = 'processing'")
     rows = connection.execute(
         "SELECT id, public_id FROM source WHERE status IN ('pending', 'processing') ORDER BY id"
     ).fetchall()

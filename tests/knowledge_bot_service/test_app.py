@@ -108,10 +108,10 @@ def test_an_unknown_id_is_named(
     assert named in problem["message"]
 
 
-def test_a_conversation_of_another_bot_is_unknown(http: httpx.Client) -> None:
+def test_a_conversation_of_another_bot_is_not_found(http: httpx.Client) -> None:
     conversation = ask(http, "Whose is it?", bot="bot_two")["conversation_id"]
     body = MESSAGE | {"conversation_id": conversation}
-    problem = problem_of(http.post("/messages", json={"value": body}), 400)
+    problem = problem_of(http.post("/messages", json={"value": body}), 404)
     assert problem["code"] == "unknown_conversation"
 
 
@@ -200,10 +200,10 @@ def test_a_lone_surrogate_is_a_400(http: httpx.Client, path: str, field: str) ->
 
 
 @pytest.mark.parametrize("content_type", [None, "text/plain", "multipart/form-data; boundary=x"])
-def test_a_wrong_content_type_is_a_415(http: httpx.Client, content_type: str | None) -> None:
+def test_a_wrong_content_type_is_a_400(http: httpx.Client, content_type: str | None) -> None:
     headers = {} if content_type is None else {"Content-Type": content_type}
     response = http.post("/messages", content=json.dumps({"value": MESSAGE}), headers=headers)
-    assert problem_of(response, 415)["code"] == "unsupported_media_type"
+    assert problem_of(response, 400)["code"] == "unsupported_media_type"
 
 
 def test_an_unknown_path_is_a_404(http: httpx.Client) -> None:
@@ -267,5 +267,5 @@ def test_the_description_says_what_happens(service: LocalService) -> None:
             assert "422" not in operation["responses"]
     for path in [*POSTS, "/sources/upload"]:
         operation = description["paths"]["/public/v1" + path]["post"]
-        assert {"200", "400", "401", "402", "413", "415"} <= set(operation["responses"])
+        assert {"200", "400", "401", "402", "413"} <= set(operation["responses"])
         assert operation["security"] == [{"APIKeyHeader": []}]

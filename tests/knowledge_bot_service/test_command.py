@@ -50,6 +50,8 @@ def bots(base_url: str, key: str) -> int:
 def test_it_prints_where_it_is_and_a_key_that_a_restart_keeps(tmp_path: Path) -> None:
     with serving(tmp_path) as (base_url, printed, _):
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/public/v1", base_url)
+        page = printed.partition("Page: ")[2].split()[0]
+        assert httpx.get(page).text.startswith("<!doctype html>")
         key = key_in(printed)
         assert bots(base_url, key) == 200
         assert bots(base_url, "other") == 401
@@ -110,6 +112,14 @@ def test_a_bad_configuration_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "odd.toml").write_text("colour = 1\n")
     assert "colour" in refused(tmp_path, "--config", "odd.toml")
     assert "allow_fetch" in refused(tmp_path, "--allow-fetch", "everything")
+
+
+def test_a_missing_key_of_the_language_model_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "model.toml").write_text(
+        '[answers]\nbase_url = "http://127.0.0.1:1/v1"\nmodel = "m"\n'
+        'api_key_env = "TESTS_NO_SUCH_KEY"\n'
+    )
+    assert "TESTS_NO_SUCH_KEY is not set" in refused(tmp_path, "--config", "model.toml")
 
 
 def test_a_data_folder_in_use_is_a_clear_error(tmp_path: Path) -> None:

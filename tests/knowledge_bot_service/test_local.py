@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -27,6 +28,16 @@ def test_it_answers_at_once_and_leaves_nothing_behind() -> None:
     assert not data.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_a_temporary_folder_outlives_a_stop_and_not_the_end() -> None:
+    with LocalService() as service, client_of(service) as http:
+        add_text(http, "Canoes", "Ruth keeps the canoes.", collection="col_default")
+        service.stop()
+        service.start()
+        service.wait_until_ready()
+        assert [one.name for one in service.sources()] == ["Canoes"]
+    assert not service.data.exists()
 
 
 def test_collections_and_bots_may_be_ids_alone() -> None:
@@ -50,10 +61,13 @@ def test_the_key_is_on_no_command_line_and_in_no_repr() -> None:
         assert service.api_key not in repr(service)
 
 
-def test_the_child_ends_when_its_parent_is_killed() -> None:
+@pytest.mark.parametrize("keeps", [False, True])
+def test_the_child_ends_when_its_parent_is_killed_and_leaves_what_is_to_be_kept(
+    tmp_path: Path, keeps: bool
+) -> None:
     program = (
         "import time; from knowledge_bot_service import LocalService\n"
-        "with LocalService() as service:\n"
+        f"with LocalService({str(tmp_path) if keeps else None!r}) as service:\n"
         "    print(service.pid, service.data, flush=True); time.sleep(60)\n"
     )
     with subprocess.Popen(
@@ -66,7 +80,8 @@ def test_the_child_ends_when_its_parent_is_killed() -> None:
     while _lives(int(pid)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not _lives(int(pid))
-    subprocess.run(["rm", "-r", data], check=True)
+    assert Path(data, "knowledge.sqlite3").exists() == keeps
+    assert Path(data).exists() == keeps
 
 
 def _lives(pid: int) -> bool:
@@ -153,7 +168,7 @@ def test_a_restart_keeps_sources_conversations_and_their_context(
     assert listed == [{"id": first["conversation_id"], "name": "Who built the lighthouse of Rua?"}]
 
 
-def test_a_source_that_was_processed_when_the_service_ended_three_times_is_given_up(
+def test_a_source_that_was_being_read_when_the_service_ended_three_times_is_given_up(
     tmp_path: Path,
 ) -> None:
     service = LocalService(tmp_path)
@@ -176,6 +191,25 @@ def test_a_source_that_was_processed_when_the_service_ended_three_times_is_given
     assert second_chance.status == "ready"
     assert (given_up.status, given_up.reason is not None) == ("failed", True)
     assert "3 attempts" in str(given_up.reason)
+
+
+def test_a_source_that_is_long_in_writing_survives_any_number_of_kills(tmp_path: Path) -> None:
+    with LocalService(tmp_path) as service:
+        with client_of(service) as http:
+            add_text(http, "Long", "Some words of a text. " * 100_000, collection="col_default")
+        for _ in range(4):
+            wait_for_writing(tmp_path)
+            service.kill()
+            service.start()
+        service.wait_until_ready(60)
+        assert service.sources()[0].status == "ready"
+
+
+def wait_for_writing(folder: Path) -> None:
+    writing = "SELECT 1 FROM source JOIN passage ON source = source.id WHERE status = 'processing'"
+    with closing(sqlite3.connect(folder / "knowledge.sqlite3")) as database:
+        while database.execute(writing).fetchone() is None:
+            time.sleep(0.01)
 
 
 @pytest.mark.timeout(60)

@@ -111,8 +111,9 @@ def test_a_form_without_a_boundary_is_a_400(http: httpx.Client) -> None:
     assert "boundary" in problem_of(response, 400)["message"]
 
 
-def test_another_content_type_is_a_415(http: httpx.Client) -> None:
-    problem_of(http.post("/sources/upload", json={"value": FIELDS}), 415)
+def test_another_content_type_is_a_400(http: httpx.Client) -> None:
+    problem = problem_of(http.post("/sources/upload", json={"value": FIELDS}), 400)
+    assert problem["code"] == "unsupported_media_type"
 
 
 def test_a_file_over_the_limit_is_a_413(http: httpx.Client) -> None:

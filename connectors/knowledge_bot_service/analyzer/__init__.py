@@ -2,6 +2,18 @@
 
 from knowledge_bot_service.analyzer.questions import is_small_talk
 from knowledge_bot_service.analyzer.sentences import sentences
-from knowledge_bot_service.analyzer.terms import QueryTerms, index_terms, query_terms
+from knowledge_bot_service.analyzer.terms import (
+    QueryTerms,
+    index_terms,
+    index_terms_of,
+    query_terms,
+)
 
-__all__ = ["QueryTerms", "index_terms", "is_small_talk", "query_terms", "sentences"]
+__all__ = [
+    "QueryTerms",
+    "index_terms",
+    "index_terms_of",
+    "is_small_talk",
+    "query_terms",
+    "sentences",
+]

@@ -10,6 +10,7 @@ sentence), and taking words out of a question that say nothing about its subject
 import re
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 from typing import Final
 
 DEFAULT: Final = "en"
@@ -253,7 +254,8 @@ def latin_languages(words: Iterable[str]) -> list[str]:
         The language with most function words among `words`, and those that have as many; empty
         when there is no function word at all.
     """
-    counts = Counter(language for word in words for language in _LANGUAGES_OF.get(word, ()))
+    found = filter(None, map(_LANGUAGES_OF.get, words))
+    counts = Counter(chain.from_iterable(found))
     most = max(counts.values(), default=0)
     return sorted(
         (language for language, count in counts.items() if count == most),

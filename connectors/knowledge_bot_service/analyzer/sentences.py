@@ -22,8 +22,8 @@ def sentences(text: str) -> list[str]:
 # A line shorter than this many characters was not wrapped: it ends where its author ended it.
 _MIN_WRAPPED: Final = 50
 
-# Thai pieces between spaces are joined up to this many characters.
-_THAI_PIECE: Final = 80
+# Thai pieces between spaces are joined up to this many characters: two of them fill an answer.
+_THAI_PIECE: Final = 150
 
 _LIST_ITEM: Final = re.compile(r"\s*(?:[-*+•‣–—]|\(?\d{1,3}[.)]|[a-z][.)])\s+\S")
 _LOWERCASE_START: Final = re.compile(r"\s*[\"'“‘(]?[a-zà-öø-ÿα-ωа-я]")

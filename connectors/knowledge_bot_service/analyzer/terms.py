@@ -12,9 +12,9 @@ import functools
 import re
 import threading
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Final
 
 from knowledge_bot_service.analyzer.languages import (
@@ -40,11 +40,13 @@ class QueryTerms:
             have it in: its stems in the languages that the question may be in.
         language: the question's language, an ISO 639-1 code.
         kind: what the answer must have (a name, a time, a number), where the question tells.
+        names: those of `terms` that are names or numbers: capitals after the first word, digits.
     """
 
     terms: tuple[tuple[str, ...], ...]
     language: str
     kind: Kind | None = None
+    names: frozenset[tuple[str, ...]] = frozenset()
 
 
 def index_terms(text: str) -> list[str]:
@@ -54,15 +56,15 @@ def index_terms(text: str) -> list[str]:
     and function words) and freed of diacritics; runs of Chinese, Japanese, Korean, Thai, Lao, Khmer
     and Burmese as overlapping pairs of characters.
     """
-    words = _words(text)
-    language = next(iter(latin_languages(words[:_TELLING_WORDS])), DEFAULT)
-    terms: list[str] = []
-    for word in words:
-        if word[0] in _FIRST_UNPAIRED or not _is_paired(word):
-            terms.append(_stem(word, language))
-        else:
-            terms.extend(_pairs(word))
-    return terms
+    return index_terms_of([text])[0]
+
+
+def index_terms_of(parts: Iterable[str]) -> list[list[str]]:
+    """The terms of each part of a text, as `index_terms`, in the language of the whole."""
+    words = [_words(part) for part in parts]
+    telling = islice(chain.from_iterable(words), _TELLING_WORDS)
+    language = next(iter(latin_languages(telling)), DEFAULT)
+    return [_terms(part, language) for part in words]
 
 
 def query_terms(question: str) -> QueryTerms:
@@ -76,7 +78,10 @@ def query_terms(question: str) -> QueryTerms:
     latin = tuple(dict.fromkeys([*latin_languages(words), DEFAULT]))
     telling = [part for word in words for part in _telling(word, language, latin[0])]
     terms = dict.fromkeys(forms for word in telling or words for forms in _forms(word, latin))
-    return QueryTerms(tuple(terms), language, question_kind(question, language))
+    names = (forms for word in _names(question) for forms in _forms(word, latin))
+    return QueryTerms(
+        tuple(terms), language, question_kind(question, language), frozenset(names) & set(terms)
+    )
 
 
 # Languages are told apart by this many words of a text at most.
@@ -113,6 +118,23 @@ _stemming = threading.Lock()
 def _words(text: str) -> list[str]:
     text = unicodedata.normalize("NFKC", text).casefold()
     return _WORD.findall(_THOUSANDS.sub("", text))
+
+
+def _terms(words: Iterable[str], latin: str) -> list[str]:
+    terms: list[str] = []
+    for word in words:
+        if word[0] in _FIRST_UNPAIRED or not _is_paired(word):
+            terms.append(_stem(word, latin))
+        else:
+            terms.extend(_pairs(word))
+    return terms
+
+
+def _names(question: str) -> Iterator[str]:
+    """The words that are names or numbers, casefolded; the first word's capital says nothing."""
+    for word in _WORD.findall(unicodedata.normalize("NFKC", question))[1:]:
+        if word[0].isupper() or word[0].isdigit():
+            yield word.casefold()
 
 
 def _is_paired(word: str) -> bool:

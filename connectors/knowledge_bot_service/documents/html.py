@@ -24,7 +24,7 @@ def read_html(path: Path, charset: str | None = None) -> Document:
         charset: the encoding that the page was sent with.
 
     Raises:
-        ExtractionError: it is larger than 5 MiB, or has no text.
+        ExtractionError: it is larger than 5 MiB, nested too deep, or has no text.
     """
     import lxml.html
     import trafilatura
@@ -43,6 +43,9 @@ def read_html(path: Path, charset: str | None = None) -> Document:
         raise ExtractionError("the page has no text") from None
     except etree.XMLSyntaxError as error:
         raise fault(error, "the page's HTML cannot be read") from None
+    if any(_TOO_DEEP in error.message for error in parser.error_log):
+        # The parser stopped there: whatever text came before is not the page's.
+        raise ExtractionError("the page's tags are nested more than 250 deep")
     _prepare(root)
     title = root.findtext(".//title")
     article = trafilatura.extract(root, include_comments=False, fast=True) or ""
@@ -59,6 +62,9 @@ def read_html(path: Path, charset: str | None = None) -> Document:
 
 # trafilatura took 32 s for a page of 10 MB.
 _MAX_SIZE: Final = 5 * 1024 * 1024
+
+# What libxml2 says of more than 256 tags in each other.
+_TOO_DEEP: Final = "Excessive depth"
 
 # Below this many characters, what trafilatura found is often not the article.
 _MIN_ARTICLE: Final = 250

@@ -62,10 +62,11 @@ def test_an_xhtml_page_with_an_encoding_declaration_is_read(read: Reader) -> Non
     [
         ("<html><body><div id=app></div><script>run()</script></body></html>", None, "JavaScript"),
         ("<html><body></body></html>", None, "no text"),
-        ("<html><body>" + "<div>" * 100_000 + "deep", None, "no text"),
+        ("<html><body>" + "<div>" * 100_000 + "deep", None, "nested"),
+        ("<p>A text.<p>" + "</b>" * 500 + "<div>" * 300 + "deep", "text/html", "nested"),
         ("<p>" + "word " * 1_100_000, "text/html", "larger than 5 MiB"),
     ],
-    ids=["script", "empty", "nested", "large"],
+    ids=["script", "empty", "nested", "nested after text", "large"],
 )
 def test_a_page_without_readable_text_gets_its_reason(
     page: str, content_type: str | None, part: str, read: Reader

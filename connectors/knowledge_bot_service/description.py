@@ -1,0 +1,46 @@
+"""The OpenAPI page: what the framework derives, and for who has a key the ids that are here."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+
+from knowledge_bot_service.gate import is_admitted
+from knowledge_bot_service.settings import Settings
+
+
+def install(app: FastAPI, settings: Settings) -> None:
+    """Serve the description of an application at `/openapi.json`.
+
+    Who sends a valid key is told which collections and bots there are, as the list endpoints tell
+    it; a program that is made from the description then knows what a valid request is.
+    """
+    keys = [key.get_secret_value() for key in settings.api_keys]
+    ids = {
+        "collections": [collection.id for collection in settings.collections],
+        "bot_id": [bot.id for bot in settings.bots],
+    }
+
+    @app.get("/openapi.json", include_in_schema=False)
+    def description(request: Request) -> dict[str, Any]:
+        if not is_admitted(request.headers, keys):
+            return app.openapi()
+        named = copy.deepcopy(app.openapi())
+        _name(named, ids)
+        return named
+
+
+def _name(node: object, ids: Mapping[str, Sequence[str]]) -> None:
+    """Say of each field that holds ids which ones there are, wherever in the description it is."""
+    if isinstance(node, list):
+        for element in node:
+            _name(element, ids)
+    elif isinstance(node, dict):
+        for field, schema in (node.get("properties") or {}).items():
+            # A list of ids describes its elements; an answer's list has objects and no ids.
+            described = schema.get("items", schema)
+            if field in ids and described.get("type") == "string":
+                described["enum"] = list(ids[field])
+        for child in node.values():
+            _name(child, ids)

@@ -1,0 +1,88 @@
+"""Takes the pictures of the page in docs/images: run it as a file.
+
+It needs a Chromium on PATH, as the tests beside it do.
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import httpx
+from playwright.sync_api import Page, sync_playwright
+
+from knowledge_bot_service import LocalService
+
+IMAGES = Path(__file__).parents[3] / "docs" / "images"
+
+TEXTS = {
+    "Opening hours": "The library opens at nine on Saturdays and at eight on working days. It is "
+    "closed on Sundays.\n\nThe reading room stays open for an hour longer than the lending desk.",
+    "Vacation rules": "Full-time employees get 28 days of paid vacation a year.\n\nUp to five days "
+    "may be carried over until 31 March. Requests go to the team lead two weeks ahead.",
+    "Travel expenses": "Travel costs are reimbursed within ten working days. Receipts above 25 "
+    "euros must be attached.\n\nTaxi rides need a reason; the train is preferred.",
+}
+QUESTIONS = (
+    "How many days of vacation do I get?",
+    "When does the library open on Saturdays?",
+    "Who won the cup final?",
+)
+
+
+def main() -> None:
+    browser_path = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser_path is None:
+        sys.exit("There is no Chromium on PATH.")
+    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with (
+        LocalService(
+            collections={"col_handbook": "Handbook", "col_archive": "Archive"},
+            bots=["bot_guide"],
+            bot_names={"bot_guide": "Guide"},
+        ) as service,
+        sync_playwright() as playwright,
+    ):
+        fill(service)
+        browser = playwright.chromium.launch(executable_path=browser_path, args=flags)
+        page = browser.new_page(viewport={"width": 960, "height": 800})
+        page.goto(service.base_url.removesuffix("public/v1"))
+        page.get_by_label("API key").fill(service.api_key)
+        page.get_by_role("button", name="Enter").click()
+        page.get_by_text("Vacation rules").wait_for()
+        page.screenshot(path=IMAGES / "service-sources.png")
+        chat(page)
+        page.screenshot(path=IMAGES / "service-chat.png")
+        browser.close()
+
+
+def fill(service: LocalService) -> None:
+    """Add sources of every kind, of which some fail and one is not ready yet."""
+    client = httpx.Client(base_url=service.base_url, headers={"X-API-KEY": service.api_key})
+    with client:
+        for name, content in TEXTS.items():
+            add(client, "write", name, "col_handbook", content=content)
+        add(client, "webpage", "Intranet start page", "col_handbook", url="http://10.0.0.5/")
+        form = {"name": "Contract of 1998", "collections": "col_archive"}
+        file = ("contract.pdf", b"%PDF-1.4 cut off", "application/pdf")
+        client.post("/sources/upload", data=form, files={"file": file}).raise_for_status()
+        service.wait_until_ready()
+        add(client, "write", "Minutes of 2025", "col_archive", content="A long text. " * 1_500_000)
+
+
+def add(client: httpx.Client, kind: str, name: str, collection: str, **fields: str) -> None:
+    body = {"value": {"name": name, "collections": [collection], **fields}}
+    client.post(f"/sources/{kind}", json=body).raise_for_status()
+
+
+def chat(page: Page) -> None:
+    page.get_by_role("link", name="Chat").click()
+    for number, question in enumerate(QUESTIONS):
+        page.get_by_label("Question").fill(question)
+        page.get_by_label("Question").press("Enter")
+        page.locator(".answer:not(.waits)").nth(number).wait_for()
+    page.get_by_label("Question").blur()
+
+
+if __name__ == "__main__":
+    main()

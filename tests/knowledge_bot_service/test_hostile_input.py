@@ -1,0 +1,246 @@
+"""Input as nobody should send it: each gets an error or a reason, and the service stays up.
+
+`pytest --no-cov -m "slow or not slow" --log-cli-level=INFO FILE` prints what each one got.
+"""
+
+import io
+import json
+import logging
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pypdf import PdfReader, PdfWriter
+
+from document_files import SENTENCE, docx, pdf
+from knowledge_bot_service import LocalService
+from page_server import answer, serving
+from service_calls import ask, client_of, problem_of, value_of
+
+_log = logging.getLogger(__name__)
+logging.getLogger("httpx").setLevel(logging.WARNING)
+
+MIB = 1024**2
+
+# Everything hostile must be over with in this time, in seconds.
+PATIENCE = 30
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
+    """A service with the limits that it has by default."""
+    folder = tmp_path_factory.mktemp("hostile")
+    with LocalService(folder, bots=["bot_one"], allow_fetch=["127.0.0.1/32"]) as running:
+        yield running
+        _log.info("peak memory of the service: %d MiB", peak_memory(running) // MIB)
+
+
+@pytest.fixture
+def http(service: LocalService) -> Iterator[httpx.Client]:
+    with client_of(service) as client:
+        yield client
+        # Still there, and in shape.
+        assert client.get("/ping").json() == "pong"
+        assert peak_memory(service) < 1024 * MIB
+
+
+def peak_memory(service: LocalService) -> int:
+    """The most memory that the service itself has had, in bytes."""
+    status = Path(f"/proc/{service.pid}/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) * 1024
+
+
+def encrypted() -> bytes:
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(pdf(SENTENCE))))
+    writer.encrypt("secret", algorithm="RC4-128")
+    written = io.BytesIO()
+    writer.write(written)
+    return written.getvalue()
+
+
+def bomb(size: int = 600 * MIB) -> bytes:
+    """A Word document of half a megabyte that unpacks to `size` bytes."""
+    packed = io.BytesIO()
+    with (
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("word/document.xml", "w") as body,
+    ):
+        body.write(b"<w:document xmlns:w='urn:x'>")
+        for _ in range(size // MIB):
+            body.write(b" " * MIB)
+    return packed.getvalue()
+
+
+def laughs(open_tag: str = "<text>", close_tag: str = "</text>") -> str:
+    """An XML text whose one word unfolds a billion times."""
+    entities = '<!ENTITY a0 "lol">' + "".join(
+        f'<!ENTITY a{number} "{f"&a{number - 1};" * 10}">' for number in range(1, 10)
+    )
+    return f"<?xml version='1.0'?><!DOCTYPE x [{entities}]>{open_tag}&a9;{close_tag}"
+
+
+def laughing_docx() -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("word/document.xml", laughs())
+    return packed.getvalue()
+
+
+FAILING: dict[str, tuple[str, Callable[[], bytes | str], str]] = {
+    "empty": ("a.txt", lambda: b"", "empty"),
+    "empty PDF": ("a.pdf", lambda: b"", "empty"),
+    "blank text": ("a.txt", lambda: b" \n\t\n", "empty"),
+    "truncated PDF": ("a.pdf", lambda: pdf(SENTENCE)[:400], "cut off"),
+    "encrypted PDF": ("a.pdf", encrypted, "encrypted"),
+    "junk PDF": ("a.pdf", lambda: b"%PDF-1.7\n" + bytes(range(256)) * 99 + b"%%EOF", "damaged"),
+    "binary noise as PDF": ("a.pdf", lambda: bytes(range(256)) * 99, "binary"),
+    "scan without text": ("a.pdf", lambda: pdf("", ""), "scan"),
+    "truncated DOCX": ("a.docx", lambda: docx(SENTENCE)[:200], "damaged|cut off"),
+    "DOCX bomb": ("a.docx", bomb, "larger|bomb|unpack"),
+    "100,000 nested tags": (
+        "a.html",
+        lambda: f"<html><body>{'<div>' * 100_000}{SENTENCE}{'</div>' * 100_000}",
+        "nested",
+    ),
+    "billion laughs": ("a.xml", laughs, "entit|damaged"),
+    "billion laughs in a DOCX": ("a.docx", laughing_docx, "entit|damaged"),
+    "NUL bytes": ("a.txt", lambda: b"text with NULs\0" * 999, "binary"),
+    "binary noise as text": ("a.txt", lambda: bytes(range(1, 256)) * 99, "binary"),
+}
+
+# Odd, and yet there is text in them.
+READABLE: dict[str, tuple[str, Callable[[], bytes | str]]] = {
+    "wrong charset": (
+        "a.html",
+        lambda: f"<meta charset=utf-8><p>{SENTENCE} Grüße".encode("latin-1"),
+    ),
+    "another charset": ("a.txt", lambda: f"{SENTENCE} Grüße".encode("utf-16")),
+    "invalid UTF-8": ("a.txt", lambda: f"{SENTENCE} ".encode() * 50 + b"\xff\xfe\xfd"),
+    "a page of 10 MB": (
+        "a.html",
+        lambda: "<html><body>" + f"<p>{SENTENCE}</p>" * (10_000_000 // (len(SENTENCE) + 7)),
+    ),
+}
+
+
+def upload(http: httpx.Client, filename: str, content: bytes | str) -> str:
+    data = content.encode() if isinstance(content, str) else content
+    form = {"name": filename, "collections": "col_default"}
+    response = http.post("/sources/upload", data=form, files={"file": (filename, data)})
+    source: str = value_of(response)["id"]
+    return source
+
+
+def end_of(service: LocalService, source: str) -> tuple[str, str]:
+    """What became of a source, and why."""
+    service.wait_until_ready(PATIENCE)
+    (state,) = [state for state in service.sources() if state.id == source]
+    return state.status, state.reason or ""
+
+
+@pytest.mark.parametrize("what", FAILING)
+def test_a_hostile_file_fails_with_its_reason(
+    service: LocalService, http: httpx.Client, what: str
+) -> None:
+    filename, make, reason = FAILING[what]
+    status, said = end_of(service, upload(http, filename, make()))
+    _log.info("%s: %s, %s", what, status, said)
+    assert status == "failed"
+    assert re.search(reason, said), said
+
+
+@pytest.mark.parametrize("what", READABLE)
+def test_an_odd_file_is_read_or_fails_with_its_reason(
+    service: LocalService, http: httpx.Client, what: str
+) -> None:
+    filename, make = READABLE[what]
+    status, said = end_of(service, upload(http, filename, make()))
+    _log.info("%s: %s, %s", what, status, said)
+    assert status == "ready" or said
+    if status == "ready":
+        assert "nine" in ask(http, "When does the office in the old town open?")["answer"]
+
+
+def test_a_page_of_10_mb_is_not_fetched(service: LocalService, http: httpx.Client) -> None:
+    with serving() as server:
+        server.answers["/"] = answer(b"<p>word" * (10_000_000 // 7))
+        body = {"name": "Page", "collections": ["col_default"], "url": server.url("/")}
+        source = value_of(http.post("/sources/webpage", json={"value": body}))["id"]
+        status, said = end_of(service, source)
+    _log.info("a web page of 10 MB: %s, %s", status, said)
+    assert status == "failed"
+    assert "larger than 5,242,880 bytes" in said
+
+
+TEXT = {"name": "Text", "collections": ["col_default"], "content": "A text."}
+
+REQUESTS: dict[str, tuple[str, Any, int]] = {
+    "lone surrogate": ("/sources/write", {"value": TEXT | {"content": "\ud800"}}, 400),
+    "lone surrogate in a name": ("/sources/write", {"value": TEXT | {"name": "\udfff"}}, 400),
+    "NUL characters": ("/sources/write", {"value": TEXT | {"content": "a\0b"}}, 400),
+    "10,000 collections": (
+        "/sources/write",
+        {"value": TEXT | {"collections": [f"col_{number}" for number in range(10_000)]}},
+        400,
+    ),
+    "unknown collection": ("/sources/write", {"value": TEXT | {"collections": ["col_x"]}}, 400),
+    "unknown bot": ("/messages", {"value": {"bot_id": "bot_x", "content": "Who?"}}, 400),
+    "unknown conversation": (
+        "/messages",
+        {"value": {"bot_id": "bot_one", "content": "Who?", "conversation_id": "conv_x"}},
+        400,
+    ),
+    "missing value": ("/sources/write", TEXT, 400),
+    "value that is no object": ("/sources/write", {"value": [TEXT]}, 400),
+    "null": ("/sources/write", None, 400),
+    "no fields": ("/sources/write", {"value": {}}, 400),
+    "text over the limit": ("/sources/write", {"value": TEXT | {"content": "x" * 60 * MIB}}, 413),
+}
+
+
+@pytest.mark.parametrize("what", REQUESTS)
+def test_a_hostile_request_is_refused(http: httpx.Client, what: str) -> None:
+    path, body, status = REQUESTS[what]
+    content = json.dumps(body).encode()
+    response = http.post(path, content=content, headers={"Content-Type": "application/json"})
+    problem = problem_of(response, status)
+    _log.info("%s: %d, %s: %s", what, status, problem["code"], problem["message"])
+    assert len(response.content) < 2000
+
+
+BODIES: dict[str, tuple[str, bytes]] = {
+    "nested JSON": ("application/json", b'{"value": ' + b"[" * 500_000),
+    "invalid JSON": ("application/json", b'{"value": '),
+    "invalid UTF-8": ("application/json", b'{"value": {"name": "\xff"}}'),
+    "empty body": ("application/json", b""),
+    "wrong content type": ("text/plain", json.dumps({"value": TEXT}).encode()),
+    "form instead of JSON": ("application/x-www-form-urlencoded", b"value=1"),
+    "no content type": ("", json.dumps({"value": TEXT}).encode()),
+}
+
+
+@pytest.mark.parametrize("what", BODIES)
+def test_a_hostile_body_is_refused(http: httpx.Client, what: str) -> None:
+    kind, content = BODIES[what]
+    headers = {"Content-Type": kind} if kind else {}
+    problem = problem_of(http.post("/sources/write", content=content, headers=headers), 400)
+    _log.info("%s: 400, %s: %s", what, problem["code"], problem["message"])
+
+
+@pytest.mark.slow
+def test_a_text_of_50_mb_is_ready_within_a_minute(
+    service: LocalService, http: httpx.Client
+) -> None:
+    paragraph = SENTENCE * 10 + "\n\n"
+    content = paragraph * (50_000_000 // len(paragraph))
+    body = TEXT | {"content": content}
+    source = value_of(http.post("/sources/write", json={"value": body}, timeout=60))["id"]
+    service.wait_until_ready(60)
+    (state,) = [state for state in service.sources() if state.id == source]
+    _log.info("a text of 50 MB: %s", state.status)
+    assert state.status == "ready"
