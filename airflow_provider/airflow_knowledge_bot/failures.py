@@ -77,11 +77,19 @@ def passes_by_itself(error: Exception) -> bool:
     )
 
 
+def key_at_fault(conn_id: str) -> str:
+    """Return the sentence that says where the key is that the service refused."""
+    return (
+        f"The key is the password of the connection {conn_id!r}, which the task's parameter "
+        "'knowledge_bot_conn_id' names."
+    )
+
+
 def _sentence(error: KnowledgeBotError, conn_id: str, parameters: Mapping[str, Any]) -> str:
     if error.delivery is Delivery.UNKNOWN:
         return f"{error} {_MAY_HAVE_ACTED}"
     if isinstance(error, AuthenticationError | PermissionDeniedError):
-        return f"{error} The key is the password of the connection {conn_id!r}."
+        return f"{error} {key_at_fault(conn_id)}"
     if isinstance(error, APIError) and (name := _parameter_at_fault(error, parameters)):
         return f"{error} It is about the task's parameter {name!r}."
     if isinstance(error, ConfigurationError):

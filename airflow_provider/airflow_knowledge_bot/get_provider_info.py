@@ -43,6 +43,23 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": ["airflow_knowledge_bot.triggers"],
             }
         ],
+        "extra-links": ["airflow_knowledge_bot.links.KnowledgeBotServiceLink"],
+        "asset-uris": [
+            {
+                "schemes": ["knowledgebot"],
+                "handler": "airflow_knowledge_bot.assets.sanitize_uri",
+                "factory": "airflow_knowledge_bot.assets.create_asset",
+                "to_openlineage_converter": (
+                    "airflow_knowledge_bot.assets.convert_asset_to_openlineage"
+                ),
+            }
+        ],
+        "task-decorators": [
+            {
+                "name": "knowledge_bot_text",
+                "class-name": "airflow_knowledge_bot.decorators.knowledge_bot_text_task",
+            }
+        ],
         "connection-types": [
             {
                 "connection-type": "knowledge_bot",

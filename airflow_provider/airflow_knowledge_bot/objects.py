@@ -1,16 +1,27 @@
-"""Objects in a storage that Airflow reaches, opened for an upload."""
+"""Objects in a storage that Airflow reaches: found, and opened for an upload."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from airflow.sdk import ObjectStoragePath
 
-from airflow_knowledge_bot._compat import AirflowFailException
+from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
 
-# What tells of an object that is not there for us; the last two, of a protocol that nothing is
-# installed for. Other failures of a storage pass, and Airflow may try the task again.
-_NOT_THERE = (FileNotFoundError, IsADirectoryError, PermissionError, ImportError, ValueError)
+# What tells of an object that is not there for us; the last three, of a connection that is missing
+# or a protocol that nothing is installed for. Other failures of a storage pass, and Airflow may
+# try the task again.
+_NOT_THERE = (
+    FileNotFoundError,
+    IsADirectoryError,
+    PermissionError,
+    AirflowNotFoundException,
+    ImportError,
+    ValueError,
+)
+
+_WILDCARDS = frozenset("*?[")
 
 
 def is_object(file: object) -> bool:
@@ -37,3 +48,52 @@ def opened(file: str | ObjectStoragePath) -> Iterator[tuple[BinaryIO, str]]:
         ) from error
     with stream:
         yield stream, path.name
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object that was found.
+
+    Attributes:
+        path: opens it.
+        name: where it is, seen from where the search began.
+        address: the same whoever reads it, since it holds no connection's id.
+    """
+
+    path: ObjectStoragePath
+    name: str
+    address: str
+
+
+def found(objects: str | ObjectStoragePath) -> Iterator[Found]:
+    """Find objects by an address with wildcards, or all of them below a folder.
+
+    Args:
+        objects: the value of the operator's parameter `objects`.
+
+    Raises:
+        AirflowFailException: there is no such folder, or nothing is installed for its protocol.
+    """
+    base, pattern = _split(str(objects))
+    try:
+        start = ObjectStoragePath(base)
+        if not start.exists():
+            raise FileNotFoundError("it is not there")
+        is_folder = start.is_dir()
+        paths = start.glob(pattern or "**/*") if is_folder else iter([start])
+    except _NOT_THERE as error:
+        raise AirflowFailException(
+            f"The task's parameter 'objects' cannot be read: {error} ({base}). Nothing was sent."
+        ) from error
+    folder = f"{start.path.rstrip('/')}/"
+    for path in paths:
+        if path.is_file():
+            name = path.path.removeprefix(folder) if is_folder else path.name
+            yield Found(path, name, f"{path.protocol}://{path.bucket}/{path.key}")
+
+
+def _split(address: str) -> tuple[str, str]:
+    """Cut an address before its first part with a wildcard."""
+    parts = address.split("/")
+    first = next((i for i, part in enumerate(parts) if _WILDCARDS & set(part)), len(parts))
+    return "/".join(parts[:first]), "/".join(parts[first:])

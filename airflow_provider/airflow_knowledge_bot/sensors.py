@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # before Airflow's bare timeout.
 _GRACE = 60.0
 
+_TRIGGER = "airflow_knowledge_bot.triggers.KnowledgeBotPingTrigger"
+
 
 class KnowledgeBotPingSensor(BaseSensorOperator):
     """Waits until the service answers a ping (GET /ping).
@@ -33,6 +35,8 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
         knowledge_bot_conn_id: the connection (templated).
         deferrable: wait in the triggerer, without a worker's slot; by default Airflow's setting
             `[operators] default_deferrable`.
+        start_from_trigger: go to the triggerer at once, without a worker that starts only to defer.
+            Mapped tasks, and all before Airflow 3.3, defer from a worker all the same.
         kwargs: of every sensor: `poke_interval` and `timeout` in seconds, `mode` (`poke` or
             `reschedule`), `soft_fail` and so on.
     """
@@ -46,11 +50,14 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
         *,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        start_from_trigger: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
-        self.deferrable = deferrable
+        self.deferrable = deferrable or start_from_trigger
+        if start_from_trigger:
+            self._start_from_trigger()
 
     def poke(self, context: "Context") -> bool:  # noqa: ARG002 - Airflow's signature
         """Ping once.
@@ -86,6 +93,23 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
             ),
             method_name="execute_complete",
             timeout=timedelta(seconds=self.timeout + _GRACE),
+        )
+
+    def _start_from_trigger(self) -> None:
+        # Loaded here: it is more than the rest of what parsing a DAG loads.
+        from airflow.triggers.base import StartTriggerArgs
+
+        self.start_from_trigger = True
+        self.start_trigger_args = StartTriggerArgs(
+            trigger_cls=_TRIGGER,
+            trigger_kwargs={
+                "knowledge_bot_conn_id": self.knowledge_bot_conn_id,
+                "poke_interval": float(self.poke_interval),
+                # The moment is known when the task starts, not when its DAG is parsed.
+                "deadline": None,
+            },
+            next_method="execute_complete",
+            timeout=timedelta(seconds=self.timeout),
         )
 
     def execute_complete(self, context: "Context", event: object) -> None:  # noqa: ARG002 - Airflow's signature

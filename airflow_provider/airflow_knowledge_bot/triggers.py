@@ -30,10 +30,12 @@ class KnowledgeBotPingTrigger(BaseTrigger):
             never among the values that Airflow stores.
         poke_interval: seconds between two pings, give or take a fifth, at least 0.5.
         deadline: when to give up, in seconds since the epoch. Wall-clock, so that a triggerer that
-            is restarted does not wait from the beginning.
+            is restarted does not wait from the beginning. None leaves it to Airflow's own timeout.
     """
 
-    def __init__(self, knowledge_bot_conn_id: str, poke_interval: float, deadline: float) -> None:
+    def __init__(
+        self, knowledge_bot_conn_id: str, poke_interval: float, deadline: float | None
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # Airflow leaves it untyped
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
         self.poke_interval = poke_interval
@@ -51,7 +53,7 @@ class KnowledgeBotPingTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield the one event."""
         try:
-            async with asyncio.timeout(max(self.deadline - time.time(), _LAST_CHANCE)):
+            async with asyncio.timeout(self._seconds_left()):
                 await self._until_ready()
         except TimeoutError:
             yield _event("timeout", f"The service was not ready in time: {self._last_failure}")
@@ -74,6 +76,11 @@ class KnowledgeBotPingTrigger(BaseTrigger):
                 else:
                     return
                 await asyncio.sleep(self._pause())
+
+    def _seconds_left(self) -> float | None:
+        if self.deadline is None:
+            return None
+        return max(self.deadline - time.time(), _LAST_CHANCE)
 
     def _pause(self) -> float:
         # Jitter, so that the sensors of one schedule do not ping in step.

@@ -4,8 +4,13 @@ import os
 import subprocess
 import sys
 
+import airflow.sdk
+
 from calls import KEY, SOURCE
 from scripted_server import answer
+
+# What is kept between the tries of a task; Airflow 3.1 and 3.2 have nothing of the kind.
+HAS_STATE_STORE = hasattr(airflow.sdk, "NEVER_EXPIRE")
 
 DAG_FILE = """
 from datetime import timedelta
@@ -34,7 +39,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_deferred_wait_and_a_retry_after_the_post_make_one_source(scripted, connect, tmp_path):
+def test_a_deferred_wait_and_a_retry_after_the_post_make_one_request(scripted, connect, tmp_path):
     server = scripted(answer(503), answer(body="pong"), answer(body={"value": SOURCE}))
     connect(server.url, max_retries=0)
     (tmp_path / "dags").mkdir()
@@ -53,6 +58,7 @@ def test_a_deferred_wait_and_a_retry_after_the_post_make_one_source(scripted, co
         check=True,
     )
     assert done.stdout.splitlines()[-2:] == ["add success 2", "up success 1"], done.stdout
-    assert [request.method for request in server.requests] == ["GET", "GET", "POST"]
+    posts = 1 if HAS_STATE_STORE else 2
+    assert [request.method for request in server.requests] == ["GET", "GET", *["POST"] * posts]
     # `dag.test()` masks no secrets: nothing may print the key in the first place.
     assert KEY not in done.stdout + done.stderr

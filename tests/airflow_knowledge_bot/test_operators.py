@@ -9,6 +9,7 @@ from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.operators import (
     KnowledgeBotCreateTextSourceOperator,
     KnowledgeBotCreateWebpageSourceOperator,
+    KnowledgeBotIngestOperator,
     KnowledgeBotSendMessageOperator,
     KnowledgeBotUploadSourceOperator,
 )
@@ -148,14 +149,19 @@ def test_every_string_parameter_is_a_template(connect, scripted):
 
 def test_a_template_s_end_is_not_taken_for_a_file_name():
     # Airflow reads strings that end in a `template_ext` as files: a page's address is none.
-    for operator in OPERATORS:
+    for operator in [*OPERATORS, KnowledgeBotIngestOperator]:
         assert operator.template_ext == ()
     assert rendered(text(content="See notes.md")).content == "See notes.md"
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", [*OPERATORS, KnowledgeBotIngestOperator])
 def test_renderers_are_for_template_fields(operator):
     assert set(operator.template_fields_renderers) <= set(operator.template_fields)
+    assert "knowledge_bot_conn_id" in operator.template_fields
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_what_makes_the_request_is_templated(operator):
     assert set(operator.required) <= set(operator.parameters) <= set(operator.template_fields)
 
 

@@ -10,6 +10,7 @@ from airflow.exceptions import (  # where Airflow 3.1 has them, too
     AirflowSkipException,
     TaskDeferred,
 )
+from airflow.sdk.module_loading import import_string
 
 from airflow_knowledge_bot.sensors import KnowledgeBotPingSensor
 from scripted_server import answer, close, silence
@@ -96,6 +97,23 @@ def test_a_deferred_sensor_gives_its_trigger_the_time_when_to_give_up(connect):
     assert deferred.value.method_name == "execute_complete"
     # Airflow's own timeout comes later than the trigger's, whose event says why.
     assert deferred.value.timeout.total_seconds() > 90
+
+
+def test_a_sensor_may_go_to_its_trigger_without_a_worker():
+    waiting = sensor(start_from_trigger=True, timeout=90, poke_interval=7)
+    assert waiting.start_from_trigger is True
+    arguments = waiting.start_trigger_args
+    assert arguments.trigger_kwargs == {
+        "knowledge_bot_conn_id": "knowledge_bot_default",
+        "poke_interval": 7.0,
+        "deadline": None,  # Airflow's own timeout is absolute, and counts from the task's start
+    }
+    assert arguments.timeout.total_seconds() == 90
+    trigger = import_string(arguments.trigger_cls)(**arguments.trigger_kwargs)
+    assert trigger.serialize() == (arguments.trigger_cls, arguments.trigger_kwargs)
+    # Where Airflow takes the task to a worker after all, it defers from there.
+    with pytest.raises(TaskDeferred):
+        waiting.execute({})
 
 
 def test_whether_to_defer_is_airflow_s_setting_by_default():

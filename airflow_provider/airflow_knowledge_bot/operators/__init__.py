@@ -1,0 +1,21 @@
+"""The operators: each creates something in the service, and its retries create it no second time.
+
+None of them can be deferred: a triggerer that is restarted runs its triggers again, and would send
+their requests again with them. Where answers are slow, raise the connection's `timeout`.
+"""
+
+from airflow_knowledge_bot.operators.ingest import KnowledgeBotIngestOperator
+from airflow_knowledge_bot.operators.messages import KnowledgeBotSendMessageOperator
+from airflow_knowledge_bot.operators.sources import (
+    KnowledgeBotCreateTextSourceOperator,
+    KnowledgeBotCreateWebpageSourceOperator,
+    KnowledgeBotUploadSourceOperator,
+)
+
+__all__ = [
+    "KnowledgeBotCreateTextSourceOperator",
+    "KnowledgeBotCreateWebpageSourceOperator",
+    "KnowledgeBotIngestOperator",
+    "KnowledgeBotSendMessageOperator",
+    "KnowledgeBotUploadSourceOperator",
+]

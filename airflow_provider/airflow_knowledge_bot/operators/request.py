@@ -1,0 +1,132 @@
+"""What the operators of one request share: checks, the intent, the answer and whom it is told."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk import BaseOperator
+
+from airflow_knowledge_bot._compat import AirflowFailException
+from airflow_knowledge_bot.hooks import KnowledgeBotHook
+from airflow_knowledge_bot.links import KnowledgeBotServiceLink, service_page
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from airflow.sdk import Context
+
+    from airflow_knowledge_bot.connections import Settings
+    from airflow_knowledge_bot.intents import OnUncertain
+    from knowledge_bot import Client
+    from knowledge_bot.models import Message, Source
+
+
+class RequestOperator(BaseOperator):
+    """One request, made of the task's parameters; its answer becomes the task's XCom."""
+
+    template_ext: Sequence[str] = ()
+    ui_color = "#e3edf7"
+    operator_extra_links = (KnowledgeBotServiceLink(),)
+
+    parameters: ClassVar[tuple[str, ...]]
+    """The attributes that make the request, named as the interface names its fields."""
+    required: ClassVar[tuple[str, ...]]
+    """Those of them that must hold something once they are rendered."""
+    default: ClassVar[tuple[str, str]]
+    """The parameter that the connection may give instead, and the field of its extra that does."""
+    answer_fields: ClassVar[dict[str, Any]]
+    """What of the answer goes to XCom, as pydantic's `include` takes it: the documented fields."""
+
+    service_page = ""
+    """Where the extra link leads, once the task knows its connection."""
+
+    def __init__(
+        self,
+        *,
+        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
+        on_uncertain: "OnUncertain" = "fail",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if on_uncertain not in ("fail", "resend"):
+            raise ValueError(f"on_uncertain is 'fail' or 'resend', not {on_uncertain!r}")
+        self.knowledge_bot_conn_id = knowledge_bot_conn_id
+        self.on_uncertain = on_uncertain
+
+    def execute(self, context: "Context") -> dict[str, Any]:
+        """Send the request and return its answer as a small plain dict.
+
+        Raises:
+            AirflowFailException: the request cannot be sent as it is, the service refused it for
+                good, or the service may have acted on it although no answer arrived
+                (`on_uncertain="fail"`).
+            KnowledgeBotError: Airflow may try the task again.
+        """
+        from airflow_knowledge_bot.failures import task_fails_for_good
+        from airflow_knowledge_bot.intents import Intent
+
+        request = {name: getattr(self, name) for name in self.parameters}
+        with task_fails_for_good(self.knowledge_bot_conn_id, request, self.on_uncertain):
+            hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
+            self.service_page = service_page(hook.settings.base_url)
+            self._complete(request, hook.settings)
+            intent = Intent(context, self.on_uncertain)
+            answer = intent.earlier_answer()
+            if answer is not None:
+                self.log.info("An earlier try sent the request; this is its answer.")
+            else:
+                with self._opened(request) as ready, hook.get_conn() as client:
+                    answer = intent.send(
+                        lambda: self._send(client, ready).model_dump(
+                            mode="json", include=self.answer_fields
+                        )
+                    )
+        self._done(context, hook.settings.base_url, answer)
+        return answer
+
+    def _complete(self, request: dict[str, Any], settings: "Settings") -> None:
+        """Add the connection's default and check what is required, before anything is sent."""
+        name, field = self.default
+        if request[name] is None:
+            request[name] = getattr(settings.extra, field)
+            if request[name] is None:
+                raise AirflowFailException(
+                    f"The task's parameter {name!r} is not given, and the connection "
+                    f"{self.knowledge_bot_conn_id!r} has no {field!r} in its extra. Set one."
+                )
+        for required in self.required:
+            check_filled(required, request[required])
+
+    def _opened(self, request: dict[str, Any]) -> "AbstractContextManager[dict[str, Any]]":
+        """Open what the request is made of; a failure here is none of the request."""
+        return nullcontext(request)
+
+    @abstractmethod
+    def _send(self, client: "Client", request: dict[str, Any]) -> "Source | Message":
+        """Send the one request."""
+
+    @abstractmethod
+    def _done(self, context: "Context", base_url: str, answer: dict[str, Any]) -> None:
+        """Tell the task's outlets of the answer, also of one that an earlier try got."""
+
+
+def check_filled(name: str, value: object) -> None:
+    """Refuse a parameter that holds nothing.
+
+    Raises:
+        AirflowFailException: it is empty, or has an empty element.
+    """
+    if _is_empty(value):
+        raise AirflowFailException(
+            f"The task's parameter {name!r} is empty once it is rendered ({value!r}): nothing was "
+            "sent. Check what the template or the upstream task gives."
+        )
+
+
+def _is_empty(value: object) -> bool:
+    if isinstance(value, str):
+        return not value.strip()
+    if isinstance(value, Sequence):
+        return not value or any(_is_empty(item) for item in value)
+    return value is None

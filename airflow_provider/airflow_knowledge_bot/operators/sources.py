@@ -1,0 +1,185 @@
+"""The operators that create one source each."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_knowledge_bot.operators.request import RequestOperator
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Context, ObjectStoragePath
+
+    from knowledge_bot import Client
+    from knowledge_bot.models import Source
+
+
+class _CreateSourceOperator(RequestOperator):
+    """A request that creates a source."""
+
+    default = ("collections", "default_collection_id")
+    answer_fields: ClassVar[dict[str, Any]] = {
+        "id": True,
+        "name": True,
+        "status": True,
+        "collections": {"__all__": {"id", "name"}},
+        "created_at": True,
+    }
+
+    def __init__(
+        self, *, name: str, collections: "str | Sequence[str] | None" = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.name = name
+        self.collections = collections
+        self._collection_uris: list[str] = []
+
+    def get_openlineage_facets_on_complete(
+        self,
+        task_instance: object,  # noqa: ARG002 - OpenLineage's signature
+    ) -> "OperatorLineage[Any, Any]":
+        """Return the collections that the source went into, and what it was made of."""
+        from airflow_knowledge_bot.lineage import lineage
+
+        return lineage(inputs=self._lineage_inputs(), outputs=self._collection_uris)
+
+    def _done(self, context: "Context", base_url: str, answer: dict[str, Any]) -> None:
+        from airflow_knowledge_bot.assets import collection_uri, describe_outlets
+
+        collections = [collection["id"] for collection in answer["collections"]]
+        self._collection_uris = [collection_uri(base_url, one) for one in collections]
+        describe_outlets(
+            context,
+            self.outlets,
+            self._collection_uris,
+            {
+                "source_id": answer["id"],
+                "source_name": answer["name"],
+                "collections": collections,
+            },
+        )
+
+    @abstractmethod
+    def _lineage_inputs(self) -> list[str]:
+        """Return the addresses that the source is made of."""
+
+
+class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
+    """Creates a source from a web page, which the service scrapes (POST /sources/webpage).
+
+    XCom: `id`, `name`, `status` (`pending`: the service reads the page later), `collections` (each
+    with `id` and `name`) and `created_at` (Unix milliseconds).
+
+    Args:
+        name: the source's name (templated).
+        collections: id or ids of the collections it belongs to (templated); by default the
+            connection's `default_collection_id`.
+        url: the page's address (templated).
+        headers: request headers that the service sends while it scrapes (templated). A secret in
+            them belongs into a connection or a Variable that Airflow masks.
+        knowledge_bot_conn_id: the connection (templated).
+        on_uncertain: where the service may have acted although no answer arrived: `fail` for good,
+            so that nothing is sent twice, or `resend` with Airflow's next try.
+    """
+
+    parameters = ("name", "collections", "url", "headers")
+    required = ("name", "collections", "url")
+    template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"collections": "json", "headers": "json"}
+
+    def __init__(
+        self, *, url: str, headers: Mapping[str, str] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.url = url
+        self.headers = headers
+
+    def _send(self, client: "Client", request: dict[str, Any]) -> "Source":
+        return client.create_webpage_source(**request)
+
+    def _lineage_inputs(self) -> list[str]:
+        return [self.url]
+
+
+class KnowledgeBotCreateTextSourceOperator(_CreateSourceOperator):
+    """Creates a source from text (POST /sources/write).
+
+    XCom: as of `KnowledgeBotCreateWebpageSourceOperator`.
+
+    Args:
+        name: the source's name (templated).
+        collections: id or ids of the collections it belongs to (templated); by default the
+            connection's `default_collection_id`.
+        content: the text (templated).
+        knowledge_bot_conn_id: the connection (templated).
+        on_uncertain: where the service may have acted although no answer arrived: `fail` for good,
+            so that nothing is sent twice, or `resend` with Airflow's next try.
+    """
+
+    parameters = ("name", "collections", "content")
+    required = parameters
+    template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"collections": "json", "content": "md"}
+
+    def __init__(self, *, content: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.content = content
+
+    def _send(self, client: "Client", request: dict[str, Any]) -> "Source":
+        return client.create_text_source(**request)
+
+    def _lineage_inputs(self) -> list[str]:
+        return []
+
+
+class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
+    """Creates a source from a file, streamed in constant memory (POST /sources/upload).
+
+    XCom: as of `KnowledgeBotCreateWebpageSourceOperator`.
+
+    Args:
+        name: the source's name (templated).
+        collections: id or ids of the collections it belongs to (templated); by default the
+            connection's `default_collection_id`.
+        file: a path on the worker, the address of an object (`s3://connection@bucket/key`), or an
+            `ObjectStoragePath` (templated). Object storage needs its own Airflow provider.
+        filename: the name that the service sees (templated); by default the file's own.
+        knowledge_bot_conn_id: the connection (templated).
+        on_uncertain: where the service may have acted although no answer arrived: `fail` for good,
+            so that nothing is sent twice, or `resend` with Airflow's next try.
+    """
+
+    parameters = ("name", "collections", "file", "filename")
+    required = ("name", "collections", "file")
+    template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"collections": "json"}
+
+    def __init__(
+        self,
+        *,
+        file: "str | PathLike[str] | ObjectStoragePath",
+        filename: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.file = file
+        self.filename = filename
+
+    @contextmanager
+    def _opened(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        from airflow_knowledge_bot.objects import is_object, opened
+
+        if is_object(request["file"]):
+            with opened(request["file"]) as (stream, name):
+                yield {**request, "file": stream, "filename": request["filename"] or name}
+        else:
+            yield request  # the client opens a path by itself, anew for each attempt
+
+    def _send(self, client: "Client", request: dict[str, Any]) -> "Source":
+        return client.upload_source(**request)
+
+    def _lineage_inputs(self) -> list[str]:
+        return [str(self.file)]

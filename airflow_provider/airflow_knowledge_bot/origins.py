@@ -1,0 +1,100 @@
+"""From the ingest operator's parameters to the items that are ingested."""
+
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from airflow_knowledge_bot._compat import AirflowFailException, call_with_context
+from airflow_knowledge_bot.objects import found
+from knowledge_bot.ingest import (
+    File,
+    Item,
+    Skipped,
+    Text,
+    WebPage,
+    from_folder,
+    from_jsonl,
+    from_sitemap,
+)
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context, ObjectStoragePath
+
+# Which field of a dict tells what kind of item it is.
+_KINDS: dict[str, type[Item]] = {"url": WebPage, "content": Text, "path": File}
+
+
+@contextmanager
+def items_of(name: str, value: Any, context: "Context") -> Iterator[Iterable[object]]:
+    """Give the items of one of the operator's parameters, for as long as they are sent.
+
+    Args:
+        name: the parameter's name.
+        value: its value.
+        context: the task's context, for a function that gives items.
+
+    Raises:
+        AirflowFailException: what the parameter names is not there.
+    """
+    if name == "items":
+        given = call_with_context(value, context) if callable(value) else value
+        yield map(_item, given)
+    elif name == "objects":
+        with TemporaryDirectory(prefix="knowledge-bot-objects-") as folder:
+            yield _copies(value, Path(folder))
+    elif name == "sitemap":
+        yield from_sitemap(value)
+    else:
+        _check_is_there(name, Path(value))
+        yield from_folder(value) if name == "folder" else from_jsonl(value)
+
+
+def _item(given: object) -> object:
+    if not isinstance(given, dict):
+        return given
+    for field, kind in _KINDS.items():
+        if field in given:
+            try:
+                defaults = {"name": given["url"]} if kind is WebPage else {}
+                return kind.model_validate(defaults | given)
+            except ValidationError as error:
+                # Without the value, which may be a whole text or a secret.
+                wrong = "; ".join(f"{one['loc'][0]}: {one['msg']}" for one in error.errors())
+                return Skipped(_name(given), wrong, invalid=True)
+    return Skipped(_name(given), "it has none of the fields url, content and path", invalid=True)
+
+
+def _name(given: dict[str, Any]) -> str:
+    return str(given.get("name") or given.get("url") or given.get("key") or "an item")
+
+
+def _copies(objects: "str | ObjectStoragePath", folder: Path) -> Iterator[object]:
+    # The engine hashes a file before it sends it, and sends it again where that is safe: both read
+    # a copy. It is known by the object's own address.
+    for number, one in enumerate(found(objects)):
+        if one.path.protocol == "file":
+            yield File(path=Path(one.path.path), name=one.name)
+            continue
+        copy = folder / str(number) / one.path.name
+        copy.parent.mkdir()
+        try:
+            source = one.path.open("rb")  # type: ignore[no-untyped-call] # Airflow leaves it untyped
+            with source, copy.open("wb") as target:
+                shutil.copyfileobj(source, target)
+        except (FileNotFoundError, PermissionError) as error:
+            yield Skipped(one.address, f"it cannot be read: {error}", invalid=True)
+        else:
+            yield File(path=copy, name=one.name, key=one.address)
+
+
+def _check_is_there(name: str, path: Path) -> None:
+    if not (path.is_dir() if name == "folder" else path.is_file()):
+        raise AirflowFailException(
+            f"The task's parameter {name!r} names {'a folder' if name == 'folder' else 'a file'} "
+            f"that this worker does not have: {path}. Nothing was sent."
+        )

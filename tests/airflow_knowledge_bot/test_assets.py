@@ -1,0 +1,110 @@
+"""Collections as assets, and what the assets' events tell."""
+
+import pytest
+from airflow.sdk import Asset, AssetAlias
+from airflow.sdk.execution_time.context import OutletEventAccessors
+
+from airflow_knowledge_bot.assets import (
+    collection_uri,
+    convert_asset_to_openlineage,
+    create_asset,
+)
+from airflow_knowledge_bot.operators import (
+    KnowledgeBotCreateTextSourceOperator,
+    KnowledgeBotSendMessageOperator,
+)
+from calls import KEY, MESSAGE, SOURCE
+from scripted_server import answer
+
+HANDBOOK = Asset("knowledgebot://svc.example/col_1")
+ALIAS = AssetAlias("whatever_was_fed")
+TOLD = {"source_id": "src_1", "source_name": "Handbook", "collections": ["col_1"]}
+
+
+class Store(dict):
+    """Airflow's task state store, without its database."""
+
+    set = dict.__setitem__
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("knowledgebot://SVC.example:8443/col_1/", "knowledgebot://svc.example:8443/col_1"),
+        ("knowledgebot://svc.example/col_1#part", "knowledgebot://svc.example/col_1"),
+    ],
+)
+def test_an_asset_s_uri_is_normalised_when_its_dag_is_parsed(given, kept):
+    assert Asset(given).uri == kept
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "knowledgebot://svc.example",
+        "knowledgebot:///col_1",
+        "knowledgebot://svc.example/bot_1",
+        "knowledgebot://svc.example/col_1/more",
+        "knowledgebot://svc.example/col_1?key=value",
+        "knowledgebot://user@svc.example/col_1",
+    ],
+)
+def test_an_asset_s_uri_that_names_no_collection_is_refused(given):
+    with pytest.raises(ValueError, match="knowledgebot://"):
+        Asset(given)
+
+
+def test_an_asset_is_made_from_host_and_collection():
+    asset = create_asset(host="svc.example:8443", collection="col_1", extra={"owner": "desk"})
+    assert asset.uri == collection_uri("https://svc.example:8443/public/v1", "col_1")
+    assert asset.extra == {"owner": "desk"}
+
+
+def test_an_asset_is_a_dataset_to_openlineage():
+    pytest.importorskip("openlineage.client")
+    dataset = convert_asset_to_openlineage(HANDBOOK, None)
+    assert (dataset.namespace, dataset.name) == ("knowledgebot://svc.example", "col_1")
+
+
+def adding(**options):
+    return KnowledgeBotCreateTextSourceOperator(
+        task_id="add", name="n", collections="col_1", content="c", **options
+    )
+
+
+def test_outlets_are_told_of_the_source_also_by_a_retry_that_sends_nothing(connect, scripted):
+    server = scripted(answer(body={"value": SOURCE}))
+    connect(server.url)
+    operator = adding(outlets=[HANDBOOK, ALIAS])
+    store = Store()
+    for _ in range(2):
+        events = OutletEventAccessors()
+        instance = type("TaskInstance", (), {"max_tries": 2})
+        operator.execute({"outlet_events": events, "task_state_store": store, "ti": instance})
+        assert events[HANDBOOK].extra == TOLD
+        # An alias becomes the collections that the source really went into.
+        (resolved,) = events[ALIAS].asset_alias_events
+        assert resolved.dest_asset_key.uri == collection_uri(server.url, "col_1")
+        assert resolved.extra == TOLD
+    assert len(server.requests) == 1
+
+
+def test_outlets_of_a_question_are_told_of_the_message(connect, scripted):
+    connect(scripted(answer(body={"value": MESSAGE})).url)
+    events = OutletEventAccessors()
+    asking = KnowledgeBotSendMessageOperator(
+        task_id="ask", bot_id="bot_1", content="When?", outlets=[HANDBOOK]
+    )
+    asking.execute({"outlet_events": events})
+    assert events[HANDBOOK].extra == {"message_id": "msg_1", "conversation_id": "conv_1"}
+
+
+def test_the_link_leads_to_the_service_and_shows_no_user(connect, scripted):
+    server = scripted(answer(body={"value": SOURCE}))
+    connect(server.url)
+    operator = adding()
+    (link,) = operator.operator_extra_links
+    assert link.get_link(operator, ti_key=None) == ""
+    operator.execute({})
+    assert link.get_link(operator, ti_key=None) == f"{server.url}/"
+    assert KEY not in link.get_link(operator, ti_key=None)

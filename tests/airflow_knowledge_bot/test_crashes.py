@@ -1,0 +1,166 @@
+"""What breaks off in the middle under a real Airflow, and how often the service hears of it."""
+
+import os
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import airflow.sdk
+import pytest
+
+from airflow_processes import Airflow
+from calls import KEY, SOURCE
+from knowledge_bot.ingest import Ledger
+from scripted_server import ScriptedServer, answer, silence
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+needs_state_store = pytest.mark.skipif(
+    not hasattr(airflow.sdk, "NEVER_EXPIRE"),
+    reason="Airflow 3.1 and 3.2 keep nothing between the tries of a task",
+)
+
+DAGS = Path(__file__).with_name("dags")
+GOOD = answer(body={"value": SOURCE})
+PONG = answer(body="pong")
+
+
+class Service(ScriptedServer):
+    """Holds back the first answer of tasks that are to be killed, and pings until it is opened."""
+
+    opened = False
+
+    def __init__(self):
+        super().__init__(reply_to=self.chosen)
+
+    def chosen(self, received):
+        if received.method == "GET":
+            return PONG if self.opened else answer(503)
+        name = received.json()["value"]["name"]
+        if name.startswith("slow"):
+            time.sleep(0.3)
+        return silence if name.startswith("killed") and self.posts(name) == 1 else GOOD
+
+    def names(self):
+        """Count how often a source of each name was posted."""
+        posted = [request for request in self.requests if request.method == "POST"]
+        return Counter(request.json()["value"]["name"] for request in posted)
+
+    def posts(self, name):
+        """Count the POSTs that arrived for a source of this name."""
+        return self.names()[name]
+
+    def pings(self):
+        return sum(request.method == "GET" for request in self.requests)
+
+
+@pytest.fixture(scope="module")
+def service():
+    server = Service()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def airflow(service, tmp_path_factory):
+    connection = {
+        "conn_type": "knowledge_bot",
+        "host": service.url,
+        "password": KEY,
+        "extra": {"timeout": 120, "max_retries": 0},
+    }
+    home = tmp_path_factory.mktemp("crashes")
+    connections = {
+        "knowledge_bot_default": connection,
+        "knowledge_bot_waits": connection,
+        "ledger": {"conn_type": "sqlite", "host": str(home / "ledger.db")},
+    }
+    with Airflow(home, DAGS, connections=connections) as running:
+        yield running
+        # Also what was killed left the key nowhere.
+        assert running.files_holding(KEY) == []
+
+
+def killed_in_the_middle_of_its_post(airflow, service, dag_id):
+    """Run a DAG whose task is killed once its POST has arrived; return how the run ended."""
+    run_id = airflow.trigger(dag_id)
+    airflow.until(lambda: service.posts(dag_id) or None, 120, "the POST arrived")
+    pid = int((airflow.home / "airflow" / "pids" / dag_id).read_text())
+    os.kill(pid, signal.SIGKILL)
+    return airflow.finished(dag_id, run_id)["state"]
+
+
+@needs_state_store
+def test_an_exception_after_the_post_and_a_retry_make_one_request(airflow, service):
+    dag_id = "exception_after_the_post"
+    run_id = airflow.trigger(dag_id)
+    assert airflow.finished(dag_id, run_id)["state"] == "success"
+    assert airflow.tasks(dag_id, run_id)["add", -1]["try_number"] == 2
+    assert airflow.xcom(dag_id, run_id, "add") == SOURCE
+    assert service.posts(dag_id) == 1
+
+
+@needs_state_store
+def test_a_task_that_was_killed_fails_with_one_request_and_says_why(airflow, service):
+    assert killed_in_the_middle_of_its_post(airflow, service, "killed_and_fail") == "failed"
+    assert service.posts("killed_and_fail") == 1
+    log = airflow.task_log("killed_and_fail", "add")
+    assert "the service may have acted on it. Nothing was sent this time." in log
+
+
+def test_a_task_that_was_killed_sends_again_where_its_author_wants_that(airflow, service):
+    assert killed_in_the_middle_of_its_post(airflow, service, "killed_and_resend") == "success"
+    assert service.posts("killed_and_resend") == 2
+
+
+def test_an_ingestion_that_a_person_ends_finishes_what_is_in_flight(airflow, service):
+    dag_id = "ingests_slowly"
+    run_id = airflow.trigger(dag_id)
+
+    def posts():
+        return sum(count for name, count in service.names().items() if name.startswith("slow"))
+
+    airflow.until(lambda: posts() > 4 or None, 120, "the ingestion is under way")
+    task = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/ingest"
+    airflow.api.patch(task, json={"new_state": "failed"}).raise_for_status()
+    airflow.until(
+        lambda: "the caller asked for it" in airflow.task_log(dag_id, "ingest") or None,
+        60,
+        "the task ended by itself",
+    )
+    (held,) = Ledger(airflow.home / "ledger.db").status()
+    assert (held.claimed, held.unknown) == (0, 0)
+    assert 4 < held.created == posts() < 400
+
+
+def test_a_mapped_list_over_the_limit_fails_its_upstream_task_and_sends_nothing(airflow, service):
+    run_id = airflow.trigger("maps_too_many")
+    assert airflow.finished("maps_too_many", run_id)["state"] == "failed"
+    assert service.posts("maps_too_many") == 0
+    assert "unmappable_return_value_length" in airflow.task_log("maps_too_many", "contents")
+
+
+def test_a_deferred_sensor_survives_its_triggerer_and_posts_nothing(airflow, service):
+    service.opened = False
+    runs = {
+        dag_id: airflow.trigger(dag_id, service="waits")
+        for dag_id in ("waits_start_from_trigger_False", "waits_start_from_trigger_True")
+    }
+    posts, pings = len(service.requests) - service.pings(), service.pings()
+    airflow.until(
+        lambda: (service.pings() > pings + 3 and all_deferred(airflow, runs)) or None,
+        120,
+        "both sensors wait in the triggerer",
+    )
+    airflow.kill("triggerer")
+    service.opened = True
+    airflow.start("triggerer")
+    for dag_id, run_id in runs.items():
+        assert airflow.finished(dag_id, run_id)["state"] == "success"
+    assert len(service.requests) - service.pings() == posts
+
+
+def all_deferred(airflow, runs):
+    states = [airflow.tasks(*run)["service_is_up", -1]["state"] for run in runs.items()]
+    return states == ["deferred", "deferred"]

@@ -1,0 +1,320 @@
+"""Many items in one task: where they come from, what is told, and what fails."""
+
+import json
+import threading
+import time
+
+import pytest
+from airflow.sdk import DAG, Asset, ObjectStoragePath
+from airflow.sdk.execution_time.context import OutletEventAccessors
+from airflow.sdk.io import attach
+from fsspec.implementations.memory import MemoryFileSystem
+
+from airflow_knowledge_bot._compat import AirflowFailException
+from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
+from airflow_knowledge_bot.reports import IngestionIncomplete
+from calls import KEY, SOURCE
+from knowledge_bot.ingest import Text
+from page_server import answer as page
+from page_server import serving
+from postgresql_server import postgresql
+from scripted_server import answer, silence, then
+
+GOOD = answer(body={"value": SOURCE})
+TEXTS = [{"name": f"text {number}", "content": f"It is {number} o'clock."} for number in range(6)]
+
+
+class TaskInstance:
+    """What a task hands on."""
+
+    def __init__(self):
+        self.xcoms = {}
+
+    def xcom_push(self, key, value):
+        self.xcoms[key] = json.loads(json.dumps(value))
+
+
+@pytest.fixture
+def ledger(monkeypatch, tmp_path):
+    """An Airflow connection to a ledger in a file."""
+    file = tmp_path / "ledger.db"
+    connection = {"conn_type": "sqlite", "host": str(file)}
+    monkeypatch.setenv("AIRFLOW_CONN_LEDGER", json.dumps(connection))
+    return file
+
+
+def ingesting(**options):
+    given = {"collections": "col_house", "ledger_conn_id": "ledger"} | options
+    return KnowledgeBotIngestOperator(task_id="ingest", **given)
+
+
+def run(operator, **context):
+    return operator.execute({"ti": TaskInstance(), **context})
+
+
+def names(server):
+    return sorted(request.json()["value"]["name"] for request in server.requests)
+
+
+@pytest.fixture
+def good(connect, scripted):
+    server = scripted(GOOD)
+    connect(server.url, max_retries=0)
+    return server
+
+
+def test_items_are_created_once_however_often_the_task_runs(connected, ledger, tmp_path):
+    file = tmp_path / "tides-of-ingestion.txt"
+    file.write_text("High tide is at 6:12.")
+    items = [
+        {"name": "Hours of ingestion", "content": "We open at nine."},
+        {"path": str(file)},
+        {"url": "https://page.example/", "key": "page"},
+        Text(name="Ferry of ingestion", content="It leaves at ten."),
+    ]
+    before = {one.name for one in connected.sources()}
+    first, second = run(ingesting(items=items)), run(ingesting(items=items))
+    assert (first["created"], first["unchanged"]) == (4, 0)
+    assert (second["created"], second["unchanged"]) == (0, 4)
+    assert second["failures"] == []
+    assert second["stopped"] is None
+    assert sorted(one.name for one in connected.sources() if one.name not in before) == [
+        "Ferry of ingestion",
+        "Hours of ingestion",
+        "https://page.example/",
+        "tides-of-ingestion.txt",
+    ]
+
+
+def test_items_may_come_from_a_function_that_names_what_it_needs(good, ledger):
+    def of_the_day(ds):
+        yield {"name": ds, "content": "c"}
+
+    run(ingesting(items=of_the_day), ds="2026-03-01")
+    assert names(good) == ["2026-03-01"]
+
+
+def test_items_are_templates_and_may_be_none(good, ledger):
+    operator = ingesting(items=[{"name": "Hours {{ ds }}", "content": "c"}])
+    operator.render_template_fields({"ds": "2026-03-01"})
+    run(operator)
+    assert names(good) == ["Hours 2026-03-01"]
+    assert run(ingesting(items=[]))["created"] == 0
+
+
+def test_a_folder_and_a_file_of_lines_are_read(good, ledger, tmp_path):
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a")
+    assert run(ingesting(folder=str(folder)))["created"] == 1
+    lines = tmp_path / "items.jsonl"
+    lines.write_text("\n".join(json.dumps(item) for item in TEXTS))
+    assert run(ingesting(jsonl=str(lines)))["created"] == len(TEXTS)
+
+
+def test_a_sitemap_s_pages_are_given_to_the_service(good, ledger):
+    with serving() as site:
+        pages = f"<urlset><url><loc>{site.url('/hours')}</loc></url></urlset>"
+        site.answers["/sitemap.xml"] = page(pages.encode(), kind="application/xml")
+        run(ingesting(sitemap=site.url("/sitemap.xml")))
+    assert [one.json()["value"]["url"] for one in good.requests] == [site.url("/hours")]
+
+
+@pytest.fixture
+def bucket():
+    """Objects in a storage that is not this machine's disk."""
+    storage = MemoryFileSystem()
+    attach("memory", fs=storage)
+    for name in ("docs/a.txt", "docs/more/b.txt", "docs/c.md", "other/d.txt"):
+        storage.pipe(f"/bucket/{name}", name.encode())
+    yield "memory://bucket"
+    storage.rm("/bucket", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("docs/*.txt", ["a.txt"]),
+        ("docs/**/*.txt", ["a.txt", "b.txt"]),
+        ("docs", ["a.txt", "b.txt", "c.md"]),
+        ("docs/c.md", ["c.md"]),
+        ("docs/*.pdf", []),
+    ],
+)
+def test_objects_are_found_by_wildcard_and_known_by_their_address(
+    good, ledger, bucket, pattern, expected
+):
+    for address in (f"{bucket}/{pattern}", ObjectStoragePath(f"{bucket}/{pattern}")):
+        report = run(ingesting(objects=address))
+        assert report["created"] + report["unchanged"] == len(expected)
+    # The second run knew what it copied anew.
+    assert len(good.requests) == len(expected)
+    bodies = b"".join(request.body for request in good.requests)
+    assert all(f'filename="{name}"'.encode() in bodies for name in expected)
+
+
+def test_objects_on_this_machine_s_disk_are_not_copied(good, ledger, tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("a")
+    assert run(ingesting(objects=f"file://{tmp_path}/docs/*.txt"))["created"] == 1
+
+
+def test_a_ledger_in_postgresql_is_named_by_its_connection(good, monkeypatch):
+    with postgresql() as server:
+        monkeypatch.setenv("AIRFLOW_CONN_LEDGER", server.url())
+        assert run(ingesting(items=TEXTS))["created"] == len(TEXTS)
+        assert run(ingesting(items=TEXTS))["unchanged"] == len(TEXTS)
+    assert len(good.requests) == len(TEXTS)
+
+
+def test_a_refused_item_fails_the_task_after_all_others_were_done(connect, scripted, ledger):
+    def chosen(request):
+        refusal = answer(400, {"code": "no", "message": "Not like this."})
+        return refusal if request.json()["value"]["name"] == "text 2" else GOOD
+
+    server = scripted(reply_to=chosen)
+    connect(server.url)
+    instance = TaskInstance()
+    with pytest.raises(AirflowFailException, match=r"refused: text 2: .*Not like this"):
+        ingesting(items=TEXTS, concurrency=1).execute({"ti": instance})
+    assert len(server.requests) == len(TEXTS)
+    report = instance.xcoms["return_value"]
+    assert (report["created"], report["refused"]) == (len(TEXTS) - 1, 1)
+    assert [one["name"] for one in report["failures"]] == ["text 2"]
+
+
+def test_a_collection_that_the_service_does_not_know_is_named(connected, ledger):
+    with pytest.raises(AirflowFailException, match="task's parameter 'collections'"):
+        run(ingesting(items=TEXTS[:1], collections="col_unknown"))
+
+
+def test_what_cannot_be_read_is_counted_and_not_quoted(good, ledger):
+    items = [{"name": "", "content": "a secret text"}, {"title": "Hours"}, {"name": "n", "url": 7}]
+    with pytest.raises(AirflowFailException, match=r"invalid 3.*none of the fields") as caught:
+        run(ingesting(items=[*items, *TEXTS]))
+    assert "a secret text" not in str(caught.value)
+    assert len(good.requests) == len(TEXTS)
+
+
+def test_an_unknown_outcome_is_held_and_a_person_is_told_what_to_do(connect, scripted, ledger):
+    server = scripted(silence, GOOD)
+    connect(server.url, timeout=0.3)
+    for _ in range(2):
+        with pytest.raises(AirflowFailException, match="kbot ledger resolve"):
+            run(ingesting(items=TEXTS, concurrency=1))
+    assert len(server.requests) == len(TEXTS)
+
+
+def test_an_unknown_outcome_is_sent_again_by_the_next_try_where_that_is_wanted(
+    connect, scripted, ledger
+):
+    server = scripted(silence, GOOD)
+    connect(server.url, timeout=0.3)
+    with pytest.raises(IngestionIncomplete, match="unknown 1"):
+        run(ingesting(items=TEXTS, concurrency=1, on_unknown="resend"))
+    assert run(ingesting(items=TEXTS, on_unknown="resend"))["created"] == 1
+    assert len(server.requests) == len(TEXTS) + 1
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(401, "password of the connection"), (402, "Clear the task")]
+)
+def test_a_refused_key_and_a_used_up_quota_stop_the_run_at_once(
+    connect, scripted, ledger, status, said
+):
+    server = scripted(answer(status, {"code": "no", "message": "Not you."}))
+    connect(server.url)
+    with pytest.raises(AirflowFailException, match=said) as caught:
+        run(ingesting(items=TEXTS, concurrency=1))
+    assert len(server.requests) == 1
+    assert KEY not in str(caught.value)
+
+
+def test_a_task_that_is_killed_finishes_what_is_in_flight_and_begins_nothing(
+    connect, scripted, ledger
+):
+    arrived, release = threading.Event(), threading.Event()
+
+    def held(connection):
+        arrived.set()
+        release.wait(20)
+
+    server = scripted(then(held, GOOD), GOOD)
+    connect(server.url)
+    operator = ingesting(items=TEXTS, concurrency=1)
+
+    def kill():
+        arrived.wait(20)
+        operator.on_kill()
+        time.sleep(0.5)  # the engine asks ten times a second
+        release.set()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    instance = TaskInstance()
+    with pytest.raises(IngestionIncomplete, match="stopped"):
+        operator.execute({"ti": instance})
+    killer.join()
+    report = instance.xcoms["return_value"]
+    assert report["unknown"] == 0
+    assert report["created"] == len(server.requests) < len(TEXTS)
+    # The next try sends the rest.
+    assert run(ingesting(items=TEXTS))["unchanged"] == report["created"]
+    assert len(server.requests) == len(TEXTS)
+
+
+def test_outlets_are_told_of_the_counts(good, ledger):
+    asset = Asset("knowledgebot://svc.example/col_house")
+    events = OutletEventAccessors()
+    run(ingesting(items=TEXTS, outlets=[asset]), outlet_events=events)
+    assert events[asset].extra == {
+        "collections": ["col_house"],
+        "created": len(TEXTS),
+        "unchanged": 0,
+        "superseded": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "parameter"),
+    [
+        ({}, "exactly one of the parameters 'items'"),
+        ({"items": [], "folder": "/x"}, "exactly one of the parameters 'items'"),
+        ({"folder": ""}, "'folder' is empty"),
+        ({"sitemap": " "}, "'sitemap' is empty"),
+        ({"folder": "/nowhere"}, "'folder' names a folder that this worker does not have"),
+        ({"jsonl": "/nowhere.jsonl"}, "'jsonl' names a file that this worker does not have"),
+        ({"objects": "file:///nowhere/*.txt"}, "'objects' cannot be read"),
+        ({"objects": "s3://bucket/*.txt"}, "'objects' cannot be read"),
+        ({"items": TEXTS, "collections": []}, "'collections' is empty"),
+        ({"items": TEXTS, "collections": None}, "'collections' is not given"),
+        ({"items": TEXTS, "ledger_conn_id": "none_such"}, "'ledger_conn_id'.*'none_such'"),
+        ({"items": TEXTS, "ledger_conn_id": "knowledge_bot_default"}, "'ledger_conn_id'.*type"),
+        ({"items": TEXTS, "knowledge_bot_conn_id": "none_such"}, "'knowledge_bot_conn_id'"),
+        ({"items": TEXTS, "concurrency": 0}, "concurrency"),
+    ],
+)
+def test_a_parameter_that_cannot_be_used_is_named(good, ledger, options, parameter):
+    with pytest.raises(AirflowFailException, match=parameter):
+        run(ingesting(**options))
+    assert good.requests == []
+
+
+def test_the_ledger_s_password_is_told_to_nobody(good, monkeypatch, caplog):
+    monkeypatch.setenv("AIRFLOW_CONN_LEDGER", "postgres://user:pass-word-7@127.0.0.1:9/none")
+    with pytest.raises(IngestionIncomplete, match=r"127\.0\.0\.1") as caught:
+        run(ingesting(items=TEXTS))
+    assert "pass-word-7" not in str(caught.value) + caplog.text
+
+
+def test_an_unknown_choice_is_refused_when_the_dag_is_parsed():
+    with pytest.raises(ValueError, match="'hold' or 'resend'"):
+        ingesting(items=[], on_unknown="guess")
+
+
+def test_chunks_may_be_mapped():
+    with DAG("mapped"):
+        mapped = KnowledgeBotIngestOperator.partial(
+            task_id="ingest", collections="col_house", ledger_conn_id="ledger"
+        ).expand(items=[TEXTS[:3], TEXTS[3:]])
+    assert mapped.partial_kwargs["ledger_conn_id"] == "ledger"

@@ -1,0 +1,66 @@
+"""What OpenLineage is told of a task."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from airflow_knowledge_bot.operators import (
+    KnowledgeBotCreateTextSourceOperator,
+    KnowledgeBotCreateWebpageSourceOperator,
+    KnowledgeBotIngestOperator,
+    KnowledgeBotUploadSourceOperator,
+)
+from calls import SOURCE
+from scripted_server import answer
+
+pytest.importorskip("airflow.providers.openlineage", reason="Airflow's OpenLineage provider")
+
+
+def lineage_of(operator):
+    operator.execute({"ti": SimpleNamespace(xcom_push=lambda key, value: None)})
+    told = operator.get_openlineage_facets_on_complete(None)
+    return [
+        [(dataset.namespace, dataset.name) for dataset in datasets]
+        for datasets in (told.inputs, told.outputs)
+    ]
+
+
+def test_a_source_s_lineage_goes_from_where_it_was_to_its_collections(connect, scripted, tmp_path):
+    server = scripted(answer(body={"value": SOURCE}))
+    connect(server.url)
+    file = tmp_path / "tides.txt"
+    file.write_text("High tide is at 6:12.")
+    collection = (f"knowledgebot://127.0.0.1:{server.port}", "col_1")
+    given = {"task_id": "add", "name": "n", "collections": "col_1"}
+
+    page = KnowledgeBotCreateWebpageSourceOperator(
+        # A user and a query may hold a secret.
+        url="https://user:word@page.example/hours?token=word",
+        **given,
+    )
+    assert lineage_of(page) == [[("https://page.example", "hours")], [collection]]
+    for address in (str(file), f"file://{file}"):
+        upload = KnowledgeBotUploadSourceOperator(file=address, **given)
+        assert lineage_of(upload) == [[("file", str(file))], [collection]]
+    text = KnowledgeBotCreateTextSourceOperator(content="c", **given)
+    assert lineage_of(text) == [[], [collection]]
+
+
+def test_an_ingestion_s_lineage_begins_where_its_items_were(
+    connect, scripted, tmp_path, monkeypatch
+):
+    server = scripted(answer(body={"value": SOURCE}))
+    connect(server.url)
+    ledger = {"conn_type": "sqlite", "host": f"{tmp_path}/ledger.db"}
+    monkeypatch.setenv("AIRFLOW_CONN_LEDGER", json.dumps(ledger))
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "tides.txt").write_text("High tide is at 6:12.")
+    ingest = KnowledgeBotIngestOperator(
+        task_id="ingest",
+        folder=str(tmp_path / "docs"),
+        collections="col_1",
+        ledger_conn_id="ledger",
+    )
+    collection = (f"knowledgebot://127.0.0.1:{server.port}", "col_1")
+    assert lineage_of(ingest) == [[("file", f"{tmp_path}/docs")], [collection]]

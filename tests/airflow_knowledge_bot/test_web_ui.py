@@ -1,0 +1,132 @@
+"""What a person sees of the provider in Airflow's web UI, in a headless Chromium.
+
+With `KNOWLEDGE_BOT_SCREENSHOTS` set to a folder, the pictures of the documentation are taken there:
+
+    KNOWLEDGE_BOT_SCREENSHOTS=docs/images python -m pytest -m slow \
+        tests/airflow_knowledge_bot/test_web_ui.py
+"""
+
+import base64
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from airflow_processes import Airflow
+from knowledge_bot_service import LocalService
+from page_server import answer, serving
+
+playwright = pytest.importorskip("playwright.sync_api", reason="Playwright drives the browser")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TASKS = ("service_is_up", "changed_files", "pages_of_today", "upload", "add_page", "ask", "hand_on")
+FORM = {
+    "Standard Fields": ("Base URL", "API key"),
+    "Extra Fields": (
+        "Timeout (seconds)",
+        "Retries within a task's try",
+        "Verify the TLS certificate",
+        "Default bot",
+        "Default collection",
+    ),
+}
+PATIENCE = 60_000  # milliseconds; the UI's first page takes long on a busy machine
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory):
+    """`airflow standalone` with the example DAG and a service for it."""
+    home = tmp_path_factory.mktemp("web-ui")
+    shutil.copytree(EXAMPLES / "handbook", home / "dags" / "handbook")
+    shutil.copy(EXAMPLES / "scheduled_ingestion.py", home / "dags")
+    with LocalService(
+        collections={"col_handbook": "Handbook"},
+        bots={"bot_guide": ["col_handbook"]},
+        allow_fetch=("127.0.0.1/32",),
+    ) as service:
+        connection = {
+            "conn_type": "knowledge_bot",
+            "host": service.base_url,
+            "password": service.api_key,
+            "extra": {"default_bot_id": "bot_guide", "default_collection_id": "col_handbook"},
+        }
+        with Airflow(
+            home,
+            home / "dags",
+            connections={"knowledge_bot_default": connection},
+            services=["standalone"],
+        ) as running:
+            yield running
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        running = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def page(airflow, browser):
+    context = browser.new_context(base_url=airflow.url, viewport={"width": 860, "height": 1150})
+    context.set_default_timeout(PATIENCE)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    folder = Path(os.environ.get("KNOWLEDGE_BOT_SCREENSHOTS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def test_the_connection_form_has_our_labels_and_fields(page, pictures):
+    page.goto("/connections")
+    page.get_by_role("button", name="Add Connection").click()
+    form = page.get_by_role("dialog")
+    form.locator("input[name=connection_id]").fill("knowledge_bot_default")
+    form.get_by_role("combobox").first.click()
+    page.get_by_role("option", name="Knowledge-Bot").click()
+    shown = []
+    for section, labels in FORM.items():
+        if shown:  # the first one is open already
+            form.get_by_role("button", name=section, exact=True).click()
+        for label in labels:
+            playwright.expect(form.get_by_text(label, exact=True)).to_be_visible()
+        page.mouse.move(0, 0)
+        page.wait_for_timeout(1000)  # until it has unfolded
+        shown.append(base64.b64encode(form.screenshot()).decode())
+
+    page.set_viewport_size({"width": 1300, "height": 790})
+    pair = "".join(f'<img width="640" src="data:image/png;base64,{one}">' for one in shown)
+    page.set_content(
+        f'<body style="display: flex; align-items: start; gap: 20px; margin: 0">{pair}</body>'
+    )
+    page.locator("body").screenshot(path=pictures / "airflow-connection.png")
+
+
+def test_the_example_s_graph_is_green(airflow, page, pictures):
+    with serving() as site:
+        site.answers["/hours"] = answer(b"<h1>Hours</h1><p>The desk opens at nine on Saturdays.")
+        pages = [{"name": "Opening hours", "url": site.url("/hours")}]
+        run_id = airflow.trigger("scheduled_ingestion", pages=pages)
+        assert airflow.finished("scheduled_ingestion", run_id)["state"] == "success"
+    page.set_viewport_size({"width": 1300, "height": 540})
+    page.goto(f"/dags/scheduled_ingestion/runs/{run_id}")
+    page.get_by_role("button", name="Show Graph").click()
+    page.get_by_role("button", name="Collapse Details Panel").click()
+    page.get_by_role("button", name="Fit View").click()
+    for task_id in TASKS:
+        node = page.locator(f"[data-id={task_id}]")
+        playwright.expect(node).to_contain_text("success")
+    page.screenshot(path=pictures / "airflow-graph.png")
