@@ -1,5 +1,38 @@
 """Bots of the Knowledge-Bot Service in LangChain."""
 
-from langchain_knowledge_bot.retrievers import KnowledgeBotRetriever
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = ["KnowledgeBotRetriever"]
+if TYPE_CHECKING:
+    from langchain_knowledge_bot.chat_models import ChatKnowledgeBot
+    from langchain_knowledge_bot.collections import KnowledgeBotCollection
+    from langchain_knowledge_bot.retrievers import KnowledgeBotRetriever
+    from langchain_knowledge_bot.tools import KnowledgeBotTool, KnowledgeBotToolkit
+
+__all__ = [
+    "ChatKnowledgeBot",
+    "KnowledgeBotCollection",
+    "KnowledgeBotRetriever",
+    "KnowledgeBotTool",
+    "KnowledgeBotToolkit",
+]
+
+_HOMES = {
+    "ChatKnowledgeBot": "chat_models",
+    "KnowledgeBotCollection": "collections",
+    "KnowledgeBotRetriever": "retrievers",
+    "KnowledgeBotTool": "tools",
+    "KnowledgeBotToolkit": "tools",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value  # found without this function from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -16,7 +16,10 @@ from pydantic_core import InitErrorDetails
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError
 
-_API_KEY = "KNOWLEDGE_BOT_API_KEY"
+API_KEY = "KNOWLEDGE_BOT_API_KEY"
+
+# What a given client has already.
+_CLIENTS_OWN = ("api_key", "base_url", "timeout", "max_retries")
 
 
 class Connection(BaseModel):
@@ -41,8 +44,14 @@ class Connection(BaseModel):
     base_url: str | None = None
     """The service's address; by default `KNOWLEDGE_BOT_BASE_URL`."""
 
+    timeout: float = 60.0
+    """Seconds to wait for a connection, and again for the answer after sending."""
+
+    max_retries: int = 2
+    """How many times a request is sent again where that cannot duplicate anything."""
+
     client: Client | None = Field(default=None, exclude=True)
-    """A client to use instead of a key and an address."""
+    """A client to use instead of a key, an address and the settings."""
 
     async_client: AsyncClient | None = Field(default=None, exclude=True)
     """What asynchronous calls use; by default a client with the settings of `client`. To be given
@@ -62,15 +71,24 @@ class Connection(BaseModel):
         if self.client is None:
             if self.async_client is not None:
                 raise ConfigurationError("async_client: goes with client=; pass both")
-            if not self.api_key and not os.environ.get(_API_KEY):
-                raise ConfigurationError(f"api_key: no API key; pass api_key= or set {_API_KEY}")
-            self._sync = Client(self.api_key, self.base_url)
-        elif self.api_key is not None or self.base_url is not None:
-            raise ConfigurationError("client: has a key and an address; pass no others beside it")
+            if not self.api_key and not os.environ.get(API_KEY):
+                raise ConfigurationError(f"api_key: no API key; pass api_key= or set {API_KEY}")
+            self._sync = Client(
+                self.api_key, self.base_url, timeout=self.timeout, max_retries=self.max_retries
+            )
+        elif others := [f"{name}=" for name in _CLIENTS_OWN if name in self.model_fields_set]:
+            raise ConfigurationError(
+                f"client: has a key, an address and settings of its own; pass no others beside it, "
+                f"as {', '.join(others)} here"
+            )
         else:
             self._sync = self.client
         self._async = self.async_client
         return self
+
+    @property
+    def _service(self) -> str:
+        return self._sync.base_url
 
     def _awaiting_client(self) -> AsyncClient:
         if self._async is None:

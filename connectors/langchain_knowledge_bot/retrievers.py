@@ -1,7 +1,7 @@
 """A bot's answers as retrieved documents."""
 
-import asyncio
-from typing import Annotated, Self
+from collections.abc import Sequence
+from typing import Annotated, Any, Self
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -9,12 +9,14 @@ from langchain_core.callbacks import (
 )
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables.config import ContextThreadPoolExecutor
+from langchain_core.runnables import Runnable
 from pydantic import Field, PositiveInt, model_validator
 from typing_extensions import override
 
-from knowledge_bot import ConfigurationError, Message
+from knowledge_bot import ConfigurationError, ConnectionFailedError, Message, RateLimitError
+from knowledge_bot.questions import aask_bots, ask_bots
 from langchain_knowledge_bot.connection import Connection
+from langchain_knowledge_bot.messages import metadata_of
 
 
 class KnowledgeBotRetriever(BaseRetriever, Connection):
@@ -44,8 +46,12 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
             The key; by default `KNOWLEDGE_BOT_API_KEY`.
         base_url: str | None
             The service's address; by default `KNOWLEDGE_BOT_BASE_URL`.
+        timeout: float
+            Seconds to wait for a connection, and again for the answer.
+        max_retries: int
+            How many times a question is sent again where that cannot duplicate it.
         client: knowledge_bot.Client | None
-            A client to use instead of a key and an address, for example with another `timeout`.
+            A client to use instead of a key, an address and these settings.
 
     Instantiate:
         ```python
@@ -101,32 +107,32 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        def ask(bot_id: str) -> Document:
-            return _document(bot_id, self._sync.send_message(bot_id=bot_id, content=query))
-
         bots = self._asked(k)
-        if len(bots) == 1:
-            return [ask(bots[0])]
-        with ContextThreadPoolExecutor(max_workers=len(bots)) as pool:
-            answers = [pool.submit(ask, bot_id) for bot_id in bots]
-        return [answer.result() for answer in answers]
+        return _documents(bots, ask_bots(self._sync, bots, query))
 
     @override
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        client = self._awaiting_client()
+        bots = self._asked(k)
+        return _documents(bots, await aask_bots(self._awaiting_client(), bots, query))
 
-        async def ask(bot_id: str) -> Document:
-            return _document(bot_id, await client.send_message(bot_id=bot_id, content=query))
+    @override
+    def with_retry(
+        self,
+        *,
+        retry_if_exception_type: Any = (ConnectionFailedError, RateLimitError),
+        **options: Any,
+    ) -> Runnable[str, list[Document]]:
+        """Return this retriever with retries, by default where no question was lost on its way.
 
-        documents = []
-        # Every bot is waited for, whatever another one's failure: nothing goes on unseen.
-        for outcome in await asyncio.gather(*map(ask, self._asked(k)), return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
-            documents.append(outcome)
-        return documents
+        A retry is a new question to every bot, also to those that had answered.
+
+        Args:
+            retry_if_exception_type: the errors that are retried.
+            **options: `stop_after_attempt` and the others of `Runnable.with_retry`.
+        """
+        return super().with_retry(retry_if_exception_type=retry_if_exception_type, **options)
 
     def _asked(self, k: int | None) -> list[str]:
         limit = self.k if k is None else k
@@ -136,14 +142,8 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
         return list(dict.fromkeys(bots))[:limit]
 
 
-def _document(bot_id: str, message: Message) -> Document:
-    return Document(
-        id=message.id,
-        page_content=message.answer,
-        metadata={
-            "bot_id": bot_id,
-            "conversation_id": message.conversation_id,
-            "message_id": message.id,
-            "created_at": message.model_dump(mode="json", include={"created_at"})["created_at"],
-        },
-    )
+def _documents(bots: Sequence[str], messages: Sequence[Message]) -> list[Document]:
+    return [
+        Document(id=message.id, page_content=message.answer, metadata=metadata_of(bot, message))
+        for bot, message in zip(bots, messages, strict=True)
+    ]

@@ -14,7 +14,7 @@ from pydantic import SecretStr, ValidationError
 
 from calls import KEY, MESSAGE
 from knowledge_bot import AsyncClient, AuthenticationError, Client, ConfigurationError
-from langchain_knowledge_bot import KnowledgeBotRetriever
+from langchain_knowledge_bot import ChatKnowledgeBot, KnowledgeBotRetriever, KnowledgeBotTool
 from scripted_server import answer
 
 QUESTION = "When do you open?"
@@ -84,24 +84,28 @@ def test_configurable_fields_may_change_the_service(invoke, scripted):
     assert len(here.requests) == len(there.requests) == 1
 
 
-def pickled(retriever):
-    return pickle.loads(pickle.dumps(retriever))
+def pickled(original):
+    return pickle.loads(pickle.dumps(original))
 
 
 @pytest.mark.parametrize(
-    "duplicate", [copy.copy, copy.deepcopy, KnowledgeBotRetriever.model_copy, pickled]
+    "duplicate", [copy.copy, copy.deepcopy, lambda original: original.model_copy(), pickled]
 )
 @pytest.mark.parametrize("given", ["fields", "client"])
-def test_a_duplicate_asks_the_same_service_with_the_same_key(invoke, scripted, duplicate, given):
+@pytest.mark.parametrize("cls", [KnowledgeBotRetriever, ChatKnowledgeBot, KnowledgeBotTool])
+def test_a_duplicate_asks_the_same_service_with_the_same_key(
+    invoke, scripted, duplicate, given, cls
+):
+    asked = {"question": QUESTION} if cls is KnowledgeBotTool else QUESTION
     server = scripted(answer(body=MESSAGE))
     connection = (
         {"api_key": KEY, "base_url": server.url}
         if given == "fields"
         else {"client": Client(KEY, server.url)}
     )
-    retriever = KnowledgeBotRetriever(bot_id="bot_1", **connection)
-    invoke(retriever, QUESTION)
-    invoke(duplicate(retriever), QUESTION)
+    original = cls(bot_id="bot_1", **connection)
+    invoke(original, asked)
+    invoke(duplicate(original), asked)
     assert [request.headers["x-api-key"] for request in server.requests] == [KEY, KEY]
 
 

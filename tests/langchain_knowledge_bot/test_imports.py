@@ -10,10 +10,10 @@ def test_the_package_imports_where_no_other_framework_is_installed():
     absent = ("llama_index", "airflow", "fastapi", "langchain", "langgraph")
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({absent})); "
-        "from langchain_knowledge_bot import *; print(KnowledgeBotRetriever.__name__)"
+        "from langchain_knowledge_bot import *; print(ChatKnowledgeBot.__name__)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout == "KnowledgeBotRetriever\n", done.stderr
+    assert done.stdout == "ChatKnowledgeBot\n", done.stderr
 
 
 def test_every_public_name_is_there():

@@ -1,4 +1,4 @@
-"""The retriever against a real socket, and against the framework's own suite."""
+"""The retriever against a real socket."""
 
 import asyncio
 import gc
@@ -12,7 +12,6 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
-from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from calls import KEY, MESSAGE
 from knowledge_bot import (
@@ -57,25 +56,6 @@ def several_of(server, **fields):
 
 def asked(server):
     return [request.json()["value"]["bot_id"] for request in server.requests]
-
-
-class TestTheFrameworksSuite(RetrieversIntegrationTests):
-    @pytest.fixture(autouse=True)
-    def _service(self, scripted, monkeypatch):
-        monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", scripted(answer(body=MESSAGE)).url)
-        monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
-
-    @property
-    def retriever_constructor(self):
-        return KnowledgeBotRetriever
-
-    @property
-    def retriever_constructor_params(self):
-        return {"bot_ids": BOTS}
-
-    @property
-    def retriever_query_example(self):
-        return QUESTION
 
 
 def test_the_answer_is_one_document(invoke, scripted):
@@ -150,13 +130,31 @@ def test_an_error_arrives_as_it_is_and_the_question_is_sent_once(
     invoke, scripted, reply, error, delivery
 ):
     server = scripted(reply)
-    with Client(KEY, server.url, timeout=0.5, max_retries=0) as client:
+    with Client(KEY, server.url, timeout=0.5 if reply is silence else 30, max_retries=0) as client:
         retriever = KnowledgeBotRetriever(bot_id="bot_1", client=client)
         with pytest.raises(error) as caught:
             invoke(retriever, QUESTION)
     assert type(caught.value) is error
     assert caught.value.delivery is delivery
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "times"),
+    [
+        (silence, RequestTimeoutError, 1),
+        (answer(429, headers={"Retry-After": "0"}), RateLimitError, 3),
+    ],
+    ids=["silent", "busy"],
+)
+def test_with_retry_sends_no_question_again_that_may_have_arrived(
+    invoke, scripted, reply, error, times
+):
+    server = scripted(reply)
+    retriever = retriever_of(server, timeout=0.3 if reply is silence else 30, max_retries=0)
+    with pytest.raises(error):
+        invoke(retriever.with_retry(wait_exponential_jitter=False), QUESTION)
+    assert len(server.requests) == times
 
 
 def test_a_service_that_is_not_there_is_told_of(invoke, scripted):
@@ -222,6 +220,7 @@ async def test_asynchronous_questions_go_out_together(scripted):
 def test_one_event_loop_after_another_is_served_and_nothing_stays_open(scripted):
     retriever = several_of(scripted(answer(body=MESSAGE)))
     descriptors = Path("/proc/self/fd")
+    gc.collect()  # what other tests left
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         asyncio.run(retriever.ainvoke(QUESTION))

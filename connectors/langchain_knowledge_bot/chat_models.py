@@ -1,0 +1,333 @@
+"""A bot as a chat model."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
+
+from langchain_core.caches import BaseCache
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models.base import LangSmithParams, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from pydantic import AliasChoices, ConfigDict, Field, model_validator
+from typing_extensions import override
+
+from knowledge_bot import KnowledgeBotError, __version__
+from langchain_knowledge_bot.arguments import (
+    WITHOUT_EFFECT,
+    named_in,
+    warn_of,
+)
+from langchain_knowledge_bot.connection import API_KEY, Connection
+from langchain_knowledge_bot.conversations import History, OnFork
+from langchain_knowledge_bot.heads import Exchange, Heads
+from langchain_knowledge_bot.messages import PROVIDER, message_fields, turns_of
+from langchain_knowledge_bot.model_errors import PassingChatError, as_chat_error
+from langchain_knowledge_bot.text_only import TextOnlyChatModel
+
+# One for the process, since one conversation may be continued through several objects.
+_HEADS = Heads()
+
+
+class ChatKnowledgeBot(TextOnlyChatModel, Connection):
+    """A bot of the Knowledge-Bot Service as a chat model.
+
+    The service keeps each conversation itself, so a list of messages is not sent as a whole: what
+    follows the bot's newest answer in it is sent into that answer's conversation. Messages of
+    people are sent as they are; where there are others (system texts, tool results, answers of
+    other models), all go as one labelled transcript. A system text is therefore advice to the bot,
+    sent once; a later change of it, as of anything before the bot's answer, is not sent.
+
+    A list that continues from an answer which its conversation has gone on from is a fork. It is
+    sent as a whole into a new conversation, so that neither fork sees the other's messages. This
+    process remembers the latest 10,000 conversations for that; forks of other processes are not
+    seen.
+
+    Setup:
+        Install the package with its LangChain extra, and name the service.
+
+        ```bash
+        pip install "knowledge-bot[langchain]"
+        export KNOWLEDGE_BOT_BASE_URL="https://service.example.com/public/v1"
+        export KNOWLEDGE_BOT_API_KEY="your-api-key"
+        ```
+
+    Key init args:
+        bot_id: str
+            The bot, `bot_…`. Also named `model`.
+        conversation_id: str | None
+            The conversation of lists without an answer of the bot; by default each starts one.
+        history: "transcript" | "latest" | "error"
+            What is sent where there are more than people's messages: a transcript of all, the
+            newest question alone, or nothing.
+        on_fork: "new" | "continue" | "error"
+            Where a fork is sent: into a new conversation, into the old one, or nowhere.
+        stop: list[str] | None
+            The answer is cut before the first of these; the service writes it whole.
+        cache: BaseCache | bool | None
+            False by default: a cached answer belongs to someone else's conversation.
+        api_key, base_url, timeout, max_retries, client, async_client
+            How the service is reached, see `Connection`.
+
+        `bot_id` (or `model`), `conversation_id` and `stop` are arguments of `invoke` and its
+        like, too. `temperature` and other settings of language models are taken with a warning.
+
+    Instantiate:
+        ```python
+        from langchain_knowledge_bot import ChatKnowledgeBot
+
+        bot = ChatKnowledgeBot(bot_id="bot_handbook")
+        ```
+
+    Invoke:
+        ```python
+        from langchain_core.messages import HumanMessage
+
+        history = [HumanMessage("When does the office open?")]
+        history.append(bot.invoke(history))
+        history.append(HumanMessage("And on Saturdays?"))
+        bot.invoke(history)  # sends the last message alone, into the same conversation
+        ```
+
+        Where messages are trimmed, the bot's answers may be among what is cut away: keep the
+        conversation's id as well, and name it in the call.
+
+        ```python
+        conversation_id = history[1].response_metadata["conversation_id"]
+        bot.invoke("And on Sundays?", conversation_id=conversation_id)
+        ```
+
+    Stream:
+        The service answers in one piece, which is the only chunk.
+
+        ```python
+        for chunk in bot.stream("When does the office open?"):
+            print(chunk.text)
+        ```
+
+    Async:
+        ```python
+        await bot.ainvoke("When does the office open?")
+        async for chunk in bot.astream("When does the office open?"):
+            print(chunk.text)
+        await bot.abatch(["When does it open?", "When does it close?"])
+        ```
+
+    Retry:
+        The client tries again by itself where that cannot duplicate a message. `with_retry` does
+        so by default as well. On a whole chain it retries everything; put it on the bot. For a
+        `RetryPolicy` of LangGraph: `retry_on=lambda error: getattr(error, "is_retryable", False)`.
+
+    Response metadata:
+        ```python
+        bot.invoke("When does the office open?").response_metadata
+        ```
+
+        ```python
+        {
+            "model_provider": "knowledge_bot",
+            "model_name": "bot_handbook",
+            "bot_id": "bot_handbook",
+            "conversation_id": "conv_…",
+            "message_id": "msg_…",
+            "created_at": 1731500000000,  # Unix milliseconds
+            "finish_reason": "stop",
+        }
+        ```
+
+        The service tells nothing of tokens, so there is no `usage_metadata`.
+
+    Tools and structured output:
+        A bot answers in text and calls no tools. Give it to an agent as a tool instead, see
+        `KnowledgeBotTool`; for structured output, let another model read its answer.
+
+    Raises:
+        pydantic.ValidationError: from the constructor: no key or no base URL, or a field that is
+            unknown, missing or cannot be used. It is a ValueError, and holds no field's value.
+        langchain_knowledge_bot.model_errors.ChatError: from a call. It is the error that the client
+            raised (`knowledge_bot.KnowledgeBotError`) and LangChain's `ModelError` for it as well;
+            `delivery` tells whether the service may have acted, `is_retryable` whether sending the
+            message again is safe and may help.
+        TypeError: an argument of a call that there is not.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    bot_id: str = Field(validation_alias=AliasChoices("bot_id", "model"))
+    """The bot, `bot_…`. Also named `model`."""
+
+    conversation_id: str | None = None
+    """The conversation of lists without an answer of the bot; by default each starts one."""
+
+    history: History = "transcript"
+    """What is sent where there are more than people's messages."""
+
+    on_fork: OnFork = "new"
+    """Where a list is sent that continues from an answer which is not its conversation's last."""
+
+    stop: list[str] | None = None
+    """The answer is cut before the first of these."""
+
+    cache: BaseCache | bool | None = Field(default=False, exclude=True)
+    """Whether answers are cached: False, True for the global cache, or a `BaseCache`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _warn_of_settings_without_effect(cls, fields: Any) -> Any:
+        if not isinstance(fields, Mapping):
+            return fields
+        warn_of(fields, stacklevel=6)
+        return {name: value for name, value in fields.items() if name not in WITHOUT_EFFECT}
+
+    @model_validator(mode="after")
+    def _set_knowledge_bot_version(self) -> Self:
+        self._add_version("knowledge-bot", __version__)
+        return self
+
+    @override
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        message = AIMessage(**self._ask(messages, stop, kwargs))
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    @override
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        message = AIMessage(**await self._aask(messages, stop, kwargs))
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    @override
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        answer = self._ask(messages, stop, kwargs)
+        yield ChatGenerationChunk(message=AIMessageChunk(**answer, chunk_position="last"))
+
+    @override
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        answer = await self._aask(messages, stop, kwargs)
+        yield ChatGenerationChunk(message=AIMessageChunk(**answer, chunk_position="last"))
+
+    def _ask(
+        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
+        bot_id, conversation_id = named_in(kwargs, self.bot_id)
+        with self._exchange(messages, bot_id, conversation_id) as exchange:
+            answer = exchange.answer = self._sync.send_message(
+                bot_id=bot_id,
+                content=exchange.outgoing.content,
+                conversation_id=exchange.outgoing.conversation_id,
+            )
+        return message_fields(bot_id, answer, stop or self.stop or [])
+
+    async def _aask(
+        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
+        bot_id, conversation_id = named_in(kwargs, self.bot_id)
+        with self._exchange(messages, bot_id, conversation_id) as exchange:
+            answer = exchange.answer = await self._awaiting_client().send_message(
+                bot_id=bot_id,
+                content=exchange.outgoing.content,
+                conversation_id=exchange.outgoing.conversation_id,
+            )
+        return message_fields(bot_id, answer, stop or self.stop or [])
+
+    @contextmanager
+    def _exchange(
+        self, messages: list[BaseMessage], bot_id: str, conversation_id: str | None
+    ) -> Iterator[Exchange]:
+        try:
+            with _HEADS.exchange(
+                self._service,
+                turns_of(messages, bot_id),
+                history=self.history,
+                on_fork=self.on_fork,
+                named=conversation_id,
+                default=self.conversation_id,
+            ) as exchange:
+                yield exchange
+        except KnowledgeBotError as error:
+            raise as_chat_error(error) from None
+
+    @override
+    def with_retry(
+        self,
+        *,
+        retry_if_exception_type: Any = (PassingChatError,),
+        **options: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Return this model with retries, by default of what cannot send a message twice.
+
+        Args:
+            retry_if_exception_type: the errors that are retried; by default those that say that the
+                service has not acted and may do so later.
+            **options: `stop_after_attempt` and the others of `Runnable.with_retry`.
+        """
+        return super().with_retry(retry_if_exception_type=retry_if_exception_type, **options)
+
+    @property
+    @override
+    def _llm_type(self) -> str:
+        return PROVIDER
+
+    @property
+    @override
+    def _identifying_params(self) -> dict[str, Any]:
+        return {
+            "bot_id": self.bot_id,
+            "service": self._service,
+            "conversation_id": self.conversation_id,
+            "history": self.history,
+            "on_fork": self.on_fork,
+            "stop": self.stop,
+        }
+
+    @override
+    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
+        # A cache's key. The default leaves out what the environment or a client brought along, and
+        # so two services would share their answers.
+        return str(
+            sorted({**self._identifying_params, "stop": stop or self.stop, **kwargs}.items())
+        )
+
+    @override
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        params = LangSmithParams(
+            ls_provider=PROVIDER,
+            ls_model_type="chat",
+            ls_model_name=kwargs.get("model") or kwargs.get("bot_id") or self.bot_id,
+        )
+        if cut := stop or self.stop:
+            params["ls_stop"] = cut
+        return params
+
+    @property
+    @override
+    def lc_secrets(self) -> dict[str, str]:
+        return {"api_key": API_KEY}
+
+    @classmethod
+    @override
+    def is_lc_serializable(cls) -> bool:
+        return True

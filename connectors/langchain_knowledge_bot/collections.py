@@ -1,0 +1,195 @@
+"""Documents into collections, each once, however often they are given."""
+
+import hashlib
+from collections import Counter
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from langchain_core.document_loaders import BaseLoader
+from langchain_core.documents import Document
+from pydantic import BeforeValidator, Field, PositiveInt
+
+from knowledge_bot import ConfigurationError
+from knowledge_bot.arguments import collection_ids
+from knowledge_bot.ingest import (
+    IncompleteIngestionError,
+    Ledger,
+    Report,
+    Skipped,
+    SupersededSource,
+    Text,
+    aingest,
+    ingest,
+)
+from langchain_knowledge_bot.connection import Connection
+
+_NAME_LENGTH = 80
+
+
+def _ids(collections: Any) -> tuple[str, ...]:
+    return tuple(collection_ids(collections))
+
+
+def _ledger(ledger: Any) -> Any:
+    return Ledger(ledger) if isinstance(ledger, str | Path) else ledger
+
+
+class KnowledgeBotCollection(Connection):
+    """A collection of the service, or several, as the place where documents go.
+
+    Each document becomes a source, with its text alone: the service has no place for metadata. Give
+    whole documents rather than pieces, since the service divides them by itself. What was sent is
+    in the ledger, so documents that are given again are not sent again; a changed one becomes a new
+    source, and `superseded` lists the old one, since the service deletes nothing. That, and that it
+    reads nothing back, is why this is neither a vector store nor a `DocumentIndex` for `index()`.
+
+    A document is known by its `id`. Without one it is known by its `source` in the metadata and its
+    place among the documents of that source, as the pages of a file; without both, by its text. To
+    know it by something else, give `key`.
+
+    Setup:
+        Install the package with its LangChain extra, and name the service.
+
+        ```bash
+        pip install "knowledge-bot[langchain]"
+        export KNOWLEDGE_BOT_BASE_URL="https://service.example.com/public/v1"
+        export KNOWLEDGE_BOT_API_KEY="your-api-key"
+        ```
+
+    Key init args:
+        collections: str | Collection | Iterable[str | Collection]
+            Where the documents go, `col_…`.
+        ledger: Ledger | str | Path
+            What was sent: a `knowledge_bot.ingest.Ledger`, its address, or a SQLite file's path.
+        key: Callable[[Document], str] | None
+            What a document is known by.
+        concurrency: int
+            How many documents are under way at the same time.
+        on_unknown: "hold" | "resend"
+            What becomes of a document whose sending had no clear outcome, when it is given again:
+            it is reported and never sent twice, or sent again and never lost.
+        api_key, base_url, timeout, max_retries, client, async_client
+            How the service is reached, see `Connection`.
+
+    Instantiate:
+        ```python
+        from langchain_knowledge_bot import KnowledgeBotCollection
+
+        handbook = KnowledgeBotCollection(collections="col_handbook", ledger="sqlite:///kbot.db")
+        ```
+
+    Add documents:
+        ```python
+        from langchain_core.documents import Document
+
+        handbook.add_documents([Document(id="hours", page_content="The desk opens at nine.")])
+        await handbook.aadd_documents(loader.alazy_load())
+        handbook.sync(loader)
+        ```
+
+    Raises:
+        pydantic.ValidationError: from the constructor: no key or no base URL, or a field that is
+            unknown, missing or cannot be used.
+    """
+
+    collections: Annotated[tuple[str, ...], BeforeValidator(_ids)]
+    """Where the documents go; takes ids, `Collection` objects, or one of either."""
+
+    ledger: Annotated[Ledger, BeforeValidator(_ledger)]
+    """What was sent; takes a `Ledger`, its address, or a SQLite file's path."""
+
+    key: Callable[[Document], str] | None = None
+    """What a document is known by."""
+
+    concurrency: PositiveInt = 8
+    """How many documents are under way at the same time."""
+
+    on_unknown: Literal["hold", "resend"] = Field(default="hold")
+    """What becomes of a document whose sending had no clear outcome, when it is given again."""
+
+    def add_documents(self, documents: Iterable[Document]) -> Report:
+        """Create a source of each document that is new or changed.
+
+        Args:
+            documents: taken one at a time, also from a generator such as a loader's `lazy_load`.
+
+        Returns:
+            How many were created, unchanged and superseded.
+
+        Raises:
+            IncompleteIngestionError: some are not there; raised when all others are.
+            ConfigurationError: an argument cannot be used.
+            LedgerError: the ledger cannot be read or written.
+        """
+        as_item = _Items(self.key)
+        return self._checked(ingest(self._sync, map(as_item, documents), **self._options()))
+
+    async def aadd_documents(
+        self, documents: Iterable[Document] | AsyncIterable[Document]
+    ) -> Report:
+        """Do as `add_documents` does, without blocking; also takes a loader's `alazy_load`."""
+        as_item = _Items(self.key)
+        items: Any = (
+            (as_item(document) async for document in documents)
+            if isinstance(documents, AsyncIterable)
+            else map(as_item, documents)
+        )
+        return self._checked(await aingest(self._awaiting_client(), items, **self._options()))
+
+    def sync(self, loader: BaseLoader) -> Report:
+        """Add what a loader finds new or changed since the last time, as `add_documents` does."""
+        return self.add_documents(loader.lazy_load())
+
+    def superseded(self) -> Iterator[SupersededSource]:
+        """List the sources of older states of documents, which a person may remove."""
+        collections = tuple(sorted(self.collections))
+        return (each for each in self.ledger.superseded() if each.collections == collections)
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "collections": self.collections,
+            "ledger": self.ledger,
+            "concurrency": self.concurrency,
+            "on_unknown": self.on_unknown,
+        }
+
+    def _checked(self, report: Report) -> Report:
+        if not report.ok:
+            raise IncompleteIngestionError(
+                report, self.collections, "Give the same documents again"
+            )
+        return report
+
+
+class _Items:
+    """Makes an item of each document of one call."""
+
+    def __init__(self, key: Callable[[Document], str] | None) -> None:
+        self._key = key
+        # By hashes, since a source's name may be long and there may be a million.
+        self._seen: Counter[int] = Counter()
+
+    def __call__(self, document: Document) -> Text | Skipped:
+        if not isinstance(document, Document):
+            raise ConfigurationError(
+                f"documents: expected Document objects, not {type(document).__name__}"
+            )
+        content, source = document.page_content, str(document.metadata.get("source") or "")
+        place = ""
+        if source:
+            count = self._seen[hash(source)] = self._seen[hash(source)] + 1
+            place = f" ({count})" if count > 1 else ""
+        title = document.metadata.get("title") or source or content.strip()
+        name = f"{str(title).splitlines()[0][:_NAME_LENGTH]}{place}" if title else "(no name)"
+        if not content.strip():
+            return Skipped(name, "it holds no text")
+        if self._key is not None:
+            key = self._key(document)
+        elif document.id:
+            key = document.id
+        elif source:
+            key = f"{source}{place}"
+        else:
+            key = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+        return Text(name=name, content=content, key=key)

@@ -1,0 +1,145 @@
+"""The errors of a chat model's calls: the client's own, and LangChain's `ModelError`s at once.
+
+LangChain's middleware sends a call again unless its error is a `ModelError` whose `is_retryable` is
+False. Here it is True only where the service has not acted and may do so later.
+"""
+
+from langchain_core.exceptions import (
+    ModelAPIError,
+    ModelAuthenticationError,
+    ModelConnectionError,
+    ModelError,
+    ModelInvalidRequestError,
+    ModelNotFoundError,
+    ModelPermissionDeniedError,
+    ModelRateLimitError,
+    ModelTimeoutError,
+)
+
+from knowledge_bot import (
+    APIError,
+    AuthenticationError,
+    BadRequestError,
+    ConfigurationError,
+    ConflictError,
+    ConnectionFailedError,
+    ConnectionLostError,
+    Delivery,
+    KnowledgeBotError,
+    NotFoundError,
+    PaymentRequiredError,
+    PermissionDeniedError,
+    RateLimitError,
+    RequestTimeoutError,
+    ServerError,
+    UnexpectedResponseError,
+)
+
+
+class ChatError(KnowledgeBotError, ModelError):
+    """The root of what a call of a chat model raises."""
+
+    is_retryable = False
+
+
+class PassingChatError(ChatError):
+    """The service has not acted, and may do so if the call is made again later."""
+
+    is_retryable = True
+
+
+class ChatConfigurationError(ChatError, ConfigurationError, ModelInvalidRequestError):
+    """The messages or arguments of the call cannot be sent; nothing was."""
+
+
+class ChatConnectionFailedError(PassingChatError, ConnectionFailedError, ModelConnectionError):
+    """The call never reached the service."""
+
+
+class ChatConnectTimeoutError(PassingChatError, RequestTimeoutError, ModelTimeoutError):
+    """No connection came about in time, so nothing was sent."""
+
+
+class ChatTimeoutError(ChatError, RequestTimeoutError, ModelTimeoutError):
+    """No answer came in time; the service may have received the message."""
+
+
+class ChatConnectionLostError(ChatError, ConnectionLostError, ModelConnectionError):
+    """The connection broke; the service may have received the message."""
+
+
+class ChatUnexpectedResponseError(ChatError, UnexpectedResponseError, ModelAPIError):
+    """The answer cannot be understood; the service has received the message."""
+
+
+class ChatAPIError(ChatError, APIError, ModelAPIError):
+    """The service answered with a status that has no class of its own."""
+
+
+class ChatBadRequestError(ChatError, BadRequestError, ModelInvalidRequestError):
+    """400."""
+
+
+class ChatAuthenticationError(ChatError, AuthenticationError, ModelAuthenticationError):
+    """401."""
+
+
+class ChatPaymentRequiredError(ChatError, PaymentRequiredError):
+    """402. LangChain has no class for it."""
+
+
+class ChatPermissionDeniedError(ChatError, PermissionDeniedError, ModelPermissionDeniedError):
+    """403."""
+
+
+class ChatNotFoundError(ChatError, NotFoundError, ModelNotFoundError):
+    """404."""
+
+
+class ChatConflictError(ChatError, ConflictError):
+    """409. LangChain has no class for it."""
+
+
+class ChatRateLimitError(PassingChatError, RateLimitError, ModelRateLimitError):
+    """429."""
+
+
+class ChatServerError(ChatError, ServerError, ModelAPIError):
+    """5xx; the service may have acted."""
+
+
+class ChatUnavailableError(PassingChatError, ServerError, ModelAPIError):
+    """503 with `Retry-After`: the service said that it did not act."""
+
+
+_LASTING: dict[type[KnowledgeBotError], type[ChatError]] = {
+    APIError: ChatAPIError,
+    AuthenticationError: ChatAuthenticationError,
+    BadRequestError: ChatBadRequestError,
+    ConfigurationError: ChatConfigurationError,
+    ConflictError: ChatConflictError,
+    ConnectionLostError: ChatConnectionLostError,
+    NotFoundError: ChatNotFoundError,
+    PaymentRequiredError: ChatPaymentRequiredError,
+    PermissionDeniedError: ChatPermissionDeniedError,
+    RequestTimeoutError: ChatTimeoutError,
+    ServerError: ChatServerError,
+    UnexpectedResponseError: ChatUnexpectedResponseError,
+}
+_PASSING: dict[type[KnowledgeBotError], type[ChatError]] = {
+    ConnectionFailedError: ChatConnectionFailedError,
+    RateLimitError: ChatRateLimitError,
+    RequestTimeoutError: ChatConnectTimeoutError,
+    ServerError: ChatUnavailableError,
+}
+
+
+def as_chat_error(error: KnowledgeBotError) -> ChatError:
+    """Return a client's error as LangChain's at once: the same text, attributes and traceback."""
+    kind = type(error)
+    chat_error = _LASTING.get(kind, ChatError)
+    if error.delivery is not Delivery.UNKNOWN:
+        chat_error = _PASSING.get(kind, chat_error)
+    twin = chat_error.__new__(chat_error, *error.args)
+    twin.__dict__.update(error.__dict__)
+    return twin.with_traceback(error.__traceback__)

@@ -1,0 +1,170 @@
+"""Each mistake is an error that says what to do instead, and none of them tells the key."""
+
+import json
+import traceback
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.exceptions import ModelError
+from langchain_core.load import dumps
+from langchain_core.messages import HumanMessage
+from langchain_core.tracers import LangChainTracer
+from pydantic import BaseModel, ValidationError
+
+from calls import KEY
+from knowledge_bot import Client, ConfigurationError
+from langchain_knowledge_bot import ChatKnowledgeBot, KnowledgeBotTool
+from scripted_server import answer
+
+ELSEWHERE = "https://service.example"
+IMAGE = [HumanMessage([{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}])]
+
+
+class Schema(BaseModel):
+    """A schema."""
+
+    name: str
+
+
+@pytest.fixture
+def bot(bots):
+    return ChatKnowledgeBot(bot_id="bot_1", **bots.fields)
+
+
+@pytest.mark.parametrize(
+    ("messages", "told"),
+    [
+        (IMAGE, "put what it shows into words"),
+        ([], "End the list with a question"),
+        ("  ", "End the list with a question"),
+        ([("ai", "")], "End the list with a question"),
+    ],
+    ids=["image", "nothing", "blank", "empty"],
+)
+def test_messages_that_cannot_be_sent(invoke, bot, bots, messages, told):
+    with pytest.raises(ConfigurationError, match=told) as caught:
+        invoke(bot, messages)
+    assert isinstance(caught.value, ModelError)
+    assert caught.value.is_retryable is False
+    assert bots.received == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"conversatoin_id": "conv_1"}, "no argument 'conversatoin_id'.*conversation_id"),
+        ({"tools": []}, "KnowledgeBotTool"),
+        ({"response_format": {}}, "no argument 'response_format'"),
+    ],
+    ids=str,
+)
+def test_arguments_of_a_call_that_there_are_not(invoke, bot, bots, arguments, told):
+    with pytest.raises(TypeError, match=told):
+        invoke(bot, "one", **arguments)
+    assert bots.received == []
+
+
+def test_ids_that_are_none(invoke, bot, bots):
+    with pytest.raises(ConfigurationError, match="not an id of the form conv_"):
+        invoke(bot, "one", conversation_id="src_1")
+    with pytest.raises(ConfigurationError, match="not an id of the form bot_"):
+        invoke(bot, "one", model="gpt-5")
+    assert bots.received == []
+
+
+def test_tools_and_structured_output_name_what_to_use_instead(bot):
+    with pytest.raises(NotImplementedError, match="KnowledgeBotTool"):
+        bot.bind_tools([Schema])
+    with pytest.raises(NotImplementedError, match=r"other_model\.with_structured_output"):
+        bot.with_structured_output(Schema)
+    assert bot.profile["tool_calling"] is bot.profile["structured_output"] is False
+
+
+def test_settings_of_other_models_are_taken_with_a_warning_that_points_at_the_caller(invoke, bots):
+    with pytest.warns(UserWarning, match="temperature has no effect") as caught:
+        bot = ChatKnowledgeBot(bot_id="bot_1", temperature=0.3, **bots.fields)
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="max_tokens has no effect"):
+        assert invoke(bot, "one", max_tokens=9).content
+
+
+def test_a_wrong_key_says_what_to_check(invoke, scripted):
+    server = scripted(answer(401, {"code": "unauthorized", "message": f"no such key {KEY}"}))
+    bot = ChatKnowledgeBot(bot_id="bot_1", api_key=KEY, base_url=server.url)
+    with pytest.raises(ModelError, match="Check the API key") as caught:
+        invoke(bot, "one")
+    assert type(caught.value).__name__ == "ChatAuthenticationError"
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+WRONG = [
+    {},
+    {"bot_id": "bot_1", "conversatoin_id": "conv_1"},
+    {"bot_id": "bot_1", "history": "all"},
+    {"bot_id": "bot_1", "client": KEY},
+    {"bot_id": "bot_1", "timeout": 0},
+    {"bot_id": "bot_1", "timeout": KEY},
+]
+
+
+@pytest.mark.parametrize("fields", WRONG, ids=str)
+@pytest.mark.parametrize("cls", [ChatKnowledgeBot, KnowledgeBotTool])
+def test_a_wrong_field_is_an_error_without_the_key(cls, fields):
+    with pytest.raises(ValidationError) as caught:
+        cls(**{"api_key": KEY, "base_url": ELSEWHERE, "name": [KEY], **fields})
+    error = caught.value
+    shown = [str(error), repr(error), str(error.errors()), error.json()]
+    assert KEY not in "".join(shown + traceback.format_exception(error))
+
+
+def test_settings_beside_a_client_are_refused():
+    with pytest.raises(ValidationError, match="pass no others beside it, as timeout= here"):
+        ChatKnowledgeBot(bot_id="bot_1", client=Client(KEY, ELSEWHERE), timeout=3)
+
+
+class Recorder(BaseCallbackHandler):
+    """Keeps whatever a tracer would be told."""
+
+    def __init__(self):
+        self.told = []
+
+    def __getattribute__(self, name):
+        if name.startswith("on_"):
+            return lambda *args, **kwargs: self.told.append(repr((args, kwargs)))
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("given", ["fields", "client"])
+def test_the_key_is_in_no_representation_and_no_trace(invoke, bots, given):
+    fields = bots.fields if given == "fields" else {"client": Client(KEY, bots.server.url)}
+    recorder = Recorder()
+    for each, value in (
+        (ChatKnowledgeBot(bot_id="bot_1", **fields), "one"),
+        (KnowledgeBotTool(bot_id="bot_1", **fields), {"question": "one"}),
+    ):
+        invoke(each, value, config={"callbacks": [recorder]})
+        shown = [repr(each), str(vars(each)), repr(each.__pydantic_private__), dumps(each)]
+        shown.append(str(each.model_dump()))
+        assert KEY not in "".join(shown)
+        assert "bot_1" in shown[0]
+    chat = ChatKnowledgeBot(bot_id="bot_1", **fields)
+    assert KEY not in chat._get_llm_string() + json.dumps(chat.asdict()) + str(
+        chat._get_ls_params()
+    )
+    assert len(recorder.told) >= 4
+    assert KEY not in "".join(recorder.told)
+
+
+def test_a_tracer_keeps_no_key(invoke, bot, monkeypatch):
+    kept = []
+
+    class Tracer(LangChainTracer):
+        def _persist_run_single(self, run):
+            kept.append(run)
+
+        def _update_run_single(self, run):
+            kept.append(run)
+
+    invoke(bot, "one", config={"callbacks": [Tracer(client=object())]})
+    assert kept
+    assert KEY not in "".join(repr(run) for run in kept)

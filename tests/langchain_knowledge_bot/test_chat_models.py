@@ -1,0 +1,283 @@
+"""The chat model against bots that remember, over a real socket."""
+
+import asyncio
+import gc
+import os
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.exceptions import ModelError
+from langchain_core.messages import HumanMessage, trim_messages
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import MessagesState, StateGraph
+from langgraph.types import RetryPolicy
+
+from knowledge_bot import ConnectionLostError, Delivery, RequestTimeoutError
+from langchain_knowledge_bot import ChatKnowledgeBot
+from langchain_knowledge_bot.model_errors import PassingChatError
+from scripted_server import answer, close, silence, then
+
+BUSY = answer(429, {"code": "busy", "message": "later"}, {"Retry-After": "0"})
+
+
+@pytest.fixture
+def bot(bots):
+    return ChatKnowledgeBot(bot_id="bot_1", **bots.fields)
+
+
+def conversation_of(message):
+    return message.response_metadata["conversation_id"]
+
+
+def test_an_answer_tells_where_it_stands_in_plain_json(invoke, bot, bots):
+    message = invoke(bot, "When?")
+    (conversation,) = bots.threads
+    assert message.content == "<answer 1> of bot_1"
+    assert message.response_metadata == {
+        "model_provider": "knowledge_bot",
+        "model_name": "bot_1",
+        "bot_id": "bot_1",
+        "conversation_id": conversation,
+        "message_id": message.id,
+        "created_at": 1_700_000_000_001,
+        "finish_reason": "stop",
+    }
+    assert message.usage_metadata is None
+
+
+def test_a_conversation_is_continued_with_what_was_added(invoke, bot, bots):
+    history = [HumanMessage("one")]
+    for text in ("two", "three"):
+        history += [invoke(bot, history), HumanMessage(text)]
+    invoke(bot, history)
+    assert list(bots.threads.values()) == [["one", "two", "three"]]
+
+
+def test_an_answer_of_a_stream_is_one_chunk_and_continues_as_any_other(bot, bots):
+    (chunk,) = bot.stream("one")
+    assert chunk.chunk_position == "last"
+    bot.invoke(["one", chunk, ("human", "two")])
+
+    async def stream():
+        return [each async for each in bot.astream(["one", chunk, ("human", "two")])]
+
+    assert len(asyncio.run(stream())) == 1  # a fork, for its conversation has gone on
+    assert sorted(map(len, bots.threads.values())) == [1, 2]
+
+
+def test_answers_in_blocks_and_of_event_streams_continue_as_any_other(bots):
+    bot = ChatKnowledgeBot(bot_id="bot_1", output_version="v1", **bots.fields)
+    first = bot.invoke("one")
+    assert first.content[0]["type"] == "text"
+    second = bot.stream_events(["one", first, ("human", "two")], version="v3").output
+    bot.invoke(["one", first, ("human", "two"), second, ("human", "three")])
+    assert list(bots.threads.values()) == [["one", "two", "three"]]
+
+
+def test_the_system_text_of_a_prompt_is_sent_once(invoke, bot, bots):
+    prompt = ChatPromptTemplate([("system", "Be brief."), MessagesPlaceholder("history")])
+    chain = prompt | bot
+    first = invoke(chain, {"history": [("human", "one")]})
+    invoke(chain, {"history": [("human", "one"), first, ("human", "two")]})
+    assert bots.contents == ["System: Be brief.\n\nUser: one", "two"]
+
+
+def test_another_bots_answer_is_no_anchor_and_is_told(invoke, bot, bots):
+    other = bot.bind(model="bot_2")
+    history = [HumanMessage("one")]
+    history.append(invoke(bot, history))
+    history.append(invoke(other, history))
+    invoke(bot, [*history, ("human", "two")])
+    assert bots.contents == [
+        "one",
+        "User: one\n\nAssistant: <answer 1> of bot_1",
+        "Assistant: <answer 2> of bot_2\n\nUser: two",
+    ]
+    assert [len(said) for said in bots.threads.values()] == [2, 1]
+
+
+def test_a_conversation_is_chosen_by_the_call_then_the_list_then_the_constructor(invoke, bots):
+    home, named = bots.conversation("home"), bots.conversation("named")
+    bot = ChatKnowledgeBot(bot_id="bot_1", conversation_id=home, **bots.fields)
+    first = invoke(bot, "one")
+    second = invoke(bot, "two", conversation_id=named)
+    invoke(bot, [first, ("human", "three")])
+    invoke(bot, [second, ("human", "four")], conversation_id=home)
+    assert bots.threads == {
+        home: ["one", "three", "Assistant: <answer 2> of bot_1\n\nUser: four"],
+        named: ["two"],
+    }
+
+
+def test_a_trimmed_list_finds_its_conversation_by_the_id_of_the_call(invoke, bot, bots):
+    history = [HumanMessage("one")]
+    history += [invoke(bot, history), HumanMessage("two")]
+    kept = trim_messages(history, max_tokens=1, token_counter=len, strategy="last")
+    invoke(bot, kept, conversation_id=conversation_of(history[1]))
+    assert list(bots.threads.values()) == [["one", "two"]]
+
+
+@pytest.mark.parametrize("times", [2, 5])
+def test_forks_that_are_asked_at_once_each_have_a_conversation(bot, bots, times):
+    first = bot.invoke("one")
+    forks = [["one", first, ("human", f"fork {number}")] for number in range(times)]
+    answers = bot.batch(forks)
+    assert len({conversation_of(each) for each in answers}) == times
+    assert all(sum("fork" in said for said in told) == 1 for told in bots.threads.values())
+
+
+def test_a_fork_may_be_refused_or_continue_the_old_conversation(invoke, bots):
+    def asked(on_fork):
+        bot = ChatKnowledgeBot(bot_id="bot_1", on_fork=on_fork, **bots.fields)
+        first = invoke(bot, "one")
+        invoke(bot, [first, ("human", "two")])
+        return conversation_of(first), invoke(bot, [first, ("human", "fork")])
+
+    conversation, message = asked("continue")
+    assert conversation_of(message) == conversation
+    with pytest.raises(ModelError, match="has gone on since"):
+        asked("error")
+    assert "fork" not in bots.contents[-1]
+
+
+def test_a_late_answer_fails_once_and_its_message_is_never_sent_there_again(invoke, bots):
+    bot = ChatKnowledgeBot(bot_id="bot_1", **bots.fields)
+    impatient = ChatKnowledgeBot(bot_id="bot_1", timeout=0.3, **bots.fields)
+    first = invoke(bot, "one")
+    history = ["one", first, ("human", "two")]
+    bots.lose_next.append(silence)
+    with pytest.raises(RequestTimeoutError, match="may have acted") as caught:
+        invoke(impatient.with_retry(), history)
+    assert isinstance(caught.value, ModelError)
+    assert caught.value.is_retryable is False
+    assert bots.contents == ["one", "two"]
+    again = invoke(bot, history)  # as a retry of a whole chain would
+    assert conversation_of(again) != conversation_of(first)
+    assert bots.times_sent("two") == dict.fromkeys(bots.threads, 1)
+
+
+def test_a_whole_chain_that_is_retried_says_nothing_twice_in_a_conversation(invoke, bots):
+    bot = ChatKnowledgeBot(bot_id="bot_1", **bots.fields)
+    first = invoke(bot, "one")
+    bots.lose_next += [close, close]
+    prompt = ChatPromptTemplate([MessagesPlaceholder("history")])
+    chain = (prompt | bot).with_retry(wait_exponential_jitter=False)
+    assert invoke(chain, {"history": ["one", first, ("human", "two")]}).content
+    assert bots.times_sent("two") == dict.fromkeys(bots.threads, 1)
+    assert len(bots.threads) == 3
+
+
+@pytest.mark.parametrize("retry_on", [None, lambda error: getattr(error, "is_retryable", False)])
+def test_a_graph_that_retries_says_nothing_twice_in_a_conversation(invoke, bot, bots, retry_on):
+    policy = RetryPolicy(initial_interval=0.01, **({"retry_on": retry_on} if retry_on else {}))
+    graph = StateGraph(MessagesState)
+    graph.add_node(
+        "answer",
+        RunnableLambda(lambda state: {"messages": [bot.invoke(state["messages"])]}),
+        retry_policy=policy,
+    )
+    compiled = graph.set_entry_point("answer").set_finish_point("answer").compile()
+    first = bot.invoke("one")
+    bots.lose_next.append(close)
+    messages = {"messages": [("human", "one"), first, ("human", "two")]}
+    if retry_on:
+        with pytest.raises(ConnectionLostError):
+            invoke(compiled, messages)
+        assert bots.contents == ["one", "two"]
+    else:
+        invoke(compiled, messages)
+        assert bots.times_sent("two") == dict.fromkeys(bots.threads, 1)
+
+
+def test_a_lost_message_is_not_sent_again_into_a_conversation_named_by_id(invoke, bots):
+    home = bots.conversation("home")
+    bot = ChatKnowledgeBot(bot_id="bot_1", conversation_id=home, **bots.fields)
+    bots.lose_next.append(close)
+    with pytest.raises(ModelError):
+        invoke(bot, "one")
+    with pytest.raises(ModelError, match="this very message was sent") as caught:
+        invoke(bot, "one")
+    assert caught.value.delivery is Delivery.NOT_DELIVERED
+    invoke(bot, "another")
+    assert bots.threads == {home: ["one", "another"]}
+
+
+@pytest.mark.parametrize("refusal", [BUSY, answer(503, b"", {"Retry-After": "0"})])
+def test_with_retry_sends_again_what_was_refused_for_the_moment(invoke, bots, refusal):
+    bot = ChatKnowledgeBot(bot_id="bot_1", max_retries=0, **bots.fields)
+    first = invoke(bot, "one")
+    bots.refuse_next.append(refusal)
+    with pytest.raises(PassingChatError) as caught:
+        invoke(bot, [first, ("human", "two")])
+    assert caught.value.is_retryable is True
+    bots.refuse_next.append(refusal)
+    patient = bot.with_retry(wait_exponential_jitter=False)
+    assert conversation_of(invoke(patient, [first, ("human", "two")])) == conversation_of(first)
+    assert list(bots.threads.values()) == [["one", "two"]]
+
+
+def test_a_cancelled_call_counts_as_lost(bots):
+    bot = ChatKnowledgeBot(bot_id="bot_1", **bots.fields)
+    arrived, home = threading.Event(), bots.conversation("home")
+    bots.lose_next.append(then(lambda _: arrived.set(), silence))
+
+    async def cancel():
+        task = asyncio.create_task(bot.ainvoke("one", conversation_id=home))
+        await asyncio.to_thread(arrived.wait, 10)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        with pytest.raises(ModelError, match="this very message"):
+            await bot.ainvoke("one", conversation_id=home)
+
+    asyncio.run(cancel())
+    assert bots.contents == ["one"]
+
+
+def test_the_answer_is_cut_before_a_stop_word(invoke, bots):
+    bot = ChatKnowledgeBot(bot_id="bot_1", stop=["absent", " of"], **bots.fields)
+    assert invoke(bot, "one").content == "<answer 1>"
+    assert invoke(bot, "two", stop=[" 2"]).content == "<answer"
+    assert [chunk.content for chunk in bot.stream("three")] == ["<answer 3>"]
+
+
+def test_answers_are_cached_on_demand_alone_and_for_the_same_service(invoke, bots, scripted):
+    cache = InMemoryCache()
+    bot = ChatKnowledgeBot(bot_id="bot_1", cache=cache, **bots.fields)
+    assert ChatKnowledgeBot(bot_id="bot_1", **bots.fields).cache is False
+    assert invoke(bot, "one").content == invoke(bot, "one").content
+    assert len(bots.received) == 1
+    invoke(bot, "one", conversation_id=bots.conversation("home"))
+    invoke(bot, "one", model="bot_2")
+    elsewhere = scripted(answer(402, {"code": "quota", "message": "no"}))
+    other = ChatKnowledgeBot(bot_id="bot_1", cache=cache, api_key="key", base_url=elsewhere.url)
+    with pytest.raises(ModelError, match="402"):
+        invoke(other, "one")
+    assert len(bots.received) == 3
+
+
+async def test_two_hundred_calls_at_once_are_all_answered(bot, bots):
+    answers = await bot.abatch([f"question {number}." for number in range(200)])
+    assert len({conversation_of(each) for each in answers}) == 200
+    assert sorted(bots.contents) == sorted(f"question {number}." for number in range(200))
+
+
+def test_fifty_event_loops_one_after_another_leave_nothing_open(bot):
+    descriptors = Path("/proc/self/fd")
+    gc.collect()  # what other tests left
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(bot.ainvoke("warm up"))
+        before = len(os.listdir(descriptors)) if descriptors.exists() else 0
+        for number in range(50):
+            assert asyncio.run(bot.ainvoke(f"question {number}")).content
+        gc.collect()
+    assert (len(os.listdir(descriptors)) if descriptors.exists() else 0) <= before + 15
+
+
+def test_tokens_are_estimated_for_trimming(bot):
+    assert 0 < bot.get_num_tokens_from_messages([HumanMessage("How long is the loan?")]) < 20
+    assert 0 < bot.get_num_tokens("How long is the loan?") < 20

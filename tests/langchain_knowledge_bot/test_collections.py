@@ -1,0 +1,174 @@
+"""Documents into collections of the embedded service, and of one that fails."""
+
+import asyncio
+import pickle
+import threading
+from collections import Counter
+
+import pytest
+from langchain_core.document_loaders import BaseLoader
+from langchain_core.documents import Document
+from pydantic import ValidationError
+
+from calls import KEY, SOURCE
+from knowledge_bot import Delivery
+from knowledge_bot.ingest import IncompleteIngestionError
+from langchain_knowledge_bot import KnowledgeBotCollection
+from scripted_server import answer, close
+
+PAGES = [Document(f"Page {n}.", metadata={"source": "guide.pdf", "page": n}) for n in (1, 2, 3)]
+
+
+class Sources:
+    """A service that remembers the sources it was sent, and fails for some of them."""
+
+    def __init__(self, scripted):
+        self.created, self.failing, self._lock = [], {}, threading.Lock()
+        self.server = scripted(reply_to=self._reply)
+
+    def _reply(self, request):
+        source = request.json()["value"]
+        with self._lock:
+            if source["content"] in self.failing:
+                return self.failing[source["content"]]
+            self.created.append((source["name"], source["content"]))
+            return answer(body={**SOURCE, "id": f"src_{len(self.created)}"})
+
+
+@pytest.fixture
+def sources(scripted):
+    return Sources(scripted)
+
+
+@pytest.fixture
+def collection(sources, tmp_path):
+    return KnowledgeBotCollection(
+        collections="col_1",
+        ledger=tmp_path / "ledger.db",
+        api_key=KEY,
+        base_url=sources.server.url,
+        max_retries=0,
+    )
+
+
+@pytest.fixture(params=["sync", "async"])
+def add(request):
+    def run(collection, documents):
+        if request.param == "sync":
+            return collection.add_documents(documents)
+        return asyncio.run(collection.aadd_documents(documents))
+
+    return run
+
+
+def test_documents_that_are_given_again_are_not_sent_again(add, collection, sources):
+    assert add(collection, PAGES).created == 3
+    again = add(collection, iter(PAGES))
+    assert (again.created, again.unchanged) == (0, 3)
+    assert sorted(sources.created) == [
+        ("guide.pdf", "Page 1."),
+        ("guide.pdf (2)", "Page 2."),
+        ("guide.pdf (3)", "Page 3."),
+    ]
+
+
+def test_a_changed_document_is_a_new_source_and_the_old_one_is_listed(add, collection, sources):
+    add(collection, [Document("Opens at 9.", id="hours"), Document("Closed.", id="sunday")])
+    report = add(collection, [Document("Opens at 8.", id="hours")])
+    assert (report.created, report.superseded) == (1, 1)
+    (old,) = collection.superseded()
+    assert (old.key, old.collections) == ("hours", ("col_1",))
+    other = collection.model_copy(update={"collections": ("col_2",)})
+    assert list(other.superseded()) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_known"),
+    [
+        (Document("a", id="1"), Document("b", id="1"), True),
+        (Document("a", metadata={"source": "x"}), Document("b", metadata={"source": "x"}), True),
+        (Document("a", metadata={"n": 1}), Document("a", metadata={"n": 2}), None),
+        (Document("a"), Document("b"), False),
+    ],
+    ids=["id", "source", "text", "other text"],
+)
+def test_what_a_document_is_known_by(add, collection, first, second, is_known):
+    add(collection, [first])
+    report = add(collection, [second])
+    assert report.superseded == (is_known is True)
+    assert report.unchanged == (is_known is None)
+
+
+def test_a_key_of_the_callers_own_is_used(add, collection, sources):
+    keyed = collection.model_copy(update={"key": lambda each: each.metadata["number"]})
+    add(keyed, [Document("a", metadata={"number": "1", "title": "First\nline"})])
+    assert add(keyed, [Document("b", metadata={"number": "1"})]).superseded == 1
+    assert sources.created == [("First", "a"), ("b", "b")]
+
+
+def test_a_document_without_text_is_skipped(add, collection, sources):
+    report = add(collection, [Document(" ", metadata={"source": "empty.txt"}), PAGES[0]])
+    assert (report.created, report.skipped) == (1, 1)
+    assert report.failures[0].name == "empty.txt"
+
+
+def test_what_failed_is_told_after_all_others_are_there_and_sent_the_next_time(
+    add, collection, sources
+):
+    sources.failing["Page 2."] = answer(400, {"code": "bad", "message": "no"})
+    with pytest.raises(IncompleteIngestionError, match=r"guide.pdf \(2\): refused") as caught:
+        add(collection, PAGES)
+    assert caught.value.delivery is Delivery.REFUSED
+    assert caught.value.report.created == 2
+    assert KEY not in str(caught.value)
+    sources.failing.clear()
+    assert add(collection, PAGES).created == 1
+    assert len(sources.created) == 3
+
+
+def test_an_unknown_outcome_is_held_or_sent_again_as_the_caller_chooses(add, collection, sources):
+    sources.failing["Page 1."] = close
+    for _ in range(2):
+        with pytest.raises(IncompleteIngestionError, match="kbot ledger resolve") as caught:
+            add(collection, PAGES[:1])
+        assert caught.value.delivery is Delivery.UNKNOWN
+    assert len(sources.server.requests) == 1
+    sources.failing.clear()
+    assert add(collection.model_copy(update={"on_unknown": "resend"}), PAGES[:1]).created == 1
+
+
+class Loader(BaseLoader):
+    def lazy_load(self):
+        yield from PAGES
+
+
+def test_a_loader_is_synchronised(collection, sources):
+    assert collection.sync(Loader()).created == 3
+    assert collection.sync(Loader()).unchanged == 3
+    assert asyncio.run(collection.aadd_documents(Loader().alazy_load())).unchanged == 3
+
+
+def test_eight_threads_that_add_the_same_documents_create_each_once(collection, sources):
+    threads = [threading.Thread(target=collection.add_documents, args=(PAGES,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Counter(sources.created) == Counter(dict.fromkeys(sources.created, 1))
+    assert len(sources.created) == 3
+
+
+def test_a_pickled_collection_goes_on_with_the_same_ledger(collection, sources):
+    collection.add_documents(PAGES)
+    assert pickle.loads(pickle.dumps(collection)).add_documents(PAGES).unchanged == 3
+
+
+def test_wrong_fields_and_wrong_documents_are_errors_without_the_key(add, collection, sources):
+    fields = {"api_key": KEY, "base_url": sources.server.url, "ledger": "x.db"}
+    for wrong in ({}, {"collections": "bot_1"}, {"collections": []}, {"collections": 1}):
+        with pytest.raises(ValidationError) as caught:
+            KnowledgeBotCollection(**fields, **wrong)
+        assert KEY not in str(caught.value) + str(caught.value.errors())
+    with pytest.raises(ValueError, match="expected Document objects, not str"):
+        add(collection, ["a text"])
+    assert KEY not in repr(collection)

@@ -1,0 +1,54 @@
+"""The examples in the docstrings, run one after the other as they stand."""
+
+import ast
+import inspect
+import re
+import textwrap
+
+import pytest
+from langchain_core.document_loaders import BaseLoader
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+
+import langchain_knowledge_bot
+from knowledge_bot_service import LocalService
+
+CLASSES = [name for name in langchain_knowledge_bot.__all__ if not name.endswith("Error")]
+
+
+class Model(FakeListChatModel):
+    """Another model, with tools."""
+
+    responses: list[str] = ["written"]  # noqa: RUF012 - a pydantic field
+
+    def bind_tools(self, tools, **kwargs):
+        return self
+
+
+class Loader(BaseLoader):
+    def lazy_load(self):
+        yield Document("The desk closes at five.", metadata={"source": "closing.txt"})
+
+
+@pytest.fixture(scope="module")
+def service():
+    with LocalService(
+        collections={"col_handbook": "Handbook"}, bots={"bot_handbook": ["col_handbook"]}
+    ) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", CLASSES)
+async def test_the_examples_run(service, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", service.base_url)
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", service.api_key)
+    documented = inspect.getdoc(getattr(langchain_knowledge_bot, name))
+    blocks = re.findall(r"```python\n(.*?)```", documented, re.DOTALL)
+    assert len(blocks) > 1
+    names = {"another_model": Model(), "loader": Loader()}
+    for block in blocks:
+        code = compile(textwrap.dedent(block), name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        outcome = eval(code, names)
+        if inspect.iscoroutine(outcome):
+            await outcome

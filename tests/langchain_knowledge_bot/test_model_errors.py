@@ -1,0 +1,79 @@
+"""A chat model's errors: the client's and LangChain's at once, retryable where that is safe."""
+
+import pickle
+
+import pytest
+from langchain_core import exceptions as langchain
+
+import knowledge_bot
+from knowledge_bot import APIError, Delivery, KnowledgeBotError
+from langchain_knowledge_bot import model_errors
+from langchain_knowledge_bot.model_errors import ChatError, as_chat_error
+
+OURS = [
+    getattr(knowledge_bot, name)
+    for name in knowledge_bot.__all__
+    if name.endswith("Error") and name != "KnowledgeBotError"
+]
+LANGCHAINS = {
+    "BadRequestError": langchain.ModelInvalidRequestError,
+    "AuthenticationError": langchain.ModelAuthenticationError,
+    "PermissionDeniedError": langchain.ModelPermissionDeniedError,
+    "NotFoundError": langchain.ModelNotFoundError,
+    "RateLimitError": langchain.ModelRateLimitError,
+    "ServerError": langchain.ModelAPIError,
+    "RequestTimeoutError": langchain.ModelTimeoutError,
+    "ConnectionFailedError": langchain.ModelConnectionError,
+    "ConnectionLostError": langchain.ModelConnectionError,
+    "ConfigurationError": langchain.ModelInvalidRequestError,
+}
+# Refused or not delivered, and perhaps not the next time.
+RETRYABLE = {"ConnectionFailedError", "RateLimitError", "RequestTimeoutError", "ServerError"}
+
+
+NEVER_UNKNOWN = {"ConnectionFailedError", "RateLimitError"}
+
+
+def made(cls, delivery):
+    if issubclass(cls, APIError):
+        return cls(499, "code", "message", "request-1", retry_after=3.0, delivery=delivery)
+    error = cls.__new__(cls, "What went wrong.")
+    error.__dict__.update(delivery=delivery, status_code=200, body=b"x")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("cls", "delivery"),
+    [
+        (cls, delivery)
+        for cls in OURS
+        for delivery in Delivery
+        if delivery is not Delivery.UNKNOWN or cls.__name__ not in NEVER_UNKNOWN
+    ],
+)
+def test_every_error_of_the_client_is_one_of_langchains_as_well(cls, delivery):
+    error = made(cls, delivery)
+    twin = as_chat_error(error)
+    assert isinstance(twin, cls)
+    assert isinstance(twin, ChatError)
+    assert isinstance(twin, LANGCHAINS.get(cls.__name__, langchain.ModelError))
+    assert str(twin) == str(error)
+    assert vars(twin) == vars(error)
+    assert twin.is_retryable is (cls.__name__ in RETRYABLE and delivery is not Delivery.UNKNOWN)
+
+
+def test_an_error_without_a_class_of_its_own_is_told_as_it_is():
+    class NewerError(KnowledgeBotError):
+        pass
+
+    twin = as_chat_error(NewerError("New."))
+    assert type(twin) is ChatError
+    assert twin.is_retryable is False
+
+
+def test_an_error_crosses_the_border_of_a_process():
+    error = as_chat_error(made(knowledge_bot.RateLimitError, Delivery.REFUSED))
+    error.add_note("Of two bots.")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is model_errors.ChatRateLimitError
+    assert (str(again), again.retry_after, again.__notes__) == (str(error), 3.0, ["Of two bots."])

@@ -1,0 +1,133 @@
+"""Bots as tools, alone and in an agent's graph."""
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import ToolException
+from langgraph.prebuilt import ToolNode
+
+from calls import KEY
+from knowledge_bot import AsyncClient, AuthenticationError, Client, PaymentRequiredError
+from langchain_knowledge_bot import KnowledgeBotTool, KnowledgeBotToolkit
+from scripted_server import answer, close, silence
+
+QUESTION = {"question": "When do you open?"}
+CALL = {"name": "ask_1", "args": QUESTION, "id": "call_1", "type": "tool_call"}
+REFUSED = answer(400, {"code": "bad", "message": "too long"})
+
+
+@pytest.fixture
+def tool(bots):
+    return KnowledgeBotTool(bot_id="bot_1", max_retries=0, **bots.fields)
+
+
+def test_the_answer_is_the_content_and_a_plain_dict_the_artifact(invoke, tool, bots):
+    assert invoke(tool, QUESTION) == "<answer 1> of bot_1"
+    message = invoke(tool, CALL)
+    assert message.content == "<answer 2> of bot_1"
+    assert message.artifact == {
+        "answer": "<answer 2> of bot_1",
+        "bot_id": "bot_1",
+        "conversation_id": list(bots.threads)[1],
+        "message_id": message.artifact["message_id"],
+        "created_at": 1_700_000_000_002,
+    }
+    assert len(bots.threads) == 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [(REFUSED, "too long"), (answer(500), "500"), (answer(429), "429")],
+    ids=["400", "500", "429"],
+)
+def test_an_agent_hears_of_what_it_can_live_with(invoke, tool, bots, reply, told):
+    bots.refuse_next.append(reply)
+    message = invoke(tool, CALL)
+    assert message.status == "error"
+    assert told in message.content
+    assert message.artifact is None
+
+
+@pytest.mark.parametrize("reply", [silence, close], ids=["silent", "closed"])
+def test_a_question_whose_answer_was_lost_is_sent_once(invoke, bots, reply):
+    tool = KnowledgeBotTool(bot_id="bot_1", timeout=0.3, **bots.fields)
+    bots.lose_next.append(reply)
+    assert "may have acted" in invoke(tool, CALL).content
+    assert bots.contents == ["When do you open?"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [(answer(401), AuthenticationError), (answer(402), PaymentRequiredError)],
+    ids=["401", "402"],
+)
+def test_what_needs_a_person_ends_the_run(invoke, tool, bots, reply, error):
+    bots.refuse_next.append(reply)
+    with pytest.raises(error):
+        invoke(tool, CALL)
+
+
+def test_an_empty_question_is_told_to_the_agent(invoke, tool, bots):
+    message = invoke(tool, {**CALL, "args": {"question": " "}})
+    assert (message.status, message.content) == (
+        "error",
+        "The question is empty. Ask a whole question.",
+    )
+    assert bots.received == []
+
+
+def test_failures_are_raised_on_demand(invoke, bots):
+    tool = KnowledgeBotTool(bot_id="bot_1", handle_tool_error=False, **bots.fields)
+    bots.refuse_next.append(REFUSED)
+    with pytest.raises(ToolException, match="too long"):
+        invoke(tool, CALL)
+
+
+LISTED = [
+    {"id": "bot_1", "name": "House rules & hours"},
+    {"id": "bot_2", "name": "House rules, hours"},
+    {"id": "bot_3", "name": "図書館"},
+    {"id": "bot_4", "name": "x" * 90},
+    {"id": "bot_5", "name": "x" * 91},
+    {"id": "bot_3!", "name": "図書"},
+]
+
+
+@pytest.fixture(params=["sync", "async"])
+async def toolkit_of(request):
+    async def make(client):
+        if request.param == "sync":
+            return KnowledgeBotToolkit.from_client(client)
+        return await KnowledgeBotToolkit.afrom_client(client)
+
+    return make
+
+
+async def test_a_toolkit_has_one_tool_for_each_bot_with_a_name_of_its_own(toolkit_of, scripted):
+    server = scripted(answer(body={"data": LISTED}))
+    with Client(KEY, server.url) as client:
+        tools = (await toolkit_of(client)).get_tools()
+    names = [tool.name for tool in tools]
+    assert names[:4] == ["ask_house_rules_hours", "ask_2", "ask_3", "ask_" + "x" * 60]
+    assert len(set(names)) == len(LISTED)
+    assert all(tool.name.replace("_", "").isalnum() and len(tool.name) <= 64 for tool in tools)
+    assert [tool.bot_id for tool in tools] == [bot["id"] for bot in LISTED]
+    assert 'the bot "House rules & hours"' in tools[0].description
+
+
+async def test_a_toolkit_asks_with_the_given_clients(scripted, bots):
+    server = scripted(answer(body={"data": LISTED[:1]}))
+    client, awaiting = Client(KEY, server.url), AsyncClient(KEY, bots.server.url)
+    toolkit = KnowledgeBotToolkit.from_client(client, async_client=awaiting)
+    assert await toolkit.get_tools()[0].ainvoke(QUESTION) == "<answer 1> of bot_1"
+    assert KEY not in repr(toolkit)
+
+
+def test_bots_answer_the_calls_of_a_tool_node(invoke, tool):
+    from langgraph.graph import MessagesState, StateGraph
+
+    graph = StateGraph(MessagesState).add_node("tools", ToolNode([tool]))
+    graph = graph.set_entry_point("tools").set_finish_point("tools").compile()
+    asked = AIMessage("", tool_calls=[CALL, {**CALL, "id": "call_2"}])
+    answers = invoke(graph, {"messages": [asked]})["messages"][1:]
+    assert all(isinstance(each, ToolMessage) and each.status == "success" for each in answers)
+    assert [each.tool_call_id for each in answers] == ["call_1", "call_2"]
