@@ -1,15 +1,15 @@
 """A bot's answers as retrieved nodes."""
 
-import asyncio
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
+from knowledge_bot.questions import aask_bots, ask_bots
+from llama_index_knowledge_bot.clients import Clients
+from llama_index_knowledge_bot.messages import metadata_of, text_of
 
 
 class KnowledgeBotRetriever(BaseRetriever):
@@ -58,42 +58,21 @@ class KnowledgeBotRetriever(BaseRetriever):
     ) -> None:
         super().__init__(callback_manager=callback_manager)
         self._bot_ids = _named(bot_id, bot_ids)
-        self._client = client or Client()
-        self._async_client = async_client
+        self._clients = Clients(client, async_client)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(bot_ids={self._bot_ids!r}, client={self._client!r})"
+        return f"{type(self).__name__}(bot_ids={self._bot_ids!r}, client={self._clients!r})"
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        def ask(bot_id: str) -> NodeWithScore:
-            message = self._client.send_message(bot_id=bot_id, content=query_bundle.query_str)
-            return _node(bot_id, message)
-
-        if len(self._bot_ids) == 1:
-            return [ask(self._bot_ids[0])]
-        with ThreadPoolExecutor(max_workers=len(self._bot_ids)) as pool:
-            answers = [pool.submit(copy_context().run, ask, bot_id) for bot_id in self._bot_ids]
-        return [answer.result() for answer in answers]
+        question = text_of(query_bundle)
+        return self._nodes(ask_bots(self._clients.blocking, self._bot_ids, question))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        client = self._awaiting_client()
+        question = text_of(query_bundle)
+        return self._nodes(await aask_bots(self._clients.awaiting, self._bot_ids, question))
 
-        async def ask(bot_id: str) -> NodeWithScore:
-            message = await client.send_message(bot_id=bot_id, content=query_bundle.query_str)
-            return _node(bot_id, message)
-
-        nodes = []
-        # Every bot is waited for, whatever another one's failure: nothing goes on unseen.
-        for outcome in await asyncio.gather(*map(ask, self._bot_ids), return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
-            nodes.append(outcome)
-        return nodes
-
-    def _awaiting_client(self) -> AsyncClient:
-        if self._async_client is None:
-            self._async_client = self._client.to_async()
-        return self._async_client
+    def _nodes(self, answers: list[Message]) -> list[NodeWithScore]:
+        return list(map(_node, self._bot_ids, answers))
 
 
 def _named(bot_id: str | None, bot_ids: Sequence[str] | None) -> list[str]:
@@ -106,12 +85,7 @@ def _named(bot_id: str | None, bot_ids: Sequence[str] | None) -> list[str]:
 
 
 def _node(bot_id: str, message: Message) -> NodeWithScore:
-    metadata = {
-        "bot_id": bot_id,
-        "conversation_id": message.conversation_id,
-        "message_id": message.id,
-        "created_at": message.model_dump(mode="json", include={"created_at"})["created_at"],
-    }
+    metadata = metadata_of(bot_id, message.model_dump(mode="json"))
     node = TextNode(
         id_=message.id,
         text=message.answer,

@@ -2,22 +2,14 @@
 
 import asyncio
 import copy
-import gc
-import os
 import pickle
 import threading
 import time
 import traceback
-import warnings
-from pathlib import Path
 
 import httpx
 import pytest
-from llama_index.core.async_utils import asyncio_run
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from llama_index.core.postprocessor import SimilarityPostprocessor
-from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle
 
 from calls import KEY, MESSAGE
 from knowledge_bot import (
@@ -87,11 +79,6 @@ def test_only_the_answer_is_embedded_and_shown_to_a_model(retrieve, scripted):
         assert found.node.get_content(metadata_mode=mode) == "At nine."
 
 
-def test_a_postprocessor_of_scores_keeps_the_answer(retrieve, scripted):
-    nodes = retrieve(one_of(scripted(answer(body=MESSAGE))), QUESTION)
-    assert SimilarityPostprocessor(similarity_cutoff=0.9).postprocess_nodes(nodes) == nodes
-
-
 def test_several_bots_are_asked_at_once_and_answer_in_their_order(retrieve, scripted):
     server = scripted(*at_once(3, message(1), message(2), message(3)))
     nodes = retrieve(several_of(server), QUESTION)
@@ -104,6 +91,13 @@ def test_a_bot_named_twice_is_asked_once(retrieve, scripted):
     server = scripted(answer(body=MESSAGE))
     retrieve(several_of(server, ["bot_1", "bot_1"]), QUESTION)
     assert asked(server) == ["bot_1"]
+
+
+def test_a_query_with_an_image_is_an_error_that_says_what_to_do_instead(retrieve, scripted):
+    server = scripted(answer(body=MESSAGE))
+    with pytest.raises(ConfigurationError, match="describe the image"):
+        retrieve(one_of(server), QueryBundle("What is it?", image_path="x.png"))
+    assert server.requests == []
 
 
 @pytest.mark.parametrize(
@@ -187,24 +181,6 @@ def test_one_failing_bot_fails_the_question_after_all_were_heard(retrieve, scrip
     assert sorted(asked(server)) == BOTS
 
 
-def test_a_question_is_one_start_and_one_end_that_do_not_hold_the_key(retrieve, scripted):
-    events = []
-
-    class Handler(BaseEventHandler):
-        def handle(self, event, **kwargs):
-            events.append(event)
-
-    handler, dispatcher = Handler(), get_dispatcher()
-    dispatcher.add_event_handler(handler)
-    try:
-        retrieve(several_of(scripted(*map(answer, [200] * 3, map(message, (1, 2, 3))))), QUESTION)
-    finally:
-        dispatcher.event_handlers.remove(handler)
-    assert [event.class_name() for event in events] == ["RetrievalStartEvent", "RetrievalEndEvent"]
-    assert len(events[1].nodes) == 3
-    assert KEY not in "".join(event.model_dump_json() for event in events)
-
-
 def test_the_key_shows_in_no_representation():
     retriever = KnowledgeBotRetriever("bot_1", client=Client(KEY, ELSEWHERE))
     assert repr(retriever) == (
@@ -216,12 +192,6 @@ def test_the_key_shows_in_no_representation():
     with pytest.raises(ValueError, match="not serializable") as caught:
         node.to_json()
     assert KEY not in "".join([repr(vars(retriever)), repr(node), str(caught.value)])
-
-
-def test_what_is_retrieved_can_be_written_down_and_does_not_hold_the_key(retrieve, scripted):
-    (found,) = retrieve(one_of(scripted(answer(body=MESSAGE))), QUESTION)
-    assert TextNode.from_json(found.node.to_json()) == found.node
-    assert KEY not in found.to_json()
 
 
 def pickled(retriever):
@@ -250,47 +220,3 @@ def test_an_own_transport_is_never_gone_around(scripted):
         )
         assert asyncio.run(both.aretrieve(QUESTION))
     assert [r.headers["x-api-key"] for r in server.requests] == [KEY, "other-key"]
-
-
-async def test_a_blocking_call_works_inside_a_running_loop(scripted):
-    retriever = several_of(scripted(*map(answer, [200] * 6, map(message, range(6)))))
-    assert len(retriever.retrieve(QUESTION)) == 3
-    assert len(await retriever.aretrieve(QUESTION)) == 3
-
-
-@pytest.fixture
-def _loops_closed_by_the_framework():
-    """`asyncio_run` closes its loop without ending its generators, which close our connections."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
-
-
-@pytest.mark.usefixtures("_loops_closed_by_the_framework")
-async def test_the_framework_s_own_loops_are_served_and_pass_errors_as_they_are(scripted):
-    retriever = one_of(scripted(answer(body=MESSAGE), answer(body=MESSAGE), answer(402)))
-    assert len(await retriever.aretrieve(QUESTION)) == 1
-    assert len(asyncio_run(retriever.aretrieve(QUESTION))) == 1
-    with pytest.raises(PaymentRequiredError):
-        asyncio_run(retriever.aretrieve(QUESTION))
-
-
-async def test_asynchronous_questions_go_out_together(scripted):
-    server = scripted(*at_once(60, *[MESSAGE] * 60))
-    retriever = one_of(server)
-    answers = await asyncio.gather(*(retriever.aretrieve(QUESTION) for _ in range(60)))
-    assert [len(nodes) for nodes in answers] == [1] * 60
-
-
-def test_one_event_loop_after_another_is_served_and_nothing_stays_open(scripted):
-    retriever = one_of(scripted(answer(body=MESSAGE)))
-    descriptors = Path("/proc/self/fd")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        asyncio.run(retriever.aretrieve(QUESTION))
-        before = len(os.listdir(descriptors)) if descriptors.exists() else 0
-        for _ in range(20):
-            assert len(asyncio.run(retriever.aretrieve(QUESTION))) == 1
-        gc.collect()
-    assert (len(os.listdir(descriptors)) if descriptors.exists() else 0) <= before + 2

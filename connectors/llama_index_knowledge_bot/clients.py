@@ -1,0 +1,50 @@
+"""How every class of this package reaches the service."""
+
+from knowledge_bot import AsyncClient, Client, ConfigurationError
+
+
+class Clients:
+    """A client that blocks, and its twin that awaits, made when it is first needed.
+
+    Deep copies share the clients. Pickles hold them, and so the API key.
+
+    Args:
+        client: the client to use; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
+            `KNOWLEDGE_BOT_API_KEY`.
+        async_client: the one to await; by default a client with the settings of `client`.
+
+    Raises:
+        ConfigurationError: no base URL, or something else than a client was given.
+    """
+
+    def __init__(
+        self, client: Client | None = None, async_client: AsyncClient | None = None
+    ) -> None:
+        # An argument of the wrong kind may be a key: it is named by its type, never quoted.
+        if not isinstance(client, Client | None):
+            raise ConfigurationError(
+                f"client: expected a knowledge_bot.Client, not {type(client).__name__}; a key and "
+                "an address go in there: client=Client(api_key, base_url)"
+            )
+        if not isinstance(async_client, AsyncClient | None):
+            raise ConfigurationError(
+                "async_client: expected a knowledge_bot.AsyncClient, not "
+                f"{type(async_client).__name__}"
+            )
+        self.blocking = Client() if client is None else client
+        self._awaiting = async_client
+
+    @property
+    def awaiting(self) -> AsyncClient:
+        """The client to await.
+
+        Raises:
+            ConfigurationError: the blocking client sends with an `http_client` of its own, so that
+                `async_client=` has to be given.
+        """
+        if self._awaiting is None:
+            self._awaiting = self.blocking.to_async()
+        return self._awaiting
+
+    def __repr__(self) -> str:
+        return repr(self.blocking)

@@ -1,0 +1,281 @@
+"""Engines that ask a bot: question by question, or in a conversation."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    ChatResponseAsyncGen,
+    ChatResponseGen,
+    CompletionResponse,
+    MessageRole,
+)
+from llama_index.core.base.response.schema import Response
+from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
+from llama_index.core.callbacks.base import EventContext
+from llama_index.core.chat_engine.types import (
+    AgentChatResponse,
+    BaseChatEngine,
+    StreamingAgentChatResponse,
+)
+from llama_index.core.prompts.mixin import PromptMixinType
+from llama_index.core.schema import QueryBundle
+from llama_index.core.settings import Settings
+from llama_index.core.tools import QueryEngineTool
+
+from knowledge_bot import AsyncClient, Client, ConfigurationError
+from llama_index_knowledge_bot.llm import KnowledgeBotLLM
+from llama_index_knowledge_bot.messages import metadata_of, text_of
+from llama_index_knowledge_bot.turns import Turns
+
+
+class KnowledgeBotQueryEngine(BaseQueryEngine):
+    """A bot that answers questions one by one, for queries, routers, agents and workflows.
+
+    A query is one message to the service, in a conversation of its own, which the service keeps.
+    The response's metadata holds `bot_id`, `conversation_id`, `message_id`, and `created_at` in
+    Unix milliseconds. It has no source nodes: the service names its sources in the answer, and does
+    not give their passages.
+
+    An engine may be used from any thread and event loop. Pickles and deep copies hold its clients,
+    and pickles so the API key.
+
+    Example:
+        ```python
+        engine = KnowledgeBotQueryEngine("bot_handbook")
+        print(engine.query("When does the office open?"))
+        tool = engine.as_tool(name="handbook", description="Rules and hours of the house.")
+        ```
+
+    Args:
+        bot_id: the bot that is asked, `bot_…`.
+        client: the client to ask with; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
+            `KNOWLEDGE_BOT_API_KEY`.
+        async_client: what asynchronous calls use; by default a client with the settings of
+            `client`. To be given where `client` sends with an `http_client` of its own.
+        callback_manager: the framework's handlers of events; by default those of its `Settings`.
+
+    Raises:
+        ConfigurationError: no base URL, or a query that holds an image.
+        KnowledgeBotError: from a query, as the client raised it; `delivery` tells whether the
+            service may have acted.
+    """
+
+    def __init__(
+        self,
+        bot_id: str,
+        *,
+        client: Client | None = None,
+        async_client: AsyncClient | None = None,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        super().__init__(callback_manager or Settings.callback_manager)
+        self._llm = KnowledgeBotLLM(
+            bot_id,
+            client=client,
+            async_client=async_client,
+            callback_manager=self.callback_manager,
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._llm.bot_id!r}, client={self._llm.clients!r})"
+
+    def as_tool(
+        self, *, name: str, description: str, return_direct: bool = False
+    ) -> QueryEngineTool:
+        """Return this engine as a tool for agents and routers.
+
+        Args:
+            name: the tool's name, of letters, digits, `_` and `-`.
+            description: what the bot knows; agents and routers choose by it.
+            return_direct: whether an agent ends with this tool's answer.
+        """
+        return QueryEngineTool.from_defaults(
+            self, name=name, description=description, return_direct=return_direct
+        )
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        return {}
+
+    def _query(self, query_bundle: QueryBundle) -> Response:
+        with self._told(query_bundle) as event:
+            answer = self._llm.complete(text_of(query_bundle), formatted=True)
+            return self._response(answer, event)
+
+    async def _aquery(self, query_bundle: QueryBundle) -> Response:
+        with self._told(query_bundle) as event:
+            answer = await self._llm.acomplete(text_of(query_bundle), formatted=True)
+            return self._response(answer, event)
+
+    def _told(self, query: QueryBundle) -> AbstractContextManager[EventContext]:
+        # The framework's base class tells its dispatcher of a query, but not its callbacks.
+        asked: dict[str, Any] = {EventPayload.QUERY_STR: query.query_str}
+        return self.callback_manager.event(CBEventType.QUERY, asked)
+
+    def _response(self, answer: CompletionResponse, event: EventContext) -> Response:
+        response = Response(answer.text, metadata=metadata_of(self._llm.bot_id, answer.raw or {}))
+        event.on_end({EventPayload.RESPONSE: response})
+        return response
+
+
+@dataclass
+class _Conversation:
+    """What one conversation knows; a turn that ends after `reset` still belongs to the old one."""
+
+    id: str | None
+    history: list[ChatMessage] = field(default_factory=list)
+    turns: Turns = field(default_factory=Turns)
+
+
+class KnowledgeBotChatEngine(BaseChatEngine):
+    """A conversation with a bot, kept by the service; each turn is one message.
+
+    Turns are taken one after another, in the order in which they were called for, from whichever
+    threads and event loops: two at once on a new engine would start two conversations. A streamed
+    turn gives its answer in one piece; it is over when `stream_chat` returns, whether or not
+    somebody reads the stream.
+
+    Pickles and deep copies hold the clients and continue the same conversation, without waiting for
+    each other's turns. A pickle holds the API key.
+
+    Example:
+        ```python
+        chat = KnowledgeBotChatEngine("bot_handbook")
+        print(chat.chat("When does the office open?"))
+        print(chat.chat("And on Sundays?"))
+        ```
+
+    Args:
+        bot_id: the bot that is asked, `bot_…`.
+        client: the client to ask with; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
+            `KNOWLEDGE_BOT_API_KEY`.
+        async_client: what asynchronous turns use; by default a client with the settings of
+            `client`. To be given where `client` sends with an `http_client` of its own.
+        conversation_id: a conversation to continue, `conv_…`; by default the first turn starts one.
+        callback_manager: the framework's handlers of events; by default those of its `Settings`.
+
+    Raises:
+        ConfigurationError: no base URL, a `chat_history` passed to a turn, or a blocking turn that
+            would have to wait for another one inside a running event loop.
+        KnowledgeBotError: from a turn, as the client raised it; `delivery` tells whether the
+            service may have acted.
+    """
+
+    def __init__(
+        self,
+        bot_id: str,
+        *,
+        client: Client | None = None,
+        async_client: AsyncClient | None = None,
+        conversation_id: str | None = None,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        self.callback_manager = callback_manager or Settings.callback_manager
+        self._llm = KnowledgeBotLLM(
+            bot_id,
+            client=client,
+            async_client=async_client,
+            callback_manager=self.callback_manager,
+        )
+        self._conversation = _Conversation(conversation_id)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self._llm.bot_id!r}, "
+            f"conversation_id={self.conversation_id!r}, client={self._llm.clients!r})"
+        )
+
+    @property
+    def conversation_id(self) -> str | None:
+        """The conversation's id; None until its first answer."""
+        return self._conversation.id
+
+    @property
+    def chat_history(self) -> list[ChatMessage]:
+        """The turns that this engine has taken since it was made or reset."""
+        return list(self._conversation.history)
+
+    def reset(self) -> None:
+        """Leave the conversation; the next turn starts a new one."""
+        self._conversation = _Conversation(None)
+
+    def chat(
+        self, message: str, chat_history: list[ChatMessage] | None = None
+    ) -> AgentChatResponse:
+        """Take a turn.
+
+        Args:
+            message: what the user says.
+            chat_history: must be empty, since the service keeps the conversation.
+        """
+        return self._response(self._turn(message, chat_history))
+
+    async def achat(
+        self, message: str, chat_history: list[ChatMessage] | None = None
+    ) -> AgentChatResponse:
+        """Take a turn, as `chat` does, without blocking."""
+        return self._response(await self._aturn(message, chat_history))
+
+    def stream_chat(
+        self, message: str, chat_history: list[ChatMessage] | None = None
+    ) -> StreamingAgentChatResponse:
+        """Take a turn, as `chat` does, and return its answer as a stream of one piece."""
+        reply = self._turn(message, chat_history)
+
+        def pieces() -> ChatResponseGen:
+            yield reply
+
+        return StreamingAgentChatResponse(chat_stream=pieces(), is_writing_to_memory=False)
+
+    async def astream_chat(
+        self, message: str, chat_history: list[ChatMessage] | None = None
+    ) -> StreamingAgentChatResponse:
+        """Take a turn, as `stream_chat` does, without blocking."""
+        reply = await self._aturn(message, chat_history)
+
+        async def pieces() -> ChatResponseAsyncGen:
+            yield reply
+
+        return StreamingAgentChatResponse(achat_stream=pieces(), is_writing_to_memory=False)
+
+    def _turn(self, text: str, chat_history: list[ChatMessage] | None) -> ChatResponse:
+        conversation, said = self._opened(text, chat_history)
+        with conversation.turns.taken():
+            reply = self._llm.chat([said], **_continuing(conversation))
+            return _noted(conversation, said, reply)
+
+    async def _aturn(self, text: str, chat_history: list[ChatMessage] | None) -> ChatResponse:
+        conversation, said = self._opened(text, chat_history)
+        async with conversation.turns.ataken():
+            reply = await self._llm.achat([said], **_continuing(conversation))
+            return _noted(conversation, said, reply)
+
+    def _opened(
+        self, text: str, chat_history: list[ChatMessage] | None
+    ) -> tuple[_Conversation, ChatMessage]:
+        if chat_history:
+            raise ConfigurationError(
+                "chat_history: the service keeps the conversation, and takes none from here; leave "
+                "it out, and make the engine with conversation_id= to continue a conversation"
+            )
+        return self._conversation, ChatMessage(role=MessageRole.USER, content=text)
+
+    def _response(self, reply: ChatResponse) -> AgentChatResponse:
+        return AgentChatResponse(
+            response=reply.message.content or "",
+            metadata=metadata_of(self._llm.bot_id, reply.raw or {}),
+        )
+
+
+def _continuing(conversation: _Conversation) -> dict[str, str]:
+    return {} if conversation.id is None else {"conversation_id": conversation.id}
+
+
+def _noted(conversation: _Conversation, said: ChatMessage, reply: ChatResponse) -> ChatResponse:
+    conversation.id = reply.additional_kwargs["conversation_id"]
+    conversation.history += [said, reply.message]
+    # The whole answer is the one piece of a stream.
+    return reply.model_copy(update={"delta": reply.message.content})

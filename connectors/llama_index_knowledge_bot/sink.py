@@ -1,0 +1,139 @@
+"""A collection at the end of an ingestion pipeline."""
+
+import os
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from llama_index.core.bridge.pydantic import Field
+from llama_index.core.schema import BaseNode, TransformComponent
+
+from knowledge_bot import AsyncClient, Client, Collection
+from knowledge_bot.arguments import collection_ids
+from knowledge_bot.ingest import IncompleteIngestionError, Ledger, Report, aingest, ingest
+from llama_index_knowledge_bot.clients import Clients
+from llama_index_knowledge_bot.documents import texts_of
+
+_AGAIN = (
+    "A docstore of the pipeline would hold the documents back: leave it out, the ledger does its "
+    "work. Then run the pipeline again with the same documents"
+)
+
+
+class CollectionSink(TransformComponent):
+    """The last step of an ingestion pipeline: each document becomes a source of collections.
+
+    Nodes of one document are one source, whatever splitters did before. What was sent is in the
+    ledger, so that a run that failed loses no document and a rerun adds none twice. The pipeline's
+    cache never leaves this step out. Leave its docstore out: that notes documents before the steps
+    run, so that those of a failed run never come to the sink again (upstream issue 22638).
+
+    A document is known by its id. Where the framework made one up (a random one, new each time a
+    document is read), it is known by its name and text, and a changed one counts as another;
+    readers can give lasting ids (`SimpleDirectoryReader(…, filename_as_id=True)`). A changed
+    document is a new source, and the old one is listed by `Ledger.superseded`, since the service
+    deletes nothing.
+
+    It works with `num_workers` where the pipeline is given documents rather than nodes of several
+    workers' documents. Pickles hold the clients and the ledger's address, and so the API key;
+    `to_dict`, `repr` and what a pipeline persists do not.
+
+    Example:
+        ```python
+        sink = CollectionSink("col_handbook", ledger="sqlite:///kbot.db")
+        pipeline = IngestionPipeline(transformations=[sink], disable_cache=True)
+        pipeline.run(documents=SimpleDirectoryReader("handbook", filename_as_id=True).load_data())
+        ```
+
+    Args:
+        collections: where the documents go, as one or several ids or `Collection` objects.
+        ledger: what was sent, as a `Ledger`, its address, or the path of a SQLite file.
+        client: the client to send with; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
+            `KNOWLEDGE_BOT_API_KEY`.
+        async_client: what asynchronous runs use; by default a client with the settings of `client`.
+        concurrency: how many documents are under way at the same time, for each worker.
+        on_unknown: what becomes of a document whose sending had no clear outcome, in the next run:
+            "hold" reports it and never sends it twice; "resend" sends it again and never loses it.
+
+    Raises:
+        ConfigurationError: no base URL, or something that is no collection.
+        LedgerError: the ledger cannot be read or written.
+        IncompleteIngestionError: some documents are empty, or were refused, or their outcome is
+            unknown; raised when all others are there.
+    """
+
+    collections: list[str]
+    concurrency: int = Field(default=8, gt=0)
+    on_unknown: Literal["hold", "resend"] = "hold"
+    ledger: Ledger = Field(exclude=True, repr=False)
+    clients: Clients = Field(exclude=True, repr=False)
+
+    def __init__(
+        self,
+        collections: str | Collection | Iterable[str | Collection],
+        *,
+        ledger: Ledger | str | os.PathLike[str],
+        client: Client | None = None,
+        async_client: AsyncClient | None = None,
+        concurrency: int = 8,
+        on_unknown: Literal["hold", "resend"] = "hold",
+        clients: Clients | None = None,
+    ) -> None:
+        # The framework unpickles by passing all fields to this method, and so `clients`.
+        super().__init__(
+            collections=collection_ids(collections),
+            ledger=ledger if isinstance(ledger, Ledger) else Ledger(ledger),
+            clients=clients or Clients(client, async_client),
+            concurrency=concurrency,
+            on_unknown=on_unknown,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        if "clients" not in state["__dict__"]:
+            # The framework leaves out what cannot be pickled; the copy would then send with the key
+            # of the environment, which may be another account's.
+            raise TypeError("a client that sends with an http_client of yours cannot be pickled")
+        return state
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name that stands for this class in what is written down."""
+        return "knowledge_bot_collection_sink"
+
+    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the settings, with a value that is new each time.
+
+        A pipeline's cache leaves a step out that it has seen with the same nodes and the same
+        settings; what this step does is in the service and not in the cache.
+        """
+        return {**super().to_dict(**kwargs), "asked": uuid.uuid4().hex}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> "CollectionSink":
+        """Make a sink of settings; `ledger=` has to be given, since an address may be secret."""
+        told = {name: value for name, value in data.items() if name not in ("asked", "class_name")}
+        return cls(**told, **kwargs)
+
+    def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> Sequence[BaseNode]:
+        """Send the documents that are not there yet; returns the nodes as they are."""
+        report = ingest(self.clients.blocking, texts_of(nodes), **self._options())
+        return self._checked(nodes, report)
+
+    async def acall(self, nodes: Sequence[BaseNode], **_: Any) -> Sequence[BaseNode]:
+        """Send the documents that are not there yet; returns the nodes as they are."""
+        report = await aingest(self.clients.awaiting, texts_of(nodes), **self._options())
+        return self._checked(nodes, report)
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "collections": self.collections,
+            "ledger": self.ledger,
+            "concurrency": self.concurrency,
+            "on_unknown": self.on_unknown,
+        }
+
+    def _checked(self, nodes: Sequence[BaseNode], report: Report) -> Sequence[BaseNode]:
+        if not report.ok:
+            raise IncompleteIngestionError(report, self.collections, _AGAIN)
+        return nodes

@@ -1,0 +1,184 @@
+"""Bots and collections as tools of agents."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.tools import QueryEngineTool
+from llama_index.core.tools.tool_spec.base import BaseToolSpec
+
+from knowledge_bot import AsyncClient, Bot, Client, Collection, ConfigurationError
+from llama_index_knowledge_bot.clients import Clients
+from llama_index_knowledge_bot.engines import KnowledgeBotQueryEngine
+
+_READING = ["ask_bot", "list_bots", "list_collections", "list_conversations"]
+_WRITING = ["add_text", "add_webpage"]
+
+
+def bot_tools(
+    client: Client | None = None,
+    bots: Sequence[Bot] | None = None,
+    *,
+    descriptions: Mapping[str, str] | None = None,
+    async_client: AsyncClient | None = None,
+    callback_manager: CallbackManager | None = None,
+) -> list[QueryEngineTool]:
+    """Return one tool for each bot, for agents and routers; each is a query engine.
+
+    Args:
+        client: the client to ask with; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
+            `KNOWLEDGE_BOT_API_KEY`.
+        bots: the bots; by default all that the service lists, which is a blocking call.
+        descriptions: for a bot's id, what it knows: agents and routers choose by it, and the
+            service tells no more than a bot's name.
+        async_client: what asynchronous calls use, as for `KnowledgeBotQueryEngine`.
+        callback_manager: the framework's handlers of events.
+
+    Returns:
+        The tools, each named like its bot's id.
+
+    Raises:
+        ConfigurationError: no base URL, or a description of a bot that is not there.
+        KnowledgeBotError: from listing the bots, as the client raised it.
+    """
+    clients = Clients(client, async_client)
+    listed = clients.blocking.list_bots() if bots is None else bots
+    told = descriptions or {}
+    if unknown := told.keys() - {bot.id for bot in listed}:
+        raise ConfigurationError(
+            f"descriptions: there is no {', '.join(sorted(unknown))}; the bots are "
+            f"{', '.join(bot.id for bot in listed)}"
+        )
+    return [
+        KnowledgeBotQueryEngine(
+            bot.id,
+            client=clients.blocking,
+            async_client=async_client,
+            callback_manager=callback_manager,
+        ).as_tool(
+            name=re.sub(r"[^a-zA-Z0-9_-]", "_", bot.id),
+            description=told.get(
+                bot.id, f"Answers questions from what the bot {bot.name!r} knows."
+            ),
+        )
+        for bot in listed
+    ]
+
+
+class KnowledgeBotToolSpec(BaseToolSpec):
+    """The service as tools of an agent: ask any bot, and see what there is.
+
+    An agent may add sources only where `write_to` names collections, and only to those. Each call
+    of such a tool adds one: the service recognises no source that it already has.
+
+    Example:
+        ```python
+        tools = KnowledgeBotToolSpec(write_to="col_notes").to_tool_list()
+        ```
+
+    Args:
+        client: the client to use; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
+            `KNOWLEDGE_BOT_API_KEY`.
+        async_client: what asynchronous calls use; by default a client with the settings of
+            `client`.
+        write_to: the collections that the agent may add sources to, as one or several ids; by
+            default none, and the tools for it are left out.
+
+    Raises:
+        ConfigurationError: no base URL.
+        KnowledgeBotError: from a tool, as the client raised it; agents read its text.
+    """
+
+    def __init__(
+        self,
+        client: Client | None = None,
+        *,
+        async_client: AsyncClient | None = None,
+        write_to: str | Collection | Sequence[str | Collection] = (),
+    ) -> None:
+        self._clients = Clients(client, async_client)
+        self._write_to = write_to
+        offered = _READING + (_WRITING if write_to else [])
+        self.spec_functions = [(name, f"a{name}") for name in offered]
+
+    def ask_bot(
+        self, bot_id: str, question: str, conversation_id: str | None = None
+    ) -> dict[str, Any]:
+        """Ask a bot a question. To continue, pass the conversation_id of its last answer."""
+        return _plain(
+            self._clients.blocking.send_message(
+                bot_id=bot_id, content=question, conversation_id=conversation_id
+            )
+        )
+
+    async def aask_bot(
+        self, bot_id: str, question: str, conversation_id: str | None = None
+    ) -> dict[str, Any]:
+        """Ask a bot a question. To continue, pass the conversation_id of its last answer."""
+        return _plain(
+            await self._clients.awaiting.send_message(
+                bot_id=bot_id, content=question, conversation_id=conversation_id
+            )
+        )
+
+    def list_bots(self) -> list[dict[str, Any]]:
+        """List the bots that can be asked, with their ids and names."""
+        return list(map(_plain, self._clients.blocking.list_bots()))
+
+    async def alist_bots(self) -> list[dict[str, Any]]:
+        """List the bots that can be asked, with their ids and names."""
+        return list(map(_plain, await self._clients.awaiting.list_bots()))
+
+    def list_collections(self) -> list[dict[str, Any]]:
+        """List the collections of sources, with their ids and names."""
+        return list(map(_plain, self._clients.blocking.list_collections()))
+
+    async def alist_collections(self) -> list[dict[str, Any]]:
+        """List the collections of sources, with their ids and names."""
+        return list(map(_plain, await self._clients.awaiting.list_collections()))
+
+    def list_conversations(self, bot_id: str) -> list[dict[str, Any]]:
+        """List the conversations with a bot, with their ids and names."""
+        return list(map(_plain, self._clients.blocking.list_conversations(bot_id)))
+
+    async def alist_conversations(self, bot_id: str) -> list[dict[str, Any]]:
+        """List the conversations with a bot, with their ids and names."""
+        return list(map(_plain, await self._clients.awaiting.list_conversations(bot_id)))
+
+    def add_text(self, name: str, content: str) -> dict[str, Any]:
+        """Add a text to the knowledge, named for what it is about. Each call adds it."""
+        return _plain(
+            self._clients.blocking.create_text_source(
+                name=name, collections=self._write_to, content=content
+            )
+        )
+
+    async def aadd_text(self, name: str, content: str) -> dict[str, Any]:
+        """Add a text to the knowledge, named for what it is about. Each call adds it."""
+        return _plain(
+            await self._clients.awaiting.create_text_source(
+                name=name, collections=self._write_to, content=content
+            )
+        )
+
+    def add_webpage(self, name: str, url: str) -> dict[str, Any]:
+        """Add a web page to the knowledge, named for what it is about. Each call adds it."""
+        return _plain(
+            self._clients.blocking.create_webpage_source(
+                name=name, collections=self._write_to, url=url
+            )
+        )
+
+    async def aadd_webpage(self, name: str, url: str) -> dict[str, Any]:
+        """Add a web page to the knowledge, named for what it is about. Each call adds it."""
+        return _plain(
+            await self._clients.awaiting.create_webpage_source(
+                name=name, collections=self._write_to, url=url
+            )
+        )
+
+
+def _plain(model: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = model.model_dump(mode="json")
+    return plain

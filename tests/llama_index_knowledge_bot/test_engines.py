@@ -1,0 +1,170 @@
+"""The query engine and the chat engine: what they send, and when."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from llama_index.core.llms import ChatMessage
+from llama_index.core.schema import QueryBundle
+from llama_index.core.settings import Settings
+
+from calls import KEY
+from knowledge_bot import Client, ConfigurationError, PaymentRequiredError
+from llama_index_conformance.recording import Recording
+from llama_index_knowledge_bot import KnowledgeBotChatEngine, KnowledgeBotQueryEngine
+from scripted_server import answer, then
+
+pytestmark = pytest.mark.timeout(60)
+
+QUESTION = "When do you open?"
+TURNS = ["chat", "achat", "stream_chat", "astream_chat"]
+
+
+def query_engine(service, **options):
+    return KnowledgeBotQueryEngine("bot_1", client=Client(KEY, service.url), **options)
+
+
+def chat_engine(service, **options):
+    return KnowledgeBotChatEngine("bot_1", client=Client(KEY, service.url), **options)
+
+
+def take(engine, method, *arguments):
+    """Take a turn, and read nothing of a stream."""
+    result = getattr(engine, method)(*arguments)
+    return asyncio.run(result) if method.startswith("a") else result
+
+
+def conversations(service):
+    return [request.json()["value"].get("conversation_id") for request in service.requests]
+
+
+def test_a_response_tells_where_it_came_from_and_invents_no_sources(start):
+    response = query_engine(start()).query(QUESTION)
+    assert response.metadata == {
+        "bot_id": "bot_1",
+        "conversation_id": "conv_1",
+        "message_id": "msg_1",
+        "created_at": 1_700_000_000_456,
+    }
+    assert response.source_nodes == []
+
+
+def test_each_query_is_sent_as_it_is_in_a_conversation_of_its_own(start):
+    service = start()
+    engine = query_engine(service)
+    engine.query(QUESTION)
+    asyncio.run(engine.aquery(QUESTION))
+    asked = {"value": {"bot_id": "bot_1", "content": QUESTION}}
+    assert [request.json() for request in service.requests] == [asked, asked]
+
+
+@pytest.mark.parametrize("method", ["query", "aquery"])
+def test_a_query_with_an_image_is_an_error_that_says_what_to_do_instead(start, method):
+    service = start()
+    with pytest.raises(ConfigurationError, match="describe the image"):
+        take(query_engine(service), method, QueryBundle("What is it?", image_path="x.png"))
+    assert service.calls == 0
+
+
+def test_an_engine_becomes_a_tool_by_its_own_name(start):
+    tool = query_engine(start()).as_tool(name="hours", description="Opening hours.")
+    told = tool.metadata.to_openai_tool()["function"]
+    assert (told["name"], told["description"]) == ("hours", "Opening hours.")
+    assert tool.call(QUESTION).content == "At nine."
+
+
+@pytest.mark.parametrize("engine_of", [query_engine, chat_engine])
+def test_callbacks_of_the_framework_s_settings_hear_of_calls(start, monkeypatch, engine_of):
+    heard = Recording()
+    monkeypatch.setattr(Settings, "_callback_manager", heard.callback_manager())
+    engine = engine_of(start())
+    (engine.query if engine_of is query_engine else engine.chat)(QUESTION)
+    assert heard.callbacks.count("LLM start") == heard.callbacks.count("LLM end") == 1
+
+
+@pytest.mark.parametrize("method", TURNS)
+def test_a_turn_continues_the_conversation_of_the_one_before(start, method):
+    service = start()
+    engine = chat_engine(service)
+    for _ in range(3):
+        take(engine, method, QUESTION)
+    assert conversations(service) == [None, "conv_1", "conv_1"]
+    assert engine.conversation_id == "conv_1"
+
+
+@pytest.mark.parametrize("method", TURNS)
+def test_a_conversation_that_there_is_can_be_continued(start, method):
+    service = start()
+    take(chat_engine(service, conversation_id="conv_9"), method, QUESTION)
+    assert conversations(service) == ["conv_9"]
+
+
+@pytest.mark.parametrize("method", TURNS)
+def test_a_history_passed_in_is_an_error_that_says_what_to_do_instead(start, method):
+    service = start()
+    engine = chat_engine(service)
+    with pytest.raises(ConfigurationError, match=r"make the engine with conversation_id="):
+        take(engine, method, QUESTION, [ChatMessage("Hello.")])
+    assert service.calls == 0
+    take(engine, method, QUESTION, [])
+    assert service.calls == 1
+
+
+@pytest.mark.parametrize("method", TURNS)
+def test_a_turn_is_over_when_it_returns_whether_or_not_it_is_read(start, method):
+    service = start()
+    engine = chat_engine(service)
+    take(engine, method, QUESTION)
+    assert service.calls == 1
+    assert [message.content for message in engine.chat_history] == [QUESTION, "At nine."]
+
+
+@pytest.mark.parametrize("method", TURNS)
+def test_a_reset_starts_a_new_conversation(start, method):
+    service = start()
+    engine = chat_engine(service, conversation_id="conv_9")
+    engine.reset()
+    take(engine, method, QUESTION)
+    assert conversations(service) == [None]
+
+
+def test_a_turn_that_ends_after_a_reset_belongs_to_the_old_conversation(scripted):
+    arrived, may_answer = threading.Event(), threading.Event()
+    slow = then(lambda _: arrived.set(), lambda _: may_answer.wait(10))
+    body = {"id": "msg_1", "answer": "a", "conversation_id": "conv_old", "created_at": 1}
+    engine = chat_engine(scripted(then(slow, answer(body=body))))
+    with ThreadPoolExecutor(1) as pool:
+        turn = pool.submit(engine.chat, QUESTION)
+        arrived.wait(10)
+        engine.reset()
+        may_answer.set()
+        assert turn.result().metadata["conversation_id"] == "conv_old"
+    assert engine.conversation_id is None
+    assert engine.chat_history == []
+
+
+def test_turns_at_once_from_threads_and_loops_make_one_conversation(start):
+    service = start()
+    engine = chat_engine(service)
+
+    async def several():
+        await asyncio.gather(*(engine.achat(QUESTION) for _ in range(5)))
+
+    with ThreadPoolExecutor(6) as pool:
+        turns = [pool.submit(asyncio.run, several()) for _ in range(2)]
+        turns += [pool.submit(engine.chat, QUESTION) for _ in range(5)]
+        for turn in turns:
+            turn.result()
+    assert service.most_at_once == 1
+    assert sorted(conversations(service), key=bool) == [None] + ["conv_1"] * 14
+    assert len(engine.chat_history) == 30
+
+
+def test_a_refused_turn_can_be_taken_again(scripted):
+    body = {"id": "msg_1", "answer": "At nine.", "conversation_id": "conv_1", "created_at": 1}
+    engine = chat_engine(scripted(answer(402), answer(body=body)))
+    with pytest.raises(PaymentRequiredError):
+        engine.chat(QUESTION)
+    assert engine.chat(QUESTION).response == "At nine."
+    assert len(engine.chat_history) == 2

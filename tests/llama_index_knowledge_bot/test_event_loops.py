@@ -1,0 +1,115 @@
+"""Calls inside running loops and from one loop after another."""
+
+import asyncio
+import gc
+import os
+import warnings
+from pathlib import Path
+
+import pytest
+from llama_index.core.llms import MockLLM
+from llama_index.core.retrievers import QueryFusionRetriever
+
+from calls import KEY
+from knowledge_bot import Client
+from llama_index_knowledge_bot import (
+    KnowledgeBotChatEngine,
+    KnowledgeBotLLM,
+    KnowledgeBotQueryEngine,
+    KnowledgeBotRetriever,
+)
+
+QUESTION = "When do you open?"
+LOOPS = 50
+MORE_OPEN_FILES = 15
+
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(
+        not Path("/proc/self/fd").exists(), reason="open files are counted in /proc"
+    ),
+]
+
+
+def open_files():
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.fixture
+def _loops_closed_by_the_framework():
+    """`asyncio_run` closes its loop without ending its generators, which close our connections."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+def blocking_calls(client):
+    llm = KnowledgeBotLLM("bot_1", client=client)
+    chat = KnowledgeBotChatEngine("bot_1", client=client)
+    return {
+        "llm": lambda: llm.complete(QUESTION).text,
+        "retriever": lambda: (
+            KnowledgeBotRetriever("bot_1", client=client).retrieve(QUESTION)[0].text
+        ),
+        "query engine": lambda: str(
+            KnowledgeBotQueryEngine("bot_1", client=client).query(QUESTION)
+        ),
+        "chat engine": lambda: chat.chat(QUESTION).response,
+    }
+
+
+def test_blocking_calls_inside_fifty_running_loops_leave_no_files_open(start):
+    service = start()
+    calls = blocking_calls(Client(KEY, service.url))
+
+    async def each_once():
+        return [call() for call in calls.values()]
+
+    asyncio.run(each_once())
+    before = open_files()
+    for _ in range(LOOPS):
+        assert asyncio.run(each_once()) == ["At nine."] * len(calls)
+    assert open_files() <= before + MORE_OPEN_FILES
+    assert service.calls == (LOOPS + 1) * len(calls)
+
+
+@pytest.mark.usefixtures("_loops_closed_by_the_framework")
+def test_the_framework_s_own_loops_inside_fifty_running_ones_leave_no_files_open(start):
+    # A blocking call of the framework awaits the retrievers in a loop of another thread.
+    service = start()
+    retriever = KnowledgeBotRetriever("bot_1", client=Client(KEY, service.url))
+    fusion = QueryFusionRetriever(
+        [retriever, retriever], llm=MockLLM(), num_queries=1, use_async=True
+    )
+
+    async def once():
+        return [found.text for found in fusion.retrieve(QUESTION)]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        assert "At nine." in asyncio.run(once())
+        before = open_files()
+        for _ in range(LOOPS):
+            assert "At nine." in asyncio.run(once())
+        assert open_files() <= before + MORE_OPEN_FILES
+    assert service.calls == (LOOPS + 1) * 2
+
+
+def test_awaited_calls_of_fifty_loops_leave_no_files_open(start):
+    service = start()
+    client = Client(KEY, service.url)
+    llm = KnowledgeBotLLM("bot_1", client=client)
+    engine = KnowledgeBotQueryEngine("bot_1", client=client)
+    chat = KnowledgeBotChatEngine("bot_1", client=client)
+
+    async def each_once():
+        await asyncio.gather(llm.acomplete(QUESTION), engine.aquery(QUESTION), chat.achat(QUESTION))
+
+    asyncio.run(each_once())
+    before = open_files()
+    for _ in range(LOOPS):
+        asyncio.run(each_once())
+    assert open_files() <= before + MORE_OPEN_FILES
+    assert service.calls == (LOOPS + 1) * 3

@@ -1,0 +1,92 @@
+"""A planted key, looked for in all that the framework writes down or tells."""
+
+import json
+from pathlib import Path
+
+import pytest
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.schema import Document
+from llama_index.core.storage.docstore import SimpleDocumentStore
+
+from calls import MESSAGE, SOURCE
+from knowledge_bot import Client, KnowledgeBotError
+from llama_index_conformance.recording import Recording, recorded
+from llama_index_knowledge_bot import (
+    CollectionSink,
+    KnowledgeBotChatEngine,
+    KnowledgeBotLLM,
+    KnowledgeBotQueryEngine,
+    KnowledgeBotRetriever,
+    KnowledgeBotToolSpec,
+    bot_tools,
+)
+from scripted_server import answer, close
+
+PLANTED = "planted-key-5c81e2"
+FAILURES = [answer(401, {"code": "key", "message": f"unknown key {PLANTED}"}), answer(500), close]
+
+
+def everything_of(client, ledger, callbacks):
+    return {
+        "llm": KnowledgeBotLLM("bot_1", client=client, callback_manager=callbacks),
+        "retriever": KnowledgeBotRetriever("bot_1", client=client, callback_manager=callbacks),
+        "engine": KnowledgeBotQueryEngine("bot_1", client=client, callback_manager=callbacks),
+        "chat": KnowledgeBotChatEngine("bot_1", client=client, callback_manager=callbacks),
+        "spec": KnowledgeBotToolSpec(client, write_to="col_1"),
+        "sink": CollectionSink("col_1", ledger=ledger, client=client),
+    }
+
+
+def use(made, tools):
+    """Call each once; what fails is told of by its error."""
+    calls = [
+        lambda: made["llm"].complete("x"),
+        lambda: made["retriever"].retrieve("x"),
+        lambda: made["engine"].query("x"),
+        lambda: made["chat"].chat("x"),
+        lambda: made["sink"]([Document(text="x", id_="x")]),
+        *(lambda tool=tool: tool.call(input="x") for tool in tools),
+    ]
+    for call in calls:
+        try:
+            yield call()
+        except KnowledgeBotError as error:
+            yield f"{error!r} {error} {vars(error)} {getattr(error, '__notes__', '')}"
+
+
+@pytest.mark.parametrize(
+    "reply", [answer(body=MESSAGE), *FAILURES], ids=["200", "401", "500", "lost"]
+)
+def test_the_key_is_in_nothing_that_is_told(scripted, tmp_path, caplog, reply):
+    bots = answer(body={"data": [{"id": "bot_1", "name": "Bot"}]})
+    server = scripted(bots, reply)
+    caplog.set_level("DEBUG")
+    heard = Recording()
+    with Client(PLANTED, server.url, max_retries=0) as client, recorded(heard):
+        tools = bot_tools(client, callback_manager=heard.callback_manager())
+        made = everything_of(client, tmp_path / "ledger.db", heard.callback_manager())
+        tools += made["spec"].to_tool_list()[:1]
+        told = [str(result) for result in use(made, tools[:1])]
+    told += [f"{one!r} {one} {vars(one)!r}" for one in [*made.values(), *tools]]
+    told += [tool.metadata.fn_schema_str for tool in tools]
+    told += [made[name].to_json() + str(made[name].to_dict()) for name in ("llm", "sink")]
+    told += [heard.everything(), caplog.text, repr(get_dispatcher())]
+    assert {request.headers["x-api-key"] for request in server.requests} == {PLANTED}
+    assert len(server.requests) == 7
+    assert PLANTED not in json.dumps(told)
+
+
+def test_the_key_is_in_no_file_of_a_persisted_pipeline(scripted, tmp_path):
+    server = scripted(answer(body=SOURCE))
+    with Client(PLANTED, server.url) as client:
+        pipeline = IngestionPipeline(
+            transformations=[CollectionSink("col_1", ledger=tmp_path / "ledger.db", client=client)],
+            docstore=SimpleDocumentStore(),
+        )
+        pipeline.run(documents=[Document(text="x", id_="x")])
+        pipeline.persist(str(tmp_path / "pipeline"))
+    written = [path for path in Path(tmp_path).rglob("*") if path.is_file()]
+    assert len(written) >= 3
+    assert [path.name for path in written if PLANTED.encode() in path.read_bytes()] == []
+    assert PLANTED not in repr(pipeline) + pipeline.model_dump_json(exclude={"docstore", "cache"})

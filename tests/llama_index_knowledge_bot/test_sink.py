@@ -1,0 +1,297 @@
+"""Documents through a pipeline into a collection, each exactly once, whatever fails."""
+
+import asyncio
+import pickle
+from collections import Counter
+
+import pytest
+from llama_index.core.ingestion import IngestionCache, IngestionPipeline
+from llama_index.core.node_parser import TokenTextSplitter
+from llama_index.core.schema import Document, ImageDocument, NodeRelationship, TextNode
+from llama_index.core.storage.docstore import SimpleDocumentStore
+
+from calls import KEY, SOURCE
+from knowledge_bot import Client, ConfigurationError, Delivery
+from knowledge_bot.ingest import IncompleteIngestionError, Ledger
+from llama_index_knowledge_bot import CollectionSink
+from pipeline_steps import FailsOnce, StepError
+from scripted_server import answer, close
+
+pytestmark = pytest.mark.timeout(120)
+
+CREATED = answer(body={"value": SOURCE})
+REFUSED = answer(400, {"code": "bad", "message": "not today"})
+NAMES = [f"page {number}" for number in range(6)]
+
+
+def documents(names=NAMES, text="Text of {}."):
+    return [
+        Document(text=text.format(name), id_=f"id of {name}", metadata={"file_name": name})
+        for name in names
+    ]
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(tmp_path / "ledger.db")
+
+
+@pytest.fixture(params=["sync", "async"])
+def run(request):
+    """`run(steps, documents)`: run a pipeline, new or given, through `run` or `arun`."""
+
+    def start(steps, given, **options):
+        pipeline = steps
+        if not isinstance(steps, IngestionPipeline):
+            pipeline = IngestionPipeline(transformations=steps)
+        if request.param == "sync":
+            return pipeline.run(documents=given, **options)
+        return asyncio.run(pipeline.arun(documents=given, **options))
+
+    return start
+
+
+def sink_of(server, ledger, **options):
+    client = Client(KEY, server.url, max_retries=0)
+    return CollectionSink("col_1", ledger=ledger, client=client, **options)
+
+
+def sent(server):
+    return [request.json()["value"] for request in server.requests]
+
+
+def names(server):
+    return sorted(one["name"] for one in sent(server))
+
+
+def test_each_document_is_a_source_and_a_rerun_adds_nothing(run, scripted, ledger):
+    server = scripted(CREATED)
+    sink = sink_of(server, ledger)
+    for _ in range(2):
+        assert len(run([sink], documents())) == len(NAMES)
+        assert names(server) == NAMES
+    one = {"name": "page 0", "collections": ["col_1"], "content": "Text of page 0."}
+    assert one in sent(server)
+    run([sink], documents([*NAMES, "page 6"]))
+    assert names(server) == [*NAMES, "page 6"]
+
+
+def test_a_changed_document_is_a_new_source_and_the_old_one_is_listed(run, scripted, ledger):
+    server = scripted(*(answer(body={**SOURCE, "id": f"src_{n}"}) for n in (1, 2, 3)))
+    pipeline = IngestionPipeline(transformations=[sink_of(server, ledger)])
+    for text in ("First {}.", "Second {}.", "First {}."):
+        run(pipeline, documents(["a"], text))
+    assert [one["content"] for one in sent(server)] == ["First a.", "Second a.", "First a."]
+    assert sorted(old.source_id for old in ledger.superseded()) == ["src_1", "src_2"]
+
+
+@pytest.mark.parametrize("disable_cache", [False, True], ids=["cache", "no cache"])
+@pytest.mark.parametrize("position", ["before", "after"])
+def test_a_step_that_fails_loses_no_document_and_doubles_none(
+    run, scripted, tmp_path, position, disable_cache
+):
+    server, marker, ledger = scripted(CREATED), tmp_path / "marker", tmp_path / "ledger.db"
+    marker.touch()
+    failing = FailsOnce(name="page 3", marker=str(marker))
+    steps = [sink_of(server, ledger)]
+    steps.insert(0 if position == "before" else 1, failing)
+    pipeline = IngestionPipeline(transformations=steps, disable_cache=disable_cache)
+    with pytest.raises(StepError):
+        run(pipeline, documents())
+    run(pipeline, documents())
+    assert names(server) == NAMES
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [REFUSED, answer(402), answer(401)],
+    ids=["400", "402", "401"],
+)
+@pytest.mark.parametrize("position", [0, 3, 5])
+def test_a_service_that_fails_loses_no_document_and_doubles_none(
+    run, scripted, ledger, failure, position
+):
+    replies = [CREATED] * position + [failure, CREATED]
+    server = scripted(*replies)
+    pipeline = IngestionPipeline(transformations=[sink_of(server, ledger, concurrency=1)])
+    with pytest.raises(IncompleteIngestionError) as caught:
+        run(pipeline, documents())
+    assert not caught.value.report.ok
+    run(pipeline, documents())
+    created = Counter(one["name"] for one in sent(server))
+    created[sent(server)[position]["name"]] -= 1  # that request was refused
+    assert created == Counter(NAMES)
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_worker_processes_lose_no_document_and_double_none(scripted, ledger, tmp_path, how):
+    server, marker = scripted(CREATED), tmp_path / "marker"
+    marker.touch()
+    steps = [FailsOnce(name="page 4", marker=str(marker)), sink_of(server, ledger)]
+    pipeline = IngestionPipeline(transformations=steps)
+
+    def run():
+        if how == "sync":
+            return pipeline.run(documents=documents(), num_workers=2)
+        return asyncio.run(pipeline.arun(documents=documents(), num_workers=2))
+
+    with pytest.raises(StepError):
+        run()
+    assert len(names(server)) < len(NAMES)
+    run()
+    assert names(server) == NAMES
+    assert {request.headers["x-api-key"] for request in server.requests} == {KEY}
+
+
+def test_an_unknown_outcome_is_held_and_told_of_until_it_is_settled(run, scripted, ledger):
+    server = scripted(CREATED, close, CREATED)
+    sink = sink_of(server, ledger, concurrency=1)
+    for _ in range(2):
+        with pytest.raises(IncompleteIngestionError, match="kbot ledger resolve") as caught:
+            run([sink], documents())
+        assert caught.value.delivery is Delivery.UNKNOWN
+        assert caught.value.report.unknown == 1
+        assert names(server) == NAMES  # one of these has no known outcome
+    (entry,) = ledger.unknown()
+    ledger.resolve(entry.key, created=False)
+    run([sink], documents())
+    assert Counter(names(server)) == Counter([*NAMES, entry.key.removeprefix("id of ")])
+
+
+def test_an_unknown_outcome_may_be_sent_again_instead(run, scripted, ledger):
+    server = scripted(close, CREATED)
+    sink = sink_of(server, ledger, on_unknown="resend")
+    with pytest.raises(IncompleteIngestionError):
+        run([sink], documents(["a"]))
+    run([sink], documents(["a"]))
+    assert names(server) == ["a", "a"]
+
+
+def test_nodes_of_one_document_are_one_source_with_its_text(run, scripted, ledger):
+    server = scripted(CREATED)
+    text = " ".join(f"Sentence number {number} of many." for number in range(300))
+    splitter = TokenTextSplitter(chunk_size=100, chunk_overlap=20)
+    nodes = run(
+        [splitter, sink_of(server, ledger)], [*documents(), Document(text=text, id_="long")]
+    )
+    assert len(nodes) > 10
+    assert names(server) == ["long", *NAMES]
+    (content,) = (one["content"] for one in sent(server) if one["name"] == "long")
+    assert content.split() == text.split()
+    run([splitter, sink_of(server, ledger)], [*documents(), Document(text=text, id_="long")])
+    assert len(server.requests) == len(NAMES) + 1
+
+
+def test_documents_with_ids_made_up_by_the_framework_are_recognised(run, scripted, ledger):
+    server = scripted(CREATED)
+    for _ in range(2):
+        given = [Document(text=f"Text {n}.", metadata={"file_name": "same.pdf"}) for n in range(3)]
+        run([sink_of(server, ledger)], [*given, Document(text="No name at all.")])
+    assert names(server) == ["No name at all.", "same.pdf", "same.pdf", "same.pdf"]
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        (Document(text=" \n", id_="blank"), r"blank: invalid, is empty; look what its reader made"),
+        (ImageDocument(text="", image=b"x", id_="photo"), r"photo: invalid, holds an image; "),
+    ],
+    ids=["empty", "image"],
+)
+def test_a_document_with_no_text_is_told_of_and_the_others_are_there(
+    run, scripted, ledger, document, told
+):
+    server = scripted(CREATED)
+    with pytest.raises(IncompleteIngestionError, match=told):
+        run([sink_of(server, ledger)], [document, *documents()])
+    assert names(server) == NAMES
+
+
+def test_a_wrong_key_is_told_of_once_and_not_quoted(run, scripted, ledger):
+    server = scripted(answer(401, {"code": "key", "message": "unknown"}))
+    with pytest.raises(IncompleteIngestionError, match=r"Check the API key|API key") as caught:
+        run([sink_of(server, ledger)], documents())
+    assert KEY not in str(caught.value)
+
+
+def test_the_pipeline_s_cache_never_leaves_the_sink_out(run, scripted, tmp_path):
+    server = scripted(CREATED)
+    pipeline = IngestionPipeline(
+        transformations=[sink_of(server, Ledger(tmp_path / "first.db"))], cache=IngestionCache()
+    )
+    run(pipeline, documents(["a"]))
+    pipeline.transformations = [sink_of(server, Ledger(tmp_path / "second.db"))]
+    run(pipeline, documents(["a"]))
+    assert names(server) == ["a", "a"]
+
+
+@pytest.mark.filterwarnings("ignore:docstore_strategy=.*requires a vector store")
+def test_what_a_docstore_held_back_is_there_after_a_run_without_it(run, scripted, ledger):
+    server = scripted(CREATED, REFUSED, CREATED)
+    steps = [sink_of(server, ledger, concurrency=1)]
+    with pytest.raises(IncompleteIngestionError, match=r"docstore.*leave it out"):
+        run(IngestionPipeline(transformations=steps, docstore=SimpleDocumentStore()), documents())
+    run(steps, documents())
+    assert Counter(names(server)) == Counter([*NAMES, sent(server)[1]["name"]])
+
+
+def test_nothing_is_sent_for_no_nodes(run, scripted, ledger):
+    server = scripted(CREATED)
+    assert run([sink_of(server, ledger)], []) == []
+    assert server.requests == []
+
+
+def test_the_error_survives_the_way_out_of_a_worker(scripted, ledger):
+    server = scripted(REFUSED)
+    pipeline = IngestionPipeline(transformations=[sink_of(server, ledger)])
+    with pytest.raises(IncompleteIngestionError) as caught:
+        pipeline.run(documents=documents(["a"]))
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value)
+    assert again.report == caught.value.report
+    assert "not today" in str(again)
+
+
+@pytest.mark.parametrize("options", [{"collections": "bot_1"}, {"collections": []}])
+def test_what_is_no_collection_is_an_error_before_anything_is_sent(options, ledger):
+    with pytest.raises(ConfigurationError, match="collections"):
+        CollectionSink(**options, ledger=ledger, client=Client(KEY, "https://service.example"))
+
+
+def test_a_sink_is_written_down_without_key_and_ledger_and_read_back(scripted, tmp_path):
+    server = scripted(CREATED)
+    address = "postgresql://kbot:password-of-the-ledger@db.example/kbot"
+    client = Client(KEY, server.url)
+    sink = CollectionSink("col_1", ledger=address, client=client, concurrency=2)
+    told = f"{sink.to_json()} {sink.to_dict()} {sink!r} {sink} {sink.model_dump()}"
+    assert KEY not in told
+    assert "password-of-the-ledger" not in told
+    again = CollectionSink.from_json(
+        sink.to_json(), ledger=Ledger(tmp_path / "x.db"), client=client
+    )
+    assert (again.collections, again.concurrency) == (["col_1"], 2)
+    assert len(again(documents(["a"]))) == 1
+    assert names(server) == ["a"]
+
+
+def test_a_pickled_sink_sends_with_the_same_key_and_ledger(scripted, ledger):
+    server = scripted(CREATED)
+    sink = sink_of(server, ledger)
+    pickle.loads(pickle.dumps(sink))(documents(["a"]))
+    sink(documents(["a"]))
+    assert names(server) == ["a"]
+
+
+def test_nodes_without_a_document_are_documents_themselves(scripted, ledger):
+    server = scripted(CREATED)
+    source = {NodeRelationship.SOURCE: Document(text="", id_="whole").as_related_node_info()}
+    nodes = [
+        TextNode(text="alone", id_="one"),
+        TextNode(text="first", relationships=source),
+        TextNode(text="second", relationships=source),
+    ]
+    assert sink_of(server, ledger)(nodes) == nodes
+    assert sorted((one["name"], one["content"]) for one in sent(server)) == [
+        ("one", "alone"),
+        ("whole", "first\nsecond"),
+    ]

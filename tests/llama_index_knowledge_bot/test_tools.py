@@ -1,0 +1,104 @@
+"""What agents and routers are given, against the embedded service."""
+
+import asyncio
+
+import pytest
+
+from calls import KEY
+from knowledge_bot import APIError, Bot, Client, ConfigurationError
+from knowledge_bot_service import LocalService
+from llama_index_knowledge_bot import KnowledgeBotToolSpec, bot_tools
+
+QUESTION = "When does the library open?"
+
+
+@pytest.fixture(scope="module")
+def service():
+    with LocalService(
+        collections={"col_house": "House", "col_notes": "Notes"},
+        bots={"bot_house": ["col_house"], "bot_notes": ["col_notes"]},
+        bot_names={"bot_house": "House rules", "bot_notes": "Notes"},
+    ) as running:
+        with Client(running.api_key, running.base_url) as client:
+            client.create_text_source(
+                name="Hours", collections="col_house", content="The library opens at nine."
+            )
+        yield running
+
+
+@pytest.fixture
+def client(service):
+    with Client(service.api_key, service.base_url) as client:
+        yield client
+
+
+@pytest.fixture(params=["sync", "async"])
+def use(request):
+    """`use(tool, **arguments)`: what a tool puts out."""
+
+    def run(tool, **arguments):
+        if request.param == "sync":
+            return tool.call(**arguments).raw_output
+        return asyncio.run(tool.acall(**arguments)).raw_output
+
+    return run
+
+
+def named(tools):
+    return {tool.metadata.name: tool for tool in tools}
+
+
+def test_each_bot_is_a_tool_named_by_its_id(client, use):
+    tools = named(bot_tools(client, descriptions={"bot_house": "Rules and hours of the house."}))
+    assert list(tools) == ["bot_house", "bot_notes"]
+    assert tools["bot_house"].metadata.description == "Rules and hours of the house."
+    assert "'Notes'" in tools["bot_notes"].metadata.description
+    assert "opens at nine" in str(use(tools["bot_house"], input=QUESTION))
+
+
+def test_bots_that_were_listed_before_are_not_listed_again():
+    # Nothing answers at this address.
+    (tool,) = bot_tools(Client(KEY, "http://127.0.0.1:9"), [Bot(id="bot_a.b", name="A")])
+    assert tool.metadata.name == "bot_a_b"
+
+
+def test_a_description_of_a_bot_that_is_not_there_is_an_error(client):
+    with pytest.raises(ConfigurationError, match=r"no bot_hose; the bots are bot_house, bot_notes"):
+        bot_tools(client, descriptions={"bot_hose": "…"})
+
+
+def test_an_agent_may_ask_and_look_and_by_default_not_write(client, use):
+    tools = named(KnowledgeBotToolSpec(client).to_tool_list())
+    assert list(tools) == ["ask_bot", "list_bots", "list_collections", "list_conversations"]
+    first = use(tools["ask_bot"], bot_id="bot_house", question=QUESTION)
+    assert "opens at nine" in first["answer"]
+    again = use(
+        tools["ask_bot"],
+        bot_id="bot_house",
+        question=QUESTION,
+        conversation_id=first["conversation_id"],
+    )
+    assert again["conversation_id"] == first["conversation_id"]
+    assert {"id": "bot_house", "name": "House rules"} in use(tools["list_bots"])
+    assert {"id": "col_notes", "name": "Notes"} in use(tools["list_collections"])
+    conversations = use(tools["list_conversations"], bot_id="bot_house")
+    assert first["conversation_id"] in [conversation["id"] for conversation in conversations]
+
+
+def test_an_agent_writes_only_to_the_collections_it_was_given(client, use):
+    tools = named(KnowledgeBotToolSpec(client, write_to="col_notes").to_tool_list())
+    assert list(tools)[4:] == ["add_text", "add_webpage"]
+    assert set(tools["add_text"].metadata.get_parameters_dict()["properties"]) == {
+        "name",
+        "content",
+    }
+    added = use(tools["add_text"], name="Note", content="The lift is broken.")
+    assert added["collections"] == [{"id": "col_notes", "name": "Notes"}]
+    page = use(tools["add_webpage"], name="Page", url="https://library.example/")
+    assert page["collections"] == [{"id": "col_notes", "name": "Notes"}]
+
+
+def test_a_tool_s_failure_arrives_as_it_is(client, use):
+    tools = named(KnowledgeBotToolSpec(client).to_tool_list())
+    with pytest.raises(APIError, match="bot_nobody"):
+        use(tools["ask_bot"], bot_id="bot_nobody", question=QUESTION)
