@@ -1,116 +1,159 @@
-"""The example DAG under Airflow's own scheduler, triggerer and API server."""
+"""The Airflow examples under Airflow's own scheduler, triggerer and API server."""
 
 import json
-import os
 import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 
-import httpx
 import pytest
 
+from airflow_processes import Airflow
 from knowledge_bot_service import LocalService
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
-RUNS = "/api/v2/dags/scheduled_ingestion/dagRuns"
+DAG_FILES = [
+    "bulk_ingestion.py",
+    "checked_answer.py",
+    "mapped_sources.py",
+    "question_after_feeding.py",
+    "scheduled_ingestion.py",
+    "text_from_a_function.py",
+]
+DOCUMENTS = sorted(path.name for path in (EXAMPLES / "handbook").iterdir())
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def service():
     with LocalService(
-        collections={"col_handbook": "Handbook"}, bots={"bot_guide": ["col_handbook"]}
+        collections={"col_handbook": "Handbook"},
+        bots={"bot_guide": ["col_handbook"]},
+        allow_fetch=("127.0.0.1/32",),
     ) as running:
         yield running
 
 
-@pytest.fixture
-def airflow(service, tmp_path):
-    """An HTTP client of a real Airflow that has the DAG's file and the handbook, nothing else."""
-    dags = tmp_path / "dags"
-    shutil.copytree(EXAMPLES / "handbook", dags / "handbook")
-    shutil.copy(EXAMPLES / "scheduled_ingestion.py", dags)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    connection = {
-        "conn_type": "knowledge_bot",
-        "host": service.base_url,
-        "password": service.api_key,
-        "extra": {"default_bot_id": "bot_guide", "default_collection_id": "col_handbook"},
+@pytest.fixture(scope="module")
+def airflow(service, tmp_path_factory):
+    """A real Airflow that has the DAGs' files and the handbook, nothing else."""
+    home = tmp_path_factory.mktemp("examples")
+    shutil.copytree(EXAMPLES / "handbook", home / "dags" / "handbook")
+    for name in DAG_FILES:
+        shutil.copy(EXAMPLES / name, home / "dags")
+    connections = {
+        "knowledge_bot_default": {
+            "conn_type": "knowledge_bot",
+            "host": service.base_url,
+            "password": service.api_key,
+            "extra": {"default_bot_id": "bot_guide", "default_collection_id": "col_handbook"},
+        },
+        "knowledge_bot_ledger": {"conn_type": "sqlite", "host": str(home / "ledger.db")},
     }
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_")},
-        # Its processes call `airflow` by name.
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "HOME": str(tmp_path),
-        "AIRFLOW_HOME": str(tmp_path / "airflow"),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
-        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
-        "AIRFLOW__API__PORT": str(port),
-        "AIRFLOW__API__WORKERS": "1",
-        # The sensor then waits in the triggerer.
-        "AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE": "True",
-        "AIRFLOW_CONN_KNOWLEDGE_BOT_DEFAULT": json.dumps(connection),
-    }
-    with (tmp_path / "standalone.log").open("wb") as log:
-        process = subprocess.Popen(
-            [Path(sys.executable).with_name("airflow"), "standalone"],
-            env=environment,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
-            yield client
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(20)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    lineage = {"type": "file", "log_file_path": str(home / "lineage.jsonl"), "append": True}
+    settings = {"AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(lineage)}
+    dags = home / "dags"
+    with Airflow(home, dags, connections=connections, settings=settings) as running:
+        running.command("pools", "set", "knowledge_bot", "4", "requests to the service")
+        yield running
+        # No task log, rendered template, XCom, serialised DAG or lineage event holds the key.
+        assert any("upload" in str(path) for path in home.rglob("*.log"))
+        assert running.files_holding(service.api_key) == []
 
 
-def finished_run(airflow, seconds):
-    """The DAG's first run, once it has ended."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        with suppress(httpx.TransportError, httpx.HTTPStatusError, ValueError):
-            if "authorization" not in airflow.headers:
-                token = airflow.get("/auth/token").raise_for_status().json()["access_token"]
-                airflow.headers["authorization"] = f"Bearer {token}"
-            runs = airflow.get(RUNS).raise_for_status().json()["dag_runs"]
-            if runs and runs[0]["state"] in ("success", "failed"):
-                return runs[0]
-        time.sleep(1)
-    raise TimeoutError(f"the DAG did not end within {seconds} s")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_dag_runs_under_a_scheduler_and_shows_the_key_nowhere(airflow, service, tmp_path):
-    run = finished_run(airflow, 400)
-    tasks = f"{RUNS}/{run['dag_run_id']}/taskInstances"
-    listed = airflow.get(tasks, params={"limit": 100}).raise_for_status().json()
-    states = {(one["task_id"], one["map_index"]): one["state"] for one in listed["task_instances"]}
+def succeeded(airflow, dag_id, **conf):
+    """Run a DAG to its end; return the run's id."""
+    run_id = airflow.trigger(dag_id, **conf)
+    run = airflow.finished(dag_id, run_id)
+    states = {key: one["state"] for key, one in airflow.tasks(dag_id, run_id).items()}
     assert run["state"] == "success", states
+    return run_id
 
-    documents = sorted(path.name for path in (EXAMPLES / "handbook").iterdir())
-    assert sorted(source.name for source in service.sources()) == documents
-    assert {source.status for source in service.sources()} == {"ready"}
-    assert {states["upload", index] for index in range(len(documents))} == {"success"}
-    answers = airflow.get(f"{tasks}/hand_on/xcomEntries/return_value").raise_for_status().json()
-    assert "14 days" in answers["value"][0]["answer"]
 
-    written = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert any(path.suffix == ".log" and "upload" in str(path) for path in written)
-    holders = [path for path in written if service.api_key.encode() in path.read_bytes()]
-    assert holders == []
+def accepted(service):
+    return sorted(source.name for source in service.sources())
+
+
+def test_the_scheduled_ingestion_feeds_asks_and_hands_on(airflow, service):
+    run_id = succeeded(airflow, "scheduled_ingestion")
+    assert set(accepted(service)) >= set(DOCUMENTS)
+    answers = airflow.xcom("scheduled_ingestion", run_id, "hand_on")
+    assert "14 days" in answers[0]["answer"]
+
+
+def test_each_page_and_note_is_a_task_within_the_pool(airflow, service):
+    run_id = succeeded(airflow, "mapped_sources")
+    tasks = airflow.tasks("mapped_sources", run_id)
+    assert {tasks["add_note", index]["pool"] for index in (0, 1)} == {"knowledge_bot"}
+    assert {tasks["add_note", index]["rendered_map_index"] for index in (0, 1)} == {
+        "Keys",
+        "Parking",
+    }
+    assert {"Keys", "Parking"} <= set(accepted(service))
+    # The link to the service is there for whoever looks at the task.
+    links = airflow.get(
+        f"/dags/mapped_sources/dagRuns/{run_id}/taskInstances/add_note/links", map_index=0
+    )
+    start_page = service.base_url.removesuffix("public/v1")
+    assert links["extra_links"] == {"Knowledge-Bot Service": start_page}
+
+
+def test_a_second_bulk_run_sends_nothing(airflow, service, tmp_path):
+    for number in range(7):
+        (tmp_path / f"{number}.txt").write_text(f"This is file {number}.")
+    for expected in ("created", "unchanged"):
+        run_id = succeeded(airflow, "bulk_ingestion", folder=str(tmp_path), chunk=3)
+        reports = [airflow.xcom("bulk_ingestion", run_id, "ingest", index) for index in range(3)]
+        assert [report[expected] for report in reports] == [3, 3, 1]
+
+
+def test_an_answer_is_checked_once_the_service_is_up(airflow):
+    run_id = succeeded(
+        airflow,
+        "checked_answer",
+        question="How long is the loan period for hand tools?",
+        expected="14 days",
+    )
+    assert "14 days" in airflow.xcom("checked_answer", run_id, "check")
+
+
+def test_a_function_s_text_becomes_a_source(airflow, service):
+    succeeded(airflow, "text_from_a_function")
+    assert any(name.startswith("Stock of 20") for name in accepted(service))
+
+
+def test_feeding_a_collection_starts_the_dag_that_asks(airflow, tmp_path):
+    folder = tmp_path / "news"
+    folder.mkdir()
+    (folder / "news.txt").write_text("The ferry leaves at ten.")
+    succeeded(airflow, "feed_handbook", folder=str(folder))
+    asking = "question_after_feeding"
+
+    def asked():
+        # The scheduler feeds the handbook by itself, too, and what that is told is another count.
+        runs = airflow.get(f"/dags/{asking}/dagRuns", state="success")["dag_runs"]
+        for run_id in (run["dag_run_id"] for run in runs):
+            if airflow.xcom(asking, run_id, "fed")["created"] == 1:
+                return run_id
+        return None
+
+    run_id = airflow.until(asked, 240, "the asset's event started the other DAG")
+    assert airflow.xcom(asking, run_id, "ask")["conversation_id"].startswith("conv_")
+
+
+def test_openlineage_is_told_which_collection_each_source_went_into(airflow, service):
+    pytest.importorskip("airflow.providers.openlineage", reason="Airflow's OpenLineage provider")
+    succeeded(airflow, "text_from_a_function")
+    namespace = service.base_url.removesuffix("/public/v1").replace("http:", "knowledgebot:")
+
+    def told():
+        events = [json.loads(line) for line in (airflow.home / "lineage.jsonl").open()]
+        ended = [
+            event["outputs"]
+            for event in events
+            if event["eventType"] == "COMPLETE"
+            and event["job"]["name"] == "text_from_a_function.stock"
+        ]
+        return ended or None
+
+    (output,) = airflow.until(told, 60, "the event of the task's end")[0]
+    assert (output["namespace"], output["name"]) == (namespace, "col_handbook")

@@ -1,0 +1,54 @@
+"""Ingest a large folder with many workers: one task for each chunk of files, one ledger for all.
+
+The ledger in PostgreSQL keeps tasks, retries and later runs from sending a file twice. Give Airflow
+the connections `knowledge_bot_default` (type Knowledge-Bot, with a default collection) and
+`knowledge_bot_ledger` (type Postgres; on a single machine also Sqlite, with a file's path as host).
+"""
+
+import math
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import Param, dag, task
+
+from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
+
+# Airflow's default of `[core] max_map_length`: a longer list fails the task that returns it.
+MOST_TASKS = 1024
+
+PARAMS = {
+    "folder": Param("/data/documents", type="string", description="On a disk all workers see."),
+    "chunk": Param(50, type="integer", minimum=1, description="Files in a task, or more."),
+}
+
+
+@dag(
+    schedule="@daily",
+    start_date=datetime(2025, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    # A retry sends nothing that may have arrived: the ledger knows what an earlier try was sending.
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=5)},
+    params=PARAMS,
+    doc_md=__doc__,
+    tags=["knowledge-bot"],
+)
+def bulk_ingestion() -> None:
+    """Cut the folder into chunks and ingest each in a task of its own."""
+
+    @task
+    def chunks(params: dict[str, Any]) -> list[list[dict[str, str]]]:
+        """List the files, cut into no more chunks than Airflow maps."""
+        folder = Path(params["folder"])
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        size = max(params["chunk"], math.ceil(len(files) / MOST_TASKS))
+        items = [{"path": str(path), "name": str(path.relative_to(folder))} for path in files]
+        return [items[start : start + size] for start in range(0, len(items), size)]
+
+    KnowledgeBotIngestOperator.partial(
+        task_id="ingest", ledger_conn_id="knowledge_bot_ledger", concurrency=4
+    ).expand(items=chunks())
+
+
+bulk_ingestion()

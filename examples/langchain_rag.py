@@ -1,0 +1,43 @@
+"""Let bots retrieve and another model write.
+
+Each bot's answer is one document, with its source in the metadata. `ParrotFakeChatModel` takes the
+writing model's place here, so that the example runs by itself: it repeats what it was given, which
+shows what a model of yours would read.
+"""
+
+from collections.abc import Sequence
+
+from langchain_core.documents import Document
+from langchain_core.language_models import ParrotFakeChatModel
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnablePassthrough
+
+from handbook_service import handbook_service
+from langchain_knowledge_bot import KnowledgeBotRetriever
+
+PROMPT = ChatPromptTemplate.from_template(
+    "Answer the question from what the bots say.\n\nQuestion: {question}\n\n{answers}"
+)
+
+
+def as_text(documents: Sequence[Document]) -> str:
+    """Write the bots' answers down, each after the bot's name."""
+    return "\n\n".join(f"{each.metadata['bot_id']}: {each.page_content}" for each in documents)
+
+
+def main() -> None:
+    """Ask two bots at once, and have the answer written from theirs."""
+    with handbook_service() as client:
+        retriever = KnowledgeBotRetriever(bot_ids=["bot_lending", "bot_workshop"], client=client)
+        chain = (
+            {"answers": retriever | as_text, "question": RunnablePassthrough()}
+            | PROMPT
+            | ParrotFakeChatModel()
+            | StrOutputParser()
+        )
+        print(chain.invoke("Which protection is compulsory at the table saw?"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Put a folder of documents into a collection through an ingestion pipeline, twice, and ask.
+
+The second run finds everything in the ledger and sends nothing. Keep the ledger's file where it
+lasts; here it is in a temporary folder.
+"""
+
+import tempfile
+from pathlib import Path
+
+from llama_index.core import SimpleDirectoryReader
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.node_parser import TokenTextSplitter
+
+from knowledge_bot import Client
+from knowledge_bot_service import LocalService
+from llama_index_knowledge_bot import CollectionSink, KnowledgeBotQueryEngine
+
+HANDBOOK = Path(__file__).resolve().parent / "handbook"
+
+
+def ingest(client: Client, ledger: Path) -> None:
+    """Run the pipeline once."""
+    documents = SimpleDirectoryReader(
+        str(HANDBOOK),
+        required_exts=[".md", ".txt"],
+        filename_as_id=True,  # an id that lasts: a changed file is known to be the same document
+    ).load_data()
+    pipeline = IngestionPipeline(
+        transformations=[
+            # What comes before the sink may split: nodes of one document are one source again.
+            TokenTextSplitter(chunk_size=200, chunk_overlap=20),
+            CollectionSink("col_handbook", ledger=ledger, client=client),
+        ],
+        disable_cache=True,  # it would remember the nodes of every run, and the sink runs anyway
+    )
+    nodes = pipeline.run(documents=documents)
+    print(f"{len(documents)} documents went through as {len(nodes)} nodes.")
+
+
+if __name__ == "__main__":
+    with (
+        LocalService(
+            collections={"col_handbook": "Handbook"}, bots={"bot_handbook": ["col_handbook"]}
+        ) as service,
+        Client(service.api_key, service.base_url) as client,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        for _ in range(2):
+            ingest(client, Path(folder, "ledger.db"))
+            print(f"The service has {len(service.sources())} sources.")
+        engine = KnowledgeBotQueryEngine("bot_handbook", client=client)
+        print(f"\n{engine.query('How long is the loan period for hand tools?')}")
