@@ -1,0 +1,216 @@
+"""Ingestion: what the ledger costs, a second run over unchanged files, and memory.
+
+    python tests/benchmarks/ingestion.py [--full] [--json FILE]
+
+What is compared runs in turn, in another order each round; the server answers after 2 ms. A claim
+is synced to the disk before its request leaves, so what a ledger costs depends on the disk: the
+same is measured in memory as well, and the disk's own time told. `--full` takes 100,000 files and
+texts, and some ten minutes more.
+"""
+
+import asyncio
+import hashlib
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from answering_server import answering
+from measuring import Figure, report
+
+from knowledge_bot import AsyncClient, Client
+from knowledge_bot.ingest import Ledger, Report, Text, aingest, from_folder, ingest
+
+IN_FLIGHT = 16
+ROUNDS = 7
+TEXTS = 1500
+FULL = "--full" in sys.argv
+FILES = 100_000 if FULL else 20_000
+MANY = 100_000 if FULL else 10_000
+FILE_SIZE = 64 * 1024
+DELAY = 0.002
+
+# Files here are in memory, and syncing them costs nothing. Linux has it.
+IN_MEMORY = Path("/dev/shm")
+
+Rows = list[dict[str, Any]]
+
+
+def main() -> None:
+    """Measure all, and report."""
+    if sys.argv[1:2] == ["memory"]:
+        print(memory(int(sys.argv[2])))
+        return
+    rows: Rows = []
+    figures: list[Figure] = []
+    for name, run in (("Client", blocking), ("AsyncClient", awaiting)):
+        with answering(DELAY) as url:
+            figures += throughput(name, url, run, rows)
+    with tempfile.TemporaryDirectory() as folder, answering() as url:
+        read, again, asked = unchanged_files(url, Path(folder))
+    rows += [
+        {"case": f"s to read and hash {FILES:,} files", "value": round(read, 2)},
+        {"case": "s for a second run over them", "value": round(again, 2)},
+    ]
+    figures += [
+        Figure("second run over unchanged files / reading and hashing", again / read, 0.2),
+        Figure("requests of the second run", asked, 0),
+    ]
+    few, many = (memory_of_another_process(count) for count in (1000, MANY))
+    rows += [
+        {"case": "MiB at most, 1,000 texts", "value": round(few, 1)},
+        {"case": f"MiB at most, {MANY:,} texts", "value": round(many, 1)},
+    ]
+    figures.append(Figure(f"growth from 1,000 to {MANY:,} texts, MiB", many - few, 25))
+    report("Ingestion", figures, rows)
+
+
+def texts(count: int) -> Iterator[Text]:
+    """Yield texts of some 2,000 characters."""
+    for number in range(count):
+        yield Text(name=f"text {number}", content=f"This is the text {number}. " * 80)
+
+
+def blocking(url: str, count: int, ledger: Ledger | None) -> Report:
+    """Ingest through the client that blocks."""
+    with Client("key", url) as client:
+        return ingest(
+            client, texts(count), collections="col_1", ledger=ledger, concurrency=IN_FLIGHT
+        )
+
+
+def awaiting(url: str, count: int, ledger: Ledger | None) -> Report:
+    """Ingest through the client that awaits."""
+
+    async def main() -> Report:
+        async with AsyncClient("key", url) as client:
+            return await aingest(
+                client, texts(count), collections="col_1", ledger=ledger, concurrency=IN_FLIGHT
+            )
+
+    return asyncio.run(main())
+
+
+def throughput(
+    name: str, url: str, run: Callable[[str, int, Ledger | None], Report], rows: Rows
+) -> list[Figure]:
+    """Measure a client without a ledger, with one on disk, and with one in memory."""
+    cases = ["without a ledger", "ledger on disk"]
+    cases += ["ledger in memory"] if IN_MEMORY.is_dir() else []
+    wall: dict[str, list[float]] = {case: [] for case in cases}
+    cpu: dict[str, list[float]] = {case: [] for case in cases}
+    syncs: list[float] = []
+    for turn in range(-1, ROUNDS):  # the first one warms up
+        for case in random.sample(cases, len(cases)):
+            place = IN_MEMORY if case == "ledger in memory" else None
+            with tempfile.TemporaryDirectory(dir=place) as folder:
+                ledger = None if case == "without a ledger" else Ledger(Path(folder, "ledger.db"))
+                began, used = time.perf_counter(), time.process_time()
+                assert run(url, TEXTS, ledger).created == TEXTS
+                if turn >= 0:
+                    wall[case].append(time.perf_counter() - began)
+                    cpu[case].append(time.process_time() - used)
+        syncs += seconds_to_sync()
+    for case in cases:
+        rows += [
+            {"case": f"texts/s, {name}, {case}", "value": round(TEXTS / middle(wall[case]))},
+            {
+                "case": f"CPU µs a text, {name}, {case}",
+                "value": round(middle(cpu[case]) / TEXTS * 1e6),
+            },
+        ]
+    rows.append({"case": f"ms to sync 100 KiB, {name}", "value": round(middle(syncs) * 1000, 2)})
+    without = middle(wall["without a ledger"])
+    return [
+        Figure(
+            f"throughput with {case}, {name}",
+            without / middle(wall[case]),
+            bound,
+            at_least=True,
+        )
+        for case, bound in zip(cases[1:], (0.85, None), strict=False)
+    ]
+
+
+def middle(samples: list[float]) -> float:
+    """Return the median."""
+    return statistics.median(samples)
+
+
+def seconds_to_sync() -> list[float]:
+    """Return how long the disk takes for what a group of claims writes, some times."""
+    samples = []
+    with tempfile.TemporaryFile() as file:
+        for _ in range(10):
+            file.write(bytes(100 * 1024))
+            file.flush()
+            began = time.perf_counter()
+            os.fdatasync(file.fileno())
+            samples.append(time.perf_counter() - began)
+    return samples
+
+
+def unchanged_files(url: str, folder: Path) -> tuple[float, float, int]:
+    """Return the seconds to read and hash all files, those of a second run, and its requests."""
+    for number in range(FILES):
+        path = folder / "files" / f"{number // 1000:03}" / f"{number:06}.bin"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(number.to_bytes(8))
+        os.truncate(path, FILE_SIZE)  # with a hole: read and hashed as any, and quickly made
+    ledger = Ledger(folder / "ledger.db")
+    with Client("key", url) as client:
+
+        def run() -> Report:
+            return ingest(
+                client,
+                from_folder(folder / "files"),
+                collections="col_1",
+                ledger=ledger,
+                concurrency=IN_FLIGHT,
+            )
+
+        time.sleep(3)  # or the youngest files count as just written, and are hashed once more
+        assert run().created == FILES
+        read, again, asked = [], [], 0
+        for _ in range(5):
+            began = time.perf_counter()
+            hash_all(folder / "files")
+            read.append(time.perf_counter() - began)
+            began = time.perf_counter()
+            result = run()
+            again.append(time.perf_counter() - began)
+            asked += result.items - result.unchanged
+    return middle(read), middle(again), asked
+
+
+def hash_all(folder: Path) -> None:
+    """Read and hash every file, as a tool without a ledger has to."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with open(os.path.join(parent, name), "rb") as file:
+                hashlib.file_digest(file, "sha256")
+
+
+def memory_of_another_process(count: int) -> float:
+    """Return what `memory` measures in a process of its own."""
+    command = [sys.executable, __file__, "memory", str(count)]
+    return float(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def memory(count: int) -> float:
+    """Ingest so many texts; return the process's peak memory in MiB."""
+    with tempfile.TemporaryDirectory() as folder, answering() as url:
+        assert awaiting(url, count, Ledger(Path(folder, "ledger.db"))).created == count
+    # Not `ru_maxrss`, which a process inherits from the one that started it.
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+if __name__ == "__main__":
+    main()
