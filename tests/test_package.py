@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -20,17 +21,30 @@ PACKAGES = {
 
 # What each extra makes importable, and what it must not bring along.
 EXTRAS = {
-    "": ("knowledge_bot.client, knowledge_bot.cli", "fastapi airflow langchain_core llama_index"),
+    "": (
+        "knowledge_bot.client, knowledge_bot.cli, knowledge_bot.ingest.run",
+        "fastapi airflow langchain_core llama_index psycopg",
+    ),
     "serve": (
         "knowledge_bot_service, knowledge_bot_service.app, knowledge_bot_service.command",
         "airflow langchain_core llama_index",
     ),
     "airflow": (
-        "airflow_knowledge_bot.operators, airflow_knowledge_bot.sensors",
+        (
+            "airflow_knowledge_bot.operators, airflow_knowledge_bot.sensors, "
+            "airflow_knowledge_bot.triggers, airflow_knowledge_bot.decorators"
+        ),
         "trafilatura langchain_core llama_index",
     ),
-    "langchain": ("langchain_knowledge_bot.retrievers", "fastapi airflow llama_index"),
-    "llama-index": ("llama_index_knowledge_bot.retriever", "fastapi airflow langchain_core"),
+    "langchain": (
+        (
+            "langchain_knowledge_bot.chat_models, langchain_knowledge_bot.retrievers, "
+            "langchain_knowledge_bot.tools, langchain_knowledge_bot.collections"
+        ),
+        "fastapi airflow llama_index",
+    ),
+    "llama-index": ("llama_index_knowledge_bot", "fastapi airflow langchain_core"),
+    "postgresql": ("psycopg, knowledge_bot.ingest.run", "fastapi airflow langchain_core"),
 }
 
 
@@ -49,6 +63,25 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0] for name in names if "dist-info" not in name} == PACKAGES
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+
+
+def test_the_sources_hold_what_is_needed_to_test_them(tmp_path):
+    subprocess.run(
+        [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, ROOT],
+        check=True,
+        capture_output=True,
+    )
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {
+        ".ci/run",
+        "docs/many-workers.md",
+        "examples/scheduled_ingestion.py",
+        "requirements.lock",
+        "scripts/test",
+        "tests/conftest.py",
+    } <= names
+    assert not [name for name in names if name.startswith(".venv")]
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 
 from knowledge_bot_service import LocalService
 from knowledge_bot_service.settings import parse_settings
+from readme_parts import with_parts
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -54,6 +55,15 @@ def test_a_block_of_settings_is_valid(block):
     assert parse_settings(tomllib.loads(block), origin="README.md")
 
 
-@pytest.mark.parametrize("line", re.findall(r"^(scripts/\w+) ", README, re.MULTILINE))
+@pytest.mark.parametrize("line", sorted(set(re.findall(r"scripts/\w+", README))))
 def test_a_command_is_there_and_can_be_run(line):
     assert os.access(ROOT / line, os.X_OK)
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\(([^)#]+)\)", README))))
+def test_a_link_leads_to_a_file(target):
+    assert (ROOT / target).exists()
+
+
+def test_what_comes_from_programs_is_what_they_say_now():
+    assert with_parts(README) == README, "run scripts/readme"
