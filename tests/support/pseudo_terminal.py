@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 
 class Terminal:
@@ -29,6 +30,20 @@ class Terminal:
 
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
+
+    def interrupt_prompt(self) -> None:
+        """Press Ctrl-C once the command sleeps at the prompt that it has shown.
+
+        Python's readline shows its prompt before it waits for keys, and notes a signal that comes
+        in between only with the next key (`readline_until_enter_or_signal`, Modules/readline.c).
+        """
+        while self._state() != "S":
+            self.read(0.05)
+        self.type("\x03")
+
+    def _state(self) -> str:
+        """Return the process's state as proc_pid_stat(5) names it; `S` sleeps in a wait."""
+        return Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(") ")[2][0]
 
     def end(self, seconds: float = 20.0) -> int:
         """Read to the end; return the exit code."""

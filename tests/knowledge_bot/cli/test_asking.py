@@ -105,7 +105,7 @@ def test_ctrl_c_at_the_prompt_ends_a_chat(program, answering):
     answering(answer(body=MESSAGE))
     with terminal([program, "chat", "bot_1", "--conversation", "conv_7"], {}) as screen:
         screen.expect("you> ")
-        screen.type("\x03")
+        screen.interrupt_prompt()
         assert screen.end() == 0
     assert "--conversation conv_7" in screen.shown
     assert "Traceback" not in screen.shown
