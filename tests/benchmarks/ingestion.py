@@ -29,7 +29,7 @@ from knowledge_bot.ingest import Ledger, Report, Text, aingest, from_folder, ing
 
 IN_FLIGHT = 16
 ROUNDS = 7
-TEXTS = 1500
+TEXTS = 6000
 FULL = "--full" in sys.argv
 FILES = 100_000 if FULL else 20_000
 MANY = 100_000 if FULL else 10_000

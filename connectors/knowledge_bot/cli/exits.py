@@ -38,7 +38,8 @@ _MEANINGS = {
     Exit.DONE: "Done.",
     Exit.FAILED: "Failed: the service, the network or this machine.",
     Exit.USAGE: "The command line or a setting is wrong; nothing was sent.",
-    Exit.SOME_FAILED: "Some items are not done, the others are; a next run tries them again.",
+    Exit.SOME_FAILED: "Some items are not done (all, if the ledger cannot be used); a next run "
+    "tries them again.",
     Exit.ACCOUNT: "The key is missing or not accepted (401), or may not do this (403), or the "
     "account's quota is used up (402).",
     Exit.UNKNOWN: "The service may have acted on something that has no answer. Look there before "

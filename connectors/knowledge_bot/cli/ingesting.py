@@ -6,6 +6,7 @@ from typing import Any, Literal
 import click
 
 from knowledge_bot.cli.connection import Connection, collections_option
+from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 
 _OPTIONS = (
@@ -64,19 +65,23 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
         **where: Any,
     ) -> None:
         from knowledge_bot.cli.run import ingest_and_report
+        from knowledge_bot.ingest import LedgerError
 
         wanted = connection.collections(collections)
-        with connection.client(needs_key=not dry_run) as client:
-            ingest_and_report(
-                client,
-                find(**where),
-                collections=wanted,
-                ledger=open_ledger(ledger_address, for_writing=not dry_run),
-                concurrency=concurrency,
-                on_unknown=on_unknown,
-                dry_run=dry_run,
-                as_json=as_json,
-            )
+        try:
+            with connection.client(needs_key=not dry_run) as client:
+                ingest_and_report(
+                    client,
+                    find(**where),
+                    collections=wanted,
+                    ledger=open_ledger(ledger_address, for_writing=not dry_run),
+                    concurrency=concurrency,
+                    on_unknown=on_unknown,
+                    dry_run=dry_run,
+                    as_json=as_json,
+                )
+        except LedgerError as error:
+            raise Failed(f"Nothing was sent: {error}", Exit.SOME_FAILED) from None
 
     command.__name__, command.__doc__ = find.__name__, find.__doc__
     made = click.pass_obj(command)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from knowledge_bot.cli.exits import Failed
 from knowledge_bot.cli.output import F, as_json_option, write_document, write_table, write_text
 from knowledge_bot.cli.settings import data_folder
 from knowledge_bot.cli.texts import read_lines
@@ -31,9 +30,10 @@ def open_ledger(address: str | None, *, for_writing: bool = False) -> "Ledger":
     """Return the ledger of `--ledger`, or the one that is used without it.
 
     Raises:
-        Failed: the folder of the latter cannot be made, which is tried for writing only.
+        LedgerError: the address is none, or the folder of the usual ledger cannot be made, which is
+            tried for writing only.
     """
-    from knowledge_bot.ingest import Ledger
+    from knowledge_bot.ingest import Ledger, LedgerError
 
     if address is not None:
         return Ledger(address)
@@ -42,7 +42,7 @@ def open_ledger(address: str | None, *, for_writing: bool = False) -> "Ledger":
         if for_writing:
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Failed(f"{folder}: cannot be made for the ledger: {error.strerror}.") from None
+        raise LedgerError(f"{folder} cannot be made for the ledger: {error.strerror}") from None
     return Ledger(folder / "ledger.db")
 
 

@@ -74,9 +74,9 @@ def _exit_of(report: Report) -> Exit:
         return Exit.UNKNOWN
     if report.stopped in (Stop.AUTHENTICATION, Stop.PAYMENT):
         return Exit.ACCOUNT
-    if report.stopped in (Stop.UNAVAILABLE, Stop.LEDGER):
+    if report.stopped is Stop.UNAVAILABLE:
         return Exit.SOME_FAILED if report.created + report.unchanged else Exit.FAILED
-    if report.failed:
+    if report.failed or report.stopped is Stop.LEDGER:
         return Exit.SOME_FAILED
     return Exit.INTERRUPTED if report.stopped else Exit.DONE
 

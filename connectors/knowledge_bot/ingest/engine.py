@@ -137,7 +137,9 @@ class Run:
 
             ledger.prepare()
             ledger.bury()
-            self._writer = Writer(ledger.database(), ledger.store(), self._owner, loop)
+            self._writer = Writer(
+                ledger.database(), ledger.store(), self._owner, loop, self._concurrency
+            )
             self._writer.start()
             self._recorder = Recorder(self._writer, self._tally)
         if ledger is not None:
@@ -150,7 +152,8 @@ class Run:
         if self._lookups is not None:
             await planning.run(self._lookups.close)
         if self._writer is not None:
-            await planning.run(self._writer.close)
+            self._writer.end()
+            await planning.run(self._writer.join)
             for row in self._writer.unrecorded:
                 created = row.source_id if row.state == "created" else None
                 self._tally.unrecorded(row.name, row.key, created)

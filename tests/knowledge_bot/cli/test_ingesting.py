@@ -172,8 +172,8 @@ def test_a_ledger_that_cannot_be_one_stops_it_before_anything_is_sent(run, answe
     server = answering(answer(body=SOURCE))
     for wrong in (handbook / "a.md", handbook, "mysql://h.example/x"):
         done = run("ingest", "folder", handbook, "--ledger", wrong, *IN_ONE)
-        assert done.exit_code == 1
-        assert done.stderr.startswith("Error: ")
+        assert done.exit_code == 3
+        assert done.stderr.startswith("Error: Nothing was sent: ")
     assert server.started == 0
 
 

@@ -1,9 +1,15 @@
 """What a database's errors mean for a ledger."""
 
+import sqlite3
 from typing import Any
+
+import sqlalchemy as sa
 
 from knowledge_bot.ingest.ledger.databases import Database
 from knowledge_bot.ingest.ledger.entries import LedgerError
+
+DATABASE_ERRORS = (sa.exc.DBAPIError, sqlite3.Error)
+"""What SQLAlchemy raises, and what SQLite's driver does where it is called directly."""
 
 # PostgreSQL, appendix A: a serialization failure, a deadlock, and a server that shuts down or
 # starts up.
@@ -22,15 +28,16 @@ _REASONS = {
 
 def is_passing(error: Any) -> bool:
     """Tell whether the same transaction may succeed a moment later."""
-    if error.connection_invalidated or "is locked" in str(error.orig):
+    cause = getattr(error, "orig", error)
+    if getattr(error, "connection_invalidated", False) or "is locked" in str(cause):
         return True
-    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
     return state in _PASSING_STATES
 
 
 def explained(error: Any, database: Database, what: str) -> LedgerError:
     """Return a database's error as ours; `what` could not be done, such as `written`."""
-    said = " ".join(str(error.orig).split())
+    said = " ".join(str(getattr(error, "orig", error)).split())
     reason = next((told for sign, told in _REASONS.items() if sign in said.lower()), "")
     return LedgerError(
         f"the ledger {database.told} cannot be {what}: {reason or said[:300]}"

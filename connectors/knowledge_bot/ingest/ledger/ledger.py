@@ -143,13 +143,11 @@ class Ledger:
     @contextmanager
     def reporting(self, what: str) -> Iterator[None]:
         """Turn database errors inside into `LedgerError`: it cannot be `what`."""
-        import sqlalchemy as sa
-
-        from knowledge_bot.ingest.ledger.failures import explained
+        from knowledge_bot.ingest.ledger.failures import DATABASE_ERRORS, explained
 
         try:
             yield
-        except sa.exc.DBAPIError as error:
+        except DATABASE_ERRORS as error:
             raise explained(error, self._database(), what) from error
 
     def bury(self) -> None:

@@ -29,8 +29,8 @@ class Store:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._insert: Any = sqlite.insert if database.file is not None else postgresql.insert
-        # As text, through the driver: it is the one statement that runs for every item, and
-        # SQLAlchemy's handling of the parameters costs three times as much as the statement.
+        # As text: it is the one statement that runs for every item, and SQLAlchemy's handling of
+        # the parameters costs three times as much as the statement.
         self._write = _around_values(
             str(self._write_statement().compile(dialect=database.engine.dialect))
         )
@@ -66,16 +66,25 @@ class Store:
         """
         # In one order for all workers: PostgreSQL locks row by row, and would see deadlocks.
         ordered = sorted(rows, key=lambda row: row.id)
-        if not ordered:
-            return set()
         written = sum(
             self._many(connection, ordered[start : start + _WRITE_SIZE])
             for start in range(0, len(ordered), _WRITE_SIZE)
         )
         if written == len(ordered):
             return set()
-        found = self.lookup(connection, [row.id for row in ordered])
-        return {row.id for row in ordered if not _is_written(row, found.get(row.id))}
+        return self._not_written(connection, ordered)
+
+    def write_alone(self, connection: Any, rows: Sequence[Row]) -> set[str]:
+        """Write as `write` does, in a transaction that does nothing else; none is to be open."""
+        if self._database.file is not None and len(rows) <= _WRITE_SIZE:
+            # One statement is a transaction of SQLite's. BEGIN and COMMIT would each give up the
+            # interpreter's lock once more, and wait for it while the event loop is busy.
+            if self._many_at_once(connection, rows) == len(rows):
+                return set()
+            with connection.begin():
+                return self._not_written(connection, rows)
+        with connection.begin():
+            return self.write(connection, rows)
 
     def supersede(self, connection: Any, replaced: Sequence[Replaced]) -> None:
         """Note sources that newer ones replaced."""
@@ -160,6 +169,10 @@ class Store:
             )
         )
 
+    def _not_written(self, connection: Any, rows: Sequence[Row]) -> set[str]:
+        found = self.lookup(connection, [row.id for row in rows])
+        return {row.id for row in rows if not _is_written(row, found.get(row.id))}
+
     def _many_at_once(self, connection: Any, rows: Sequence[Row]) -> int:
         """Write rows in one statement of SQLite's; return how many were written.
 
@@ -168,7 +181,8 @@ class Store:
         head, values, tail = self._write
         statement = head + ", ".join([values] * len(rows)) + tail
         parameters = tuple(chain.from_iterable(rows))
-        return int(connection.exec_driver_sql(statement, parameters).rowcount)
+        driver = connection.connection.driver_connection
+        return int(driver.execute(statement, parameters).rowcount)
 
     def _one_by_one(self, connection: Any, rows: Sequence[Row]) -> int:
         """Write rows in one pipeline of PostgreSQL's, which takes no row twice in a statement."""

@@ -1,22 +1,25 @@
 """The one thread of a run that writes to the ledger, in groups.
 
 Whatever gathers while one transaction is made durable goes into the next, results and claims
-together. An item's result is handed over before the next claim is, so a committed ledger never
-holds more claims than requests may be in flight.
+together; where that is quick, not all of the claims, so that some are sent while others are
+written. An item's result is handed over before the next claim is, so a committed ledger never holds
+more claims than requests may be in flight.
 """
 
 import asyncio
+import math
+import queue
+import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import sqlalchemy as sa
-
 from knowledge_bot.ingest.ledger.databases import Database
 from knowledge_bot.ingest.ledger.entries import LedgerError
-from knowledge_bot.ingest.ledger.failures import explained, is_passing
+from knowledge_bot.ingest.ledger.failures import DATABASE_ERRORS, explained, is_passing
 from knowledge_bot.ingest.ledger.owners import HEARTBEAT, LEASE, Owner
 from knowledge_bot.ingest.ledger.rows import Replaced, Row, Touch
 from knowledge_bot.ingest.ledger.store import Store
@@ -24,6 +27,16 @@ from knowledge_bot.ingest.ledger.store import Store
 # How long a failure that can pass by itself is waited for, and how often it is tried, in seconds.
 _PATIENCE = 30.0
 _PAUSE = 0.2
+
+# What is handed over at once holds at most this part of all claims that there can be, and while
+# transactions take less than so many seconds, none takes more. If one took all, requests would go
+# out and come back in step, and loop and disk would wait for each other. Where the disk is slow,
+# large groups are what helps.
+_PART = 1 / 4
+_QUICK = 0.002
+
+# Long enough for the writer to wake up, in seconds; a sleep takes some 50 µs more.
+_YIELD = 1e-6
 
 
 @dataclass
@@ -36,8 +49,21 @@ class _Group:
     withdrawn: list[Row] = field(default_factory=list)
     touched: list[Touch] = field(default_factory=list)
 
+    def add(self, other: "_Group") -> None:
+        """Take in what another group holds."""
+        self.claims += other.claims
+        self.results += other.results
+        self.replaced += other.replaced
+        self.withdrawn += other.withdrawn
+        self.touched += other.touched
+
+    @property
+    def rare(self) -> bool:
+        """Whether there is more than claims and results."""
+        return bool(self.replaced or self.withdrawn or self.touched)
+
     def __bool__(self) -> bool:
-        return any((self.claims, self.results, self.replaced, self.withdrawn, self.touched))
+        return bool(self.claims or self.results or self.rare)
 
 
 class Writer:
@@ -48,21 +74,28 @@ class Writer:
         store: its statements.
         owner: who claims.
         loop: the loop in which claims are awaited.
+        concurrency: how many claims there can be at once.
     """
 
     def __init__(
-        self, database: Database, store: Store, owner: Owner, loop: asyncio.AbstractEventLoop
+        self,
+        database: Database,
+        store: Store,
+        owner: Owner,
+        loop: asyncio.AbstractEventLoop,
+        concurrency: int,
     ) -> None:
         self._database, self._store, self._owner, self._loop = database, store, owner, loop
-        self._changed = threading.Condition()
         self._next = _Group()
-        self._closing = False
-        self._waking = False
+        self._handed_over: queue.SimpleQueue[_Group | None] = queue.SimpleQueue()
+        self._due = False
         self._renewed = 0.0
+        self._part = math.ceil(concurrency * _PART)
+        self._quick = True
         self._connection: Any = None
         self._thread = threading.Thread(target=self._run, name="ledger writer", daemon=True)
         self.unrecorded: list[Row] = []
-        """Results that could not be written; final once `close` has returned."""
+        """Results that could not be written; final once `join` has returned."""
 
     def start(self) -> None:
         """Begin to write."""
@@ -78,67 +111,85 @@ class Writer:
 
         The future raises `LedgerError` where nothing can be written.
         """
+        if len(self._next.claims) == self._part:
+            self._hand_over()
         future: asyncio.Future[bool] = self._loop.create_future()
-        with self._changed:
-            self._next.claims.append((row, future))
-            self._wake_soon()
+        self._next.claims.append((row, future))
+        self._hand_over_soon()
         return future
 
     def record(self, row: Row, replaced: Sequence[Replaced] = ()) -> None:
         """Write what came of a claim, with the next group."""
-        with self._changed:
-            self._next.results.append(row)
-            self._next.replaced.extend(replaced)
-            self._wake_soon()
+        self._next.results.append(row)
+        self._next.replaced.extend(replaced)
+        self._hand_over_soon()
 
     def withdraw(self, claim: Row) -> None:
         """Undo the claim of a new item that was not sent."""
-        with self._changed:
-            self._next.withdrawn.append(claim)
-            self._wake_soon()
+        self._next.withdrawn.append(claim)
+        self._hand_over_soon()
 
     def touch(self, touched: Sequence[Touch]) -> None:
         """Note files whose size or times changed and whose content did not."""
-        with self._changed:
-            self._next.touched.extend(touched)
-            self._wake_soon()
+        self._next.touched.extend(touched)
+        self._hand_over_soon()
 
-    def close(self) -> None:
-        """Write what is left, give up the lease, and end the thread. Blocks."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
+    def end(self) -> None:
+        """Take nothing more: what is left is written, and the lease given up."""
+        self._hand_over()
+        self._handed_over.put(None)
+
+    def join(self) -> None:
+        """Wait for the thread to end, which takes an `end`. Blocks."""
         self._thread.join()
 
-    def _wake_soon(self) -> None:
-        """Wake the thread once the loop has done what it can do now, and so with more to write."""
-        if not self._waking:
-            self._waking = True
-            self._loop.call_soon(self._wake)
+    def _hand_over_soon(self) -> None:
+        """Hand over once the loop has done what it can do now, and so has more to write."""
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self._hand_over)
 
-    def _wake(self) -> None:
-        with self._changed:
-            self._waking = False
-            self._changed.notify()
+    def _hand_over(self) -> None:
+        self._due = False
+        if self._next:
+            self._handed_over.put(self._next)
+            self._next = _Group()
+            if self._quick:
+                # A busy loop gives up the interpreter's lock too briefly for another thread to get
+                # it, and all claims would gather until it has nothing left to do.
+                time.sleep(_YIELD)
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                if not self._next and not self._closing:
-                    self._changed.wait(HEARTBEAT / 2)
-                group, self._next = self._next, _Group()
-                closing = self._closing and not group
+        ended = False
+        while not ended:
+            group, ended = self._take()
             group.results[:0], self.unrecorded = self.unrecorded, []
             try:
-                lost = self._commit(group, leave=closing)
+                lost = self._commit(group, leave=ended)
             except LedgerError as error:
                 self.unrecorded = group.results
                 self._settle(group, error)
             else:
                 self._settle(group, lost)
-            if closing:
-                self._disconnect()
-                return
+        self._disconnect()
+
+    def _take(self) -> tuple[_Group, bool]:
+        """Return what goes into the next transaction, and whether it is the last one.
+
+        It waits for something to write, until the lease is to be renewed.
+        """
+        most = self._part if self._quick else sys.maxsize
+        group = _Group()
+        with suppress(queue.Empty):
+            while len(group.claims) < most:
+                wait = 0.0 if group else HEARTBEAT / 2
+                added = self._handed_over.get(block=wait > 0, timeout=wait)
+                if added is None:
+                    if group:
+                        self._handed_over.put(None)  # nothing else comes after it
+                    return group, not group
+                group.add(added)
+        return group, False
 
     def _settle(self, group: _Group, outcome: set[str] | LedgerError) -> None:
         def settle() -> None:
@@ -160,7 +211,7 @@ class Writer:
         while True:
             try:
                 return self._transaction(group, leave=leave)
-            except sa.exc.DBAPIError as error:
+            except DATABASE_ERRORS as error:
                 self._disconnect()
                 if not is_passing(error) or time.monotonic() > deadline:
                     raise explained(error, self._database, "written") from error
@@ -175,19 +226,25 @@ class Writer:
         if self._connection is None:
             self._connection = self._database.engine.connect()
         connection, store = self._connection, self._store
-        now = time.time()
-        with connection.begin():
-            if now - self._renewed > HEARTBEAT and not leave:
-                # First: an owner that was taken for dead is back before its claims.
-                store.renew(connection, self._owner)
-            lost = store.write(connection, [row for row, _ in group.claims] + group.results)
-            store.supersede(connection, group.replaced)
-            store.withdraw(connection, group.withdrawn)
-            store.touch(connection, group.touched)
-            if leave:
-                store.leave(connection, self._owner)
-        if now - self._renewed > HEARTBEAT:
-            self._renewed = now
+        rows = [row for row, _ in group.claims] + group.results
+        began = time.time()
+        renew = began - self._renewed > HEARTBEAT
+        if rows and not (renew or group.rare or leave):
+            lost = store.write_alone(connection, rows)
+        else:
+            with connection.begin():
+                if renew and not leave:
+                    # First: an owner that was taken for dead is back before its claims.
+                    store.renew(connection, self._owner)
+                lost = store.write(connection, rows)
+                store.supersede(connection, group.replaced)
+                store.withdraw(connection, group.withdrawn)
+                store.touch(connection, group.touched)
+                if leave:
+                    store.leave(connection, self._owner)
+        if renew:
+            self._renewed = began
+        self._quick = time.time() - began < _QUICK
         return lost
 
     def _disconnect(self) -> None:
