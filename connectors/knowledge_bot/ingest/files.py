@@ -2,15 +2,14 @@
 
 import os
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # A file that was changed this recently may change again within the tick of its file system's clock
 # and keep its time; git calls such a file racily clean. In seconds.
 _SETTLED = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
+class Fingerprint(NamedTuple):
     """Size, times and inode of a file.
 
     Attributes:

@@ -28,6 +28,8 @@ class Lookups:
         Raises:
             LedgerError: the ledger cannot be read.
         """
+        if not ids:
+            return {}
         with self._ledger.reporting("read"):
             rows = self._read(ids)
             owners = {row.owner for row in rows.values() if row.state == State.CLAIMED}
@@ -36,6 +38,19 @@ class Lookups:
                 self._ledger.bury()
                 rows = self._read(ids)
         return rows
+
+    def signatures(self, ids: Sequence[str]) -> dict[str, str]:
+        """Return the signatures of those files that the service has as they were.
+
+        Raises:
+            LedgerError: the ledger cannot be read.
+        """
+        if not ids:
+            return {}
+        with self._ledger.reporting("read"):
+            connection = self._connected()
+            with connection.begin():
+                return self._store.signatures(connection, ids)
 
     def close(self) -> None:
         """Close the connection."""

@@ -38,6 +38,12 @@ class Store:
         self._lookup = sa.select(sources).where(
             sources.c.id.in_(sa.bindparam("ids", expanding=True))
         )
+        self._signatures = sa.select(sources.c.id, sources.c.signature).where(
+            sources.c.id.in_(sa.bindparam("ids", expanding=True)),
+            sources.c.state == State.CREATED.value,
+            sources.c.digest == sources.c.source_digest,
+            sources.c.signature.is_not(None),
+        )
         self._touch = (
             sources.update()
             .where(
@@ -57,6 +63,10 @@ class Store:
         """Return the rows of at most `LOOKUP_SIZE` ids."""
         found = connection.execute(self._lookup, {"ids": list(ids)}).fetchall()
         return {row[0]: Row._make(row) for row in found}
+
+    def signatures(self, connection: Any, ids: Sequence[str]) -> dict[str, str]:
+        """Return the signatures of those of at most `LOOKUP_SIZE` files that the service has."""
+        return dict(connection.execute(self._signatures, {"ids": list(ids)}).fetchall())
 
     def write(self, connection: Any, rows: Iterable[Row]) -> set[str]:
         """Write claims and results; return the ids of those that another worker was faster with.
