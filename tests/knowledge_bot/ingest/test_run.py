@@ -7,8 +7,10 @@ import time
 
 import pytest
 
+from calls import KEY
 from ingest_texts import texts
-from knowledge_bot.ingest import File, Skipped, Text, WebPage
+from knowledge_bot import Client
+from knowledge_bot.ingest import File, Ledger, Skipped, Text, WebPage, ingest
 from scripted_server import reset
 
 pytestmark = pytest.mark.timeout(60)
@@ -163,6 +165,29 @@ def test_a_dry_run_tells_and_touches_nothing(run, service, ledger, tmp_path):
     report = run(changed, ledger=ledger, dry_run=True)
     assert (report.created, report.superseded, report.unchanged) == (2, 1, 2)
     assert len(service.arrived) == 3
+
+
+def test_a_dry_run_writes_nothing_and_waits_for_nobody_who_does(run, service, ledger, tmp_path):
+    run(texts(1), ledger=ledger)
+    with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        assert run(texts(1), ledger=ledger, dry_run=True).unchanged == 1
+
+
+def test_what_another_run_sent_in_the_meantime_is_not_sent_again(run, service, ledger, tmp_path):
+    run([Text(name="t1", content="What it was at first.")], ledger=ledger)
+
+    def send_the_next_one_elsewhere(name, times):
+        if name == "t0":
+            time.sleep(0.2)  # the next one is planned by now, and waits for its turn
+            with Client(KEY, service.url) as client:
+                other = Ledger(tmp_path / "ledger.db")
+                ingest(client, texts(2)[1:], collections="col_1", ledger=other)
+
+    service.judge = send_the_next_one_elsewhere
+    report = run(texts(2), ledger=ledger, concurrency=1)
+    assert (report.created, report.unchanged) == (1, 1)
+    assert service.created == ["t1", "t1", "t0"]
 
 
 def test_headers_of_pages_are_sent_and_stay_secret(run, service, ledger, tmp_path):
