@@ -79,12 +79,14 @@ def _base_url(conn_id: str, connection: "Connection") -> str:
         )
     schema = (connection.schema or "").strip("/ ")
     protocol, path = (schema, "") if schema in {"http", "https"} else ("https", schema)
-    url = urlsplit(host if "://" in host else f"{protocol}://{host}")
     try:
+        url = urlsplit(host if "://" in host else f"{protocol}://{host}")
         has_port = url.port is not None
-    except ValueError as error:
+    except ValueError:
+        # Without the reason, which quotes a part of it: a key may have been pasted there.
         raise ConfigurationError(
-            f"The connection {conn_id!r}: its host is not a URL: {error}"
+            f"The connection {conn_id!r}: its host is not a URL: put the service's base URL there, "
+            "as in https://service.example/public/v1"
         ) from None
     if connection.port and not has_port:
         url = url._replace(netloc=f"{url.netloc}:{connection.port}")

@@ -81,6 +81,8 @@ def test_an_extra_of_the_wrong_type_is_named_and_not_quoted(connect, extra, fiel
         ("https://svc.example", None, "has no password"),
         ("ftp://svc.example", KEY, "base_url"),
         ("https://svc.example:port", KEY, "not a URL"),
+        (f"https://svc.example:{KEY}", KEY, "not a URL"),
+        ("https://[svc.example", KEY, "not a URL"),
         ("https://svc.example", f"{KEY}\n", "api_key"),
     ],
 )
