@@ -26,10 +26,12 @@ def lineage(
 def dataset(uri: str) -> Dataset:
     """Return the dataset of an address or a path, by OpenLineage's naming.
 
-    Without user and query: a connection's id or a secret may be there.
+    Without an address's user and query: a connection's id or a secret may be there.
     """
+    if "://" not in uri:
+        return Dataset(namespace="file", name=uri)
     url = urlsplit(uri)
-    if url.scheme in ("", "file"):
+    if url.scheme == "file":
         return Dataset(namespace="file", name=url.path)
     host = url.netloc.rpartition("@")[2]
     return Dataset(namespace=f"{url.scheme}://{host}", name=url.path.lstrip("/") or "/")

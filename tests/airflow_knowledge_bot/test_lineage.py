@@ -29,7 +29,7 @@ def lineage_of(operator):
 def test_a_source_s_lineage_goes_from_where_it_was_to_its_collections(connect, scripted, tmp_path):
     server = scripted(answer(body={"value": SOURCE}))
     connect(server.url)
-    file = tmp_path / "tides.txt"
+    file = tmp_path / "tides #1?.txt"
     file.write_text("High tide is at 6:12.")
     collection = (f"knowledgebot://127.0.0.1:{server.port}", "col_1")
     given = {"task_id": "add", "name": "n", "collections": "col_1"}
@@ -40,9 +40,11 @@ def test_a_source_s_lineage_goes_from_where_it_was_to_its_collections(connect, s
         **given,
     )
     assert lineage_of(page) == [[("https://page.example", "hours")], [collection]]
-    for address in (str(file), f"file://{file}"):
-        upload = KnowledgeBotUploadSourceOperator(file=address, **given)
-        assert lineage_of(upload) == [[("file", str(file))], [collection]]
+    upload = KnowledgeBotUploadSourceOperator(file=str(file), **given)
+    assert lineage_of(upload) == [[("file", str(file))], [collection]]
+    file = file.rename(tmp_path / "tides.txt")
+    upload = KnowledgeBotUploadSourceOperator(file=f"file://{file}", **given)
+    assert lineage_of(upload) == [[("file", str(file))], [collection]]
     text = KnowledgeBotCreateTextSourceOperator(content="c", **given)
     assert lineage_of(text) == [[], [collection]]
 
