@@ -43,6 +43,7 @@ def items_of(name: str, value: Any, context: "Context") -> Iterator[Iterable[obj
     """
     if name == "items":
         given = call_with_context(value, context) if callable(value) else value
+        _check_is_several(given)
         yield map(_item, given)
     elif name == "objects":
         with TemporaryDirectory(prefix="knowledge-bot-objects-") as folder:
@@ -66,11 +67,15 @@ def _item(given: object) -> object:
                 # Without the value, which may be a whole text or a secret.
                 wrong = "; ".join(f"{one['loc'][0]}: {one['msg']}" for one in error.errors())
                 return Skipped(_name(given), wrong, invalid=True)
+            except (TypeError, AttributeError) as error:  # of checks that go before pydantic's own
+                wrong = f"a field of it is of a wrong type: {error}"
+                return Skipped(_name(given), wrong, invalid=True)
     return Skipped(_name(given), "it has none of the fields url, content and path", invalid=True)
 
 
 def _name(given: dict[str, Any]) -> str:
-    return str(given.get("name") or given.get("url") or given.get("key") or "an item")
+    told = (given.get(field) for field in ("name", "url", "path", "key"))
+    return str(next(filter(None, told), "an item"))
 
 
 def _copies(objects: "str | ObjectStoragePath", folder: Path) -> Iterator[object]:
@@ -90,6 +95,16 @@ def _copies(objects: "str | ObjectStoragePath", folder: Path) -> Iterator[object
             yield Skipped(one.address, f"it cannot be read: {error}", invalid=True)
         else:
             yield File(path=copy, name=one.name, key=one.address)
+
+
+def _check_is_several(given: object) -> None:
+    # What a template makes of a list is a text, which would be taken for a list of characters.
+    if isinstance(given, str | bytes | dict | Item) or not isinstance(given, Iterable):
+        raise AirflowFailException(
+            f"The task's parameter 'items' gives {type(given).__name__} instead of several items: "
+            "put a single one into a list, and take an upstream task's list as its `.output`, not "
+            "by a template. Nothing was sent."
+        )
 
 
 def _check_is_there(name: str, path: Path) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from calls import KEY
+from calls import KEY, SOURCE
 from knowledge_bot_service import LocalService
+from scripted_server import ScriptedServer, answer
 
 # Airflow reads its environment when it is first imported, so this cannot wait for a fixture. Each
 # worker of pytest-xdist is a process, and gets a home of its own.
@@ -60,3 +61,20 @@ def connected(service: LocalService, connect: Callable[..., None]) -> LocalServi
         default_collection_id="col_house",
     )
     return service
+
+
+@pytest.fixture
+def good(connect: Callable[..., None], scripted: Callable[..., ScriptedServer]) -> ScriptedServer:
+    """A service that creates whatever source it is sent, with the connection pointing to it."""
+    server = scripted(answer(body={"value": SOURCE}))
+    connect(server.url, max_retries=0)
+    return server
+
+
+@pytest.fixture
+def ledger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A ledger in a file, and the Airflow connection `ledger` to it."""
+    file = tmp_path / "ledger.db"
+    connection = {"conn_type": "sqlite", "host": str(file)}
+    monkeypatch.setenv("AIRFLOW_CONN_LEDGER", json.dumps(connection))
+    return file

@@ -1,22 +1,18 @@
-"""Many items in one task: where they come from, what is told, and what fails."""
+"""Many items in one task: what is sent once, what is told, and what fails."""
 
 import json
 import threading
 import time
 
 import pytest
-from airflow.sdk import DAG, Asset, ObjectStoragePath
+from airflow.sdk import DAG, Asset
 from airflow.sdk.execution_time.context import OutletEventAccessors
-from airflow.sdk.io import attach
-from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
 from airflow_knowledge_bot.reports import IngestionIncomplete
 from calls import KEY, SOURCE
 from knowledge_bot.ingest import Text
-from page_server import answer as page
-from page_server import serving
 from postgresql_server import postgresql
 from scripted_server import answer, silence, then
 
@@ -34,15 +30,6 @@ class TaskInstance:
         self.xcoms[key] = json.loads(json.dumps(value))
 
 
-@pytest.fixture
-def ledger(monkeypatch, tmp_path):
-    """An Airflow connection to a ledger in a file."""
-    file = tmp_path / "ledger.db"
-    connection = {"conn_type": "sqlite", "host": str(file)}
-    monkeypatch.setenv("AIRFLOW_CONN_LEDGER", json.dumps(connection))
-    return file
-
-
 def ingesting(**options):
     given = {"collections": "col_house", "ledger_conn_id": "ledger"} | options
     return KnowledgeBotIngestOperator(task_id="ingest", **given)
@@ -50,17 +37,6 @@ def ingesting(**options):
 
 def run(operator, **context):
     return operator.execute({"ti": TaskInstance(), **context})
-
-
-def names(server):
-    return sorted(request.json()["value"]["name"] for request in server.requests)
-
-
-@pytest.fixture
-def good(connect, scripted):
-    server = scripted(GOOD)
-    connect(server.url, max_retries=0)
-    return server
 
 
 def test_items_are_created_once_however_often_the_task_runs(connected, ledger, tmp_path):
@@ -84,79 +60,6 @@ def test_items_are_created_once_however_often_the_task_runs(connected, ledger, t
         "https://page.example/",
         "tides-of-ingestion.txt",
     ]
-
-
-def test_items_may_come_from_a_function_that_names_what_it_needs(good, ledger):
-    def of_the_day(ds):
-        yield {"name": ds, "content": "c"}
-
-    run(ingesting(items=of_the_day), ds="2026-03-01")
-    assert names(good) == ["2026-03-01"]
-
-
-def test_items_are_templates_and_may_be_none(good, ledger):
-    operator = ingesting(items=[{"name": "Hours {{ ds }}", "content": "c"}])
-    operator.render_template_fields({"ds": "2026-03-01"})
-    run(operator)
-    assert names(good) == ["Hours 2026-03-01"]
-    assert run(ingesting(items=[]))["created"] == 0
-
-
-def test_a_folder_and_a_file_of_lines_are_read(good, ledger, tmp_path):
-    folder = tmp_path / "handbook"
-    folder.mkdir()
-    (folder / "a.txt").write_text("a")
-    assert run(ingesting(folder=str(folder)))["created"] == 1
-    lines = tmp_path / "items.jsonl"
-    lines.write_text("\n".join(json.dumps(item) for item in TEXTS))
-    assert run(ingesting(jsonl=str(lines)))["created"] == len(TEXTS)
-
-
-def test_a_sitemap_s_pages_are_given_to_the_service(good, ledger):
-    with serving() as site:
-        pages = f"<urlset><url><loc>{site.url('/hours')}</loc></url></urlset>"
-        site.answers["/sitemap.xml"] = page(pages.encode(), kind="application/xml")
-        run(ingesting(sitemap=site.url("/sitemap.xml")))
-    assert [one.json()["value"]["url"] for one in good.requests] == [site.url("/hours")]
-
-
-@pytest.fixture
-def bucket():
-    """Objects in a storage that is not this machine's disk."""
-    storage = MemoryFileSystem()
-    attach("memory", fs=storage)
-    for name in ("docs/a.txt", "docs/more/b.txt", "docs/c.md", "other/d.txt"):
-        storage.pipe(f"/bucket/{name}", name.encode())
-    yield "memory://bucket"
-    storage.rm("/bucket", recursive=True)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [
-        ("docs/*.txt", ["a.txt"]),
-        ("docs/**/*.txt", ["a.txt", "b.txt"]),
-        ("docs", ["a.txt", "b.txt", "c.md"]),
-        ("docs/c.md", ["c.md"]),
-        ("docs/*.pdf", []),
-    ],
-)
-def test_objects_are_found_by_wildcard_and_known_by_their_address(
-    good, ledger, bucket, pattern, expected
-):
-    for address in (f"{bucket}/{pattern}", ObjectStoragePath(f"{bucket}/{pattern}")):
-        report = run(ingesting(objects=address))
-        assert report["created"] + report["unchanged"] == len(expected)
-    # The second run knew what it copied anew.
-    assert len(good.requests) == len(expected)
-    bodies = b"".join(request.body for request in good.requests)
-    assert all(f'filename="{name}"'.encode() in bodies for name in expected)
-
-
-def test_objects_on_this_machine_s_disk_are_not_copied(good, ledger, tmp_path):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.txt").write_text("a")
-    assert run(ingesting(objects=f"file://{tmp_path}/docs/*.txt"))["created"] == 1
 
 
 def test_a_ledger_in_postgresql_is_named_by_its_connection(good, monkeypatch):
@@ -186,14 +89,6 @@ def test_a_refused_item_fails_the_task_after_all_others_were_done(connect, scrip
 def test_a_collection_that_the_service_does_not_know_is_named(connected, ledger):
     with pytest.raises(AirflowFailException, match="task's parameter 'collections'"):
         run(ingesting(items=TEXTS[:1], collections="col_unknown"))
-
-
-def test_what_cannot_be_read_is_counted_and_not_quoted(good, ledger):
-    items = [{"name": "", "content": "a secret text"}, {"title": "Hours"}, {"name": "n", "url": 7}]
-    with pytest.raises(AirflowFailException, match=r"invalid 3.*none of the fields") as caught:
-        run(ingesting(items=[*items, *TEXTS]))
-    assert "a secret text" not in str(caught.value)
-    assert len(good.requests) == len(TEXTS)
 
 
 def test_an_unknown_outcome_is_held_and_a_person_is_told_what_to_do(connect, scripted, ledger):

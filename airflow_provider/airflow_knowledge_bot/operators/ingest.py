@@ -47,7 +47,8 @@ class KnowledgeBotIngestOperator(BaseOperator):
         folder: a folder whose files are uploaded, on a disk that the worker sees (templated).
         objects: the address of objects, with wildcards or of a folder
             (`s3://connection@bucket/documents/**/*.pdf`), or an `ObjectStoragePath`; each is copied
-            to the worker's disk first (templated). Object storage needs its own Airflow provider.
+            to the worker's disk first, and all copies stay there until the task ends (templated).
+            Object storage needs its own Airflow provider.
         sitemap: the address of a sitemap, whose pages the service scrapes (templated).
         jsonl: the path of a file with one item in each line, as JSON (templated).
         collections: id or ids of the collections (templated); by default the connection's
@@ -119,7 +120,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
         from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.reports import check, summary
 
-        given = {name: getattr(self, name) for name in ("collections", *_ORIGINS)}
+        given = {"collections": self.collections}
         with task_fails_for_good(self.knowledge_bot_conn_id, given, self.on_unknown):
             hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
             self.service_page = service_page(hook.settings.base_url)

@@ -1,0 +1,105 @@
+"""Which failures Airflow may try again, and what a person is told of the others."""
+
+import pytest
+
+from airflow_knowledge_bot._compat import AirflowFailException
+from airflow_knowledge_bot.operators import (
+    KnowledgeBotCreateTextSourceOperator,
+    KnowledgeBotSendMessageOperator,
+    KnowledgeBotUploadSourceOperator,
+)
+from calls import KEY
+from knowledge_bot import ConnectionFailedError, RateLimitError, ServerError
+from scripted_server import answer, close, silence
+
+
+def text(**changes):
+    given = {"name": "Hours", "collections": "col_house", "content": "We open at nine."} | changes
+    return KnowledgeBotCreateTextSourceOperator(task_id="add_text", **given)
+
+
+def question(**changes):
+    given = {"bot_id": "bot_guide", "content": "When do you open?"} | changes
+    return KnowledgeBotSendMessageOperator(task_id="ask", **given)
+
+
+def upload(**changes):
+    return KnowledgeBotUploadSourceOperator(task_id="upload", **{"name": "Hours"} | changes)
+
+
+def test_a_connection_that_is_missing_is_named():
+    with pytest.raises(AirflowFailException, match=r"'knowledge_bot_conn_id'.*'none_such'"):
+        text(knowledge_bot_conn_id="none_such").execute({})
+
+
+def test_a_wrong_key_fails_for_good_and_names_the_connection(connected, connect):
+    connect(connected.base_url, password="not-the-right-key")
+    with pytest.raises(AirflowFailException, match=r"401.*connection 'knowledge_bot_default'"):
+        text().execute({})
+
+
+@pytest.mark.parametrize(
+    ("operator", "parameter"),
+    [
+        (question(bot_id="bot_unknown"), "bot_id"),
+        (text(collections=["col_house", "col_unknown"]), "collections"),
+        (question(conversation_id="conv_unknown"), "conversation_id"),
+    ],
+)
+def test_an_id_that_the_service_does_not_know_fails_for_good_and_is_named(
+    connected, operator, parameter
+):
+    with pytest.raises(AirflowFailException, match=f"400.*unknown.*task's parameter '{parameter}'"):
+        operator.execute({})
+
+
+def test_a_wrong_base_url_fails_for_good(connected, connect):
+    connect(connected.base_url.replace("/public/v1", "/nowhere/v1"))
+    with pytest.raises(AirflowFailException, match="404"):
+        text().execute({})
+
+
+@pytest.mark.parametrize("status", [400, 402, 403, 404, 409, 413, 422])
+def test_a_refusal_fails_for_good(connect, scripted, status):
+    server = scripted(answer(status, {"code": "no", "message": "Not like this."}))
+    connect(server.url)
+    with pytest.raises(AirflowFailException, match=f"{status}.*Not like this"):
+        text().execute({})
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (answer(429, {"code": "slow", "message": "Slow down."}), RateLimitError),
+        (answer(503, headers={"Retry-After": "1"}), ServerError),
+    ],
+)
+def test_airflow_may_try_again_what_the_service_put_off(connect, scripted, reply, error):
+    connect(scripted(reply).url, max_retries=0)
+    with pytest.raises(error):
+        text().execute({})
+
+
+def test_airflow_may_try_again_what_never_arrived(connect):
+    connect("http://127.0.0.1:9", max_retries=0)
+    with pytest.raises(ConnectionFailedError):
+        text().execute({})
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [silence, close, answer(500), answer(200, b"{"), answer(302, headers={"Location": "/"})],
+    ids=["silence", "close", "500", "200 unreadable", "302"],
+)
+@pytest.mark.parametrize("kind", ["text", "upload", "question"])
+def test_a_post_that_may_have_arrived_is_not_sent_again(connect, scripted, tmp_path, reply, kind):
+    server = scripted(reply)
+    connect(server.url, timeout=0.3, default_collection_id="col_house")
+    file = tmp_path / "tides.txt"
+    file.write_text("High tide is at 6:12.")
+    operator = {"text": text(), "upload": upload(file=str(file)), "question": question()}[kind]
+    with pytest.raises(AirflowFailException, match="does not run this task again") as caught:
+        operator.execute({})
+    assert len(server.requests) == 1
+    assert KEY not in str(caught.value)

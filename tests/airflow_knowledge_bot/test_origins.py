@@ -1,0 +1,138 @@
+"""Where an ingestion's items come from, and what becomes of those that are none."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from airflow.sdk import ObjectStoragePath
+from airflow.sdk.io import attach
+from fsspec.implementations.memory import MemoryFileSystem
+
+from airflow_knowledge_bot._compat import AirflowFailException
+from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
+from knowledge_bot.ingest import Text
+from page_server import answer as page
+from page_server import serving
+
+TEXTS = [{"name": f"text {number}", "content": f"It is {number} o'clock."} for number in range(6)]
+
+
+def ingesting(**origin):
+    return KnowledgeBotIngestOperator(
+        task_id="ingest", collections="col_house", ledger_conn_id="ledger", **origin
+    )
+
+
+def run(operator, **context):
+    return operator.execute({"ti": SimpleNamespace(xcom_push=lambda key, value: None), **context})
+
+
+def names(server):
+    return sorted(request.json()["value"]["name"] for request in server.requests)
+
+
+def test_items_may_come_from_a_function_that_names_what_it_needs(good, ledger):
+    def of_the_day(ds):
+        yield {"name": ds, "content": "c"}
+
+    run(ingesting(items=of_the_day), ds="2026-03-01")
+    assert names(good) == ["2026-03-01"]
+
+
+def test_items_are_templates_and_may_be_none(good, ledger):
+    operator = ingesting(items=[{"name": "Hours {{ ds }}", "content": "c"}])
+    operator.render_template_fields({"ds": "2026-03-01"})
+    run(operator)
+    assert names(good) == ["Hours 2026-03-01"]
+    assert run(ingesting(items=[]))["created"] == 0
+
+
+def test_a_folder_and_a_file_of_lines_are_read(good, ledger, tmp_path):
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a")
+    assert run(ingesting(folder=str(folder)))["created"] == 1
+    lines = tmp_path / "items.jsonl"
+    lines.write_text("\n".join(json.dumps(item) for item in TEXTS))
+    assert run(ingesting(jsonl=str(lines)))["created"] == len(TEXTS)
+
+
+def test_a_sitemap_s_pages_are_given_to_the_service(good, ledger):
+    with serving() as site:
+        pages = f"<urlset><url><loc>{site.url('/hours')}</loc></url></urlset>"
+        site.answers["/sitemap.xml"] = page(pages.encode(), kind="application/xml")
+        run(ingesting(sitemap=site.url("/sitemap.xml")))
+    assert [one.json()["value"]["url"] for one in good.requests] == [site.url("/hours")]
+
+
+@pytest.fixture
+def bucket():
+    """Objects in a storage that is not this machine's disk."""
+    storage = MemoryFileSystem()
+    attach("memory", fs=storage)
+    for name in ("docs/a.txt", "docs/more/b.txt", "docs/c.md", "other/d.txt"):
+        storage.pipe(f"/bucket/{name}", name.encode())
+    yield "memory://bucket"
+    storage.rm("/bucket", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("docs/*.txt", ["a.txt"]),
+        ("docs/**/*.txt", ["a.txt", "b.txt"]),
+        ("docs", ["a.txt", "b.txt", "c.md"]),
+        ("docs/c.md", ["c.md"]),
+        ("docs/*.pdf", []),
+    ],
+)
+def test_objects_are_found_by_wildcard_and_known_by_their_address(
+    good, ledger, bucket, pattern, expected
+):
+    for address in (f"{bucket}/{pattern}", ObjectStoragePath(f"{bucket}/{pattern}")):
+        report = run(ingesting(objects=address))
+        assert report["created"] + report["unchanged"] == len(expected)
+    # The second run knew what it copied anew.
+    assert len(good.requests) == len(expected)
+    bodies = b"".join(request.body for request in good.requests)
+    assert all(f'filename="{name}"'.encode() in bodies for name in expected)
+
+
+def test_objects_on_this_machine_s_disk_are_not_copied(good, ledger, tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("a")
+    assert run(ingesting(objects=f"file://{tmp_path}/docs/*.txt"))["created"] == 1
+
+
+def test_what_cannot_be_read_is_counted_and_not_quoted(good, ledger):
+    items = [{"name": "", "content": "a secret text"}, {"title": "Hours"}, {"name": "n", "url": 7}]
+    with pytest.raises(AirflowFailException, match=r"invalid 3.*none of the fields") as caught:
+        run(ingesting(items=[*items, *TEXTS]))
+    assert "a secret text" not in str(caught.value)
+    assert len(good.requests) == len(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("item", "told"),
+    [
+        ({"path": "/data/tides.txt", "nmae": "Tides"}, "invalid: /data/tides.txt: nmae: "),
+        ({"path": 7}, "invalid: 7: a field of it is of a wrong type"),
+        ({"name": "Hours", "url": "https://svc.example", "headers": "A: b"}, "invalid: Hours: "),
+    ],
+    ids=["misspelt", "path", "headers"],
+)
+def test_an_item_that_is_none_is_named_and_the_others_are_there(good, ledger, item, told):
+    with pytest.raises(AirflowFailException, match=told):
+        run(ingesting(items=[item, *TEXTS]))
+    assert len(good.requests) == len(TEXTS)
+
+
+@pytest.mark.parametrize(
+    "items",
+    ["[{'name': 'n', 'content': 'c'}]", TEXTS[0], Text(name="n", content="c"), lambda: None],
+    ids=["text of a template", "single dict", "single item", "function of nothing"],
+)
+def test_what_is_no_list_of_items_is_named_and_not_taken_apart(good, ledger, items):
+    with pytest.raises(AirflowFailException, match=r"'items' gives .*Nothing was sent"):
+        run(ingesting(items=items))
+    assert good.requests == []
