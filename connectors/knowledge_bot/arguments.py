@@ -18,6 +18,8 @@ Collections: TypeAlias = str | Collection | Iterable[str | Collection]
 Headers: TypeAlias = Mapping[str, str] | Iterable[Header]
 """Request headers as a mapping or as `Header` objects."""
 
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
+
 
 def source_fields(name: str, collections: Collections) -> dict[str, Any]:
     """Return what every source is created with: `name`, and `collections` as a list of ids."""
@@ -65,21 +67,31 @@ def absolute_address(url: object) -> str:
     if any(character <= " " or character == "\x7f" for character in address):
         raise ConfigurationError("url: holds a space or a control character; percent-encode it")
     # Which schemes the service takes is not shown (section 2), only that it is an address.
-    if not urlsplit(address).scheme:
+    try:
+        scheme = urlsplit(address).scheme
+    except ValueError as error:
+        raise ConfigurationError(f"url: {address[:200]!r} is not an address: {error}") from None
+    if not scheme:
         raise ConfigurationError(f"url: {address[:200]!r} is not an absolute address (https://…)")
     return address
 
 
 def header_list(headers: Headers) -> list[dict[str, str]]:
     """Return headers as the interface lists them. An error names a header, never its value."""
-    pairs: Sequence[tuple[str, str]] = (
-        list(headers.items())
-        if isinstance(headers, Mapping)
-        else [(header.name, header.value) for header in headers]
-    )
+    try:
+        pairs: Sequence[tuple[Any, Any]] = (
+            list(headers.items())
+            if isinstance(headers, Mapping)
+            else [(header.name, header.value) for header in headers]
+        )
+    except (AttributeError, TypeError):
+        raise ConfigurationError("headers: expected a mapping or Header objects") from None
     for name, value in pairs:
-        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):  # RFC 9110, section 5.6.2
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
             raise ConfigurationError(f"headers: {name!r} is not a header name")
+        if not isinstance(value, str):
+            kind = type(value).__name__
+            raise ConfigurationError(f"headers: the value of {name!r} is not a string but {kind}")
         if re.search(r"[\r\n\0]", value):
             raise ConfigurationError(f"headers: the value of {name!r} holds a line end or a NUL")
     return [{"name": name, "value": value} for name, value in pairs]

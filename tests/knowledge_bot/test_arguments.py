@@ -65,9 +65,16 @@ def test_a_text_source_is_checked_before_sending(arguments, words):
         ({"url": "example.org/page"}, "absolute address"),
         ({"url": "https://example.org/a b"}, "percent-encode"),
         ({"url": "https://example.org/\r\nX: y"}, "percent-encode"),
+        ({"url": "https://[::1/page"}, "url: 'https://\\[::1/page' is not an address"),
+        ({"url": "https://exa\u2100mple.org/"}, "is not an address"),
         ({"headers": {"X y": "v"}}, "not a header name"),
         ({"headers": {"": "v"}}, "not a header name"),
         ({"headers": {"X": "v\r\nY: z"}}, "line end"),
+        ({"headers": {"X": 7}}, "headers: the value of 'X' is not a string but int"),
+        ({"headers": {7: "v"}}, "headers: 7 is not a header name"),
+        ({"headers": [{"name": "X", "value": "v"}]}, "headers: expected a mapping or Header"),
+        ({"headers": "X: v"}, "headers: expected a mapping or Header"),
+        ({"headers": 7}, "headers: expected a mapping or Header"),
     ],
 )
 def test_a_web_page_is_checked_before_sending(arguments, words):
