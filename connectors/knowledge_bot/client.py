@@ -6,12 +6,11 @@ failure means, stands in `endpoints` and `delivery`.
 
 import asyncio
 import time
-from functools import partial
 from typing import Self, TypeVar
 
 from knowledge_bot.chats import AsyncChat, Chat
 from knowledge_bot.configured import Configured
-from knowledge_bot.connections import AsyncHTTPClient, Connections, HTTPClient, open_transport
+from knowledge_bot.connections import AsyncHTTPClient, Connections, HTTPClient, transport_opener
 from knowledge_bot.decoding import AnswerReader
 from knowledge_bot.delivery import Answer, Failure, Sleep, exchange
 from knowledge_bot.endpoints import AsyncDriver, Request, SyncDriver
@@ -140,7 +139,7 @@ class AsyncClient(Configured[AsyncHTTPClient], AsyncDriver):
 
     def _connect(self) -> None:
         self._wire = self._wire_for("AsyncClient")
-        self._http = self._injected or LoopTransports(partial(open_transport, self._configuration))
+        self._http = self._injected or LoopTransports(transport_opener(self._configuration))
 
     def chat(self, bot_id: str, conversation_id: str | None = None) -> AsyncChat:
         """Return a conversation with a bot; without an id, its first answer starts one."""

@@ -3,7 +3,7 @@
 import functools
 import ssl
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -91,11 +91,11 @@ class Connections:
             max_keepalive_connections=_CONNECTIONS,
             keepalive_expiry=_KEEPALIVE_SECONDS,
         )
-        self._transport = httpx.HTTPTransport(
-            _ssl_context(configuration.verify),
-            limits=limits,
-            proxy=_proxy_for(configuration.base_url),
-        )
+        verify, proxy = _ssl_context(configuration.verify), _proxy_for(configuration.base_url)
+        try:
+            self._transport = httpx.HTTPTransport(verify, limits=limits, proxy=proxy)
+        except ImportError as error:  # a SOCKS proxy takes a package more
+            raise ConfigurationError(f"the environment names a proxy: {error}") from error
         self.is_closed: bool = False
 
     def send(self, request: Any, **_options: bool) -> Any:
@@ -108,24 +108,44 @@ class Connections:
         self._transport.close()
 
 
-def open_transport(configuration: Configuration) -> httpx.AsyncBaseTransport:
-    """Return httpx's asynchronous transport over aiohttp, for the running event loop."""
-    import aiohttp  # heavy, as is what builds on it
-    from httpx_aiohttp import AiohttpTransport
+def transport_opener(configuration: Configuration) -> Callable[[], httpx.AsyncBaseTransport]:
+    """Return what opens httpx's transport over aiohttp, for the event loop that then runs.
 
-    verify = _ssl_context(configuration.verify)
-    connector = aiohttp.TCPConnector(
-        limit=_CONNECTIONS, keepalive_timeout=_KEEPALIVE_SECONDS, ssl=verify
-    )
-    session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-    return AiohttpTransport(verify, client=session, proxy=_proxy_for(configuration.base_url))
+    Raises:
+        ConfigurationError: `verify` or the environment's proxy cannot be used. Found out later, it
+            would look like a call that failed on its way.
+    """
+    verify, proxy = _ssl_context(configuration.verify), _proxy_for(configuration.base_url)
+
+    def open_transport() -> httpx.AsyncBaseTransport:
+        import aiohttp  # heavy, as is what builds on it
+        from httpx_aiohttp import AiohttpTransport
+
+        connector = aiohttp.TCPConnector(
+            limit=_CONNECTIONS, keepalive_timeout=_KEEPALIVE_SECONDS, ssl=verify
+        )
+        session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+        return AiohttpTransport(verify, client=session, proxy=proxy)
+
+    return open_transport
 
 
 def _proxy_for(url: str) -> httpx.Proxy | None:
-    """Return the proxy that the environment names for an address, as `httpx.Client` finds it."""
+    """Return the proxy that the environment names for an address, as `httpx.Client` finds it.
+
+    Raises:
+        ConfigurationError: it is of a kind that httpx does not know.
+    """
     parts = urlsplit(url)
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     if not proxy or proxy_bypass(parts.netloc):
         return None
-    return httpx.Proxy(proxy if "://" in proxy else f"http://{proxy}")
+    try:
+        return httpx.Proxy(proxy if "://" in proxy else f"http://{proxy}")
+    except (ValueError, httpx.InvalidURL):
+        # Its address is not quoted: it often holds a password.
+        raise ConfigurationError(
+            f"the environment names a proxy for {parts.scheme}:// that cannot be used, of the kind "
+            f"{proxy.partition('://')[0][:20]!r}; correct it, or pass http_client="
+        ) from None

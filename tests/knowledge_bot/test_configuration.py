@@ -5,7 +5,7 @@ import warnings
 import pytest
 from pydantic import SecretStr
 
-from knowledge_bot import Client, ConfigurationError, InsecureTransportWarning
+from knowledge_bot import AsyncClient, Client, ConfigurationError, InsecureTransportWarning
 
 
 def base_url(given):
@@ -82,9 +82,10 @@ def test_a_secret_is_taken_as_well_as_a_string():
         ({"verify": "/nowhere/ca.pem"}, "verify"),
     ],
 )
-def test_an_option_that_cannot_be_used_is_named(options, words):
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_an_option_that_cannot_be_used_is_named(kind, options, words):
     with pytest.raises(ConfigurationError, match=words):
-        Client("key", "https://service.example", **options)
+        kind("key", "https://service.example", **options)
 
 
 @pytest.mark.parametrize("options", [{"timeout": 0}, {"max_retries": -1}])

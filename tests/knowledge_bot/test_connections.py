@@ -1,12 +1,19 @@
 """What both kinds of connections take from the environment, and what they keep to themselves."""
 
 import ssl
+import sys
 
 import pytest
 import trustme
 
 from calls import SOURCE, create
-from knowledge_bot import ConnectionFailedError, Delivery
+from knowledge_bot import (
+    AsyncClient,
+    Client,
+    ConfigurationError,
+    ConnectionFailedError,
+    Delivery,
+)
 from scripted_server import answer, close
 
 ELSEWHERE = "http://service.localhost:9"
@@ -34,6 +41,23 @@ def test_a_proxy_that_cannot_be_reached_has_delivered_nothing(call, monkeypatch)
     with pytest.raises(ConnectionFailedError) as caught:
         call(create, ELSEWHERE, max_retries=0)
     assert caught.value.delivery is Delivery.NOT_DELIVERED
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize("proxy", ["ftp://me:hidden-word@127.0.0.1:9", "socks4://127.0.0.1:9"])
+def test_a_proxy_of_another_kind_is_told_before_anything_is_sent(monkeypatch, kind, proxy):
+    monkeypatch.setenv("http_proxy", proxy)
+    with pytest.raises(ConfigurationError, match="proxy") as caught:
+        kind("key", ELSEWHERE)
+    assert proxy.partition(":")[0] in str(caught.value)
+    assert "hidden-word" not in str(caught.value)
+
+
+def test_a_proxy_that_takes_a_package_which_is_not_installed_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:9")
+    with pytest.raises(ConfigurationError, match="socksio"):
+        Client("key", ELSEWHERE)
 
 
 def test_a_trusted_certificate_is_accepted(call, scripted, tmp_path):
