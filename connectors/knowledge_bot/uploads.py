@@ -65,7 +65,7 @@ class Upload:
         """Check the arguments of an upload; the file itself is not touched before `open`.
 
         Raises:
-            ConfigurationError: `file` is neither a path, bytes nor a binary file object, or
+            ConfigurationError: `file` is neither a path, bytes nor an open binary file object, or
                 `content_type` is not a media type.
         """
         start: int | None = 0
@@ -77,12 +77,12 @@ class Upload:
             if isinstance(file, io.TextIOBase):
                 raise ConfigurationError("file: a file object must be opened in binary mode ('rb')")
             name = filename or _name_of(file) or str(fields["name"])
-            start = file.tell() if file.seekable() else None
+            start = _start_of(file)
         else:
             raise ConfigurationError(
                 f"file: expected a path, bytes or a binary file object, not {type(file).__name__}"
             )
-        content_type = content_type or mimetypes.guess_type(name)[0] or "application/octet-stream"
+        content_type = content_type or _guessed_type(name)
         if not _CONTENT_TYPE.fullmatch(content_type):
             raise ConfigurationError(f"content_type: {content_type!r} is not a media type")
         return cls(fields, file, name, content_type, on_progress, start)
@@ -253,6 +253,19 @@ def _quoted(filename: str) -> str:
 def _name_of(file: BinaryIO) -> str | None:
     name = getattr(file, "name", None)
     return Path(name).name if isinstance(name, str) else None
+
+
+def _start_of(file: BinaryIO) -> int | None:
+    try:
+        return file.tell() if file.seekable() else None
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"file: cannot be read: {error}") from error
+
+
+def _guessed_type(name: str) -> str:
+    # A compressed file is not of the type of what is in it.
+    guessed, compression = mimetypes.guess_type(name)
+    return guessed if guessed and not compression else "application/octet-stream"
 
 
 def _remaining(stream: BinaryIO) -> int:

@@ -81,6 +81,12 @@ def test_a_file_object_is_read_from_where_it_stands_at_each_attempt(call, script
     assert bodies == [b"sent", b"sent"]
 
 
+def closed():
+    stream = io.BytesIO(b"x")
+    stream.close()
+    return stream
+
+
 class Pipe(io.RawIOBase):
     """A stream that gives its content once and cannot seek."""
 
@@ -178,6 +184,7 @@ def test_a_file_that_changes_while_it_is_sent_is_an_error_and_not_delivered(
         (Pipe(b""), "is empty"),
         (7, "expected a path, bytes or a binary file object, not int"),
         (io.StringIO("text"), "binary mode"),
+        (closed(), "closed file"),
     ],
 )
 def test_a_file_that_cannot_be_sent_is_a_clear_error(call, scripted, file, words):
@@ -185,6 +192,20 @@ def test_a_file_that_cannot_be_sent_is_a_clear_error(call, scripted, file, words
     with pytest.raises(ConfigurationError, match=words):
         call(sender(file=file), server.url)
     assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("filename", "content_type"),
+    [
+        ("notes.tar", "application/x-tar"),
+        ("notes.tar.gz", "application/octet-stream"),
+        ("notes.txt.bz2", "application/octet-stream"),
+        ("notes", "application/octet-stream"),
+    ],
+)
+def test_a_compressed_file_is_not_sent_as_what_is_in_it(filename, content_type):
+    request = Client.upload_source(name="n", collections="col_1", file=b"x", filename=filename)
+    assert request.upload.content_type == content_type
 
 
 def test_a_content_type_cannot_smuggle_a_header(call, scripted):
