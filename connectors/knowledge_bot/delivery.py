@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
@@ -273,8 +274,10 @@ def _retry_after(value: str | None) -> float | None:
         return float(value)
     try:
         moment = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
+    if moment.tzinfo is None:  # asctime's format, which stands for UTC (section 5.6.7)
+        moment = moment.replace(tzinfo=UTC)
     return max(0.0, moment.timestamp() - time.time())
 
 

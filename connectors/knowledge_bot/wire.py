@@ -1,6 +1,7 @@
 """Requests in the HTTP library's terms, and what came of them in ours."""
 
 import functools
+import json
 import logging
 import time
 from collections.abc import Iterable
@@ -23,7 +24,6 @@ _OWN_HEADERS = {
     b"accept-encoding": ACCEPT_ENCODING.encode(),
     b"user-agent": f"knowledge-bot/{__version__}".encode(),
 }
-
 
 _PHASES = ("connect", "read", "write", "pool")
 
@@ -91,8 +91,17 @@ class Wire:
         key = self._configuration.api_key
         if key is None:
             return answer
-        body = answer.body.replace(key.get_secret_value().encode("ascii"), b"***")
+        body = answer.body
+        for spelling in _spellings(key.get_secret_value()):
+            body = body.replace(spelling, b"***")
         return Answer(answer.status, answer.headers, body, answer.excess)
+
+
+def _spellings(key: str) -> set[bytes]:
+    """Return a key as it is, and as JSON may write it."""
+    escaped = json.dumps(key)[1:-1]
+    # PHP, for one, escapes slashes too.
+    return {text.encode("ascii") for text in (key, escaped, escaped.replace("/", "\\/"))}
 
 
 def failure(error: Exception, started: float, body: Body | None) -> Failure:

@@ -1,5 +1,7 @@
 """What each failure is, whether the service may have acted, and how often it was asked."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,6 +69,16 @@ def test_an_error_that_repeats_the_key_does_not_show_it(call, scripted):
     assert caught.value.message == "the key *** is not known"
 
 
+@pytest.mark.parametrize(
+    "body", [b'{"message": "no key a\\/b\\"c"}', b'{"message": "no key a/b\\"c"}']
+)
+def test_nor_a_key_that_json_writes_in_another_way(call, scripted, body):
+    server = scripted(answer(401, body))
+    with pytest.raises(AuthenticationError) as caught:
+        call(create, server.url, api_key='a/b"c')
+    assert caught.value.message == "no key ***"
+
+
 def test_an_unreadable_answer_keeps_what_may_name_the_source(call, scripted):
     server = scripted(answer(body={"identifier": "src_77"}))
     with pytest.raises(UnexpectedResponseError) as caught:
@@ -97,6 +109,24 @@ def test_retry_after_is_honoured_as_seconds_and_as_a_date_and_capped(monkeypatch
     assert paused({"retry-after": "Tue, 14 Nov 2023 22:13:50 GMT"}) == 30
     assert paused({"retry-after": "Tue, 14 Nov 2000 22:13:50 GMT"}) == 0
     assert paused({"retry-after": "86400"}) == 120
+
+
+def test_a_date_without_a_zone_is_utc_wherever_this_runs(monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        monkeypatch.setattr(delivery.time, "time", lambda: 1_700_000_000.0)
+        assert paused({"retry-after": "Tue Nov 14 22:13:50 2023"}) == 30
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(
+    "date", [f"Tue, 14 Nov {'9' * 20} 22:13:50 GMT", f"Tue, 14 Nov 2023 22:13:50 +{'9' * 14}"]
+)
+def test_a_date_beyond_all_dates_is_none(date):
+    assert paused({"retry-after": date}) == 0
 
 
 def test_the_backoff_doubles_under_full_jitter(monkeypatch):
