@@ -76,7 +76,8 @@ def _speaker(message: BaseMessage) -> str:
         return message.role.capitalize()
     if isinstance(message, ToolMessage):
         return f"Tool ({message.name})" if message.name else "Tool"
-    speaker = _SPEAKERS.get(message.type, message.type.capitalize())
+    kind = message.type.removesuffix("MessageChunk").lower()  # a chunk's type is its class's name
+    speaker = _SPEAKERS.get(kind, kind.capitalize())
     return f"{speaker} ({message.name})" if message.name else speaker
 
 

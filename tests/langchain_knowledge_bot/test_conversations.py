@@ -3,9 +3,12 @@
 import pytest
 from langchain_core.messages import (
     AIMessage,
+    AIMessageChunk,
     ChatMessage,
     HumanMessage,
+    HumanMessageChunk,
     SystemMessage,
+    SystemMessageChunk,
     ToolMessage,
 )
 
@@ -71,6 +74,12 @@ def test_a_transcript_names_every_speaker():
         "System: Be brief.\n\nUser (ada): one\n\nAssistant: two\n\nTool (search): three\n\n"
         "Tool: four\n\nCritic: five\n\nAssistant (writer): six"
     )
+
+
+def test_a_transcript_names_who_spoke_in_a_stream_as_any_other():
+    assert sent(
+        SystemMessageChunk("Be brief."), HumanMessageChunk("one"), AIMessageChunk("two")
+    ).content == ("System: Be brief.\n\nUser: one\n\nAssistant: two")
 
 
 def test_the_newest_question_alone_is_sent_on_demand():
