@@ -180,8 +180,9 @@ class _Items:
         if source:
             count = self._seen[hash(source)] = self._seen[hash(source)] + 1
             place = f" ({count})" if count > 1 else ""
-        title = document.metadata.get("title") or source or content.strip()
-        name = f"{str(title).splitlines()[0][:_NAME_LENGTH]}{place}" if title else "(no name)"
+        titles = (str(document.metadata.get("title") or ""), source, content)
+        title = next(filter(None, map(str.strip, titles)), "")
+        name = f"{title.splitlines()[0][:_NAME_LENGTH]}{place}" if title else "(no name)"
         if not content.strip():
             return Skipped(name, "it holds no text")
         if self._key is not None:

@@ -106,6 +106,13 @@ def test_a_key_of_the_callers_own_is_used(add, collection, sources):
     assert sources.created == [("First", "a"), ("b", "b")]
 
 
+def test_a_name_is_the_first_line_that_says_something(add, collection, sources):
+    add(collection, [Document("a", metadata={"title": "\n  Hours\n", "source": "a.html"})])
+    add(collection, [Document("b", metadata={"title": " ", "source": "b.html"})])
+    add(collection, [Document("\nc\nd", metadata={"title": "\n"})])
+    assert [name for name, _ in sources.created] == ["Hours", "b.html", "c"]
+
+
 def test_a_document_without_text_is_skipped(add, collection, sources):
     report = add(collection, [Document(" ", metadata={"source": "empty.txt"}), PAGES[0]])
     assert (report.created, report.skipped) == (1, 1)
