@@ -1,24 +1,18 @@
 """A bot as a chat model."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
 from langchain_core.caches import BaseCache
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models.base import LangSmithParams, LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
 from typing_extensions import override
 
 from knowledge_bot import KnowledgeBotError, __version__
-from langchain_knowledge_bot.arguments import (
-    WITHOUT_EFFECT,
-    named_in,
-    warn_of,
-)
+from langchain_knowledge_bot.arguments import WITHOUT_EFFECT, named_in, warn_of
 from langchain_knowledge_bot.connection import API_KEY, Connection
 from langchain_knowledge_bot.conversations import History, OnFork
 from langchain_knowledge_bot.heads import Exchange, Heads
@@ -186,49 +180,6 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
         return self
 
     @override
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        message = AIMessage(**self._ask(messages, stop, kwargs))
-        return ChatResult(generations=[ChatGeneration(message=message)])
-
-    @override
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        message = AIMessage(**await self._aask(messages, stop, kwargs))
-        return ChatResult(generations=[ChatGeneration(message=message)])
-
-    @override
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        answer = self._ask(messages, stop, kwargs)
-        yield ChatGenerationChunk(message=AIMessageChunk(**answer, chunk_position="last"))
-
-    @override
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        answer = await self._aask(messages, stop, kwargs)
-        yield ChatGenerationChunk(message=AIMessageChunk(**answer, chunk_position="last"))
-
     def _ask(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
     ) -> dict[str, Any]:
@@ -241,6 +192,7 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
             )
         return message_fields(bot_id, answer, stop or self.stop or [])
 
+    @override
     async def _aask(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
     ) -> dict[str, Any]:

@@ -42,16 +42,8 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
             Several bots instead, asked at the same time.
         k: int | None
             Ask the first `k` bots only. By default all are asked. Also an argument of `invoke`.
-        api_key: SecretStr | None
-            The key; by default `KNOWLEDGE_BOT_API_KEY`.
-        base_url: str | None
-            The service's address; by default `KNOWLEDGE_BOT_BASE_URL`.
-        timeout: float
-            Seconds to wait for a connection, and again for the answer.
-        max_retries: int
-            How many times a question is sent again where that cannot duplicate it.
-        client: knowledge_bot.Client | None
-            A client to use instead of a key, an address and these settings.
+        api_key, base_url, timeout, max_retries, client, async_client
+            How the service is reached, see `Connection`.
 
     Instantiate:
         ```python

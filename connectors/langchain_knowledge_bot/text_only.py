@@ -1,11 +1,14 @@
-"""What a chat model that only answers in text says of the rest."""
+"""A chat model whose whole answer is one text: how it is told, and what is said of the rest."""
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput, ModelProfile
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
@@ -22,7 +25,66 @@ _NO_STRUCTURE = (
 
 
 class TextOnlyChatModel(BaseChatModel):
-    """A chat model without tools, structured output, images and counts of tokens."""
+    """A chat model without tools, structured output, images and counts of tokens.
+
+    An answer comes as a whole, so that a stream of it is one chunk.
+    """
+
+    @abstractmethod
+    def _ask(
+        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the fields of the message that answers."""
+
+    @abstractmethod
+    async def _aask(
+        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return what `_ask` does, without blocking."""
+
+    @override
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        message = AIMessage(**self._ask(messages, stop, kwargs))
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    @override
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        message = AIMessage(**await self._aask(messages, stop, kwargs))
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    @override
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        answer = self._ask(messages, stop, kwargs)
+        yield ChatGenerationChunk(message=AIMessageChunk(**answer, chunk_position="last"))
+
+    @override
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        answer = await self._aask(messages, stop, kwargs)
+        yield ChatGenerationChunk(message=AIMessageChunk(**answer, chunk_position="last"))
 
     @override
     def bind_tools(
