@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
@@ -14,14 +15,14 @@ class Turns:
     """A lock that both blocking and awaiting callers may take, in the order in which they came.
 
     An `asyncio.Lock` belongs to one event loop, and a `threading.Lock` would stop the loop that
-    waits for it. Here each comer waits for the future of the one before. Pickles and deep copies
-    are new ones: nobody waits there.
+    waits for it. Here each comer waits for a future of its own, which is set by whoever leaves
+    before it. Pickles and deep copies are new ones: nobody waits there.
     """
 
     def __init__(self) -> None:
         self._door = threading.Lock()
-        self._last: Future[None] = Future()
-        self._last.set_result(None)
+        self._queue: deque[Future[None]] = deque()
+        """Who has the turn, and then who waits for it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Turns, ()
@@ -34,39 +35,45 @@ class Turns:
             ConfigurationError: it would have to wait inside a running event loop, where the turn
                 before may need that same loop to end.
         """
-        before, mine = self._queue()
+        mine = self._come()
         try:
-            if not before.done() and _in_event_loop():
+            if not mine.done() and _in_event_loop():
                 raise ConfigurationError(
                     "a turn of this conversation is under way, and waiting for it here would stop "
                     "the event loop; await the asynchronous method instead"
                 )
-            before.result()
+            mine.result()
             yield
         finally:
-            _release(before, mine)
+            self._leave(mine)
 
     @asynccontextmanager
     async def ataken(self) -> AsyncIterator[None]:
         """Wait for the turns before this one, and hold it for the `async with` block."""
-        before, mine = self._queue()
+        mine = self._come()
         try:
-            # Shielded, since cancelling this wait must not end the turn that it waits for.
-            await asyncio.shield(asyncio.wrap_future(before))
+            # Shielded, since whoever leaves may set the future while this wait is cancelled.
+            await asyncio.shield(asyncio.wrap_future(mine))
             yield
         finally:
-            _release(before, mine)
+            self._leave(mine)
 
-    def _queue(self) -> tuple["Future[None]", "Future[None]"]:
+    def _come(self) -> "Future[None]":
         mine: Future[None] = Future()
         with self._door:
-            before, self._last = self._last, mine
-        return before, mine
+            self._queue.append(mine)
+            if self._queue[0] is mine:
+                mine.set_result(None)
+        return mine
 
-
-def _release(before: "Future[None]", mine: "Future[None]") -> None:
-    # One that gave up waiting still passes the turn on only when it would have come.
-    before.add_done_callback(lambda _: mine.set_result(None))
+    def _leave(self, mine: "Future[None]") -> None:
+        """End a turn, or give up waiting for it; only the one who had it passes it on."""
+        with self._door:
+            had_it = self._queue[0] is mine
+            self._queue.remove(mine)
+            following = self._queue[0] if had_it and self._queue else None
+        if following is not None:
+            following.set_result(None)
 
 
 def _in_event_loop() -> bool:

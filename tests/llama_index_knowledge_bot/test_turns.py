@@ -102,6 +102,16 @@ async def test_a_loop_is_not_stopped_by_waiting_for_itself():
         pass
 
 
+async def test_any_number_that_gave_up_waiting_hold_nobody_up():
+    turns = Turns()
+    async with turns.ataken():
+        for _ in range(2000):
+            with pytest.raises(ConfigurationError), turns.taken():
+                pytest.fail("two turns at once")
+    async with asyncio.timeout(10), turns.ataken():
+        pass
+
+
 def test_a_turn_that_fails_passes_on():
     turns = Turns()
     with pytest.raises(ZeroDivisionError), turns.taken():
