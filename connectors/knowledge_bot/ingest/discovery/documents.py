@@ -3,11 +3,11 @@
 import gzip
 import io
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import urlsplit
 
 from knowledge_bot import __version__
 
@@ -34,7 +34,7 @@ def opened(address: str) -> Iterator[IO[bytes]]:
     Raises:
         UnreadableError: it cannot be had, or it is too large.
     """
-    if urlsplit(address).scheme in ("http", "https"):
+    if address.lower().startswith(("http://", "https://")):
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
             _fetch(address, file)
             file.seek(0)
@@ -99,7 +99,7 @@ class _Raw(io.RawIOBase):
     def readinto(self, buffer: bytearray) -> int:  # type: ignore[override] # a writable buffer
         try:
             piece = self._stream.read(len(buffer))
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise UnreadableError(f"it cannot be unpacked: {error}") from error
         self._left -= len(piece)
         if self._left < 0:

@@ -3,8 +3,8 @@
 import io
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
+from knowledge_bot.ingest.discovery.addresses import is_web_address
 from knowledge_bot.ingest.discovery.documents import UnreadableError, opened
 from knowledge_bot.ingest.items import Skipped, WebPage
 
@@ -31,12 +31,12 @@ def from_feed(address: str) -> Iterator[WebPage | Skipped]:
         entry = dict(parsed)  # without feedparser's warnings about names that it maps
         url = entry.get("link", "")
         title = " ".join(entry.get("title", "").split())
-        if urlsplit(url).scheme in ("http", "https"):
+        if is_web_address(url):
             version = entry.get("updated") or entry.get("published") or None
             yield WebPage(name=title or url, url=url, version=version)
         else:
             told = title or entry.get("id") or "an entry without a title"
-            yield Skipped(told, f"{address}: the entry has no link", invalid=True)
+            yield Skipped(told, f"{address}: the entry links to no web page", invalid=True)
 
 
 def _parsed(content: bytes, address: str) -> Any:

@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest.items import File, Skipped
 
@@ -25,17 +27,22 @@ def from_folder(
         hidden: whether to take names that begin with a dot as well.
 
     Yields:
-        A `File`, or a `Skipped` for what is hidden, leaves the folder, is no file, or is a folder
-        that cannot be read.
+        A `File`, or a `Skipped` for what is hidden, leaves the folder, is no file, has a path that
+        is not UTF-8, or is a folder that cannot be read.
 
     Raises:
-        ConfigurationError: there is no such folder; raised at once.
+        ConfigurationError: there is no such folder, or a pattern is none; raised at once.
     """
     root = Path(folder).resolve()
     if not root.is_dir():
         raise ConfigurationError(f"folder: {os.fspath(folder)!r} is not a folder")
     several = [patterns] if isinstance(patterns, str) else list(patterns)
-    matches = re.compile("|".join(f"(?:{_expression(pattern)})" for pattern in several)).fullmatch
+    try:
+        matches = re.compile("|".join(f"(?:{_expression(each)})" for each in several)).fullmatch
+    except re.error as error:
+        raise ConfigurationError(
+            f"patterns: {', '.join(several)} cannot be used: {error.msg}"
+        ) from None
     return _walk(str(root), str(root), "", matches, hidden)
 
 
@@ -45,12 +52,13 @@ def _walk(
     try:
         names = _sorted_names(folder)
     except OSError as error:
-        yield Skipped(below or folder, f"the folder cannot be read: {error.strerror}", invalid=True)
+        reason = f"the folder cannot be read: {error.strerror}"
+        yield _skipped(below or folder, reason, invalid=True)
         return
     for name, kind in names:
         relative, path = below + name, f"{folder}/{name}"
         if name.startswith(".") and not hidden:
-            yield Skipped(relative, "it is hidden")
+            yield _skipped(relative, "it is hidden")
         elif kind == _FOLDER:
             yield from _walk(root, path, f"{relative}/", matches, hidden)
         elif not matches(relative):
@@ -58,11 +66,11 @@ def _walk(
         elif kind == _LINK:
             yield _linked(root, path, relative)
         elif kind == _OTHER:
-            yield Skipped(relative, "it is not a regular file")
+            yield _skipped(relative, "it is not a regular file")
         else:
             # Resolved already: the root is, and no link led here. Resolving each anew would take
             # longer than everything else about a file that did not change.
-            yield File(path=path, name=relative, key=path)
+            yield _file(path, relative)
 
 
 _FILE, _FOLDER, _LINK, _OTHER = "file", "folder", "link", "other"
@@ -84,10 +92,26 @@ def _kind(entry: os.DirEntry[str]) -> str:
 def _linked(root: str, path: str, relative: str) -> File | Skipped:
     target = Path(os.path.realpath(path))
     if not target.is_relative_to(root):
-        return Skipped(relative, f"it is a link that leaves the folder, to {target}")
+        return _skipped(relative, f"it is a link that leaves the folder, to {_shown(str(target))}")
     if target.is_dir():
-        return Skipped(relative, f"it is a link to a folder, {target}")
-    return File(path=str(target), name=relative, key=str(target))
+        return _skipped(relative, f"it is a link to a folder, {_shown(str(target))}")
+    return _file(str(target), relative)
+
+
+def _file(path: str, relative: str) -> File | Skipped:
+    try:
+        return File(path=path, name=relative, key=path)
+    except ValidationError:  # on Linux a name is bytes, and a model takes text
+        reason = f"its path is not UTF-8 text, {_shown(path)}; rename it"
+        return _skipped(relative, reason, invalid=True)
+
+
+def _skipped(relative: str, reason: str, *, invalid: bool = False) -> Skipped:
+    return Skipped(_shown(relative), reason, invalid)
+
+
+def _shown(path: str) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _expression(pattern: str) -> str:

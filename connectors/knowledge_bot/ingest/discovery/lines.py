@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeAlias
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 from pydantic_core import from_json
 
 from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.ingest.discovery.addresses import is_web_address
 from knowledge_bot.ingest.items import File, Skipped, Text, WebPage
 
 Lines: TypeAlias = str | os.PathLike[str] | IO[bytes] | IO[str] | Iterable[str]
@@ -70,7 +70,10 @@ def _json_items(
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])
-            yield Skipped(told, f"{where}: {first['msg']}", invalid=True)
+            said = first["msg"].removeprefix("Value error, ")
+            # Checks of our own name the field themselves.
+            reason = said if said.startswith(f"{where}: ") else f"{where}: {said}"
+            yield Skipped(told, f"it is no item: {reason}", invalid=True)
         except (ValueError, TypeError) as error:
             yield Skipped(told, f"it is no item: {str(error)[:300]}", invalid=True)
 
@@ -92,13 +95,12 @@ def _pages(lines: Iterator[tuple[int, bytes]], name: str) -> Iterator[WebPage | 
         address = line.decode("utf-8", "replace").strip()
         if address.startswith("#"):
             continue
-        parts = urlsplit(address) if "[" not in address else None
-        if parts is None or parts.scheme not in ("http", "https") or not parts.netloc:
+        if is_web_address(address):
+            yield WebPage(name=address, url=address)
+        else:
             yield Skipped(
                 address[:500], f"{name}, line {number}: it is no web address", invalid=True
             )
-        else:
-            yield WebPage(name=address, url=address)
 
 
 def _numbered(source: Lines) -> Iterator[tuple[int, bytes]]:

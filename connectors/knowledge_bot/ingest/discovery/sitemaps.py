@@ -1,9 +1,10 @@
 """Pages of a sitemap (sitemaps.org, protocol 0.9), nested ones included."""
 
 from collections.abc import Iterator
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 from xml.etree.ElementTree import Element, ParseError
 
+from knowledge_bot.ingest.discovery.addresses import is_web_address
 from knowledge_bot.ingest.discovery.documents import UnreadableError, opened
 from knowledge_bot.ingest.items import Skipped, WebPage
 
@@ -38,8 +39,8 @@ def _pages(address: str, depth: int, seen: set[str]) -> Iterator[WebPage | Skipp
     nested = []
     try:
         for kind, location, modified in _entries(address):
-            target = urljoin(address, location)
-            if urlsplit(target).scheme not in ("http", "https"):
+            target = _joined(address, location)
+            if not is_web_address(target):
                 yield Skipped(location[:500], f"{address}: it is no web address", invalid=True)
             elif kind == "sitemap":
                 nested.append(target)
@@ -73,6 +74,15 @@ def _entries(address: str) -> Iterator[tuple[str, str, str | None]]:
             raise UnreadableError(f"it is not well-formed XML: {error}") from error
         except DefusedXmlException as error:
             raise UnreadableError("it declares entities, as attacks do") from error
+        except (ValueError, LookupError) as error:
+            raise UnreadableError(f"its encoding is not known: {error}") from error
+
+
+def _joined(address: str, location: str) -> str:
+    try:
+        return urljoin(address, location)
+    except ValueError:  # the location is no address
+        return location
 
 
 def _local(element: Element) -> str:
