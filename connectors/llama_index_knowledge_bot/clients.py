@@ -1,5 +1,7 @@
 """How every class of this package reaches the service."""
 
+from typing import Any
+
 from knowledge_bot import AsyncClient, Client, ConfigurationError
 
 
@@ -48,3 +50,20 @@ class Clients:
 
     def __repr__(self) -> str:
         return repr(self.blocking)
+
+
+def with_clients(state: dict[str, Any]) -> dict[str, Any]:
+    """Return what a component is pickled as, once it is sure that its clients are in there.
+
+    The framework leaves out what cannot be pickled; the copy would then send with the key of the
+    environment, which may be another account's.
+
+    Raises:
+        TypeError: the clients were left out.
+    """
+    if "clients" not in state["__dict__"]:
+        raise TypeError(
+            "a client that sends with an http_client of yours cannot be pickled; give one that is "
+            "made of a key and an address: client=Client(api_key, base_url)"
+        )
+    return state

@@ -138,6 +138,9 @@ class KnowledgeBotChatEngine(BaseChatEngine):
     turn gives its answer in one piece; it is over when `stream_chat` returns, whether or not
     somebody reads the stream.
 
+    The metadata of what `chat` and `achat` return holds `bot_id`, `conversation_id`, `message_id`,
+    and `created_at` in Unix milliseconds; the framework's streams have no place for it.
+
     Pickles and deep copies hold the clients and continue the same conversation, without waiting for
     each other's turns. A pickle holds the API key.
 

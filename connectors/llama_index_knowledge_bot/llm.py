@@ -20,7 +20,7 @@ from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_ca
 from llama_index.core.llms.llm import LLM
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
-from llama_index_knowledge_bot.clients import Clients
+from llama_index_knowledge_bot.clients import Clients, with_clients
 
 History = Literal["flatten", "last"]
 
@@ -106,12 +106,7 @@ class KnowledgeBotLLM(LLM):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
-        if "clients" not in state["__dict__"]:
-            # The framework leaves out what cannot be pickled; the copy would then ask with the key
-            # of the environment, which may be another account's.
-            raise TypeError("a client that sends with an http_client of yours cannot be pickled")
-        return state
+        return with_clients(super().__getstate__())
 
     @classmethod
     def class_name(cls) -> str:

@@ -11,7 +11,7 @@ from llama_index.core.schema import BaseNode, TransformComponent
 from knowledge_bot import AsyncClient, Client, Collection
 from knowledge_bot.arguments import collection_ids
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger, Report, aingest, ingest
-from llama_index_knowledge_bot.clients import Clients
+from llama_index_knowledge_bot.clients import Clients, with_clients
 from llama_index_knowledge_bot.documents import texts_of
 
 _AGAIN = (
@@ -89,12 +89,7 @@ class CollectionSink(TransformComponent):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
-        if "clients" not in state["__dict__"]:
-            # The framework leaves out what cannot be pickled; the copy would then send with the key
-            # of the environment, which may be another account's.
-            raise TypeError("a client that sends with an http_client of yours cannot be pickled")
-        return state
+        return with_clients(super().__getstate__())
 
     @classmethod
     def class_name(cls) -> str:

@@ -3,17 +3,15 @@
 import asyncio
 import copy
 import inspect
-import logging
 import pickle
 from typing import Any
 
-import httpx
 import pytest
 from llama_index.core.llms import ChatMessage, ChatResponse, ImageBlock, MessageRole, TextBlock
 from llama_index.core.prompts import PromptTemplate
 
 from calls import KEY, MESSAGE
-from knowledge_bot import AsyncClient, AuthenticationError, Client, ConfigurationError
+from knowledge_bot import AuthenticationError, Client, ConfigurationError
 from llama_index_knowledge_bot import KnowledgeBotLLM
 from scripted_server import answer
 
@@ -206,19 +204,6 @@ def test_without_a_client_the_environment_names_the_service(start, monkeypatch):
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
     KnowledgeBotLLM("bot_1").complete(QUESTION)
     assert service.requests[0].headers["x-api-key"] == KEY
-
-
-@pytest.mark.parametrize("transport", ["sync", "async"])
-def test_a_client_that_cannot_be_pickled_is_not_swapped_for_another(transport, monkeypatch, caplog):
-    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", ELSEWHERE)
-    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "key-of-another-account")
-    if transport == "sync":
-        own = {"client": Client(KEY, ELSEWHERE, http_client=httpx.Client())}
-    else:
-        own = {"async_client": AsyncClient(KEY, ELSEWHERE, http_client=httpx.AsyncClient())}
-    llm = KnowledgeBotLLM("bot_1", **own)
-    with caplog.at_level(logging.CRITICAL), pytest.raises(TypeError, match="cannot be pickled"):
-        pickle.dumps(llm)
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda llm: pickle.loads(pickle.dumps(llm))])
