@@ -14,7 +14,7 @@ import pytest
 
 from calls import SOURCE
 from page_server import answer as page
-from page_server import serving
+from page_server import redirect, serving
 from pseudo_terminal import terminal
 from scripted_server import answer, close
 
@@ -148,6 +148,20 @@ def test_an_address_that_is_none_is_named_and_the_rest_is_sent(run, answering, t
         assert (done.exit_code, done.stdout) == (3, "created\t1\nunchanged\t0\ninvalid\t3\n"), kind
     addresses = [one["url"].removeprefix("https://h.example/") for one in sent(server)]
     assert addresses == ["?a[]=1", "a", "b"]
+
+
+def test_a_redirect_is_followed_although_its_server_then_closes_the_connection(run, answering):
+    answering(answer(body=SOURCE))
+    with serving() as site:
+
+        def redirecting(connection):
+            redirect("/new.xml")(connection)
+            time.sleep(0.2)
+
+        site.answers["/old.xml"] = redirecting
+        site.answers["/new.xml"] = page(_SITEMAP.encode(), kind="text/xml")
+        done = run("ingest", "sitemap", site.url("/old.xml"), *IN_ONE)
+    assert (done.exit_code, done.stdout) == (0, "created\t1\nunchanged\t0\n"), done.stderr
 
 
 def damaged(body):

@@ -50,7 +50,12 @@ def opened(address: str) -> Iterator[IO[bytes]]:
 def _fetch(address: str, into: IO[bytes]) -> None:
     import httpx
 
-    headers = {"User-Agent": f"knowledge-bot/{__version__}", "Accept-Encoding": "gzip"}
+    headers = {
+        "User-Agent": f"knowledge-bot/{__version__}",
+        "Accept-Encoding": "gzip",
+        # Otherwise a redirect may be followed over a connection that is just being closed.
+        "Connection": "close",
+    }
     received = 0
     try:
         with (
