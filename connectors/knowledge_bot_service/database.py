@@ -95,8 +95,7 @@ class Database:
         self._count = 0
         self._closed = False
         self._lock = threading.Lock()
-        self._local = threading.local()
-        self._readers: list[sqlite3.Connection] = []
+        self._readers: dict[threading.Thread, sqlite3.Connection] = {}
         writer = self._connect()
         writer.execute("PRAGMA journal_mode = WAL")
         writer.execute("PRAGMA synchronous = FULL")
@@ -132,13 +131,14 @@ class Database:
 
     def reader(self) -> sqlite3.Connection:
         """The calling thread's own connection, for reading."""
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        thread = threading.current_thread()
+        connection = self._readers.get(thread)
         if connection is None:
             connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
-            self._local.connection = connection
             with self._lock:
-                self._readers.append(connection)
+                self._close_abandoned()
+                self._readers[thread] = connection
         return connection
 
     def close(self) -> None:
@@ -149,8 +149,13 @@ class Database:
             self._closed = True
             self._waiting.put((2, 0, None))
         self._thread.join()
-        for connection in self._readers:
+        for connection in self._readers.values():
             connection.close()
+
+    def _close_abandoned(self) -> None:
+        # Those who answer requests come and go with the load; each would leave open files behind.
+        for thread in [thread for thread in self._readers if not thread.is_alive()]:
+            self._readers.pop(thread).close()
 
     def _connect(self) -> sqlite3.Connection:
         # Threads never share a connection at the same time; `close` is called from another thread.

@@ -1,6 +1,8 @@
 """One writer for many clients: what shares a transaction, what an error undoes, what waits."""
 
+import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -103,3 +105,21 @@ def test_closing_finishes_what_waits_and_refuses_the_rest(tmp_path: Path) -> Non
 def test_readers_cannot_write(database: Database) -> None:
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         database.reader().execute("DELETE FROM collection")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells a process's open files")
+def test_threads_that_have_ended_keep_no_connection(database: Database, tmp_path: Path) -> None:
+    for _ in range(20):
+        thread = threading.Thread(target=names, args=(database,))
+        thread.start()
+        thread.join()
+    names(database)
+    # The writer and this thread have two each, and share one; SQLite may keep some to use again.
+    assert len(open_files(tmp_path)) < 10
+
+
+def open_files(folder: Path) -> list[str]:
+    """The files of a folder that this process has open, each as often as it has."""
+    descriptors = Path("/proc/self/fd").iterdir()
+    files = [os.readlink(one) for one in descriptors if one.is_symlink()]
+    return [file for file in files if file.startswith(str(folder))]
