@@ -245,9 +245,11 @@ def _recover(connection: sqlite3.Connection) -> list[tuple[str, tuple[int, ...]]
 
 
 def _claim(connection: sqlite3.Connection) -> Job | None:
+    # SQLite uses the partial index only for a query that repeats the index's own condition.
     row = connection.execute(
         "UPDATE source SET status = 'processing' WHERE id ="
-        " (SELECT id FROM source WHERE status = 'pending' ORDER BY id LIMIT 1)"
+        " (SELECT id FROM source WHERE status IN ('pending', 'processing') AND status = 'pending'"
+        " ORDER BY id LIMIT 1)"
         " RETURNING id, public_id, name, kind"
     ).fetchone()
     if row is None:
