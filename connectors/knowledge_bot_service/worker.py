@@ -37,6 +37,9 @@ _HEADING: Final = re.compile(r"^#{1,6} \S", re.MULTILINE)
 # How long stopping waits for what is being worked on, in seconds; it is taken up at the next start.
 _STOP_PATIENCE: Final = 2.0
 
+# How long a worker waits when the database takes nothing, in seconds.
+_PAUSE: Final = 1.0
+
 
 class Workers:
     """Threads that process pending sources, oldest first.
@@ -102,17 +105,21 @@ class Workers:
             except DatabaseClosedError:
                 return
             except Exception:  # noqa: BLE001 - a full disk, for one; the thread must live on
-                _log.exception("a worker could not record what became of a source")
+                _log.exception(
+                    "a worker could not claim a source, or record what became of one: what is "
+                    "pending is tried again in %g s, what is processing at the next start",
+                    _PAUSE,
+                )
+                self._stopping.wait(_PAUSE)
+                self.notify()
 
     def _process(self, job: Job) -> None:
         try:
             self._index(job, self._read(job))
         except (FetchError, ExtractionError) as error:
             self._store.fail(job.source, str(error))
-        except _StoppingError:
+        except (_StoppingError, DatabaseClosedError):
             return
-        except DatabaseClosedError:
-            raise
         except Exception:  # noqa: BLE001 - whatever a document sets off, the next one is processed
             _log.exception("source %s: processing broke off", job.public_id)
             if self._store.requeue(job.source) == "pending":

@@ -3,7 +3,9 @@
 import re
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -224,3 +226,49 @@ def test_a_long_text_waits_in_a_file_and_is_ready(
     assert "1931" in ask(http, "When did the quarry close?")["answer"]
     service.wait_until_ready()
     assert list(Path(service.data, "material").iterdir()) == []
+
+
+def test_a_text_of_nothing_that_can_be_seen_fails_with_the_reason(
+    service: LocalService, http: httpx.Client
+) -> None:
+    source = add_text(http, "Invisible", "\u200b\u200b")["id"]
+    assert end_of(service, source) == ("failed", "there is no text in it")
+
+
+def execute(service: LocalService, statement: str) -> None:
+    """Change the database behind the service's back."""
+    with closing(sqlite3.connect(service.data / "knowledge.sqlite3", timeout=30)) as database:
+        database.execute(statement)
+        database.commit()
+
+
+def test_a_source_that_cannot_be_claimed_at_first_is_taken_up_later(
+    fresh: LocalService, fresh_http: httpx.Client
+) -> None:
+    # As a full disk does it, for a while.
+    execute(
+        fresh,
+        "CREATE TRIGGER full BEFORE UPDATE ON source BEGIN SELECT RAISE(ABORT, 'full'); END",
+    )
+    add_text(fresh_http, "Tide", "The tide is highest at noon.")
+    time.sleep(0.3)
+    assert [one.status for one in fresh.sources()] == ["pending"]
+    execute(fresh, "DROP TRIGGER full")
+    fresh.wait_until_ready()
+    assert [one.status for one in fresh.sources()] == ["ready"]
+
+
+def test_a_source_whose_work_breaks_off_each_time_is_given_up_and_the_next_is_not(
+    fresh: LocalService, fresh_http: httpx.Client
+) -> None:
+    execute(
+        fresh,
+        "CREATE TRIGGER odd BEFORE INSERT ON passage WHEN new.text LIKE '%odd%'"
+        " BEGIN SELECT RAISE(ABORT, 'odd'); END",
+    )
+    odd = add_text(fresh_http, "Odd", "An odd text.")["id"]
+    fine = add_text(fresh_http, "Fine", "A fine text.")["id"]
+    status, reason = end_of(fresh, odd)
+    assert status == "failed"
+    assert reason == "given up after 3 attempts: processing it broke off each time"
+    assert end_of(fresh, fine) == ("ready", None)
