@@ -41,7 +41,8 @@ def message_fields(bot_id: str, message: Message, stop: Sequence[str]) -> dict[s
     The service writes an answer whole, so it is cut here, before the first of `stop`.
     """
     text = message.answer
-    for end in filter(None, stop):
+    # A single text, as other models take it too, is no list of letters.
+    for end in filter(None, [stop] if isinstance(stop, str) else stop):
         text = text.partition(end)[0]
     return {
         "content": text,
