@@ -67,7 +67,7 @@ def _item(given: object) -> object:
                 # Without the value, which may be a whole text or a secret.
                 wrong = "; ".join(f"{one['loc'][0]}: {one['msg']}" for one in error.errors())
                 return Skipped(_name(given), wrong, invalid=True)
-            except (TypeError, AttributeError) as error:  # of checks that go before pydantic's own
+            except TypeError as error:  # of a path, whose check goes before pydantic's own
                 wrong = f"a field of it is of a wrong type: {error}"
                 return Skipped(_name(given), wrong, invalid=True)
     return Skipped(_name(given), "it has none of the fields url, content and path", invalid=True)

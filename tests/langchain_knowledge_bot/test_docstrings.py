@@ -13,7 +13,7 @@ from langchain_core.language_models import FakeListChatModel
 import langchain_knowledge_bot
 from knowledge_bot_service import LocalService
 
-CLASSES = [name for name in langchain_knowledge_bot.__all__ if not name.endswith("Error")]
+CLASSES = langchain_knowledge_bot.__all__
 
 
 class Model(FakeListChatModel):
