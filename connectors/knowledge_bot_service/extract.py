@@ -61,8 +61,7 @@ def extract(
         case "text" | "markdown" | "csv":
             document = _read_text(path, kind, header)
         case _:
-            charset = header.get_content_charset()
-            document = _read_in_child(path.resolve(), kind, charset, limits)
+            document = _read_in_child(path.resolve(), kind, _charset(header), limits)
     text = tidy(document.text)
     if not text.strip():
         raise ExtractionError("there is no text in it")
@@ -123,8 +122,8 @@ _KINDS_BY_SUFFIX: Final[dict[str, _TextKind | _ParsedKind]] = {
     ".xml": "xml",
 }
 
-# The signal at the end of a child's CPU time (resource.RLIMIT_CPU), where there is such a limit.
-_SIGXCPU: Final = int(getattr(signal, "SIGXCPU", 0))
+# How a child ends at the end of its CPU time (resource.RLIMIT_CPU), where there is such a limit.
+_OUT_OF_TIME: Final = -signal.SIGXCPU if hasattr(signal, "SIGXCPU") else None
 
 # What the child needs of the environment; the service's may hold keys. Coverage measures children
 # through its own variables.
@@ -138,6 +137,15 @@ def _header(content_type: str | None) -> Message:
     header = Message()
     header["Content-Type"] = " ".join((content_type or "text/plain").split())
     return header
+
+
+def _charset(header: Message) -> str | None:
+    # Escapes (RFC 2231) may hold a NUL, which neither `codecs` nor a command line takes.
+    try:
+        charset = header.get_content_charset()
+    except ValueError:
+        return None
+    return None if charset is None or "\0" in charset else charset
 
 
 def _kind(start: bytes, content_type: str, filename: str) -> _TextKind | _ParsedKind:
@@ -167,7 +175,7 @@ def _kind(start: bytes, content_type: str, filename: str) -> _TextKind | _Parsed
 def _read_text(path: Path, kind: _TextKind, header: Message) -> Document:
     if path.stat().st_size > _MAX_TEXT:
         raise ExtractionError(f"the text is larger than {_size(_MAX_TEXT)}")
-    charset = header.get_content_charset()
+    charset = _charset(header)
     source = decode(path.read_bytes(), [charset] if charset else ())
     match kind:
         case "markdown":
@@ -199,7 +207,7 @@ def _read_in_child(path: Path, kind: _ParsedKind, charset: str | None, limits: L
         os.close(writing)
     if child.returncode == OUT_OF_MEMORY:
         raise ExtractionError(f"reading it needed more than {_size(limits.memory)} of memory")
-    if child.returncode == -_SIGXCPU:
+    if child.returncode == _OUT_OF_TIME:
         raise _too_slow(limits)
     if child.returncode:
         raise ExtractionError(f"its parser broke down ({_ending(child.returncode)})")

@@ -80,19 +80,36 @@ def test_a_document_that_takes_too_much_memory_is_given_up(read: Reader) -> None
     assert sentence == "reading it needed more than 256 MiB of memory"
 
 
+_READ_A_PAGE = """
+import pathlib, sys
+from knowledge_bot_service.extract import extract
+extract(pathlib.Path(sys.argv[1]), filename="a.html")
+"""
+
+
+def test_a_page_is_read_where_no_signal_ends_a_process_for_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(f"<html><p>{SENTENCE}")
+    # As on Windows.
+    program = "import signal\ndel signal.SIGXCPU\n" + _READ_A_PAGE
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_charset_that_is_no_name_is_passed_over(read: Reader) -> None:
+    page = f"<html><p>{SENTENCE}"
+    assert read(page, "", "text/html; charset*=utf-8''%00").text == SENTENCE
+    assert read(page, "", "text/html; charset*=a\0b''x").text == SENTENCE
+
+
 @needs_proc
 def test_reading_leaves_no_process_behind(read: Reader) -> None:
     before = children()
     read(pdf("Text"))
     read.reason(pdf(""))
     assert children() <= before
-
-
-_READ_A_PAGE = """
-import pathlib, sys
-from knowledge_bot_service.extract import extract
-extract(pathlib.Path(sys.argv[1]), filename="a.html")
-"""
 
 
 @needs_proc
