@@ -75,16 +75,16 @@ def _paragraphs(body: IO[bytes]) -> Iterator[str]:
     ):
         tag = element.tag
         if tag == f"{_W}t":
-            text.append(element.text or "")
+            # A fallback repeats, for old programs, what is before it.
+            if not _is_in(element, _FALLBACK):
+                text.append(element.text or "")
         elif tag in {f"{_W}tab", f"{_W}br", f"{_W}cr"}:
             text.append(" ")
-        elif tag == _FALLBACK:
-            element.clear()
         elif tag == f"{_W}p":
             paragraph = "".join(text).strip()
             text.clear()
             element.clear()
-            if _in_table(element):
+            if _is_in(element, f"{_W}tc"):
                 rows.append([paragraph] if paragraph else [])
             elif paragraph:
                 yield paragraph
@@ -96,8 +96,8 @@ def _paragraphs(body: IO[bytes]) -> Iterator[str]:
                 yield " | ".join(cells)
 
 
-def _in_table(element: object) -> bool:
-    return next(element.iterancestors(f"{_W}tc"), None) is not None  # type: ignore[attr-defined]
+def _is_in(element: object, tag: str) -> bool:
+    return next(element.iterancestors(tag), None) is not None  # type: ignore[attr-defined]
 
 
 def _title(archive: zipfile.ZipFile) -> str | None:

@@ -20,6 +20,16 @@ def test_a_word_document_gives_its_paragraphs_and_rows(read: Reader) -> None:
     assert read(data, "a.docx") == Document("One.\n\nTwo.\n\na | b", "Hours")
 
 
+def test_a_text_box_is_read_once_though_it_is_there_twice(read: Reader) -> None:
+    box = "<w:txbxContent><w:p><w:r><w:t>In a box.</w:t></w:r></w:p></w:txbxContent>"
+    drawing = (
+        '<w:p><w:r><mc:AlternateContent xmlns:mc="http://schemas.openxmlformats.org/'
+        f'markup-compatibility/2006"><mc:Choice>{box}</mc:Choice>'
+        f"<mc:Fallback>{box}</mc:Fallback></mc:AlternateContent></w:r></w:p>"
+    )
+    assert read(docx("One.", body=drawing), "a.docx").text == "One.\n\nIn a box."
+
+
 @pytest.mark.parametrize(
     ("data", "part"),
     [
