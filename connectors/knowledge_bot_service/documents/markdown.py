@@ -77,11 +77,18 @@ def _lines(source: str) -> Iterator[tuple[str, str]]:
         elif fence:
             yield "code", line
         elif heading := _HEADING.fullmatch(line):
-            yield "heading", _plain(heading[1].rstrip("# \t"))
+            yield "heading", _plain(_without_closing_marks(heading[1]))
         elif _is_underlined(line, following):
             yield "heading", _plain(line)
         elif not _is_decoration(line):
             yield "text", _plain(line)
+
+
+def _without_closing_marks(heading: str) -> str:
+    heading = heading.rstrip(" \t")
+    bare = heading.rstrip("#")
+    # Marks that follow a word at once are its own, as in C# (CommonMark, section 4.2).
+    return bare.rstrip(" \t") if not bare or bare.endswith((" ", "\t")) else heading
 
 
 def _is_underlined(line: str, following: str) -> bool:

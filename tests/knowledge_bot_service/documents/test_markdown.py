@@ -47,6 +47,21 @@ def test_the_first_heading_of_a_markdown_file_is_its_title(read: Reader) -> None
 
 
 @pytest.mark.parametrize(
+    ("heading", "title"),
+    [
+        ("# The language C#", "The language C#"),
+        ("## Closed ##", "Closed"),
+        ("# Spaced #  ", "Spaced"),
+        ("# C# #", "C#"),
+    ],
+)
+def test_marks_that_close_a_heading_go_and_those_of_its_words_stay(
+    heading: str, title: str, read: Reader
+) -> None:
+    assert read(f"{heading}\n\ntext", "a.md").title == title
+
+
+@pytest.mark.parametrize(
     "source",
     [
         "[" * 300_000,
