@@ -116,8 +116,11 @@ _stemming = threading.Lock()
 
 
 def _words(text: str) -> list[str]:
-    text = unicodedata.normalize("NFKC", text).casefold()
-    return _WORD.findall(_THOUSANDS.sub("", text))
+    return _WORD.findall(_normalized(text).casefold())
+
+
+def _normalized(text: str) -> str:
+    return _THOUSANDS.sub("", unicodedata.normalize("NFKC", text))
 
 
 def _terms(words: Iterable[str], latin: str) -> list[str]:
@@ -132,7 +135,7 @@ def _terms(words: Iterable[str], latin: str) -> list[str]:
 
 def _names(question: str) -> Iterator[str]:
     """The words that are names or numbers, casefolded; the first word's capital says nothing."""
-    for word in _WORD.findall(unicodedata.normalize("NFKC", question))[1:]:
+    for word in _WORD.findall(_normalized(question))[1:]:
         if word[0].isupper() or word[0].isdigit():
             yield word.casefold()
 

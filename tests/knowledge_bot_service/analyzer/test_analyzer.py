@@ -260,6 +260,7 @@ def test_threads_get_the_same_terms_as_one_alone() -> None:
     [
         ("Who founded the Rowing Club of Rua in 1874?", {"row", "club", "rua", "1874"}),
         ("Which club was founded first?", set()),
+        ("Who counted 1,000 canoes in Rua?", {"1000", "rua"}),
         ("Where is the Don't Panic sign?", {"panic"}),
     ],
 )
