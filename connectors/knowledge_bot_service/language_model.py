@@ -152,4 +152,5 @@ def _retry_after(headers: httpx.Headers) -> int:
     given = headers.get("Retry-After", "")
     if not (given.isascii() and given.isdigit()):
         return _RETRY_AFTER
-    return min(int(given), _MAX_RETRY_AFTER)
+    # Python refuses to read a number of thousands of digits.
+    return min(int(given[:9]), _MAX_RETRY_AFTER)

@@ -37,6 +37,13 @@ class SettingsError(Exception):
 
 def _endpoint(url: str) -> str:
     parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        # Its own words repeat what may be a part of a password.
+        port = 0
+    if port == 0:
+        raise ValueError("must have a port of 1 to 65535, or none")
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
         raise ValueError("must be an http or https address without a query")
     if "@" in parts.netloc:

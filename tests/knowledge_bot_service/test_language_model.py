@@ -224,7 +224,7 @@ def test_an_endpoint_says_itself_when_to_ask_again(
     endpoint: ScriptedServer, http: httpx.Client
 ) -> None:
     body = {"value": {"bot_id": "bot_one", "content": QUESTION}}
-    for given, handed_on in (("7", "7"), ("86400", "120"), ("tomorrow", "5")):
+    for given, handed_on in (("7", "7"), ("86400", "120"), ("9" * 5000, "120"), ("tomorrow", "5")):
         says(endpoint, answer(429, b"", {"Retry-After": given}))
         assert http.post("/messages", json=body).headers["Retry-After"] == handed_on
 
@@ -296,6 +296,8 @@ def test_a_missing_key_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> 
         ({"base_url": "localhost:11434", "model": "m"}, "answers.base_url"),
         ({"base_url": "http://me:secret@a/v1", "model": "m"}, "answers.base_url"),
         ({"base_url": "http://a/v1?key=secret", "model": "m"}, "answers.base_url"),
+        ({"base_url": "http://a:eleven/v1", "model": "m"}, "answers.base_url"),
+        ({"base_url": "http://a:99999/v1", "model": "m"}, "answers.base_url"),
         ({"base_url": "http://a/v1", "model": "m", "timeout": 0}, "answers.timeout"),
         ({"base_url": "http://a/v1", "model": "m", "max_passages": 0}, "answers.max_passages"),
         ({"base_url": "http://a/v1", "model": "m", "key": "secret"}, "answers.key"),
