@@ -8,7 +8,13 @@ import click
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=8700, show_default=True, help="Port; 0 takes a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8700,
+    show_default=True,
+    help="Port; 0 takes a free one.",
+)
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder.  [default: kbot-data]")
 @click.option(
     "--config",

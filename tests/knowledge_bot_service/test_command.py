@@ -107,6 +107,15 @@ def test_a_port_in_use_is_a_clear_error(tmp_path: Path) -> None:
     assert "in use" in said
 
 
+def test_a_port_that_cannot_be_is_a_wrong_use(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*SERVE, "--port", "99999"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "99999" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_bad_configuration_is_a_clear_error(tmp_path: Path) -> None:
     assert "none.toml" in refused(tmp_path, "--config", "none.toml")
     (tmp_path / "odd.toml").write_text("colour = 1\n")
