@@ -1,12 +1,15 @@
 """`kbot ledger`."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import sqlalchemy as sa
 
 from calls import KEY, SOURCE
 from knowledge_bot import Client
-from knowledge_bot.ingest import Ledger, Text, ingest
+from knowledge_bot.ingest import Ledger, LedgerError, Text, ingest
 from postgresql_server import postgresql
 from scripted_server import answer, close
 
@@ -140,6 +143,23 @@ def test_the_password_of_a_ledger_is_not_told(run):
     assert "hidden-word" not in done.output
 
 
+def test_an_address_that_cannot_be_used_is_not_shown_by_repr():
+    shown = repr(Ledger("mysql://me:hidden-word@127.0.0.1:9/none"))
+    assert shown.startswith("Ledger(")
+    assert "hidden-word" not in shown
+
+
+def test_a_place_that_cannot_be_looked_at_is_a_sentence(run, tmp_path):
+    done = run("ledger", "status", "--ledger", tmp_path / ("x" * 300))
+    assert done.exit_code == 1
+    assert "cannot be read: File name too long" in done.stderr
+
+
+def test_a_ledger_in_a_folder_that_is_not_there_is_told_with_what_to_check(tmp_path):
+    with pytest.raises(LedgerError, match="does its folder exist"):
+        Ledger(tmp_path / "missing" / "ledger.db").prepare()
+
+
 def test_asking_for_the_usual_ledger_makes_no_folder(run, tmp_path):
     assert run("ledger", "status").exit_code == 1
     assert not (tmp_path / "data").exists()
@@ -168,3 +188,22 @@ def test_a_ledger_in_postgresql_is_used_by_every_command(kbot, service, tmp_path
         again = do("ingest", "jsonl", tmp_path / "texts.jsonl", "--collection", "col_1")
         assert again.returncode == 8
         assert len(service.requests) == 3
+
+
+@pytest.mark.timeout(60)
+def test_what_a_run_is_sending_again_is_not_settled_under_it(service):
+    with postgresql() as server, ThreadPoolExecutor(1) as pool:
+        ledger = Ledger(server.url())
+        with Client(KEY, service.url, max_retries=0) as client:
+            items = [Text(name="lost", content="1.")]
+            assert ingest(client, items, collections="col_1", ledger=ledger).unknown == 1
+        with ledger.connected(reading=False) as connection:
+            with connection.begin():
+                connection.execute(sa.text("update kbot_sources set state = 'claimed'"))
+                settling = pool.submit(ledger.resolve, "lost", created=False)
+                waiting = "select count(*) from pg_locks where not granted"
+                while not connection.execute(sa.text(waiting)).scalar():
+                    assert not settling.done()
+                    time.sleep(0.05)
+            with pytest.raises(LedgerError, match="claimed, not unknown"):
+                settling.result()

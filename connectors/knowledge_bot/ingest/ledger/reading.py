@@ -74,8 +74,10 @@ def superseded_sources(connection: Any) -> Iterator[SupersededSource]:
 
 
 def row(connection: Any, identifier: str) -> Row | None:
-    """Return one row as it is now."""
-    found = connection.execute(sa.select(sources).where(sources.c.id == identifier)).first()
+    """Return one row as it is now, and let nobody change it before this transaction ends."""
+    # SQLite knows no locks on rows and leaves this out: its writers exclude each other.
+    query = sa.select(sources).where(sources.c.id == identifier).with_for_update()
+    found = connection.execute(query).first()
     return Row(*found) if found else None
 
 
