@@ -7,7 +7,8 @@ from typing import Any
 from knowledge_bot.ingest.items import Text
 from knowledge_bot.ingest.threads import DaemonThreads
 
-# What waits here at most: a lookup's worth of items, and some megabytes of text.
+# What waits here at most: as many items as the ledger is asked about in one statement, of whose
+# parameters SQLite allowed 999 for a long time, and some megabytes of text.
 _ITEMS = 500
 _CHARACTERS = 4_000_000
 

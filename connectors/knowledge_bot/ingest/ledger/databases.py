@@ -54,7 +54,7 @@ class Database:
         """Let SQLite's readers and its writer not wait for each other; kept in the file.
 
         Raises:
-            LedgerError: the file cannot be opened.
+            sqlite3.Error: the file cannot be opened.
         """
         if self.file is None:
             return
@@ -66,7 +66,7 @@ class Database:
             except sqlite3.Error as error:
                 # SQLite does not wait for this lock by itself: another process makes the same file.
                 if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise LedgerError(f"the ledger {self.told} cannot be made: {error}") from error
+                    raise
                 time.sleep(0.02)
             else:
                 return

@@ -35,7 +35,10 @@ class Ledger:
         self._opened: tuple[int, Database] | None = None
 
     def __repr__(self) -> str:
-        return f"Ledger({self._database().told!r})"
+        try:
+            return f"Ledger({self.database().told!r})"
+        except LedgerError:  # what was given may hold a password all the same
+            return "Ledger(<an address that cannot be used>)"
 
     def __reduce__(self) -> tuple[type[Self], tuple[str]]:
         return type(self), (self._address,)
@@ -104,13 +107,19 @@ class Ledger:
         """Tell whether there is a ledger yet, without making one.
 
         Raises:
-            LedgerError: there is something else, or a ledger of a newer version.
+            LedgerError: it cannot be read, or there is something else, or a ledger of a newer
+                version.
         """
         from knowledge_bot.ingest.ledger.schema import check
 
-        database = self._database()
-        if database.file is not None and not database.file.exists():
-            return False
+        database = self.database()
+        try:
+            if database.file is not None and not database.file.exists():
+                return False
+        except OSError as error:
+            raise LedgerError(
+                f"the ledger {database.told} cannot be read: {error.strerror}"
+            ) from error
         with self.connected() as connection, connection.begin():
             return check(connection, database.told, shared=database.shared)
 
@@ -124,8 +133,9 @@ class Ledger:
 
         if self.exists():
             return
-        database = self._database()
-        database.use_write_ahead_log()
+        database = self.database()
+        with self.reporting("made"):
+            database.use_write_ahead_log()
         with self.connected(reading=False) as connection, connection.begin():
             database.lock_for_creation(connection)
             if not check(connection, database.told, shared=database.shared):
@@ -136,7 +146,7 @@ class Ledger:
         """Open a connection; database errors inside become `LedgerError`."""
         with (
             self.reporting("read" if reading else "written"),
-            self._database().engine.connect() as connection,
+            self.database().engine.connect() as connection,
         ):
             yield connection.execution_options(kbot_reading=reading)
 
@@ -148,7 +158,7 @@ class Ledger:
         try:
             yield
         except DATABASE_ERRORS as error:
-            raise explained(error, self._database(), what) from error
+            raise explained(error, self.database(), what) from error
 
     def bury(self) -> None:
         """Turn the claims of dead workers into unknown outcomes.
@@ -160,26 +170,27 @@ class Ledger:
             self.store().bury(connection)
 
     def database(self) -> "Database":
-        """Return the database, opened once per process: connections do not survive a fork."""
-        return self._database()
+        """Return the database, opened once per process: connections do not survive a fork.
 
-    def store(self) -> "Store":
-        """Return the statements for this ledger's database."""
-        from knowledge_bot.ingest.ledger.store import Store
-
-        return Store(self._database())
-
-    def _database(self) -> "Database":
+        Raises:
+            LedgerError: the address is none, or its driver is not installed.
+        """
         from knowledge_bot.ingest.ledger.databases import database
 
         if self._opened is None or self._opened[0] != os.getpid():
             self._opened = os.getpid(), database(self._address)
         return self._opened[1]
 
+    def store(self) -> "Store":
+        """Return the statements for this ledger's database."""
+        from knowledge_bot.ingest.ledger.store import Store
+
+        return Store(self.database())
+
     @contextmanager
     def _reading(self) -> Iterator[Any]:
         if not self.exists():
-            raise LedgerError(f"there is no ledger at {self._database().told}")
+            raise LedgerError(f"there is no ledger at {self.database().told}")
         self.bury()
         with self.connected() as connection, connection.begin():
             yield connection

@@ -14,9 +14,6 @@ from knowledge_bot.ingest.ledger.owners import LEASE, Owner
 from knowledge_bot.ingest.ledger.rows import Replaced, Row, Touch
 from knowledge_bot.ingest.ledger.schema import owners, sources, superseded
 
-LOOKUP_SIZE = 500
-"""How many rows are looked up at once; SQLite allowed 999 parameters for a long time."""
-
 # A row has 17 parameters, of which SQLite allowed 999 in one statement.
 _WRITE_SIZE = 50
 
@@ -60,12 +57,12 @@ class Store:
         )
 
     def lookup(self, connection: Any, ids: Sequence[str]) -> dict[str, Row]:
-        """Return the rows of at most `LOOKUP_SIZE` ids."""
+        """Return the rows of these ids."""
         found = connection.execute(self._lookup, {"ids": list(ids)}).fetchall()
         return {row[0]: Row._make(row) for row in found}
 
     def signatures(self, connection: Any, ids: Sequence[str]) -> dict[str, str]:
-        """Return the signatures of those of at most `LOOKUP_SIZE` files that the service has."""
+        """Return the signatures of those of these files that the service has."""
         return dict(connection.execute(self._signatures, {"ids": list(ids)}).fetchall())
 
     def write(self, connection: Any, rows: Iterable[Row]) -> set[str]:
