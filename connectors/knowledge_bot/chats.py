@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from weakref import WeakKeyDictionary
 
 from knowledge_bot.models import Message
 
@@ -34,6 +35,8 @@ class Chat:
 class AsyncChat:
     """A conversation with a bot, one turn after another; made by `AsyncClient.chat`.
 
+    Turns of several event loops at once do not wait for each other.
+
     Attributes:
         conversation_id: the conversation's id; None until the first answer.
     """
@@ -46,11 +49,14 @@ class AsyncChat:
     ) -> None:
         self._send_message, self._bot_id = send_message, bot_id
         self.conversation_id = conversation_id
-        self._turn = asyncio.Lock()
+        # A lock belongs to the first event loop in which somebody had to wait for it.
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            WeakKeyDictionary()
+        )
 
     async def ask(self, content: str) -> Message:
         """Send a message in this conversation; returns and raises what `send_message` does."""
-        async with self._turn:
+        async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             message = await self._send_message(
                 bot_id=self._bot_id, content=content, conversation_id=self.conversation_id
             )

@@ -158,6 +158,20 @@ async def test_turns_of_an_asynchronous_chat_do_not_overtake_each_other(scripted
     assert sent == [None, "conv_1"]
 
 
+def test_an_asynchronous_chat_goes_on_in_one_event_loop_after_another(scripted):
+    server = scripted(answer(body=MESSAGE))
+    client = AsyncClient(KEY, server.url)
+    chat = client.chat("bot_1")
+
+    async def two_turns() -> None:
+        await asyncio.gather(chat.ask("When do you open?"), chat.ask("And on Sundays?"))
+
+    asyncio.run(two_turns())
+    asyncio.run(two_turns())
+    sent = [request.json()["value"].get("conversation_id") for request in server.requests]
+    assert sent == [None, "conv_1", "conv_1", "conv_1"]
+
+
 def test_threads_share_a_client(scripted):
     server = scripted(answer(body=SOURCE))
     with Client(KEY, server.url) as client, concurrent.futures.ThreadPoolExecutor(8) as pool:
