@@ -49,7 +49,13 @@ class Client(Configured[HTTPClient], SyncDriver):
         self._http = self._injected or Connections(self._configuration)
 
     def chat(self, bot_id: str, conversation_id: str | None = None) -> Chat:
-        """Return a conversation with a bot; without an id, its first answer starts one."""
+        """Return a conversation with a bot.
+
+        Args:
+            bot_id: the bot that is asked, `bot_…`.
+            conversation_id: the conversation to go on in, `conv_…`; by default the first answer
+                starts a new one.
+        """
         return Chat(self.send_message, bot_id, conversation_id)
 
     def to_async(self) -> "AsyncClient":
@@ -135,6 +141,9 @@ class AsyncClient(Configured[AsyncHTTPClient], AsyncDriver):
     It takes the same arguments as `Client`, with an `httpx.AsyncClient` or `httpx2.AsyncClient` as
     `http_client`. It may be used from one event loop after another and from several at once; each
     loop has connections of its own, closed when the loop ends. Pickling it takes the API key along.
+
+    Raises:
+        ConfigurationError: no base URL, or an argument that cannot be used.
     """
 
     def _connect(self) -> None:
@@ -142,7 +151,13 @@ class AsyncClient(Configured[AsyncHTTPClient], AsyncDriver):
         self._http = self._injected or LoopTransports(transport_opener(self._configuration))
 
     def chat(self, bot_id: str, conversation_id: str | None = None) -> AsyncChat:
-        """Return a conversation with a bot; without an id, its first answer starts one."""
+        """Return a conversation with a bot.
+
+        Args:
+            bot_id: the bot that is asked, `bot_…`.
+            conversation_id: the conversation to go on in, `conv_…`; by default the first answer
+                starts a new one.
+        """
         return AsyncChat(self.send_message, bot_id, conversation_id)
 
     async def aclose(self) -> None:

@@ -50,7 +50,8 @@ class Request(Generic[T]):
     upload: Upload | None = None
 
     def __str__(self) -> str:
-        return f"{self.method} {self.path}"
+        # Without a query (`kbot api`), which may hold what no log is to show.
+        return f"{self.method} {self.path.partition('?')[0]}"
 
 
 class SyncDriver(ABC):
@@ -114,19 +115,19 @@ class Endpoints:
     @endpoint
     @staticmethod
     def list_collections() -> Request[list[Collection]]:
-        """List the collections."""
+        """List the collections: `id` and `name` of each."""
         return Request("GET", "/collections", _read_collections)
 
     @endpoint
     @staticmethod
     def list_bots() -> Request[list[Bot]]:
-        """List the bots."""
+        """List the bots: `id` and `name` of each."""
         return Request("GET", "/bots", _read_bots)
 
     @endpoint
     @staticmethod
     def list_conversations(bot_id: str) -> Request[list[Conversation]]:
-        """List the conversations of a bot.
+        """List the conversations of a bot: `id` and `name` of each.
 
         Args:
             bot_id: the bot's id, `bot_…`.
@@ -214,7 +215,7 @@ class Endpoints:
     def send_message(
         *, bot_id: str, content: str, conversation_id: str | None = None
     ) -> Request[Message]:
-        """Send a message to a bot and return its answer.
+        """Send a message to a bot and return its answer, with the id of its conversation.
 
         Args:
             bot_id: the bot that is asked, `bot_…`.

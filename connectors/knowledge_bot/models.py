@@ -39,6 +39,7 @@ class Collection(Model, frozen=True):
     """A collection of sources."""
 
     id: str
+    """`col_…`."""
     name: str
 
 
@@ -46,6 +47,7 @@ class Bot(Model, frozen=True):
     """A bot that answers from the collections it reads."""
 
     id: str
+    """`bot_…`."""
     name: str
 
 
@@ -53,6 +55,7 @@ class Conversation(Model, frozen=True):
     """A conversation with a bot."""
 
     id: str
+    """`conv_…`."""
     name: str
 
 
@@ -63,19 +66,26 @@ class Source(Model, frozen=True):
     """
 
     id: str
+    """`src_…`."""
     name: str
     collections: tuple[Collection, ...]
+    """The collections it belongs to."""
     status: str
     created_at: Timestamp
+    """When it was created, in UTC."""
 
 
 class Message(Model, frozen=True):
     """A bot's answer to a message."""
 
     id: str
+    """`msg_…`."""
     answer: str
+    """The bot's reply."""
     conversation_id: str
+    """The conversation that the next message can go on in, `conv_…`."""
     created_at: Timestamp
+    """When it was given, in UTC."""
 
 
 class Header(BaseModel, frozen=True):

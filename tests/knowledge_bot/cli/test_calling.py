@@ -60,3 +60,11 @@ def test_what_cannot_be_meant_is_not_sent(run, answering, arguments):
 def test_a_call_reaches_the_service(run, of_the_service):
     listed = json.loads(run("api", "GET", "/bots").stdout)
     assert listed["value"]["data"][0]["id"] == "bot_guide"
+
+
+def test_a_query_is_in_no_log_and_in_no_error(run, answering):
+    server = answering(answer(404))
+    done = run("--verbose", "api", "GET", "/bots?token=hidden-word")
+    assert server.requests[0].path == "/public/v1/bots?token=hidden-word"
+    assert "GET /bots: 404 in" in done.stderr
+    assert "hidden-word" not in done.output
