@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from knowledge_bot.arguments import Collections, collection_ids
 from knowledge_bot.client import AsyncClient, Client
+from knowledge_bot.configuration import API_KEY_VARIABLE
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest.engine import Run
 from knowledge_bot.ingest.ledger.ledger import Ledger
@@ -69,7 +70,7 @@ def ingest(
         The counts, and the items that were not ingested with the reason.
 
     Raises:
-        ConfigurationError: an argument cannot be used, or the client has no API key.
+        ConfigurationError: an argument cannot be used, or the client is closed or has no API key.
         LedgerError: the ledger cannot be opened.
         Exception: what `items` or `on_progress` raised, after what was in flight was finished.
     """
@@ -121,7 +122,9 @@ def ingest(
                 asked.set()
                 done.exception()
             except BaseException:  # the second wish to end
-                loop[0].call_soon_threadsafe(run.abort)
+                # The loop may not have begun, or just have ended.
+                with suppress(IndexError, RuntimeError):
+                    loop[0].call_soon_threadsafe(run.abort)
                 with suppress(TimeoutError):
                     done.exception(timeout=_LAST_WORDS)
                 raise
@@ -230,9 +233,11 @@ def _run(
 
 def _check_can_create(client: Client | AsyncClient) -> None:
     if client._is_closed:  # noqa: SLF001 - the core's own, not a user's
-        raise ConfigurationError("the client is closed")
+        raise ConfigurationError("ingest: the client is closed; make a new one")
     if client._configuration.api_key is None:  # noqa: SLF001 - as above
-        raise ConfigurationError("the client has no API key, and creating sources takes one")
+        raise ConfigurationError(
+            f"ingest: no API key; pass api_key= or set {API_KEY_VARIABLE}. Nothing was sent"
+        )
 
 
 @contextmanager

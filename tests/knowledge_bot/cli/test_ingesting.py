@@ -321,6 +321,35 @@ def test_a_signal_lets_it_finish_what_is_under_way(program, run, answering, tmp_
     assert run("ledger", "unknown").stdout == ""
 
 
+def test_two_signals_before_the_first_item_are_an_interruption_and_nothing_worse():
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED_AT_ONCE], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "interrupted\n"
+    assert "Traceback" not in done.stderr
+
+
+_INTERRUPTED_AT_ONCE = """
+import asyncio, os, signal, time
+from knowledge_bot import Client
+from knowledge_bot.ingest import ingest
+
+begin = asyncio.run
+
+def begin_late(main):
+    for _ in range(2):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+    return begin(main)
+
+asyncio.run = begin_late
+try:
+    ingest(Client("key", "http://127.0.0.1:9"), [], collections="col_1")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
 @pytest.mark.timeout(60)
 def test_a_reader_that_goes_away_leaves_nothing_unknown(program, run, answering, tmp_path):
     answering(answer(400))
