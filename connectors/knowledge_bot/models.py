@@ -88,7 +88,7 @@ class Message(Model, frozen=True):
     """When it was given, in UTC."""
 
 
-class Header(BaseModel, frozen=True):
+class Header(BaseModel, frozen=True, hide_input_in_errors=True):
     """A request header that the service sends while it scrapes a page; its value may be secret."""
 
     name: str

@@ -40,3 +40,9 @@ def test_a_model_cannot_be_changed():
 def test_a_header_does_not_show_its_value():
     header = Header(name="Authorization", value="Bearer secret")
     assert "secret" not in repr(header) + str(header) + f"{[header]}"
+
+
+def test_a_header_that_is_none_does_not_show_its_value_either():
+    with pytest.raises(ValidationError) as caught:
+        Header(name="Authorization", value=["Bearer secret"])
+    assert "secret" not in str(caught.value)
