@@ -65,12 +65,15 @@ def test_a_client_of_another_kind_is_not_accepted():
         AsyncClient(KEY, "https://service.example", http_client=httpx.Client())
 
 
-def test_a_closed_client_says_so(call, scripted):
+async def test_a_closed_client_says_so(scripted):
     server = scripted(answer(body=SOURCE))
-    client = Client(KEY, server.url)
+    client, asynchronous = Client(KEY, server.url), AsyncClient(KEY, server.url)
     client.close()
+    await asynchronous.aclose()
     with pytest.raises(ConfigurationError, match="closed"):
         create(client)
+    with pytest.raises(ConfigurationError, match="closed"):
+        await create(asynchronous)
     assert server.requests == []
 
 
