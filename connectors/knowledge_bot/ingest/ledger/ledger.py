@@ -143,7 +143,14 @@ class Ledger:
 
     @contextmanager
     def connected(self, *, reading: bool = True) -> Iterator[Any]:
-        """Open a connection; database errors inside become `LedgerError`."""
+        """Open a connection; database errors inside become `LedgerError`.
+
+        Args:
+            reading: whether its transactions only read, and so wait for no writer.
+
+        Raises:
+            LedgerError: the ledger cannot be read, or written.
+        """
         with (
             self.reporting("read" if reading else "written"),
             self.database().engine.connect() as connection,
@@ -152,7 +159,11 @@ class Ledger:
 
     @contextmanager
     def reporting(self, what: str) -> Iterator[None]:
-        """Turn database errors inside into `LedgerError`: it cannot be `what`."""
+        """Turn database errors inside into `LedgerError`.
+
+        Args:
+            what: what is tried, as in "the ledger cannot be read".
+        """
         from knowledge_bot.ingest.ledger.failures import DATABASE_ERRORS, explained
 
         try:
