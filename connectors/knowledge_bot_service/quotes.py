@@ -45,7 +45,7 @@ _NUMBER_WORDS: Final = frozenset(
     "one two three four five six seven eight nine ten eleven twelve dozen twenty thirty forty"
     " fifty sixty seventy eighty ninety hundred thousand million billion half twice once".split()
 )
-_MONTHS: Final = frozenset(
+_DATE_WORDS: Final = frozenset(
     "january february march april may june july august september october november december"
     " monday tuesday wednesday thursday friday saturday sunday century".split()
 )
@@ -188,17 +188,19 @@ def _answers(sentence: str, terms: QueryTerms) -> bool:
             asked = {form for word in terms.terms for form in word}
             return any(word[:1].isupper() and _is_new(word, asked) for word in words[1:])
         case "when":
-            return any(
-                word.strip(".,;:()").lower() in _MONTHS or any(map(str.isdigit, word))
-                for word in words
-            )
+            return any(_has_digit(word) or _bare(word) in _DATE_WORDS for word in words)
         case "how many":
-            return any(
-                word.strip(".,;:()").lower() in _NUMBER_WORDS or any(map(str.isdigit, word))
-                for word in words
-            )
+            return any(_has_digit(word) or _bare(word) in _NUMBER_WORDS for word in words)
         case _:
             return False
+
+
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))
+
+
+def _bare(word: str) -> str:
+    return word.strip(".,;:()").lower()
 
 
 def _is_new(word: str, asked: AbstractSet[str]) -> bool:
@@ -214,7 +216,7 @@ def _trim(sentence: str, weights: Mapping[Word, float], room: int) -> str:
     news = [
         word
         for word in text.split()[1:]
-        if (word[0].isupper() or any(map(str.isdigit, word))) and _is_new(word, asked)
+        if (word[0].isupper() or _has_digit(word)) and _is_new(word, asked)
     ]
 
     def worth(window: str, terms: Sequence[str]) -> float:
