@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
 from knowledge_bot_service.problems import in_words, invalid
 from knowledge_bot_service.requests import NewSource
@@ -95,6 +96,9 @@ async def _read_form(stream: AsyncIterator[bytes], boundary: bytes, file: Binary
         parser.finalize()
     except MultipartParseError as error:
         raise invalid(f"the body is not multipart/form-data: {error}") from None
+    except ClientDisconnect:
+        # Nobody reads this; as an error of ours, it would be in the log as a fault.
+        raise invalid("the client hung up before the end of the form") from None
     if not form.ended:
         raise invalid("the multipart/form-data body ends before its last boundary")
     return form

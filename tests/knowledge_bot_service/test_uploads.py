@@ -1,6 +1,9 @@
 """Files that are sent: both notations, and what is wrong with a form."""
 
 import json
+import socket
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -132,6 +135,31 @@ def test_nothing_stays_of_uploads_that_are_refused_or_done(
     fresh.wait_until_ready()
     ask(fresh_http, "When does the bell ring?")
     assert list(Path(fresh.data, "material").iterdir()) == []
+
+
+def test_an_upload_that_breaks_off_leaves_nothing_and_is_no_fault_of_the_service(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    part = b'--limit\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nhalf'
+    with LocalService(tmp_path) as service:
+        head = (
+            "POST /public/v1/sources/upload HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n"
+            f"X-API-KEY: {service.api_key}\r\nContent-Type: {BOUNDARY['Content-Type']}\r\n\r\n"
+        )
+        address = httpx.URL(service.base_url)
+        material = tmp_path / "material"
+        with socket.create_connection((address.host, address.port or 0)) as connection:
+            connection.sendall(head.encode() + part)
+            wait_until(lambda: any(material.iterdir()))
+        wait_until(lambda: not any(material.iterdir()))
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_an_upload_is_streamed_to_the_disk(tmp_path: Path) -> None:
