@@ -17,14 +17,14 @@ from knowledge_bot_service.folder import database_file
 from knowledge_bot_service.settings import Settings, parse_settings
 from knowledge_bot_service.store import SourceState, read_source_states
 
-# How long a stopping service may take before it is killed, in seconds; a started one likewise.
+# How long a stopping service may take before it is killed, in seconds.
 _STOP_PATIENCE: Final = 10.0
 
 _UNFINISHED: Final = frozenset({"pending", "processing"})
 
 
 class LocalServiceError(Exception):
-    """The service did not start. str() says why."""
+    """The service did not start, runs already, or does not run. str() says which, and why."""
 
 
 class LocalService:
@@ -53,6 +53,10 @@ class LocalService:
         api_key: the service's key; generated when left out.
         settings: further settings by name, as in the configuration file.
 
+    Attributes:
+        api_key: the service's key.
+        data: its data folder.
+
     Raises:
         SettingsError: the values do not make a valid configuration.
     """
@@ -69,15 +73,16 @@ class LocalService:
         settings: Mapping[str, object] | None = None,
     ) -> None:
         self.api_key = api_key or secrets.token_urlsafe(24)
-        self._temporary = tempfile.TemporaryDirectory(prefix="kbot-") if data is None else None
-        self.data = Path(data if data is not None else self._temporary_name())
-        self._settings = _settings(collections, bots, bot_names or {}) | {
-            "data": str(self.data),
+        values = _settings(collections, bots, bot_names or {}) | {
             "api_keys": [self.api_key],
             "allow_fetch": list(allow_fetch),
             **(settings or {}),
         }
-        parse_settings(self._settings, origin="LocalService")
+        # Before there is a folder to remove.
+        parse_settings(values, origin="LocalService")
+        self._temporary = tempfile.TemporaryDirectory(prefix="kbot-") if data is None else None
+        self.data = Path(data if data is not None else self._temporary_name())
+        self._settings = {"data": str(self.data)} | values
         self._port = 0
         self._process: subprocess.Popen[str] | None = None
 
@@ -88,17 +93,28 @@ class LocalService:
 
     @property
     def pid(self) -> int:
-        """The process id of the running service."""
+        """The process id of the running service.
+
+        Raises:
+            LocalServiceError: it does not run.
+        """
         return self._running().pid
 
     def start(self) -> None:
         """Start the service, and return when it answers. It takes the port that it had before.
 
         Raises:
-            LocalServiceError: it did not start.
+            LocalServiceError: it did not start, or runs already.
         """
         if self._process is not None:
             raise LocalServiceError("the service runs already")
+        start = json.dumps(
+            {
+                "settings": self._settings,
+                "port": self._port,
+                "temporary": self._temporary is not None,
+            }
+        )
         self._process = subprocess.Popen(
             [sys.executable, "-m", "knowledge_bot_service.child"],
             stdin=subprocess.PIPE,
@@ -107,25 +123,12 @@ class LocalService:
             encoding="utf-8",
             env=os.environ | {"PYTHONIOENCODING": "utf-8"},
         )
-        start = json.dumps(
-            {
-                "settings": self._settings,
-                "port": self._port,
-                "temporary": self._temporary is not None,
-            }
-        )
-        answer = ""
-        with contextlib.suppress(BrokenPipeError):
-            _pipe(self._process.stdin).write(start + "\n")
-            _pipe(self._process.stdin).flush()
-            answer = _pipe(self._process.stdout).readline()
-        report = json.loads(answer or "{}")
-        if "port" not in report:
+        try:
+            self._port = _port_of(self._process, start)
+        except BaseException:
+            # Ctrl-C among them: no `with` block has begun that would end it.
             self.kill()
-            raise LocalServiceError(
-                f"the service did not start: {report.get('error', 'its output above says why')}"
-            )
-        self._port = report["port"]
+            raise
 
     def stop(self) -> None:
         """End the service as a person would, and wait until it has ended."""
@@ -142,7 +145,11 @@ class LocalService:
         self._reap()
 
     def kill(self) -> None:
-        """End the service at once, as a crash would (SIGKILL)."""
+        """End the service at once, as a crash would (SIGKILL).
+
+        Raises:
+            LocalServiceError: it does not run.
+        """
         self._running().kill()
         self._reap()
 
@@ -230,6 +237,22 @@ def _settings(
             for one, reads in bots.items()
         ],
     }
+
+
+def _port_of(process: "subprocess.Popen[str]", start: str) -> int:
+    """Tell a new process what to start, and wait until it says on which port it answers."""
+    answer = ""
+    with contextlib.suppress(BrokenPipeError):
+        _pipe(process.stdin).write(start + "\n")
+        _pipe(process.stdin).flush()
+        answer = _pipe(process.stdout).readline()
+    report = json.loads(answer or "{}")
+    if "port" not in report:
+        raise LocalServiceError(
+            f"the service did not start: {report.get('error', 'its output above says why')}"
+        )
+    port: int = report["port"]
+    return port
 
 
 def _pipe(stream: IO[str] | None) -> IO[str]:

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -226,6 +227,18 @@ def test_stopping_ends_in_time_and_counts_no_attempt(tmp_path: Path) -> None:
         database.close()
 
 
+def test_stopping_while_a_source_is_written_leaves_it_to_the_next_start(tmp_path: Path) -> None:
+    with LocalService(tmp_path) as service:
+        with client_of(service) as http:
+            add_text(http, "Long", "Some words of a text. " * 100_000, collection="col_default")
+        wait_for_writing(tmp_path)
+        service.stop()
+        assert service.sources()[0].status == "pending"
+        service.start()
+        service.wait_until_ready(60)
+        assert service.sources()[0].status == "ready"
+
+
 def test_waiting_for_sources_names_what_is_unfinished(tmp_path: Path) -> None:
     with LocalService(tmp_path) as service, client_of(service) as http:
         add_text(http, "Endless", "Some words of a text. " * 500_000, collection="col_default")
@@ -236,6 +249,48 @@ def test_waiting_for_sources_names_what_is_unfinished(tmp_path: Path) -> None:
 def test_a_folder_in_use_is_a_clear_error(fresh: LocalService) -> None:
     with pytest.raises(LocalServiceError, match="in use by another service"):
         LocalService(fresh.data).start()
+
+
+def test_wrong_values_leave_no_folder_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(SettingsError) as caught:
+        LocalService(bots={"bot_x": ["col_missing"]})
+    # Not only when the error, which holds on to the service, is forgotten.
+    assert list(tmp_path.iterdir()) == []
+    assert "col_missing" in str(caught.value)
+
+
+def test_settings_that_json_does_not_have_start_no_process(tmp_path: Path) -> None:
+    service = LocalService(settings={"data": tmp_path})
+    with pytest.raises(TypeError), service:
+        pass
+    assert not _runs(service)
+
+
+def test_a_start_that_is_interrupted_leaves_no_process() -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGUSR1, interrupt)
+    main = threading.main_thread().ident or 0
+    timer = threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGUSR1))
+    service = LocalService()
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt), service:
+            timer.join()
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+    assert not _runs(service)
+
+
+def _runs(service: LocalService) -> bool:
+    try:
+        return _lives(service.pid)
+    except LocalServiceError:
+        return False
 
 
 def test_wrong_values_are_named() -> None:
