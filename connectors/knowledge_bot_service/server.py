@@ -43,21 +43,21 @@ def run(
 
     Raises:
         AddressError: the address is in use or is not this machine's.
+        SettingsError: the key of the language model is not in the environment.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    listener = _listener(host, port)
-    real_port: int = listener.getsockname()[1]
-    shown = f"[{host}]" if ":" in host else host
-    base_url = f"http://{shown}:{real_port}{PREFIX}"
-    app = create_app(settings, folder, on_ready=lambda: on_ready(base_url, real_port))
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=_GRACE,
-    )
-    with listener:
+    with _listener(host, port) as listener:
+        real_port: int = listener.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        base_url = f"http://{shown}:{real_port}{PREFIX}"
+        app = create_app(settings, folder, on_ready=lambda: on_ready(base_url, real_port))
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_GRACE,
+        )
         uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -78,7 +78,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """Where a source stands. `reason` says why it failed, and is None otherwise."""
+    """Where a source stands.
+
+    Attributes:
+        id: its id, `src_…`.
+        name: its name.
+        status: `pending`, `processing`, `ready` or `failed`.
+        reason: why it failed; None otherwise.
+    """
 
     id: str
     name: str
