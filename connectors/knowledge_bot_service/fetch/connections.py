@@ -45,12 +45,15 @@ class CheckedNetwork(httpcore.NetworkBackend):
             httpcore.ConnectTimeout: the deadline has passed; so does `TimeoutError` say.
         """
         failure: Exception | None = None
-        for address in self._addresses(host, port):
+        addresses = self._addresses(host, port)
+        for others, address in zip(reversed(range(len(addresses))), addresses, strict=True):
+            # One that says nothing leaves as much time to each of the others.
+            seconds = _left(self._deadline) / (others + 1)
             try:
                 stream = self._network.connect_tcp(
-                    address, port, _left(self._deadline), local_address, socket_options
+                    address, port, seconds, local_address, socket_options
                 )
-            except httpcore.ConnectError as error:
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
             else:
                 return _TimedStream(stream, self._deadline)

@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Iterator
 from ipaddress import ip_network
@@ -160,6 +161,24 @@ def test_the_next_address_is_tried_when_one_does_not_answer(server: Server) -> N
     policy = FetchPolicy(allow=(ip_network("127.0.0.0/8"),))
     both = ["127.0.0.9", "127.0.0.1"]
     assert fetch(server.url(host="two.test"), policy=policy, resolver=lambda *_: both).body
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a full backlog drops connections there")
+def test_an_address_that_says_nothing_leaves_time_for_the_next(server: Server) -> None:
+    policy = FetchPolicy(allow=(ip_network("127.0.0.0/8"),), timeout=4.0)
+    both = ["127.0.0.9", "127.0.0.1"]
+    with socket.socket() as silent, socket.socket() as first, socket.socket() as second:
+        silent.bind(("127.0.0.9", server.port))
+        silent.listen(0)
+        for connection in (first, second):
+            connection.setblocking(False)
+            connection.connect_ex(("127.0.0.9", server.port))
+        assert fetch(server.url(host="two.test"), policy=policy, resolver=lambda *_: both).body
+        assert "longer than 0.2 s" in reason(
+            server.url(host="one.test"),
+            FetchPolicy(allow=policy.allow, timeout=0.2),
+            resolver=lambda *_: both[:1],
+        )
 
 
 def test_a_name_without_an_address_is_told(server: Server) -> None:
