@@ -106,5 +106,8 @@ def _title(archive: zipfile.ZipFile) -> str | None:
     if _PROPERTIES not in archive.namelist():
         return None
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
-    with _member(archive, _PROPERTIES) as properties:
-        return etree.parse(properties, parser).getroot().findtext(_DC_TITLE)
+    try:
+        with _member(archive, _PROPERTIES) as properties:
+            return etree.parse(properties, parser).getroot().findtext(_DC_TITLE)
+    except etree.XMLSyntaxError:
+        return None

@@ -104,7 +104,8 @@ def _prepare(root: "Element") -> None:
 def _main_text(root: "Element") -> str:
     """The text of the page's main part, without navigation, headers, footers and forms."""
     for tag in ("main", "article", "body"):
-        parts = root.iter(tag)
+        # A part inside another one, as a comment's article is, comes with it.
+        parts = (part for part in root.iter(tag) if next(part.iterancestors(tag), None) is None)
         text = "\n\n".join(paragraph for part in parts for paragraph in _paragraphs(part))
         if text:
             return text

@@ -20,6 +20,10 @@ def test_a_word_document_gives_its_paragraphs_and_rows(read: Reader) -> None:
     assert read(data, "a.docx") == Document("One.\n\nTwo.\n\na | b", "Hours")
 
 
+def test_damaged_properties_cost_a_document_its_title_alone(read: Reader) -> None:
+    assert read(docx("One.", properties="<cut"), "a.docx") == Document("One.")
+
+
 def test_a_text_box_is_read_once_though_it_is_there_twice(read: Reader) -> None:
     box = "<w:txbxContent><w:p><w:r><w:t>In a box.</w:t></w:r></w:p></w:txbxContent>"
     drawing = (

@@ -26,6 +26,11 @@ def test_a_short_page_gives_its_main_text_and_not_its_navigation(read: Reader) -
     assert read(page, "page.html").text == f"Hours\n\n{SENTENCE}"
 
 
+def test_an_article_inside_another_is_read_once(read: Reader) -> None:
+    page = "<body><article><p>A post.</p><article>A comment.</article></article></body>"
+    assert read(page, "page.html").text == "A post.\n\nA comment."
+
+
 def test_what_is_folded_in_a_page_is_kept(read: Reader) -> None:
     items = "".join(
         f"<details><summary>What is number {number}?</summary>It is {number}.</details>"
