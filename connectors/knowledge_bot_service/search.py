@@ -29,7 +29,7 @@ _RANK: Final = "bm25(0.0, 1.0, 1.0)"
 # CROSS JOIN keeps the index the outer loop, so that rows come in its order and LIMIT ends the work.
 # A source's passages may be written in several transactions; they count when it is ready.
 _FIND: Final = f"""
-SELECT passage.id, passage.text, source.public_id, source.name, -rank AS score,
+SELECT passage.id, passage.text, source.name, -rank AS score,
        passage_index.title || ' ' || passage_index.body AS terms
 FROM passage_index
 CROSS JOIN passage ON passage.id = passage_index.rowid
@@ -52,9 +52,7 @@ class IndexEntry:
 class Hit:
     """A passage that fits a question. A higher `score` is a better fit; `terms` are analysed."""
 
-    passage: int
     text: str
-    source: str
     source_name: str
     score: float
     terms: tuple[str, ...]
@@ -217,9 +215,7 @@ def _quoted(term: str) -> str:
 
 def _hit(row: sqlite3.Row, score: float) -> Hit:
     return Hit(
-        passage=row["id"],
         text=row["text"],
-        source=row["public_id"],
         source_name=row["name"],
         score=score,
         terms=tuple(row["terms"].split()),
