@@ -99,3 +99,13 @@ def answering(
         return server
 
     return start
+
+
+@pytest.fixture
+def handbook(tmp_path):
+    folder = tmp_path / "handbook"
+    (folder / "deeper").mkdir(parents=True)
+    for name in ("a.md", "b.txt", "deeper/c.md"):
+        (folder / name).write_text(f"This is {name}.")
+    (folder / ".hidden").write_text("x")
+    return folder

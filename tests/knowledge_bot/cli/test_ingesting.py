@@ -1,6 +1,5 @@
-"""`kbot ingest`: where items come from, what is told, and how it ends."""
+"""`kbot ingest`: what is sent, what is told, and how it ends."""
 
-import gzip
 import json
 import os
 import shutil
@@ -13,30 +12,14 @@ import time
 import pytest
 
 from calls import SOURCE
-from page_server import answer as page
-from page_server import redirect, serving
 from pseudo_terminal import terminal
 from scripted_server import answer, close
 
 IN_ONE = ("--collection", "col_1")
 
 
-@pytest.fixture
-def handbook(tmp_path):
-    folder = tmp_path / "handbook"
-    (folder / "deeper").mkdir(parents=True)
-    for name in ("a.md", "b.txt", "deeper/c.md"):
-        (folder / name).write_text(f"This is {name}.")
-    (folder / ".hidden").write_text("x")
-    return folder
-
-
 def events(done):
     return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def sent(server):
-    return [request.json()["value"] for request in server.requests]
 
 
 def test_a_folder_is_sent_once_and_what_changed_is_sent_again(run, of_the_service, handbook):
@@ -63,149 +46,6 @@ def test_a_dry_run_sends_nothing_and_needs_no_key(run, scripted, handbook, tmp_p
     assert (done.exit_code, done.stdout) == (0, "would create\t3\nunchanged\t0\nskipped\t1\n")
     assert server.started == 0
     assert not (tmp_path / "data" / "kbot" / "ledger.db").exists()
-
-
-def test_patterns_and_hidden_names_choose_files(run, answering, handbook):
-    server = answering(answer(body=SOURCE))
-    assert run("ingest", "folder", handbook, "--glob", "*.md", "--hidden", *IN_ONE).exit_code == 0
-    assert len(server.requests) == 2
-    assert run("ingest", "folder", handbook, "--glob", ".h*", "--hidden", *IN_ONE).exit_code == 0
-    assert len(server.requests) == 3
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every name is Unicode")
-def test_a_name_that_is_not_utf_8_is_told_and_the_rest_is_sent(run, answering, handbook):
-    server = answering(answer(body=SOURCE))
-    for name in (b"caf\xe9.md", b".caf\xe9"):
-        (handbook / os.fsdecode(name)).write_text("x")
-    (handbook / "link.md").symlink_to(os.fsdecode(b"caf\xe9.md"))
-    done = run("ingest", "folder", handbook, *IN_ONE)
-    assert (done.exit_code, len(server.requests)) == (3, 3)
-    assert "not UTF-8 text" in done.stderr
-    for name in ("\n  caf\\xe9.md\n", "\n  .caf\\xe9\n", "\n  link.md\n"):
-        assert name in done.stderr
-
-
-@pytest.mark.parametrize("pattern", ["[z-a].md", "[]"])
-def test_a_pattern_that_is_none_is_a_usage_error(run, answering, handbook, pattern):
-    server = answering(answer(body=SOURCE))
-    done = run("ingest", "folder", handbook, "--glob", pattern, *IN_ONE)
-    assert done.exit_code == 2
-    assert pattern in done.stderr
-    assert server.started == 0
-
-
-def test_addresses_come_from_a_file_and_from_stdin(run, answering, tmp_path):
-    server = answering(answer(body=SOURCE))
-    (tmp_path / "urls.txt").write_text("# pages\nhttps://h.example/a\n\nhttps://h.example/b\n")
-    assert run("ingest", "urls", tmp_path / "urls.txt", *IN_ONE).stdout.startswith("created\t2\n")
-    done = run("ingest", "urls", "-", *IN_ONE, stdin="https://h.example/b\nhttps://h.example/c\n")
-    assert done.stdout == "created\t1\nunchanged\t1\n"
-    addresses = {one["url"].removeprefix("https://h.example/") for one in sent(server)}
-    assert addresses == {"a", "b", "c"}
-
-
-def test_lines_of_json_that_are_none_are_named_and_the_rest_is_done(run, answering):
-    server = answering(answer(body=SOURCE))
-    lines = [{"name": f"n{number}", "content": "x"} for number in range(8)]
-    text = [json.dumps(line) for line in lines]
-    text[6] = "{not json"
-    text[7] = '{"name": "without content"}'
-    done = run("ingest", "jsonl", "-", *IN_ONE, stdin="\n".join(text))
-    assert done.exit_code == 3
-    assert done.stdout == "created\t6\nunchanged\t0\ninvalid\t2\n"
-    assert "standard input, line 7" in done.stderr
-    assert "standard input, line 8" in done.stderr
-    assert len(server.requests) == 6
-
-
-def test_a_sitemap_and_a_feed_are_read(run, answering):
-    server = answering(answer(body=SOURCE))
-    with serving() as site:
-        for kind, body in {"sitemap": _SITEMAP, "feed": _FEED}.items():
-            site.answers[f"/{kind}.xml"] = page(body.encode(), kind="text/xml")
-            done = run("ingest", kind, site.url(f"/{kind}.xml"), *IN_ONE)
-            assert (done.exit_code, done.stdout) == (0, "created\t1\nunchanged\t0\n"), done.stderr
-    assert [one["url"] for one in sent(server)] == ["https://h.example/a", "https://h.example/b"]
-
-
-def test_an_address_that_is_none_is_named_and_the_rest_is_sent(run, answering, tmp_path):
-    server = answering(answer(body=SOURCE))
-    wrong = ("https://[::1/x", "https://exa\u2100mple.org/", "ftp://h.example/")
-    found = {
-        "urls": "\n".join([*wrong, "https://h.example/?a[]=1"]),
-        "sitemap": _SITEMAP.replace(
-            "<url>", "".join(f"<url><loc>{address}</loc></url>" for address in wrong) + "<url>"
-        ),
-        "feed": _FEED.replace(
-            "<item>",
-            "".join(f"<item><link>{address}</link></item>" for address in wrong) + "<item>",
-        ),
-    }
-    for kind, text in found.items():
-        (tmp_path / kind).write_text(text)
-        done = run("ingest", kind, tmp_path / kind, *IN_ONE)
-        assert (done.exit_code, done.stdout) == (3, "created\t1\nunchanged\t0\ninvalid\t3\n"), kind
-    addresses = [one["url"].removeprefix("https://h.example/") for one in sent(server)]
-    assert addresses == ["?a[]=1", "a", "b"]
-
-
-def test_a_redirect_is_followed_although_its_server_then_closes_the_connection(run, answering):
-    answering(answer(body=SOURCE))
-    with serving() as site:
-
-        def redirecting(connection):
-            redirect("/new.xml")(connection)
-            time.sleep(0.2)
-
-        site.answers["/old.xml"] = redirecting
-        site.answers["/new.xml"] = page(_SITEMAP.encode(), kind="text/xml")
-        done = run("ingest", "sitemap", site.url("/old.xml"), *IN_ONE)
-    assert (done.exit_code, done.stdout) == (0, "created\t1\nunchanged\t0\n"), done.stderr
-
-
-def damaged(body):
-    """A file of gzip whose compressed data is junk."""
-    packed = bytearray(gzip.compress(body))
-    packed[12:24] = b"\xff" * 12
-    return bytes(packed)
-
-
-@pytest.mark.parametrize("kind", ["sitemap", "feed"])
-def test_a_damaged_archive_is_told(run, answering, tmp_path, kind):
-    answering(answer(body=SOURCE))
-    (tmp_path / "x.gz").write_bytes(damaged(_SITEMAP.encode()))
-    done = run("ingest", kind, tmp_path / "x.gz", *IN_ONE)
-    assert done.exit_code == 3
-    assert "it cannot be unpacked" in done.stderr
-
-
-@pytest.mark.parametrize("encoding", ["shift_jis", "nonsense"])
-def test_a_sitemap_in_an_encoding_that_is_not_read_is_told(run, answering, tmp_path, encoding):
-    answering(answer(body=SOURCE))
-    text = _SITEMAP.replace("?>", f' encoding="{encoding}"?>')
-    (tmp_path / "s.xml").write_text(text, encoding="ascii")
-    done = run("ingest", "sitemap", tmp_path / "s.xml", *IN_ONE)
-    assert done.exit_code == 3
-    assert "encoding" in done.stderr
-
-
-@pytest.mark.parametrize("kind", ["sitemap", "feed"])
-def test_an_address_to_read_from_that_is_none_is_told(run, answering, kind):
-    answering(answer(body=SOURCE))
-    done = run("ingest", kind, "https://[::1/x.xml", *IN_ONE)
-    assert done.exit_code == 3
-    assert "it cannot be fetched" in done.stderr
-
-
-def test_a_line_whose_headers_are_of_another_form_is_named_and_the_rest_is_sent(run, answering):
-    server = answering(answer(body=SOURCE))
-    listed = [{"name": "Authorization", "value": "secret-of-the-page"}]
-    lines = [{"url": "https://h.example/a", "headers": listed}, {"url": "https://h.example/b"}]
-    done = run("ingest", "jsonl", "-", *IN_ONE, stdin="\n".join(map(json.dumps, lines)))
-    assert (done.exit_code, len(server.requests)) == (3, 1)
-    assert "headers: expected a mapping" in done.stderr
-    assert "secret-of-the-page" not in done.output
 
 
 def test_each_event_is_a_line_of_json_and_the_last_the_summary(run, answering, handbook):
@@ -392,12 +232,3 @@ def test_what_a_killed_run_left_is_told_by_the_ledger(program, run, answering, t
         process.kill()
     held.set()
     assert len(run("ledger", "unknown").stdout.splitlines()) == 2
-
-
-_SITEMAP = """<?xml version="1.0"?>
-<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
-<url><loc>https://h.example/a</loc></url></urlset>"""
-
-_FEED = """<?xml version="1.0"?>
-<rss version="2.0"><channel><title>News</title>
-<item><title>B</title><link>https://h.example/b</link></item></channel></rss>"""
