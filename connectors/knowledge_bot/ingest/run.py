@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import multiprocessing
 import signal
 import threading
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
@@ -64,7 +65,8 @@ def ingest(
         dry_run: compare only. Nothing is sent or written, also no ledger.
         stop: when this is set, the run ends early.
         handle_signals: take SIGTERM and Ctrl-C as a wish to end early, where this is the main
-            thread and nobody else handles them.
+            thread and nobody else handles them. In a worker process of `multiprocessing` SIGTERM
+            then ends the process, as its pool expects.
 
     Returns:
         The counts, and the items that were not ingested with the reason.
@@ -244,7 +246,9 @@ def _check_can_create(client: Client | AsyncClient) -> None:
 def _signals_ask(ask: Callable[[], None], *, wanted: bool) -> Iterator[None]:
     """Let the first SIGTERM or Ctrl-C ask; the second one acts as it did before.
 
-    Handlers of others, such as asyncio's or a task runner's, stay in place.
+    Handlers of others, such as asyncio's or a task runner's, stay in place. A worker process of
+    `multiprocessing` ends by the SIGTERM once all is recorded: that is how its pool ends it, and
+    then waits for its end.
     """
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield
@@ -258,7 +262,10 @@ def _signals_ask(ask: Callable[[], None], *, wanted: bool) -> Iterator[None]:
         for number, default in taken.items():
             signal.signal(number, default)
 
-    def handle(_number: int, _frame: FrameType | None) -> None:
+    asked_by: list[int] = []
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        asked_by.append(number)
         restore()
         ask()
 
@@ -268,3 +275,5 @@ def _signals_ask(ask: Callable[[], None], *, wanted: bool) -> Iterator[None]:
         yield
     finally:
         restore()
+        if signal.SIGTERM in asked_by and multiprocessing.parent_process() is not None:
+            signal.raise_signal(signal.SIGTERM)

@@ -1,9 +1,11 @@
 """Processes that are killed, ended, or many: what really arrived at the service."""
 
 import json
+import multiprocessing
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -79,6 +81,26 @@ def test_a_run_that_is_asked_to_end_leaves_nothing_unknown(tmp_path, ledger_addr
     assert list(Ledger(ledger_address).unknown()) == []
     (holding,) = Ledger(ledger_address).status()
     assert (holding.claimed, holding.created) == (0, created.total())
+
+
+def test_a_worker_of_a_pool_that_is_ended_records_what_is_under_way_and_ends(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    with counting(tmp_path, 0.05) as server:
+        pool = multiprocessing.get_context("spawn").Pool(1)
+        arguments = (server.url, str(tmp_path / "ledger.db"), 20_000)
+        pool.apply_async(ingest_worker.ingested, arguments)
+        wait_for(server, 50)
+        ending = threading.Thread(target=pool.terminate, daemon=True)
+        ending.start()
+        ending.join(30)
+        try:
+            assert not ending.is_alive()
+        finally:
+            for process in multiprocessing.active_children():
+                process.kill()
+        created = server.created().total()
+    (holding,) = ledger.status()
+    assert (holding.created, holding.claimed, holding.unknown) == (created, 0, 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
