@@ -22,8 +22,8 @@ PACKAGES = {
 # What each extra makes importable, and what it must not bring along.
 EXTRAS = {
     "": (
-        "knowledge_bot.client, knowledge_bot.cli, knowledge_bot.ingest.run",
-        "fastapi airflow langchain_core llama_index psycopg",
+        "knowledge_bot.client, knowledge_bot.cli, knowledge_bot.ingest._run",
+        "fastapi airflow langchain_core llama_index psycopg sqlalchemy",
     ),
     "serve": (
         "knowledge_bot_service, knowledge_bot_service.app, knowledge_bot_service.command",
@@ -44,7 +44,7 @@ EXTRAS = {
         "fastapi airflow llama_index",
     ),
     "llama-index": ("llama_index_knowledge_bot", "fastapi airflow langchain_core"),
-    "postgresql": ("psycopg, knowledge_bot.ingest.run", "fastapi airflow langchain_core"),
+    "postgresql": ("psycopg, knowledge_bot.ingest._run", "fastapi airflow langchain_core"),
 }
 
 

@@ -160,6 +160,11 @@ class AsyncClient(Configured[AsyncHTTPClient], AsyncDriver):
         """
         return AsyncChat(self.send_message, bot_id, conversation_id)
 
+    async def _open(self) -> None:
+        """Make ready to send in the running loop: what is heavy is loaded and made by then."""
+        if isinstance(self._http, LoopTransports):
+            await self._http.open()
+
     async def aclose(self) -> None:
         """Close the connections. Calls after this raise `ConfigurationError`."""
         self._closed = True

@@ -25,9 +25,12 @@ class LoopTransports:
 
     async def send(self, request: Any, **_options: bool) -> Any:
         """Send a request in the running loop, as `httpx.AsyncClient.send` streams an answer."""
+        return await (await self.open()).handle_async_request(request)
+
+    async def open(self) -> httpx.AsyncBaseTransport:
+        """Return the running loop's transport, opened where it was not yet."""
         held = self._held.get(asyncio.get_running_loop())
-        transport = held[0] if held else await self._opened()
-        return await transport.handle_async_request(request)
+        return held[0] if held else await self._opened()
 
     async def _opened(self) -> httpx.AsyncBaseTransport:
         self._forget_closed_loops()

@@ -54,6 +54,9 @@ def counting(folder: Path, delay: float = 0.0) -> Iterator[CountingServer]:
             process.terminate()
 
 
+_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+
+
 class _Connection(asyncio.Protocol):
     def __init__(self, journal: int, delay: float) -> None:
         self._journal, self._delay = journal, delay
@@ -68,6 +71,10 @@ class _Connection(asyncio.Protocol):
         self._received += data
         head, blank, rest = self._received.partition(b"\r\n\r\n")
         if not blank:
+            return
+        if head.startswith(b"GET "):  # a sign of life, which creates nothing
+            self._received = rest
+            self._transport.write(_HEAD % len(b"pong") + b"pong")
             return
         length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
         if len(rest) < length:
@@ -92,9 +99,8 @@ class _Connection(asyncio.Protocol):
             "created_at": 1_700_000_000_000,
         }
         content = json.dumps({"value": source}).encode()
-        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
         asyncio.get_running_loop().call_later(
-            random.uniform(0, self._delay), self._transport.write, head % len(content) + content
+            random.uniform(0, self._delay), self._transport.write, _HEAD % len(content) + content
         )
 
 

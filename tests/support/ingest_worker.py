@@ -1,35 +1,57 @@
 """A process that ingests: `python ingest_worker.py URL LEDGER ITEMS`.
 
 It begins when it is sent a line, so that several begin together, and prints its report as JSON.
+With more arguments it stands for another machine: `NAME CLOCK SECONDS`, whose clock is set by so
+many seconds a second after it began, and whose lease lasts so many seconds.
 """
 
 import json
+import platform
 import signal
 import sys
+import threading
+import time
+from typing import Any
 
 from knowledge_bot import Client
-from knowledge_bot.ingest import Ledger, Report, Text, ingest
+from knowledge_bot.ingest import Ledger, Report, Text, _store, ingest
 
 
-def main(url: str, ledger: str, items: str) -> None:
+def main(url: str, ledger: str, items: str, *machine: str) -> None:
+    if machine:
+        be_another_machine(machine[0], float(machine[1]), float(machine[2]))
     print("ready", flush=True)  # noqa: T201 - read by whoever started it
     sys.stdin.readline()
-    report = ingested(url, ledger, int(items))
+    report = ingested(url, ledger, int(items), on_unknown="resend" if machine else "hold")
     print(json.dumps(report.as_dict()))  # noqa: T201 - read by whoever started it
 
 
-def ingested(url: str, ledger: str, items: int) -> Report:
+def ingested(url: str, ledger: str, items: int, **options: Any) -> Report:
     """Ingest so many texts."""
     # Where coverage is measured it handles SIGTERM, and `ingest` leaves a handler of others alone.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with Client("key", url) as client:
         return ingest(
             client,
-            (Text(name=f"item {number}", content="Text.") for number in range(items)),
+            (Text(name=f"item {number}", content=f"Text {number}.") for number in range(items)),
             collections="col_1",
             ledger=Ledger(ledger),
             concurrency=8,
+            **options,
         )
+
+
+def be_another_machine(name: str, step: float, lease: float) -> None:
+    real, offset = time.time, 0.0
+    time.time = lambda: real() + offset
+    platform.node = lambda: name
+    _store.LEASE, _store.HEARTBEAT = lease, lease / 4
+
+    def set_the_clock() -> None:
+        nonlocal offset
+        offset = step
+
+    threading.Timer(1.0, set_the_clock).start()
 
 
 if __name__ == "__main__":

@@ -131,7 +131,7 @@ def count_unsettled(ledger: str) -> int:
         return 0
     connection = sqlite3.connect(ledger)
     try:
-        query = "select count(*) from kbot_sources where state in ('claimed', 'unknown')"
+        query = "select count(*) from kbot_items where state in ('claimed', 'unknown')"
         count: int = connection.execute(query).fetchone()[0]
     except sqlite3.OperationalError:  # it was killed before the tables were made
         return 0

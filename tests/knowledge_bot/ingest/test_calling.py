@@ -1,16 +1,18 @@
 """How a run is called: its arguments, its items as they come, its progress, and its end."""
 
 import asyncio
+import io
 import threading
 import time
 
+import httpx
 import pytest
 
 from calls import KEY
 from ingest_texts import texts
 from knowledge_bot import AsyncClient, Client, ConfigurationError
-from knowledge_bot.ingest import Report, Stop, Text, aingest, ingest
-from scripted_server import silence
+from knowledge_bot.ingest import File, Report, Stop, Text, WebPage, aingest, ingest
+from scripted_server import answer, reset, silence
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -119,6 +121,31 @@ def test_a_client_with_methods_of_its_own_is_sent_through(service):
     assert sorted(names) == sorted(service.created) == ["t0", "t1", "t2"]
 
 
+def test_a_client_that_has_to_block_is_called_in_threads(service, ledger, tmp_path):
+    (tmp_path / "a.txt").write_text("A file.")
+    trouble = {
+        "bad": answer(400, {"code": "no", "message": "not so"}),
+        "lost": reset,
+        "late": answer(429, {"code": "slow", "message": "later"}, {"Retry-After": "0"}),
+    }
+    service.judge = lambda name, times: trouble.get(name) if times == 1 else None
+    items = [
+        *texts(20),
+        *(Text(name=name, content=name) for name in trouble),
+        File(path=tmp_path / "a.txt"),
+        File(path="bucket/b.txt", open=lambda: io.BytesIO(b"An object."), version="1"),
+        WebPage(name="page", url="https://h.example/"),
+    ]
+    options = {"collections": "col_1", "ledger": ledger, "concurrency": 4}
+    with httpx.Client() as http:
+        client = Client(KEY, service.url, http_client=http)
+        first = ingest(client, items, **options)
+        second = ingest(client, items, **options)
+    assert (first.created, first.refused, first.unknown) == (24, 1, 1)
+    assert (second.created, second.unchanged, second.unknown) == (1, 24, 1)
+    assert any(b"An object." in body for body in service.raw)
+
+
 def test_each_function_takes_its_own_client(service):
     with Client(KEY, service.url) as client, pytest.raises(ConfigurationError, match="AsyncClient"):
         asyncio.run(aingest(client, texts(1), collections="col_1"))  # type: ignore[arg-type]
@@ -142,6 +169,40 @@ def test_asynchronous_items_are_taken(service, ledger):
             return await aingest(client, items(), collections="col_1", ledger=ledger)
 
     assert asyncio.run(main()).created == 1200
+
+
+def test_an_asynchronous_item_is_sent_before_the_next_one_comes(service, ledger):
+    async def slow():
+        yield Text(name="first", content="text")
+        async with asyncio.timeout(10):
+            while not service.created:
+                await asyncio.sleep(0.01)
+        yield Text(name="second", content="another text")
+
+    async def main() -> Report:
+        async with AsyncClient(KEY, service.url) as client:
+            return await aingest(client, slow(), collections="col_1", ledger=ledger)
+
+    assert asyncio.run(main()).created == 2
+
+
+def test_the_callers_loop_goes_on_while_it_ingests(service, ledger):
+    """No step of a run holds it up for long: other parts of the program are served meanwhile."""
+
+    async def main() -> float:
+        longest, last = 0.0, time.monotonic()
+        async with AsyncClient(KEY, service.url) as client:
+            task = asyncio.create_task(
+                aingest(client, texts(1000), collections="col_1", ledger=ledger)
+            )
+            while not task.done():
+                await asyncio.sleep(0.001)
+                now = time.monotonic()
+                longest, last = max(longest, now - last), now
+            assert (await task).created == 1000
+        return longest
+
+    assert asyncio.run(main()) < 0.5
 
 
 def test_a_cancelled_run_finishes_what_is_in_flight(service, ledger):

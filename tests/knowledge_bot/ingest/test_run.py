@@ -5,6 +5,7 @@ import os
 import sqlite3
 import time
 
+import httpx
 import pytest
 
 from calls import KEY
@@ -50,7 +51,7 @@ def test_a_changed_item_is_created_anew_and_the_old_source_named(run, service, l
 def test_an_item_in_other_collections_is_another_item(run, service, ledger):
     assert run(texts(1), ledger=ledger).created == 1
     assert run(texts(1), ledger=ledger, collections="col_2").created == 1
-    other = Text(name="t0", content="Some text.", collections=["col_2", "col_1"])
+    other = Text(name="t0", content="Some text 0.", collections=["col_2", "col_1"])
     assert run([other], ledger=ledger).created == 1
     assert run([other], ledger=ledger, collections=["col_1", "col_2"]).unchanged == 1
     assert service.bodies[-1]["collections"] == ["col_2", "col_1"]
@@ -113,47 +114,15 @@ def test_what_cannot_be_sent_is_named_and_the_rest_is_done(run, service, ledger,
         Text(name="good", content="text"),
     ]
     report = run(items, ledger=ledger)
-    assert (report.created, report.invalid, report.skipped) == (1, 8, 1)
-    told = {failure.name: failure.error for failure in report.failures}
-    assert "no such file" in told[str(tmp_path / "missing.txt")]
-    assert "is a directory" in told[str(tmp_path)]
-    assert "is empty" in told[str(tmp_path / "empty.txt")]
-    assert "not a regular file" in told[str(tmp_path / "pipe")]
+    assert (report.created, report.invalid, report.skipped) == (1, 6, 3)
+    told = {outcome.name: outcome.error for outcome in report.failures}
+    assert "no such file" in told["missing.txt"]
+    assert "is a directory" in told[tmp_path.name]
+    assert "is empty" in told["empty.txt"]
+    assert "not a regular file" in told["pipe"]
     assert "no content" in told["blank"]
     assert "absolute address" in told["relative"]
-    assert report.items == 9
-
-
-def test_a_file_is_known_by_its_times_and_then_by_its_content(run, service, ledger, tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("one")
-    os.utime(path, (1, 1))
-    assert run([File(path=path)], ledger=ledger).created == 1
-    os.utime(path, (2, 2))
-    assert run([File(path=path)], ledger=ledger).unchanged == 1
-    path.write_text("two")
-    os.utime(path, (2, 2))
-    report = run([File(path=path)], ledger=ledger)
-    assert (report.created, report.superseded) == (1, 1)
-
-
-def test_an_unchanged_file_is_not_read(run, service, ledger, tmp_path, monkeypatch):
-    path = tmp_path / "a.txt"
-    path.write_text("one")
-    time.sleep(2.1)  # a file that was just written is not trusted by its times
-    assert run([File(path=path)], ledger=ledger).created == 1
-    monkeypatch.setattr("hashlib.file_digest", None)
-    assert run([File(path=path)], ledger=ledger).unchanged == 1
-
-
-def test_a_file_that_was_just_written_is_not_trusted_by_its_times(run, service, ledger, tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("one")
-    status = path.stat()
-    run([File(path=path)], ledger=ledger)
-    path.write_text("two")  # as long as before, and maybe within the clock's tick
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert run([File(path=path)], ledger=ledger).created == 1
+    assert report.items == 7
 
 
 def test_a_dry_run_tells_and_touches_nothing(run, service, ledger, tmp_path):
@@ -200,37 +169,58 @@ def test_headers_of_pages_are_sent_and_stay_secret(run, service, ledger, tmp_pat
     assert run([changed], ledger=ledger).superseded == 1
 
 
+def test_the_value_of_a_header_may_change_and_the_name_of_one_may_not(run, service, ledger):
+    def page(**headers):
+        return [WebPage(name="p", url="https://h.example/", headers=headers)]
+
+    run(page(Authorization="monday"), ledger=ledger)
+    assert run(page(authorization="tuesday"), ledger=ledger).unchanged == 1
+    assert run(page(Cookie="tuesday"), ledger=ledger).created == 1
+    assert run(page(), ledger=ledger).created == 1
+
+
+def test_one_service_is_one_service_whatever_the_spelling_of_its_address(send, service, ledger):
+    port = service.url.rpartition(":")[2]
+    send(texts(3), url=f"http://localhost:{port}", ledger=ledger)
+    for spelling in ("LocalHost:{}", "localhost:{}/", "localhost:{}/public/v1", "LOCALHOST:0{}/"):
+        report = send(texts(3), url=f"HTTP://{spelling.format(port)}", ledger=ledger)
+        assert (report.unchanged, report.created) == (3, 0), spelling
+    assert send(texts(3), url=f"http://localhost:{port}/v2", ledger=ledger).created == 3
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("https://h.example", "https://H.Example:443/"),
+        ("https://h.example:443/api/", "HTTPS://h.example/api"),
+        ("https://[::1]:443", "https://[::1]"),
+    ],
+)
+def test_a_default_port_is_no_other_service(service, ledger, one, other):
+    class Forwarding(httpx.HTTPTransport):
+        def handle_request(self, request):
+            request.url = httpx.URL(service.url).join(request.url.path)
+            return super().handle_request(request)
+
+    created = []
+    for url in (one, other):
+        with httpx.Client(transport=Forwarding()) as http:
+            client = Client(KEY, url, http_client=http)
+            created.append(ingest(client, texts(2), collections="col_1", ledger=ledger).created)
+    assert created == [2, 0]
+
+
 def test_a_claim_is_in_the_ledger_before_its_request_arrives(run, service, ledger, tmp_path):
     seen: list[tuple[str, int]] = []
 
     def look(name, times):
         with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
-            query = "select state from kbot_sources where name = ?"
+            query = "select state from kbot_items where key = ?"
             (state,) = connection.execute(query, [name]).fetchone() or ("not there",)
-            query = "select count(*) from kbot_sources where state = 'claimed'"
+            query = "select count(*) from kbot_items where state = 'claimed'"
             seen.append((state, connection.execute(query).fetchone()[0]))
 
     service.judge = look
     assert run(texts(100), ledger=ledger, concurrency=4).created == 100
     assert {state for state, _ in seen} == {"claimed"}
     assert max(claimed for _, claimed in seen) <= 4
-
-
-def test_a_run_that_goes_on_renews_its_lease(run, service, ledger, tmp_path, monkeypatch):
-    leases: list[float] = []
-
-    def look(name, times):
-        with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
-            leases.extend(*connection.execute("select lease_until from kbot_owners"))
-
-    def items():
-        real = time.time
-        for number, text in enumerate(texts(2)):
-            monkeypatch.setattr(time, "time", lambda late=20 * number: real() + late)
-            yield text
-            while len(leases) <= number:
-                time.sleep(0.01)
-
-    service.judge = look
-    assert run(items(), ledger=ledger).created == 2
-    assert leases[1] - leases[0] >= 20

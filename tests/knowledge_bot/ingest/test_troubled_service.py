@@ -1,16 +1,18 @@
 """What a run makes of a service that refuses, is overloaded, or is not there."""
 
 import contextlib
+import random
 import socket
 import threading
+import time
 
 import pytest
 
 from calls import KEY
 from ingest_texts import texts
 from knowledge_bot import Client
-from knowledge_bot.ingest import Stop, ingest
-from scripted_server import answer
+from knowledge_bot.ingest import Stop, Text, ingest
+from scripted_server import ScriptedServer, answer, reset
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -52,6 +54,7 @@ def test_a_service_under_load_gets_every_item_in_the_end(run, service, ledger, s
     service.judge = lambda name, times: error(status, **headers) if times == 1 else None
     report = run(texts(12), ledger=ledger, concurrency=4)
     assert (report.created, report.failed) == (12, 0)
+    assert report.duration < 10
     assert sorted(service.created) == sorted(f"t{n}" for n in range(12))
 
 
@@ -62,13 +65,83 @@ def test_a_failing_service_does_not_burn_through_the_items(run, service, ledger)
     assert report.unknown == len(service.arrived) <= 4 + 10 + 4
 
 
+def test_a_steady_third_of_refusals_does_not_slow_a_run_to_a_crawl(send, service, ledger):
+    dice, enough = random.Random(7), threading.Event()
+
+    def refuse_a_third(name, times):
+        if len(service.created) == 200:  # the last few are those that were unlucky
+            enough.set()
+        return error(429) if dice.random() < 1 / 3 else None
+
+    service.judge = refuse_a_third
+    report = send(texts(5000), ledger=ledger, concurrency=16, stop=enough)
+    assert report.unknown == 0
+    assert report.created / report.duration > 30
+
+
+def test_many_refusals_that_are_alike_stop_a_run(send, service, ledger):
+    service.judge = lambda name, times: error(400)
+    report = send(texts(5000), ledger=ledger)
+    assert report.stopped is Stop.REFUSED
+    assert "not so" in report.stop_reason
+    assert 50 <= report.refused == len(service.arrived) <= 50 + 8
+    service.judge = lambda name, times: None  # the wrong collection is put right
+    assert send(texts(200), ledger=ledger).created == 200
+
+
+def test_refusals_that_differ_stop_nothing(send, service, ledger):
+    service.judge = lambda name, times: answer(400, {"code": "no", "message": f"{name} is bad"})
+    report = send(texts(120), ledger=ledger)
+    assert (report.refused, report.stopped) == (120, None)
+
+
+@pytest.mark.parametrize("order", ["mixed", "at the end"])
+def test_a_folder_of_pictures_among_texts_does_not_end_a_run(send, service, ledger, order):
+    items = [*texts(100), *(Text(name=f"picture {n}", content=f"{n}") for n in range(60))]
+    if order == "mixed":
+        random.Random(7).shuffle(items)
+    service.judge = lambda name, times: error(400) if name.startswith("picture") else None
+    report = send(items, ledger=ledger)
+    assert (report.created, report.refused, report.stopped) == (100, 60, None)
+
+
+def test_a_service_that_resets_all_connections_for_a_while_is_waited_for(service, ledger):
+    away, back = time.monotonic() + 0.5, time.monotonic() + 3
+
+    def is_away() -> bool:
+        return away < time.monotonic() < back
+
+    def accepts(connection: socket.socket) -> bool:
+        if is_away():
+            with contextlib.suppress(ConnectionResetError):
+                reset(connection)
+            return False
+        return True
+
+    server = ScriptedServer(
+        reply_to=lambda received: reset if is_away() else service.reply(received),
+        on_accept=accepts,
+    )
+    try:
+        with Client(KEY, server.url) as client:
+            items = texts(2000)
+            report = ingest(client, items, collections="col_1", ledger=ledger, concurrency=8)
+    finally:
+        server.stop()
+    assert report.stopped is None
+    assert time.monotonic() > back
+    assert report.unknown <= 8 + 4
+    assert report.created == 2000 - report.unknown
+    assert len(service.arrived) == len(set(service.arrived))
+
+
 def test_an_unreachable_service_leaves_the_items_untouched(ledger, monkeypatch):
-    monkeypatch.setattr("knowledge_bot.ingest.pace._FIRST_BACKOFF", 0.01)
-    monkeypatch.setattr("knowledge_bot.ingest.engine._PATIENCE", 0.5)
+    monkeypatch.setattr("knowledge_bot.ingest._limiter._FIRST_BACKOFF", 0.01)
+    monkeypatch.setattr("knowledge_bot.ingest._limiter._PATIENCE", 0.5)
     with Client(KEY, "http://127.0.0.1:9") as client:
         report = ingest(client, texts(500), collections="col_1", ledger=ledger, concurrency=4)
     assert report.stopped is Stop.UNAVAILABLE
-    assert 1 <= report.undelivered <= 4
+    assert 1 <= report.undelivered <= 4 + 2  # an item is tried where pings may not pass
     assert report.unknown == 0
     assert "no connection" in report.stop_reason
 

@@ -1,0 +1,165 @@
+"""What can be ingested: a web page, a text, a file.
+
+An item is known by its `key` within a service and a set of collections: the ledger compares an item
+with what was last sent under the same key. A key should stay the same when the content changes.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, BinaryIO, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, Field, SecretStr
+
+from knowledge_bot.arguments import collection_ids, header_list
+
+# Bytes kept of a SHA-256: enough to tell contents apart, and rows stay small.
+DIGEST_SIZE = 16
+
+_PIECE = 1024 * 1024
+
+
+def _collection_ids(value: Any) -> Any:
+    return None if value is None else tuple(collection_ids(value))
+
+
+def _secret_headers(value: Any) -> Any:
+    if not value or (isinstance(value, tuple) and isinstance(value[0], tuple)):
+        return value or ()
+    return tuple((header["name"], SecretStr(header["value"])) for header in header_list(value))
+
+
+CollectionIds = Annotated[tuple[str, ...] | None, BeforeValidator(_collection_ids)]
+
+
+# An error of validation would quote a whole text, or a header's secret.
+class _Item(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
+    """What every item shares.
+
+    Attributes:
+        collections: the collections it belongs to, instead of the run's.
+        key: what the item is known by from run to run.
+        version: a token that changes when the content does, such as an ETag or the time of the last
+            change. An item of the version that was sent last is unchanged, and is not read.
+    """
+
+    collections: CollectionIds = None
+    key: str | None = Field(default=None, min_length=1)
+    version: str | None = None
+
+
+class WebPage(_Item):
+    """A web page, which the service scrapes.
+
+    The page itself is not read here, so a page that was created once counts as unchanged until its
+    address, its `version` or the names of its headers change. What stands in a header, such as a
+    token, may change from run to run.
+
+    Attributes:
+        name: the source's name.
+        url: the page's address; the default key.
+        headers: headers that the service sends while it scrapes, as a mapping or as `Header`
+            objects. Their values may be secret: neither `repr` nor the ledger shows them.
+    """
+
+    name: str = Field(min_length=1)
+    url: str = Field(min_length=1)
+    headers: Annotated[tuple[tuple[str, SecretStr], ...], BeforeValidator(_secret_headers)] = Field(
+        default=(), repr=False
+    )
+
+    @property
+    def identity(self) -> str:
+        """The item's key."""
+        return self.key or self.url
+
+    def digest(self) -> bytes:
+        """Return the hash of what would be sent, without the name."""
+        names = sorted(name.lower() for name, _ in self.headers)
+        return _digest("\0".join([self.url, self.version or "", *names]))
+
+
+class Text(_Item):
+    """A text.
+
+    Attributes:
+        name: the source's name; the default key.
+        content: the text.
+    """
+
+    name: str = Field(min_length=1)
+    content: str
+
+    @property
+    def identity(self) -> str:
+        """The item's key."""
+        return self.key or self.name
+
+    def digest(self) -> bytes:
+        """Return the hash of what would be sent, without the name."""
+        return _digest(self.content)
+
+
+class File(_Item):
+    """A file, which is uploaded.
+
+    Attributes:
+        path: where it is, as a string or any path; its resolved path is the default key. With
+            `open` it is a name, such as an object's address, and the default key as it is.
+        name: the source's name; by default the file's.
+        open: gives the content as an open binary file, each time it is needed; by default the file
+            at `path` is opened. Give a `version` as well, or the content is read in every run.
+    """
+
+    # Not a `Path`, which costs more to make than all else that is done for an unchanged file.
+    path: Annotated[str, BeforeValidator(os.fspath)]
+    name: str = ""
+    open: Callable[[], BinaryIO] | None = Field(default=None, repr=False, exclude=True)
+
+    @property
+    def identity(self) -> str:
+        """The item's key."""
+        return self.key or (os.path.realpath(self.path) if self.open is None else self.path)
+
+    def digest(self) -> bytes:
+        """Return the hash of the content, which is read for it.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        if self.open is None:
+            with open(self.path, "rb") as stream:  # noqa: PTH123 - as for `path`
+                return hashlib.file_digest(stream, "sha256").digest()[:DIGEST_SIZE]
+        with self.open() as stream:
+            found = hashlib.sha256()
+            while piece := stream.read(_PIECE):
+                found.update(piece)
+            return found.digest()[:DIGEST_SIZE]
+
+
+Item: TypeAlias = File | Text | WebPage
+"""Anything that can be ingested."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something that discovery came across and leaves out.
+
+    Attributes:
+        name: what it is, such as a path or an address.
+        reason: why it is left out.
+        invalid: whether it should have been an item and cannot be read as one; counted as
+            `report.invalid`, not as `report.skipped`.
+        partial: whether items may stand behind it that nobody knows of, as behind a folder that
+            cannot be read; what is gone cannot be told then.
+    """
+
+    name: str
+    reason: str
+    invalid: bool = False
+    partial: bool = False
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:DIGEST_SIZE]

@@ -1,0 +1,336 @@
+"""What is to be done with each item: compared with the ledger, before anything is sent."""
+
+import os
+import stat
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from knowledge_bot.ingest._items import File, Item, Skipped, Text, WebPage
+from knowledge_bot.ingest._report import Outcome
+from knowledge_bot.ingest._store import Row, State, Store, item_id
+
+OnUnknown = Literal["hold", "resend"]
+"""What becomes of an item whose outcome is unknown: left alone and reported, or sent again."""
+
+# A file that was changed this recently may change again within the tick of its file system's clock
+# and keep its time; git calls such a file racily clean. In seconds.
+_SETTLED = 2.0
+
+# How many rows are read ahead, and how many are kept that did not come.
+_AHEAD = 1500
+_MOST_AHEAD = 4000
+
+
+@dataclass(slots=True)
+class Job:
+    """An item that may be sent.
+
+    Attributes:
+        item: the item.
+        id: what the ledger knows it by.
+        key: what people know it by.
+        name: the source's name.
+        collections: where it goes.
+        version: what tells its content without reading it; None where nothing does.
+        fingerprint: of a file, when it was looked at.
+        digest: the hash of its content.
+        before: what the ledger holds of it; None where it does not know it.
+        same_as: another key that the collections have the same content under; empty without one.
+    """
+
+    item: Item
+    id: bytes
+    key: str
+    name: str
+    collections: tuple[str, ...]
+    version: str | None
+    fingerprint: str | None = None
+    digest: bytes = b""
+    before: Row | None = None
+    same_as: str = ""
+
+    @property
+    def place(self) -> str:
+        """The page's address, the file's path, or the text's name."""
+        item = self.item
+        return item.path if isinstance(item, File) else getattr(item, "url", item.name)
+
+    def claim(self, run: int, scope: int, origin: int | None) -> Row:
+        """Return the row that claims the item for a run."""
+        before, kind = self.before, type(self.item).__name__.lower()
+        return Row(
+            id=self.id,
+            scope=scope,
+            origin=origin or (before.origin if before else None),
+            key=self.key,
+            name=None if self.name == self.key else self.name,
+            kind=kind,
+            location=None if kind == "text" or self.place == self.key else self.place,
+            state=State.CLAIMED,
+            digest=before.digest if before else None,
+            pending=self.digest,
+            version=before.version if before else None,
+            source_id=before.source_id if before else None,
+            source_name=(before.source_name or before.name or before.key) if before else None,
+            run=run,
+            revision=before.revision + 1 if before else 1,
+            attempts=before.attempts + 1 if before else 1,
+            error=None,
+            updated_at=int(time.time()),
+            gone_at=None,
+        )
+
+
+@dataclass(slots=True)
+class Planned:
+    """What became of some items.
+
+    Attributes:
+        jobs: what is to be sent.
+        outcomes: what is not, and why.
+        rows: rows that are to be put right, though nothing is sent.
+        unchanged: how many items the service has already.
+        elsewhere: how many items another worker is sending.
+        partial: why more items may exist than were seen; empty where none may.
+    """
+
+    jobs: list[Job] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    unchanged: int = 0
+    elsewhere: int = 0
+    partial: str = ""
+
+
+class Planner:
+    """Compares items with the ledger. It blocks, and is used by one thread at a time.
+
+    Args:
+        store: what the ledger knows; without one, everything is sent.
+        service: the base URL, in one spelling.
+        collections: where items go that name none.
+        on_unknown: what becomes of items whose outcome is unknown.
+
+    Attributes:
+        seen: a bit for each row that was met, by its number, where the items have an origin.
+        shares: whether other runs seem to have the same items.
+    """
+
+    def __init__(
+        self,
+        store: Store | None,
+        service: str,
+        collections: tuple[str, ...],
+        on_unknown: OnUnknown,
+    ) -> None:
+        self._store, self._on_unknown = store, on_unknown
+        self._service, self._collections = service, collections
+        self._scopes: dict[tuple[str, ...], int] = {}
+        self.shares: bool = True
+        has_origin = store is not None and store.origin is not None
+        self.seen = bytearray(store.highest // 8 + 1 if store and has_origin else 0)
+        # Rows of the origin by their keys, those read last last, and how many more to read.
+        self._ahead: dict[str, tuple[int, str | None, bytes]] = {}
+        self._last_number, self._top_up = 0, _AHEAD
+
+    def plan(self, items: Sequence[object]) -> Planned:
+        """Decide about some items.
+
+        Raises:
+            LedgerError: the ledger cannot be read.
+        """
+        planned, self._now = Planned(), time.time()
+        self._look_ahead()
+        jobs = [job for item in items if (job := self._job(item, planned)) is not None]
+        rows = self._store.find([job.id for job in jobs]) if self._store and jobs else {}
+        for job in jobs:
+            job.before = before = rows.get(job.id)
+            if before is not None:
+                self._see(before.number)
+                if before.version is not None and before.version == job.version:
+                    job.digest = before.digest or b""  # the content need not be read
+            if self._is_fit(job, planned):
+                self._decide(job, planned)
+        return planned
+
+    def _look_ahead(self) -> None:
+        """Read the rows that the next items will probably have: those that followed last time.
+
+        On most runs nearly all items are as they were, and come in the order in which they came
+        before. Asking for the row of each would take longer than everything else about them.
+        """
+        if self._store is None or self._store.origin is None or not self._top_up:
+            return
+        for row in self._store.created(self._last_number, self._top_up):
+            number, key, version, digest = row
+            self._ahead[key] = number, version, digest
+            self._last_number = number
+        self._top_up = 0
+        while len(self._ahead) > _MOST_AHEAD:  # those that did not come
+            del self._ahead[next(iter(self._ahead))]
+
+    def share_out(self, planned: Planned) -> list[object]:
+        """Leave the others their share, where several runs feed the same collections at a time.
+
+        Returns:
+            The items that were left to others, to be planned again once the own share is sent: by
+            then they are there, or somebody else is slow.
+        """
+        if self._store is None or self._store.reading or not planned.jobs:
+            return []
+        mine = planned.jobs
+        left: list[object] = []
+        rank, runs = self._store.rank() if self.shares else (0, 1)
+        if runs > 1:
+            mine = planned.jobs[rank::runs] or planned.jobs[:1]
+            taken = {id(job) for job in mine}
+            left = [job.item for job in planned.jobs if id(job) not in taken]
+            # From both ends, where a run began before it knew of the other.
+            mine = mine[::-1] if rank % 2 else mine
+        planned.jobs = mine
+        self._note_same_contents(mine, self._store)
+        return left
+
+    def _job(self, item: object, planned: Planned) -> Job | None:
+        """Return an item as a job, with what is known of it before the ledger is asked."""
+        if isinstance(item, Skipped):
+            kind: Literal["invalid", "skipped"] = "invalid" if item.invalid else "skipped"
+            planned.outcomes.append(Outcome(kind, item.name[:500], None, item.reason))
+            if item.partial:
+                planned.partial = f"{item.name[:500]}: {item.reason}"
+            return None
+        if not isinstance(item, Item):
+            reason = f"expected a WebPage, Text or File, not {type(item).__name__}"
+            planned.outcomes.append(Outcome("invalid", repr(item)[:500], None, reason))
+            planned.partial = reason
+            return None
+        key, version, fingerprint = item.key or item.identity, item.version, None
+        if isinstance(item, File):
+            if version is None and item.open is None:
+                fingerprint, settled = fingerprint_of(item.path, self._now)
+                version = fingerprint if settled else None
+        elif isinstance(item, WebPage):
+            version = None  # a part of its digest: nothing else of it can be compared
+        if item.collections is None and (expected := self._ahead.pop(key, None)) is not None:
+            self._top_up += 1
+            number, known_version, digest = expected
+            same = version is not None and version == known_version
+            if same or (isinstance(item, WebPage) and item.digest() == digest):
+                planned.unchanged += 1
+                self._see(number)
+                return None
+        collections = item.collections or self._collections
+        name = item.name or (item.path.rpartition(os.sep)[2] if isinstance(item, File) else "")
+        identifier = item_id(self._service, collections, key)
+        return Job(item, identifier, key, name, collections, version, fingerprint)
+
+    def claim(self, job: Job) -> Row:
+        """Return the row that claims an item for this run."""
+        store = self._store
+        if store is None:
+            return job.claim(0, 0, None)
+        return job.claim(store.run, self._scope(job.collections), store.origin)
+
+    def _scope(self, collections: tuple[str, ...]) -> int:
+        if self._store is not None and collections not in self._scopes:
+            self._scopes[collections] = self._store.scope(self._service, collections)
+        return self._scopes.get(collections, 0)
+
+    def _see(self, number: int) -> None:
+        if number >> 3 < len(self.seen):
+            self.seen[number >> 3] |= 1 << (number & 7)
+
+    def _is_fit(self, job: Job, planned: Planned) -> bool:
+        """Tell whether an item can be sent, and read its content."""
+        try:
+            if "\0" in job.key or "\0" in job.name:
+                raise _UnfitError("invalid", "its name or key holds a NUL character")
+            if isinstance(job.item, Text) and not job.item.content.strip():
+                raise _UnfitError("skipped", "it has no content")
+            if isinstance(job.item, File) and job.item.open is None:
+                _check_file(job.item.path)
+            if self._store is not None and not job.digest:
+                job.digest = job.item.digest()
+        except _UnfitError as error:
+            planned.outcomes.append(Outcome(error.kind, job.name[:500], job.key, str(error)))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            told = f"{job.place} cannot be read: {reason.lower()}"
+            planned.outcomes.append(Outcome("invalid", job.name[:500], job.key, told))
+        else:
+            return True
+        return False
+
+    def _decide(self, job: Job, planned: Planned) -> None:
+        row, store = job.before, self._store
+        if row is None or store is None:
+            planned.jobs.append(job)
+        elif row.state == State.CLAIMED and row.run != store.run:
+            planned.elsewhere += 1
+        elif row.run == store.run and job.digest not in (row.digest, row.pending):
+            told = "another item of this run has the same key and another content; give each item "
+            told += "a key of its own"
+            planned.outcomes.append(Outcome("invalid", job.name[:500], job.key, told))
+        elif row.run == store.run and row.state != State.CREATED:
+            planned.outcomes.append(
+                Outcome("skipped", job.name[:500], job.key, "it comes twice in this run")
+            )
+        elif row.state == State.UNKNOWN and self._on_unknown == "hold":
+            told = f"held back: {row.error}"
+            planned.outcomes.append(Outcome("unknown", job.name[:500], job.key, told))
+        elif row.digest == job.digest and row.state != State.UNKNOWN:
+            planned.unchanged += 1
+            right = row._replace(
+                state=State.CREATED,
+                pending=None,
+                error=None,
+                version=job.version,
+                origin=store.origin or row.origin,
+                gone_at=None,
+            )
+            if right != row:
+                planned.rows.append(right._replace(revision=row.revision + 1))
+        else:
+            planned.jobs.append(job)
+
+    def _note_same_contents(self, jobs: Sequence[Job], store: Store) -> None:
+        new = [job for job in jobs if not isinstance(job.item, WebPage)]
+        for collections in {job.collections for job in new}:
+            group = [job for job in new if job.collections == collections]
+            there = store.contents(self._scope(collections), [job.digest for job in group])
+            for job in group:
+                other = there.setdefault(job.digest, job.key)
+                job.same_as = other if other != job.key else ""
+
+
+class _UnfitError(Exception):
+    """An item that cannot be sent, or is not meant to be."""
+
+    def __init__(self, kind: Literal["invalid", "skipped"], reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+def fingerprint_of(path: str, now: float) -> tuple[str | None, bool]:
+    """Return what tells a file's content without reading it, and whether it surely does.
+
+    It is made of size, times and inode; None where the file is gone. It does not tell a change that
+    comes so soon after the last one that the file may keep its time.
+    """
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a `Path` costs more than the call
+    except (OSError, ValueError):
+        return None, False
+    settled = now - found.st_mtime > _SETTLED and now - found.st_ctime > _SETTLED
+    return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}", settled
+
+
+def _check_file(path: str) -> None:
+    found = os.stat(path)  # noqa: PTH116 - as above
+    if not stat.S_ISREG(found.st_mode):
+        what = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
+        raise _UnfitError("invalid", f"{path} is {what}")
+    if found.st_size == 0:
+        raise _UnfitError("skipped", f"{path} is empty")

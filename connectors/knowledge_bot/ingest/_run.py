@@ -1,0 +1,431 @@
+"""`ingest` and `aingest`: one run, for callers that block and for callers that await."""
+
+import asyncio
+import contextlib
+import contextvars
+import math
+import multiprocessing
+import signal
+import threading
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any, BinaryIO, Protocol, get_args
+
+from knowledge_bot.arguments import Collections, collection_ids
+from knowledge_bot.client import AsyncClient, Client
+from knowledge_bot.configuration import API_KEY_VARIABLE
+from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.ingest._engine import Run
+from knowledge_bot.ingest._items import File, Text
+from knowledge_bot.ingest._ledger import Ledger
+from knowledge_bot.ingest._plan import Job, OnUnknown
+from knowledge_bot.ingest._report import Outcome, Report, Stop
+from knowledge_bot.models import Header, Source
+
+OnProgress = Callable[[Report], object]
+"""Called some times a second with the report so far, in the engine's thread, and at the end."""
+
+OnOutcome = Callable[[Outcome], object]
+"""Called with each item that is created or fails, in the engine's thread."""
+
+# Seconds that a ping may take, and to record what is under way when nothing more is waited for.
+_PING_TIMEOUT = 10.0
+_LAST_WORDS = 5.0
+
+
+class Event(Protocol):
+    """A `threading.Event`, or an `asyncio.Event`."""
+
+    def is_set(self) -> bool:
+        """Tell whether the run is to end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingestion:
+    """How items are ingested: the options that every face of the engine shares.
+
+    Attributes:
+        collections: where items go that name no collections of their own.
+        ledger: what was ingested before. Without one every item is sent, every time.
+        concurrency: how many requests may be in flight; after a crash, at most so many outcomes
+            are unknown.
+        on_unknown: `hold` leaves items of unknown outcome alone and reports them, so that nothing
+            is created twice; `resend` sends them again, so that nothing is missing.
+        on_progress: called some times a second with the report so far, in another thread.
+        on_outcome: called with each item that is created (in a dry run: would be) or fails.
+        dry_run: compare only. Nothing is sent or written, also no ledger.
+        origin: a name for what yields the items, such as `handbook`. Items that it yields no longer
+            are told as `gone`, after a run that came to its end. A folder, a sitemap and a file of
+            lines have one of their own; a folder that is named is the same one wherever it is. A
+            feed has none, since what is too old for it is not gone.
+        gone_limit: the share of an origin's items that may vanish at once, 0 to 1; where more do,
+            none is noted as gone.
+        limit: how many items are sent at most in this run.
+        rate: how many items are sent a second, at most.
+        stop: when this is set, the run ends early.
+        handle_signals: take SIGTERM, SIGHUP and Ctrl-C as a wish to end early, where this is the
+            main thread and nobody else handles them. In a worker process of `multiprocessing`
+            SIGTERM then ends the process, as its pool expects.
+
+    Raises:
+        ConfigurationError: an option cannot be used.
+    """
+
+    collections: Any
+    ledger: Ledger | None = None
+    concurrency: int = 8
+    on_unknown: OnUnknown = "hold"
+    on_progress: OnProgress | None = None
+    on_outcome: OnOutcome | None = None
+    dry_run: bool = False
+    origin: str | None = None
+    gone_limit: float = 0.5
+    limit: int | None = None
+    rate: float | None = None
+    stop: Event | None = None
+    handle_signals: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "collections", tuple(collection_ids(self.collections)))
+        self._check("concurrency", self.concurrency, 1, math.inf, whole=True)
+        self._check("gone_limit", self.gone_limit, 0, 1)
+        if self.limit is not None:
+            self._check("limit", self.limit, 0, math.inf, whole=True)
+        if self.rate is not None and self.rate <= 0:
+            raise ConfigurationError(f"rate: expected items a second above 0, not {self.rate!r}")
+        if self.on_unknown not in get_args(OnUnknown):
+            told = f"expected 'hold' or 'resend', not {self.on_unknown!r}"
+            raise ConfigurationError(f"on_unknown: {told}")
+        if self.origin is not None and not self.origin.strip():
+            raise ConfigurationError("origin: is empty")
+
+    @staticmethod
+    def _check(name: str, value: float, least: float, most: float, *, whole: bool = False) -> None:
+        kind = int if whole else int | float
+        if not isinstance(value, kind) or not least <= value <= most:
+            told = f"{least} or more" if most == math.inf else f"{least} to {most}"
+            raise ConfigurationError(f"{name}: expected {told}, not {value!r}")
+
+    def run(self, client: Client, items: Iterable[object]) -> Report:
+        """Ingest the items, and wait for it; see `ingest`."""
+        return _Blocking(self, client, items).run()
+
+    async def arun(
+        self, client: AsyncClient, items: Iterable[object] | AsyncIterable[object]
+    ) -> Report:
+        """Ingest the items; see `aingest`."""
+        if not isinstance(client, AsyncClient):
+            raise ConfigurationError(
+                f"client: expected an AsyncClient, not {type(client).__name__}; ingest takes a "
+                "Client"
+            )
+        asked = threading.Event()
+        run = self._of(client, _Awaiting(client), items, asked)
+        with _signals_ask(asked.set, wanted=self.handle_signals):
+            running = asyncio.create_task(run.run())
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                run.stop(Stop.REQUESTED, "it was cancelled")
+                try:
+                    await asyncio.wait([running])
+                except asyncio.CancelledError:
+                    run.abort()
+                    await asyncio.wait([running], timeout=_LAST_WORDS)
+                raise
+
+    def _of(
+        self, client: Client | AsyncClient, sender: Any, items: Any, asked: threading.Event
+    ) -> Run:
+        if not self.dry_run:
+            _check_can_create(client)
+        options = self
+        if self.origin is not None and hasattr(items, "named"):
+            items = items.named(self.origin)
+        elif self.origin is None:
+            options = replace(self, origin=getattr(items, "origin", None))
+        stop = self.stop
+        return Run(
+            client.base_url,
+            sender,
+            items,
+            options,
+            lambda: asked.is_set() or (stop is not None and stop.is_set()),
+        )
+
+
+def ingest(
+    client: Client,
+    items: Iterable[object],
+    *,
+    collections: Collections,
+    ledger: Ledger | None = None,
+    concurrency: int = 8,
+    on_unknown: OnUnknown = "hold",
+    on_progress: OnProgress | None = None,
+    on_outcome: OnOutcome | None = None,
+    dry_run: bool = False,
+    origin: str | None = None,
+    gone_limit: float = 0.5,
+    limit: int | None = None,
+    rate: float | None = None,
+    stop: Event | None = None,
+    handle_signals: bool = True,
+) -> Report:
+    """Create a source of each item that the ledger does not know as created and unchanged.
+
+    It blocks, and may be called from a running event loop's thread. SIGTERM, SIGHUP, Ctrl-C,
+    `stop`, and whatever is raised in the waiting thread let it begin nothing new and finish what is
+    in flight, so that no outcome is unknown; a second signal ends it at once.
+
+    Args:
+        client: sends the requests.
+        items: `WebPage`, `Text`, `File` and `Skipped` objects, taken one at a time in a thread.
+        collections: where items go that name none; all that follow are attributes of `Ingestion`.
+        ledger: what was ingested before.
+        concurrency: how many requests may be in flight.
+        on_unknown: `hold` or `resend`.
+        on_progress: called with the report so far.
+        on_outcome: called with what became of an item.
+        dry_run: compare only.
+        origin: a name for what yields the items.
+        gone_limit: the share of an origin's items that may vanish at once.
+        limit: how many items are sent at most.
+        rate: how many items are sent a second at most.
+        stop: ends the run early when it is set.
+        handle_signals: whether signals end the run early.
+
+    Returns:
+        The counts, and the items that were not ingested with the reason.
+
+    Raises:
+        ConfigurationError: an argument cannot be used, or the client is closed or has no API key.
+        LedgerError: the ledger cannot be opened.
+        Exception: what `items` or a callback raised, after what was in flight was finished.
+    """
+    return _options(locals()).run(client, items)
+
+
+async def aingest(
+    client: AsyncClient,
+    items: Iterable[object] | AsyncIterable[object],
+    *,
+    collections: Collections,
+    ledger: Ledger | None = None,
+    concurrency: int = 8,
+    on_unknown: OnUnknown = "hold",
+    on_progress: OnProgress | None = None,
+    on_outcome: OnOutcome | None = None,
+    dry_run: bool = False,
+    origin: str | None = None,
+    gone_limit: float = 0.5,
+    limit: int | None = None,
+    rate: float | None = None,
+    stop: Event | None = None,
+    handle_signals: bool = True,
+) -> Report:
+    """Ingest as `ingest` does, without blocking; `items` may be an asynchronous iterable.
+
+    Cancelling it, which is also what Ctrl-C does under `asyncio.run`, lets it finish what is in
+    flight before it raises `CancelledError`; cancelling it twice ends it at once. Callbacks are
+    called in the event loop's thread. Arguments, result and errors are those of `ingest`.
+    """
+    return await _options(locals()).arun(client, items)
+
+
+def _options(arguments: dict[str, Any]) -> Ingestion:
+    names = Ingestion.__dataclass_fields__
+    return Ingestion(**{name: value for name, value in arguments.items() if name in names})
+
+
+def _check_can_create(client: Client | AsyncClient) -> None:
+    if client._is_closed:  # noqa: SLF001 - the core's own, not a user's
+        raise ConfigurationError("ingest: the client is closed; make a new one")
+    if client._configuration.api_key is None:  # noqa: SLF001 - as above
+        raise ConfigurationError(
+            f"ingest: no API key; pass api_key= or set {API_KEY_VARIABLE}. Nothing was sent"
+        )
+
+
+class _Blocking:
+    """A run in an event loop of its own, in a thread, while the caller's thread waits."""
+
+    def __init__(self, options: Ingestion, client: Client, items: Iterable[object]) -> None:
+        if not isinstance(client, Client):
+            raise ConfigurationError(
+                f"client: expected a Client, not {type(client).__name__}; aingest takes an "
+                "AsyncClient"
+            )
+        self._options, self._asked = options, threading.Event()
+        # It awaits where it can, since a thread for each request costs twice the CPU. A client that
+        # sends with an `http_client` of the caller's, or has methods of the caller's, is called in
+        # threads.
+        sender: Any = _InThreads(client)
+        if type(client) is Client:
+            with contextlib.suppress(ConfigurationError):
+                sender = _Awaiting(client.to_async())  # its connections end with the loop
+        self._run = options._of(client, sender, items, self._asked)  # noqa: SLF001 - of this module
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self) -> Report:
+        """Run, and wait.
+
+        The loop is not in the caller's thread, where another one may be running.
+        """
+        done: Future[Report] = Future()
+        context = contextvars.copy_context()
+        thread = threading.Thread(
+            target=context.run, args=(self._work, done), name="ingest", daemon=True
+        )
+        with _signals_ask(self._asked.set, wanted=self._options.handle_signals):
+            thread.start()
+            try:
+                return done.result()
+            except BaseException:
+                if done.done():
+                    raise
+                self._end(done)  # a signal's handler raised it in this thread
+                raise
+
+    def _end(self, done: "Future[Report]") -> None:
+        """Let what is in flight finish, or, at the second wish to end, wait for nothing."""
+        again = self._asked.is_set()
+        self._asked.set()
+        try:
+            if not again:
+                done.exception()
+                return
+        except BaseException:  # noqa: BLE001, S110 - the second wish
+            pass
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has just ended
+                self._loop.call_soon_threadsafe(self._run.abort)
+            with contextlib.suppress(TimeoutError):
+                done.exception(timeout=_LAST_WORDS)
+
+    def _work(self, done: "Future[Report]") -> None:
+        try:
+            done.set_result(asyncio.run(self._main()))
+        except BaseException as error:  # noqa: BLE001 - raised by result(), in the caller's thread
+            done.set_exception(error)
+
+    async def _main(self) -> Report:
+        self._loop = asyncio.get_running_loop()
+        # Enough for a client that blocks, beside the ledger and the reader.
+        self._loop.set_default_executor(ThreadPoolExecutor(self._options.concurrency + 4))
+        return await self._run.run()
+
+
+class _Awaiting:
+    """Sends with an asynchronous client."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        # The engine itself sends again what may be sent again, so that the whole run slows down.
+        self._client = client.with_options(max_retries=0)
+
+    async def open(self) -> None:
+        await self._client._open()  # noqa: SLF001 - the core's own
+
+    async def send(self, job: Job) -> Source:
+        method, fields = _call(job)
+        if (opened := fields.get("file")) is not None and callable(opened):
+            fields["file"] = await asyncio.to_thread(_opened, opened)
+        try:
+            source: Source = await getattr(self._client, method)(**fields)
+        finally:
+            if opened is not None and callable(opened):
+                await asyncio.to_thread(fields["file"].close)
+        return source
+
+    async def ping(self) -> object:
+        timeout = min(_PING_TIMEOUT, self._client._configuration.timeout)  # noqa: SLF001 - as above
+        return await self._client.with_options(timeout=timeout).ping()
+
+
+class _InThreads:
+    """Sends with a client that blocks."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client.with_options(max_retries=0)
+
+    async def open(self) -> None:
+        """Nothing is to be made ready."""
+
+    def send(self, job: Job) -> Awaitable[Source]:
+        return asyncio.to_thread(self._send, job)
+
+    def _send(self, job: Job) -> Source:
+        method, fields = _call(job)
+        with contextlib.ExitStack() as closing:
+            if callable(opened := fields.get("file")):
+                fields["file"] = closing.enter_context(contextlib.closing(_opened(opened)))
+            source: Source = getattr(self._client, method)(**fields)
+        return source
+
+    def ping(self) -> Awaitable[object]:
+        return asyncio.to_thread(self._client.ping)
+
+
+def _call(job: Job) -> tuple[str, dict[str, Any]]:
+    """Return the client's method that creates the source of an item, and its arguments."""
+    item, fields = job.item, {"name": job.name, "collections": job.collections}
+    if isinstance(item, Text):
+        return "create_text_source", {**fields, "content": item.content}
+    if isinstance(item, File):
+        filename = None if item.open is None else item.path.rpartition("/")[2] or job.name
+        return "upload_source", {**fields, "file": item.open or item.path, "filename": filename}
+    headers = [Header(name=name, value=value.get_secret_value()) for name, value in item.headers]
+    return "create_webpage_source", {**fields, "url": item.url, "headers": headers}
+
+
+def _opened(opening: Callable[[], BinaryIO]) -> BinaryIO:
+    try:
+        return opening()
+    except OSError as error:
+        raise ConfigurationError(f"file: cannot be opened: {error}") from error
+
+
+@contextmanager
+def _signals_ask(ask: Callable[[], None], *, wanted: bool) -> Iterator[None]:
+    """Let the first SIGTERM, SIGHUP or Ctrl-C ask; the second one acts as it did before.
+
+    Handlers of others, such as asyncio's or a task runner's, stay in place. A worker process of
+    `multiprocessing` ends by the SIGTERM once all is recorded: that is how its pool ends it, and
+    then waits for its end.
+    """
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    defaults: dict[str, Any] = {
+        "SIGTERM": signal.SIG_DFL,
+        "SIGHUP": signal.SIG_DFL,  # a closed terminal; Windows has none
+        "SIGINT": signal.default_int_handler,
+    }
+    taken = {
+        number: default
+        for name, default in defaults.items()
+        if (number := getattr(signal, name, None)) and signal.getsignal(number) is default
+    }
+
+    def restore() -> None:
+        for number, default in taken.items():
+            signal.signal(number, default)
+
+    asked_by: list[int] = []
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        asked_by.append(number)
+        restore()
+        ask()
+
+    for number in taken:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        restore()
+        if signal.SIGTERM in asked_by and multiprocessing.parent_process() is not None:
+            signal.raise_signal(signal.SIGTERM)

@@ -1,0 +1,566 @@
+"""The ledger's rows, the statements on them, and the leases of the runs that write them.
+
+An item's row says `claimed` on disk before its request leaves, and what came of it afterwards. A
+claim is a compare-and-swap on the row that the decision was made on, so two runs never send the
+same item. Each run holds a lease; what a run that died has claimed is of unknown outcome.
+"""
+
+import hashlib
+import os
+import platform
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+from knowledge_bot.ingest._database import (
+    Connection,
+    Database,
+    LedgerError,
+    is_of_a_database,
+    is_passing,
+)
+
+T = TypeVar("T")
+
+_PORTS = {"http": 80, "https": 443}
+
+# Seconds that a statement is tried again while the database is locked, restarted or failed over.
+_PATIENCE = 30.0
+_PAUSE = 0.2
+
+LEASE = 60.0
+"""Seconds that a run may be silent before a worker on another machine takes it for dead."""
+
+HEARTBEAT = LEASE / 4
+"""Seconds between two renewals of a lease."""
+
+DIED = "the worker that sent it died before it recorded the outcome"
+
+
+class State(StrEnum):
+    """What the ledger knows about an item."""
+
+    CLAIMED = "claimed"
+    """A run is sending it."""
+    CREATED = "created"
+    """The service has it."""
+    REFUSED = "refused"
+    """The service does not have it: it refused, or was not reached."""
+    UNKNOWN = "unknown"
+    """The service may have it; nobody can tell from here."""
+
+
+class Row(NamedTuple):
+    """A row of `kbot_items`, in the order of its columns; see `_database` for their meaning."""
+
+    id: bytes
+    scope: int
+    origin: int | None
+    key: str
+    name: str | None
+    kind: str
+    location: str | None
+    state: str
+    digest: bytes | None
+    pending: bytes | None
+    version: str | None
+    source_id: str | None
+    source_name: str | None
+    run: int
+    revision: int
+    attempts: int
+    error: str | None
+    updated_at: int
+    gone_at: int | None
+    number: int = 0  # the database gives it; never written
+
+
+def one_spelling(service: str) -> str:
+    """Return a base URL in the spelling that all spellings of it have (RFC 3986, section 6.2)."""
+    parts = urlsplit(service)
+    host = (parts.hostname or "").lower()
+    host = f"[{host}]" if ":" in host else host
+    port = parts.port if parts.port != _PORTS.get(parts.scheme) else None
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
+
+
+def item_id(service: str, collections: Iterable[str], key: str) -> bytes:
+    """Return what an item is known by in a ledger: keys are long, and indexes are of short ones."""
+    text = f"{service}\0{','.join(sorted(collections))}\0{key}".encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+_WRITE = f"""
+    INSERT INTO kbot_items ({", ".join(Row._fields[:-1])})
+    VALUES ({", ".join("?" * (len(Row._fields) - 1))})
+    ON CONFLICT (id) DO UPDATE SET
+        {", ".join(f"{name} = excluded.{name}" for name in Row._fields[1:-1])}
+    WHERE kbot_items.revision = excluded.revision - 1   -- nobody wrote it since it was read, or ...
+       OR (kbot_items.run = excluded.run                -- ... it is what came of this run's claim,
+           AND excluded.state <> 'claimed'              -- also where the run was taken for dead
+           AND kbot_items.state IN ('claimed', 'unknown'))
+"""  # noqa: S608 - names of ours
+
+_SUPERSEDE = """
+    INSERT INTO kbot_superseded (source_id, replaced_by, scope, key, name, superseded_at)
+    VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+"""
+
+_UNKNOWN_OF_A_RUN = """
+    UPDATE kbot_items SET state = 'unknown', error = ?, updated_at = ?, revision = revision + 1
+    WHERE state = 'claimed' AND run = ?
+"""
+
+
+def read_rows(connection: Connection, where: str, *values: Any) -> list[Row]:
+    """Return the rows for which a condition holds."""
+    query = f"SELECT {', '.join(Row._fields)} FROM kbot_items WHERE {where}"  # noqa: S608 - as above
+    return list(map(Row._make, connection.rows(query, *values)))
+
+
+def write_rows(connection: Connection, rows: Sequence[Row]) -> set[bytes]:
+    """Write rows; return the ids of those that somebody else wrote since they were read.
+
+    A row is to have the revision that follows the one it was read with. What came of a claim is
+    written in any case, while the row is still that run's.
+    """
+    # In one order for all runs: PostgreSQL locks row by row, and would see deadlocks.
+    ordered = sorted(rows, key=lambda row: row.id)
+    written = connection.run_many(_WRITE, [row[:-1] for row in ordered])
+    if written == len(ordered):
+        return set()
+    found = find_rows(connection, [row.id for row in ordered])
+    last = {row.id: row for row in ordered}  # one may be given back and claimed again at once
+    return {row.id for row in last.values() if not _is_written(row, found.get(row.id))}
+
+
+def find_rows(connection: Connection, ids: Sequence[bytes]) -> dict[bytes, Row]:
+    """Return the rows with these ids."""
+    query = f"SELECT {', '.join(Row._fields)} FROM kbot_items WHERE id {{ids}}"  # noqa: S608 - as above
+    return {row.id: row for row in map(Row._make, connection.of_ids(query, ids))}
+
+
+def _is_written(row: Row, found: Row | None) -> bool:
+    """Tell whether a row is there, as after a commit whose answer was lost."""
+    return found is not None and (found.run, found.state) == (row.run, row.state)
+
+
+def replaced(row: Row, source_id: str | None) -> list[tuple[Any, ...]]:
+    """Return what a new source replaces, as a row of `kbot_superseded`."""
+    if row.source_id is None or row.source_id == source_id:
+        return []
+    name = row.source_name or row.name or row.key
+    return [(row.source_id, source_id, row.scope, row.key, name, int(time.time()))]
+
+
+def supersede(connection: Connection, superseded: Sequence[tuple[Any, ...]]) -> None:
+    """Note sources that newer ones replaced."""
+    connection.run_many(_SUPERSEDE, superseded)
+
+
+_ANYWHERE = ""
+
+# The runs of this process that have not ended, and what tells whether they still can: a loop can be
+# closed under one, in a process that goes on.
+_running: dict[int, Callable[[], bool]] = {}
+
+
+def clock() -> float:
+    """Return seconds that no setting of the clock moves, and that go on while a machine sleeps."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
+class Owner(NamedTuple):
+    """One run in one process.
+
+    A live one must never be taken for dead: its request may be on its way. So a process is looked
+    for only where its id means the same as here, on the same running kernel and in the same process
+    namespace (a container has one of its own). Everywhere else its lease decides, by the
+    database's clock.
+
+    Attributes:
+        run: a number that no other run has.
+        machine: the running kernel and process namespace; empty where they cannot be told.
+        host: the machine's name, for people.
+        pid: the process's id in its namespace.
+        started: when the process started, in the kernel's own words, so that a process that was
+            given the same id later is not taken for it.
+    """
+
+    run: int
+    machine: str
+    host: str
+    pid: int
+    started: str
+
+    @classmethod
+    def of_this_process(cls) -> "Owner":
+        """Return the owner of a new run in this process."""
+        pid, machine = os.getpid(), _machine()
+        started = _start_of(pid) if machine else None
+        return cls(secrets.randbits(47), machine, platform.node(), pid, started or "")
+
+    def is_dead(self, *, lease_until: float, now: float) -> bool:
+        """Tell whether the run can no longer send anything.
+
+        Args:
+            lease_until: Unix seconds until which it announced to live.
+            now: Unix seconds by the same clock.
+        """
+        lapsed = lease_until < now
+        if self.machine == _ANYWHERE or self.machine != _machine():
+            return lapsed
+        if self.pid == os.getpid() and _start_of(self.pid) == self.started:
+            return self.run not in _running or not _running[self.run]()
+        try:
+            os.kill(self.pid, 0)
+            return _start_of(self.pid) != self.started
+        except ProcessLookupError:
+            return True
+        except OSError:  # another user's process, or a /proc that cannot be read just now
+            return lapsed
+
+
+def _machine() -> str:
+    try:
+        kernel = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        namespace = Path("/proc/self/ns/pid").readlink()
+        _start_of(os.getpid())
+    except OSError:  # not Linux, or a sandbox without /proc
+        return _ANYWHERE
+    # Clones of a running virtual machine share all but their names.
+    return f"{kernel} {namespace} {platform.node()}"
+
+
+def _start_of(pid: int) -> str | None:
+    """Return when a process started, in clock ticks since boot; None where it has ended.
+
+    See proc(5), /proc/pid/stat: field 3 is the state, field 22 the start.
+    """
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    fields = text.rpartition(")")[2].split()  # the name before may hold spaces and parentheses
+    return None if fields[0] in "ZXx" else fields[19]
+
+
+def living_runs(connection: Connection) -> dict[int, int]:
+    """Return the runs that can still say what came of their claims, with the scope of each."""
+    now = connection.now()
+    query = "SELECT run, machine, host, pid, started, lease_until, scope FROM kbot_runs"
+    return {
+        owner[0]: scope
+        for *owner, lease_until, scope in connection.rows(query)
+        if not Owner(*owner).is_dead(lease_until=lease_until, now=now)
+    }
+
+
+def dead_runs(connection: Connection) -> set[int]:
+    """Return the runs that have claimed items and can no longer say what came of them."""
+    rows = connection.rows("SELECT DISTINCT run FROM kbot_items WHERE state = 'claimed'")
+    return {run for (run,) in rows} - living_runs(connection).keys() if rows else set()
+
+
+def expire(connection: Connection) -> None:
+    """Turn the claims of dead runs into unknown outcomes; writes only where there are any."""
+    if not dead_runs(connection):
+        return
+    with connection.transaction():
+        for run in dead_runs(connection):  # one may have renewed its lease in between
+            connection.run("DELETE FROM kbot_runs WHERE run = ?", run)
+            connection.run(_UNKNOWN_OF_A_RUN, DIED, int(time.time()), run)
+
+
+@dataclass(slots=True)
+class Batch:
+    """What goes into one transaction.
+
+    Attributes:
+        rows: claims, what came of claims, and rows that are put right.
+        withdrawn: claims of items that the ledger did not know, and that were not sent.
+        superseded: sources that were replaced, as `replaced` returns them.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    withdrawn: list[Row] = field(default_factory=list)
+    superseded: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.withdrawn or self.superseded)
+
+
+class Store:
+    """A ledger as one run uses it, from several threads, one at a time.
+
+    What fails since the database is locked, restarted or away is tried again for half a minute.
+    All methods but `close` raise `LedgerError`.
+
+    Args:
+        database: where the ledger is.
+        reading: whether nothing may be written, as in a dry run.
+        alive: tells whether the run can still come to its end.
+
+    Attributes:
+        run: the run's number.
+        origin: the number of the origin that was named when the ledger was opened.
+        highest: the highest number of any row at that time.
+        given_up: set where nobody waits any longer for a database that is away.
+    """
+
+    def __init__(
+        self, database: Database, *, reading: bool, alive: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._database, self.reading, self._alive = database, reading, alive
+        self._owner = Owner.of_this_process()
+        self.run: int = self._owner.run
+        self.origin: int | None = None
+        self.highest: int = 0
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._opened: tuple[int, int] | None = None
+        self._scope = 0
+        self._renewed = 0.0
+        self._wrote = False
+        self.given_up: bool = False
+
+    @property
+    def registered(self) -> bool:
+        """Whether the run announced itself, and so holds a lease."""
+        return self._renewed > 0
+
+    def open(self, service: str, collections: Sequence[str], origin: str | None) -> bool:
+        """Open the ledger, made where there is none; False in place of that for a reader.
+
+        Args:
+            service: the base URL, in one spelling.
+            collections: where the run's items go.
+            origin: the name of what yields them; None without one.
+        """
+        connection = self._database.open(reading=self.reading)
+        if connection is None:
+            return False
+        self._connection, self._opened = connection, self._database.file_identity()
+        with self._database.explaining("read"):
+            if not self.reading:
+                expire(connection)
+            query = "SELECT coalesce(max(number), 0) FROM kbot_items"
+            ((self.highest,),) = connection.rows(query)
+        self._scope = self.scope(service, collections)
+        if origin is not None:
+            of_scope = (self._scope, origin)
+            self.origin = self._numbered("kbot_origins", "scope", "name", of_scope) or None
+        return True
+
+    def scope(self, service: str, collections: Iterable[str]) -> int:
+        """Return the number of a service with some collections; 0 where a reader finds none."""
+        values = (service, ",".join(sorted(collections)))
+        return self._numbered("kbot_scopes", "service", "collections", values)
+
+    def created(self, after: int, count: int) -> list[Any]:
+        """Return number, key, version and digest of rows of the origin with which all is well.
+
+        Args:
+            after: the number of the row that was read last.
+            count: how many at most.
+        """
+        query = (
+            "SELECT number, key, version, digest FROM kbot_items WHERE origin = ? AND number > ? "
+            "AND scope = ? AND state = 'created' AND gone_at IS NULL ORDER BY number LIMIT ?"
+        )
+        values = (self.origin, after, self._scope, count)
+        return self._patiently("read", lambda connection: connection.rows(query, *values))
+
+    def find(self, ids: Sequence[bytes]) -> dict[bytes, Row]:
+        """Return the rows of items; what a dead run has claimed is unknown in them."""
+
+        def find(connection: Connection) -> dict[bytes, Row]:
+            found = find_rows(connection, ids)
+            claiming = {row.run for row in found.values() if row.state == State.CLAIMED}
+            if not claiming - {self.run} or not claiming & (dead := dead_runs(connection)):
+                return found
+            if not self.reading:
+                expire(connection)
+                return find_rows(connection, ids)
+            return {row.id: as_unknown(row) if row.run in dead else row for row in found.values()}
+
+        return self._patiently("read", find)
+
+    def contents(self, scope: int, digests: Sequence[bytes]) -> dict[bytes, str]:
+        """Return, for each of these contents that is there already, a key that it is under."""
+        query = "SELECT digest, key FROM kbot_items WHERE digest {ids} AND scope = ?"
+        found = self._patiently("read", lambda connection: connection.of_ids(query, digests, scope))
+        return dict(found)
+
+    def rank(self) -> tuple[int, int]:
+        """Return the run's place among those that feed the same collections now, and their number.
+
+        Runs over the same items share them out by it; a run announces itself by asking.
+        """
+
+        def look(connection: Connection) -> list[int]:
+            if not self.registered:
+                self._renew(connection)
+            living = living_runs(connection)
+            return sorted(run for run in living if living[run] == self._scope)
+
+        runs = self._patiently("written", look)
+        return (runs.index(self.run), len(runs)) if self.run in runs else (0, 1)
+
+    def write(self, batch: Batch, *, leave: bool = False) -> set[bytes]:
+        """Write a batch durably; return the ids of the rows that another run was faster with.
+
+        Args:
+            batch: what to write.
+            leave: whether to give up the lease as well; what is claimed then becomes unknown.
+        """
+
+        def write(connection: Connection) -> set[bytes]:
+            self._wrote = self._wrote or bool(batch)
+            with connection.transaction():
+                if self.due:  # first: a run that was taken for dead is back before its claims
+                    self._renew(connection)
+                connection.run_many(
+                    "DELETE FROM kbot_items WHERE id = ? AND run = ? AND state = 'claimed'",
+                    [(row.id, row.run) for row in batch.withdrawn],
+                )
+                lost = write_rows(connection, batch.rows)
+                supersede(connection, batch.superseded)
+                for row in batch.rows if lost else ():
+                    # Somebody settled or sent it meanwhile, so the service has it twice.
+                    if row.id in lost and row.state == State.CREATED and row.source_id:
+                        (there,) = find_rows(connection, [row.id]).values()
+                        supersede(connection, replaced(row, there.source_id))
+                if leave:
+                    connection.run("DELETE FROM kbot_runs WHERE run = ?", self.run)
+                    connection.run(_UNKNOWN_OF_A_RUN, DIED, int(time.time()), self.run)
+            return lost
+
+        lost = self._patiently("written", write)
+        if leave and self._wrote:
+            self._patiently("read back", lambda _: self._database.check_whole())
+        return lost
+
+    @property
+    def due(self) -> bool:
+        """Whether the lease is to be renewed."""
+        return not self._renewed or clock() - self._renewed > HEARTBEAT
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether the lease may have run out unnoticed, such as while the machine slept."""
+        return clock() - self._renewed > LEASE / 2
+
+    def mark_gone(self, seen: bytearray, limit: float) -> tuple[int, int]:
+        """Note which items the origin no longer yields, after it was enumerated to its end.
+
+        Args:
+            seen: a bit for each row that was seen, by the row's number.
+            limit: the share of its items that may vanish at once.
+
+        Returns:
+            How many of its items are gone, and how many more would be without the limit.
+        """
+
+        def mark(connection: Connection) -> tuple[int, int]:
+            query = (
+                "SELECT number FROM kbot_items "
+                "WHERE origin = ? AND digest IS NOT NULL AND number <= ? AND gone_at IS "
+            )
+            there, before = (
+                [number for (number,) in connection.rows(query + sort, self.origin, self.highest)]
+                for sort in ("NULL", "NOT NULL")
+            )
+            vanished = [number for number in there if not seen[number >> 3] >> (number & 7) & 1]
+            back = [number for number in before if seen[number >> 3] >> (number & 7) & 1]
+            withheld = len(vanished) if len(vanished) > limit * len(there) else 0
+            changes: list[tuple[int | None, int]]
+            changes = [] if withheld else [(int(time.time()), number) for number in vanished]
+            changes += [(None, number) for number in back]
+            if changes and not self.reading:
+                with connection.transaction():
+                    connection.run_many(
+                        "UPDATE kbot_items SET gone_at = ?, revision = revision + 1 "
+                        "WHERE number = ? AND state <> 'claimed'",
+                        changes,
+                    )
+            return len(before) - len(back) + (0 if withheld else len(vanished)), withheld
+
+        return self._patiently("written", mark)
+
+    def close(self) -> None:
+        """Close the connection."""
+        _running.pop(self.run, None)
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _patiently(self, what: str, work: Callable[[Connection], T]) -> T:
+        """Do something, again while the database is away; `what` could not be done otherwise."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            with self._lock:
+                # SQLite would go on with a file that has no name any more, as if all were well.
+                if self._opened != (now := self._database.file_identity()):
+                    raise LedgerError(
+                        f"the ledger {self._database.told} was {'replaced' if now else 'removed'} "
+                        "while it was in use. What was sent since then is not in it: restore it "
+                        "before the next run, which would send that again"
+                    )
+                try:
+                    if self._connection is None:
+                        self._connection = self._database.connect(reading=self.reading)
+                    return work(self._connection)
+                except Exception as error:
+                    cause = error.__cause__ if isinstance(error, LedgerError) else error
+                    if cause is None or not is_of_a_database(cause):
+                        raise
+                    if self._connection is not None and not self._connection.sqlite:
+                        self._connection.close()
+                        self._connection = None
+                    if not is_passing(cause) or self.given_up or time.monotonic() > deadline:
+                        raise self._database.explained(cause, what) from cause
+            time.sleep(_PAUSE)
+
+    def _numbered(self, table: str, one: str, two: str, values: tuple[Any, Any]) -> int:
+        query = f"SELECT number FROM {table} WHERE {one} = ? AND {two} = ?"  # noqa: S608 - as above
+        insert = f"INSERT INTO {table} ({one}, {two}) VALUES (?, ?) ON CONFLICT DO NOTHING"  # noqa: S608
+
+        def find(connection: Connection) -> int:
+            found = connection.rows(query, *values)
+            if not found and not self.reading:
+                connection.run(insert, *values)
+                found = connection.rows(query, *values)
+            return int(found[0][0]) if found else 0
+
+        return self._patiently("written", find)
+
+    def _renew(self, connection: Connection) -> None:
+        if not self.registered:  # what killed runs left, where nothing needs it any more
+            connection.run(
+                "DELETE FROM kbot_runs WHERE lease_until < ? AND run NOT IN "
+                "(SELECT run FROM kbot_items WHERE state = 'claimed')",
+                connection.now() - LEASE,
+            )
+        connection.run(
+            "INSERT INTO kbot_runs (run, scope, machine, host, pid, started, lease_until) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (run) DO UPDATE SET lease_until = excluded.lease_until",
+            self.run,
+            self._scope,
+            *self._owner[1:],
+            connection.now() + LEASE,
+        )
+        _running[self.run] = self._alive
+        self._renewed = clock()
+
+
+def as_unknown(row: Row) -> Row:
+    """Return a claim of a dead run as what it is, where nothing may be written."""
+    return row._replace(state=State.UNKNOWN, error=DIED) if row.state == State.CLAIMED else row

@@ -1,0 +1,200 @@
+"""Files of a folder."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.ingest._items import File, Skipped
+
+IGNORE_FILE = ".kbotignore"
+"""Names what is left out of the folder that it lies in, in the notation of a `.gitignore`."""
+
+
+def from_folder(
+    folder: str | os.PathLike[str],
+    patterns: str | Iterable[str] = "*",
+    *,
+    exclude: str | Iterable[str] = (),
+    hidden: bool = False,
+    origin: str | None = None,
+) -> "Folder":
+    """Find the files below a folder.
+
+    They come in the order of their paths. A file is named by its path below the folder, and known
+    by that and the folder's origin. Links to other folders are not followed; a link to a file is,
+    where the file is below the folder. What a `.kbotignore` in the folder names is left out.
+
+    Args:
+        folder: where to look.
+        patterns: which files, one pattern or several. One without a slash is for the name, as in
+            `*.md`; one with a slash for the path below the folder, where `**/` stands for any
+            number of folders.
+        exclude: what to leave out, in the notation of a `.gitignore`: `*.tmp`, `drafts/`.
+        hidden: whether to take names that begin with a dot as well.
+        origin: a name that stands for the folder wherever it is mounted, such as `handbook`; by
+            default the folder's resolved path.
+
+    Returns:
+        An iterable of a `File` for each file, and a `Skipped` for what is hidden, leaves the
+        folder, is no file, has a path that is not UTF-8, or is a folder that cannot be read.
+
+    Raises:
+        ConfigurationError: there is no such folder, or a pattern is none.
+    """
+    root = Path(folder).resolve()
+    if not root.is_dir():
+        raise ConfigurationError(f"folder: {os.fspath(folder)!r} is not a folder")
+    several = [patterns] if isinstance(patterns, str) else list(patterns)
+    matches = None
+    try:
+        if several != ["*"]:
+            matches = re.compile("|".join(f"(?:{_expression(each)})" for each in several)).fullmatch
+    except re.error as error:
+        raise ConfigurationError(
+            f"patterns: {', '.join(several)} cannot be used: {error.msg}"
+        ) from None
+    name = str(root)
+    if matches is not None:  # another selection of the same folder is another origin
+        name = f"{name} [{' '.join(sorted(several))}]"
+    excluding = _ignoring(root, [exclude] if isinstance(exclude, str) else list(exclude))
+    found = Folder(str(root), str(root), name, matches, excluding, hidden)
+    return found if origin is None else found.named(origin)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The files below a folder; `from_folder` makes it.
+
+    Attributes:
+        root: the folder's resolved path.
+        prefix: what the keys of its files begin with.
+        origin: what the ledger knows the folder by.
+    """
+
+    root: str
+    prefix: str
+    origin: str
+    _matches: Callable[[str], object] | None
+    _ignores: Callable[[str], bool] | None
+    _hidden: bool
+
+    def named(self, origin: str) -> "Folder":
+        """Return the same folder under a name that stands for it wherever it is mounted."""
+        return replace(self, prefix=origin, origin=origin)
+
+    def __iter__(self) -> Iterator[File | Skipped]:  # noqa: C901 - every kind of entry, once
+        # One generator for all folders: each would have to hand on the files of those below.
+        waiting = [self._listed("")]
+        while waiting:
+            below, entries = waiting[-1]
+            for name, entry in entries:
+                relative = below + name
+                if isinstance(entry, Skipped):
+                    yield entry
+                elif name[0] == "." and not self._hidden:
+                    if name != IGNORE_FILE:
+                        yield _skipped(relative, "it is hidden")
+                elif entry.is_dir(follow_symlinks=False):
+                    if self._ignores is None or not self._ignores(f"{relative}/"):
+                        waiting.append(self._listed(f"{relative}/"))
+                        break
+                elif not self._takes(relative):
+                    continue
+                elif entry.is_symlink():
+                    yield self._linked(entry.path, relative)
+                elif entry.is_file(follow_symlinks=False):
+                    # Resolved already: the root is, and no link led here. Resolving each anew would
+                    # take longer than everything else about a file that did not change.
+                    yield self._file(entry.path, relative, relative)
+                else:
+                    yield _skipped(relative, "it is not a regular file")
+            else:
+                waiting.pop()
+
+    def _listed(self, below: str) -> tuple[str, Iterator[tuple[str, Any]]]:
+        try:
+            with os.scandir(f"{self.root}/{below}" if below else self.root) as entries:
+                names: list[tuple[str, Any]] = sorted(
+                    [(entry.name, entry) for entry in entries], key=itemgetter(0)
+                )
+        except OSError as error:
+            reason = f"the folder cannot be read: {error.strerror}"
+            told = _shown(below or self.root)
+            names = [("", Skipped(told, reason, invalid=True, partial=True))]
+        return below, iter(names)
+
+    def _takes(self, relative: str) -> bool:
+        if self._matches is not None and not self._matches(relative):
+            return False
+        return self._ignores is None or not self._ignores(relative)
+
+    def _linked(self, path: str, relative: str) -> File | Skipped:
+        target = Path(os.path.realpath(path))
+        if not target.is_relative_to(self.root):
+            told = f"it is a link that leaves the folder, to {_shown(str(target))}"
+            return _skipped(relative, told)
+        if target.is_dir():
+            return _skipped(relative, f"it is a link to a folder, {_shown(str(target))}")
+        if not target.exists():
+            return _skipped(relative, f"it is a link to nothing, {_shown(str(target))}")
+        return self._file(str(target), str(target)[len(self.root) + 1 :], relative)
+
+    def _file(self, path: str, below: str, name: str) -> File | Skipped:
+        try:
+            return File(path=path, name=name, key=f"{self.prefix}/{below}")
+        except ValidationError:  # on Linux a name is bytes, and a model takes text
+            reason = f"its path is not UTF-8 text, {_shown(path)}; rename it"
+            return Skipped(_shown(name), reason, invalid=True)
+
+
+def _ignoring(root: Path, exclude: list[str]) -> Callable[[str], bool] | None:
+    """Return what tells whether a path below the root is left out; None where nothing is."""
+    try:
+        lines = (root / IGNORE_FILE).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        lines = []
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{root / IGNORE_FILE} cannot be read: {error}") from None
+    if not lines and not exclude:
+        return None
+    from pathspec import GitIgnoreSpec
+
+    try:
+        spec: Any = GitIgnoreSpec.from_lines([*lines, *exclude])
+    except ValueError as error:
+        raise ConfigurationError(f"exclude: {error}") from None
+    return lambda relative: bool(spec.match_file(relative))
+
+
+def _skipped(relative: str, reason: str) -> Skipped:
+    return Skipped(_shown(relative), reason)
+
+
+def _shown(path: str) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _expression(pattern: str) -> str:
+    """Return a glob pattern as a regular expression for the path below the root."""
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[!?\]?[^\]/]*\])", pattern.lstrip("/"))
+    wild = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    expression = "".join(
+        wild.get(part) or (_set(part) if part.startswith("[") else re.escape(part))
+        for part in parts
+    )
+    return expression if "/" in pattern else f"(?:.*/)?{expression}"
+
+
+def _set(part: str) -> str:
+    if not part.endswith("]"):
+        return re.escape(part)
+    negated = part.startswith("[!")
+    inner = re.sub(r"([\\\[\]^&~|])", r"\\\1", part[2 if negated else 1 : -1])
+    return f"[{'^/' if negated else ''}{inner}]"

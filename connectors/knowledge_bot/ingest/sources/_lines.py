@@ -1,0 +1,165 @@
+"""Items from lines: of JSON, or of addresses."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.ingest._items import File, Skipped, Text, WebPage
+from knowledge_bot.ingest.sources._documents import Found, is_web_address
+
+Lines: TypeAlias = str | os.PathLike[str] | IO[bytes] | IO[str] | Iterable[str]
+"""A path, `-` for standard input, an open file, or the lines themselves."""
+
+# Bytes of one line: a text of an encyclopaedia's length fits, a file without line ends does not.
+_LONGEST_LINE = 64 * 1024 * 1024
+
+
+def from_jsonl(source: Lines) -> Found:
+    """Find the items of a file with one JSON object per line.
+
+    An object holds the fields of a `WebPage` (`name`, `url`, …), a `Text` (`name`, `content`, …) or
+    a `File` (`path`, …; from the folder of the file that names it). It is known by its `url`,
+    `content` or `path`. Empty lines are left out.
+
+    Args:
+        source: a path, `-` for standard input, an open file, or lines.
+
+    Returns:
+        An iterable of an item for each line, and a `Skipped` for a line that is none.
+
+    Raises:
+        ConfigurationError: the file cannot be opened; raised at once.
+    """
+    name, folder = _name(source), _folder(source)
+    return Found(_json_items(_numbered(source), name, folder), _origin(source))
+
+
+def from_urls(source: Lines) -> Found:
+    """Find the pages of a list with one address per line; a page is named by its address.
+
+    Empty lines and lines that begin with `#` are left out.
+
+    Args:
+        source: a path, `-` for standard input, an open file, or the addresses themselves.
+
+    Returns:
+        An iterable of a `WebPage` for each line, and a `Skipped` for one that is no web address.
+
+    Raises:
+        ConfigurationError: the file cannot be opened; raised at once.
+    """
+    return Found(_pages(_numbered(source), _name(source)), _origin(source))
+
+
+def _json_items(
+    lines: Iterator[tuple[int, bytes]], name: str, folder: Path
+) -> Iterator[WebPage | Text | File | Skipped]:
+    for number, line in lines:
+        told = f"{name}, line {number}"
+        try:
+            if len(line) > _LONGEST_LINE:
+                raise ValueError("it is too long")
+            yield _item(from_json(line), folder)
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            said = first["msg"].removeprefix("Value error, ")
+            # Checks of our own name the field themselves.
+            reason = said if said.startswith(f"{where}: ") else f"{where}: {said}"
+            yield Skipped(told, f"it is no item: {reason}", invalid=True, partial=True)
+        except (ValueError, TypeError) as error:
+            reason = f"it is no item: {str(error)[:300]}"
+            yield Skipped(told, reason, invalid=True, partial=True)
+
+
+def _item(fields: Any, folder: Path) -> WebPage | Text | File:
+    if not isinstance(fields, dict):
+        raise TypeError("expected a JSON object")
+    if "url" in fields:
+        return WebPage.model_validate({"name": fields["url"]} | fields)
+    if "content" in fields:
+        return Text.model_validate(fields)
+    if isinstance(fields.get("path"), str):
+        return File.model_validate(fields | {"path": str(folder / fields["path"])})
+    raise ValueError("it has neither a url, nor content, nor a path")
+
+
+def _pages(lines: Iterator[tuple[int, bytes]], name: str) -> Iterator[WebPage | Skipped]:
+    for number, line in lines:
+        address = line.decode("utf-8", "replace").strip()
+        if address.startswith("#"):
+            continue
+        if is_web_address(address):
+            yield WebPage(name=address, url=address)
+        else:
+            yield Skipped(
+                address[:500], f"{name}, line {number}: it is no web address", invalid=True
+            )
+
+
+def _numbered(source: Lines) -> Iterator[tuple[int, bytes]]:
+    """Return the lines that are not empty, with their numbers; a file is opened at once."""
+    opened = _opened(source)
+    return _read(opened)
+
+
+def _read(opened: Any) -> Iterator[tuple[int, bytes]]:
+    with opened as lines:
+        for number, line in enumerate(lines, 1):
+            data = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
+            if number == 1:
+                data = data.removeprefix(b"\xef\xbb\xbf")  # as some editors begin a file
+            if data.strip():
+                yield number, data
+
+
+def _opened(source: Lines) -> Any:
+    if source == "-":
+        return _kept_open(sys.stdin.buffer)
+    if isinstance(source, str | os.PathLike):
+        try:
+            return _bounded(Path(source).open("rb"))
+        except OSError as error:
+            raise ConfigurationError(
+                f"{os.fspath(source)} cannot be read: {error.strerror}"
+            ) from error
+    return _kept_open(source)
+
+
+@contextmanager
+def _bounded(file: IO[bytes]) -> Iterator[Iterator[bytes]]:
+    with file:
+        yield iter(lambda: file.readline(_LONGEST_LINE + 1), b"")
+
+
+@contextmanager
+def _kept_open(lines: Iterable[Any]) -> Iterator[Iterable[Any]]:
+    yield lines
+
+
+def _name(source: Lines) -> str:
+    if source == "-":
+        return "standard input"
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source)
+    return str(getattr(source, "name", "the list"))
+
+
+def _origin(source: Lines) -> str | None:
+    """Return a file's path: what it holds is all there is, unlike what comes through a pipe."""
+    if isinstance(source, str | os.PathLike) and source != "-":
+        return str(Path(source).absolute())
+    return None
+
+
+def _folder(source: Lines) -> Path:
+    if isinstance(source, str | os.PathLike) and source != "-":
+        return Path(source).absolute().parent
+    return Path.cwd()

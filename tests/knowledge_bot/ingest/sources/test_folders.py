@@ -1,0 +1,137 @@
+"""Which files of a folder are found, and what is said about the others."""
+
+import itertools
+import os
+import shutil
+
+import pytest
+
+from knowledge_bot import ConfigurationError
+from knowledge_bot.ingest import File, Skipped, from_folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    root = tmp_path / "root"
+    for name in ("b.md", "a.md", "guide/intro.md", "guide/deep/end.txt", ".git/config", ".env"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    return root
+
+
+def found(*arguments, **options) -> list[str]:
+    return [item.name for item in from_folder(*arguments, **options) if isinstance(item, File)]
+
+
+def left_out(*arguments, **options) -> dict[str, str]:
+    items = from_folder(*arguments, **options)
+    return {item.name: item.reason for item in items if isinstance(item, Skipped)}
+
+
+def test_files_come_in_the_order_of_their_names(folder):
+    assert found(folder) == ["a.md", "b.md", "guide/deep/end.txt", "guide/intro.md"]
+
+
+def test_a_file_is_known_by_its_resolved_path(folder, tmp_path):
+    (tmp_path / "link").symlink_to(folder)
+    direct, through_link = from_folder(folder), from_folder(tmp_path / "link")
+    for one, other in zip(direct, through_link, strict=True):
+        assert one == other
+    (first,) = [item for item in from_folder(folder) if item.name == "a.md"]
+    assert first.identity == File(path=first.path).identity == str(folder / "a.md")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "names"),
+    [
+        ("*.md", ["a.md", "b.md", "guide/intro.md"]),
+        (["*.txt", "a.*"], ["a.md", "guide/deep/end.txt"]),
+        ("guide/*", ["guide/intro.md"]),
+        ("guide/**", ["guide/deep/end.txt", "guide/intro.md"]),
+        ("**/*.md", ["a.md", "b.md", "guide/intro.md"]),
+        ("/*.md", ["a.md", "b.md"]),
+        ("[!a].md", ["b.md"]),
+        ("[ab].md", ["a.md", "b.md"]),
+        ("?.md", ["a.md", "b.md"]),
+        ("*.pdf", []),
+    ],
+)
+def test_patterns_choose(folder, patterns, names):
+    assert found(folder, patterns) == names
+
+
+def test_hidden_names_are_skipped_with_a_word(folder):
+    assert left_out(folder) == {".env": "it is hidden", ".git": "it is hidden"}
+    assert {".env", ".git/config"} <= set(found(folder, hidden=True))
+
+
+def test_links_that_leave_the_folder_are_skipped_with_a_word(folder, tmp_path):
+    (tmp_path / "secret.txt").write_text("secret")
+    (folder / "leak.md").symlink_to("../secret.txt")
+    (folder / "guide/up").symlink_to(tmp_path)
+    (folder / "loop").symlink_to(folder)
+    (folder / "dangling.md").symlink_to(folder / "nothing")
+    (folder / "same.md").symlink_to("guide/intro.md")
+    told = left_out(folder)
+    assert "leaves the folder" in told["leak.md"]
+    assert "leaves the folder" in told["guide/up"]
+    assert "link to a folder" in told["loop"]
+    assert "link to nothing" in told["dangling.md"]
+    linked = next(item for item in from_folder(folder) if item.name == "same.md")
+    assert linked.identity == str(folder / "guide/intro.md")
+    assert "leak.md" not in found(folder)
+
+
+def test_what_is_no_file_is_skipped_with_a_word(folder):
+    os.mkfifo(folder / "pipe")
+    assert left_out(folder)["pipe"] == "it is not a regular file"
+
+
+@pytest.mark.parametrize("name", ["missing", "a.md"])
+def test_a_folder_that_is_none_is_told_at_once(folder, name):
+    with pytest.raises(ConfigurationError, match=name):
+        from_folder(folder / name)
+
+
+def test_a_folder_is_read_as_it_is_needed(folder):
+    items = iter(from_folder(folder, "*.md"))
+    first = list(itertools.islice(items, 3))
+    assert isinstance(first[-1], File)
+    (folder / "guide/new.md").write_text("written after the walk began")
+    assert [item.name for item in items] == ["b.md", "guide/intro.md", "guide/new.md"]
+
+
+def test_a_folder_with_an_origin_is_the_same_folder_wherever_it_is_mounted(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "elsewhere", symlinks=True)
+    here, there = (
+        [
+            (item.name, item.key)
+            for item in from_folder(root, "*.md", origin="handbook")
+            if isinstance(item, File)
+        ]
+        for root in (folder, tmp_path / "elsewhere")
+    )
+    assert here == there
+    assert ("guide/intro.md", "handbook/guide/intro.md") in here
+
+
+def test_what_is_excluded_is_not_found(folder):
+    assert found(folder, exclude="guide/") == ["a.md", "b.md"]
+    assert found(folder, exclude=["*.md", "!b.md"]) == ["b.md", "guide/deep/end.txt"]
+    assert found(folder, "*.md", exclude="/a.md") == ["b.md", "guide/intro.md"]
+
+
+def test_a_kbotignore_names_what_is_left_out_and_is_not_sent_itself(folder):
+    (folder / ".kbotignore").write_text("# drafts\n*.txt\n/b.md\n")
+    assert found(folder) == ["a.md", "guide/intro.md"]
+    assert ".kbotignore" not in left_out(folder)
+    assert found(folder, exclude="guide") == ["a.md"]
+
+
+def test_a_folder_below_that_cannot_be_read_is_named_as_partial(folder):
+    items = iter(from_folder(folder))
+    assert "b.md" in [item.name for item in itertools.islice(items, 4)]
+    shutil.rmtree(folder / "guide")
+    (partial,) = items
+    assert (partial.name, partial.invalid, partial.partial) == ("guide/", True, True)
+    assert "cannot be read: No such file" in partial.reason

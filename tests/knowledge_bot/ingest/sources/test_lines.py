@@ -1,0 +1,89 @@
+"""Items from lines of JSON and of addresses."""
+
+import io
+
+import pytest
+
+from knowledge_bot import ConfigurationError
+from knowledge_bot.ingest import File, Skipped, Text, WebPage, from_jsonl, from_urls
+
+LINES = [
+    '{"name": "a", "content": "text", "key": "k1"}',
+    "",
+    '{"url": "https://h.example/", "version": "2"}',
+    '{"path": "files/b.txt", "collections": ["col_2"]}',
+    '{"name": "p", "url": "https://h.example/p", "headers": {"Cookie": "c"}}',
+]
+
+
+def test_each_line_is_the_item_that_its_fields_say(tmp_path):
+    path = tmp_path / "items.jsonl"
+    path.write_text("\ufeff" + "\n".join(LINES), encoding="utf-8")
+    text, page, file, other = from_jsonl(path)
+    assert text == Text(name="a", content="text", key="k1")
+    assert page == WebPage(name="https://h.example/", url="https://h.example/", version="2")
+    assert file == File(path=tmp_path / "files/b.txt", collections=["col_2"])
+    assert isinstance(other, WebPage)
+    assert other.headers[0][1].get_secret_value() == "c"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('{"name": "a", "content": ', "EOF"),
+        ("[1, 2]", "JSON object"),
+        ('{"name": "a"}', "neither a url, nor content, nor a path"),
+        ('{"name": "a", "content": 3}', "content"),
+        ('{"name": "", "content": "x"}', "name"),
+        ('{"content": "x"}', "name"),
+        ('{"name": "a", "content": "x", "colour": "red"}', "colour"),
+        ('{"name": "a", "content": "x", "collections": ["x"]}', "col_"),
+        ('{"name": "a", "url": "https://h", "headers": {"X": 1}}', "no item"),
+    ],
+)
+def test_a_line_that_is_no_item_is_named_and_the_rest_is_read(line, told):
+    before = ['{"name": "a", "content": "x"}'] * 6
+    *good, last, after = from_jsonl([*before, line, before[0]])
+    assert all(isinstance(item, Text) for item in [*good, after])
+    assert isinstance(last, Skipped)
+    assert last.name == "the list, line 7"
+    assert told in last.reason
+    assert last.invalid
+
+
+def test_an_error_does_not_quote_a_secret():
+    line = '{"name": "a", "url": "https://h", "headers": {"Authorization": "s3cret\\n"}}'
+    (item,) = from_jsonl([line])
+    assert isinstance(item, Skipped)
+    assert "s3cret" not in item.reason
+    assert "Authorization" in item.reason
+
+
+def test_standard_input_and_open_files_are_read(monkeypatch):
+    content = b'{"name": "a", "content": "text"}\n'
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    assert list(from_jsonl("-")) == list(from_jsonl(io.BytesIO(content)))
+
+
+def test_a_line_without_end_is_not_read_into_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("knowledge_bot.ingest.sources._lines._LONGEST_LINE", 100)
+    path = tmp_path / "items.jsonl"
+    path.write_text('{"name": "a", "content": "' + "x" * 200 + '"}\n')
+    assert all(isinstance(item, Skipped) for item in from_jsonl(path))
+
+
+def test_addresses_are_pages(tmp_path):
+    path = tmp_path / "urls.txt"
+    path.write_text("# ours\nhttps://h.example/a\n\n  https://h.example/b  \nh.example\nhttp://[\n")
+    one, two, three, four = from_urls(path)
+    assert one == WebPage(name="https://h.example/a", url="https://h.example/a")
+    assert two.url == "https://h.example/b"
+    assert (three.name, three.invalid) == ("h.example", True)
+    assert four.invalid
+    assert list(from_urls(["https://h.example/a"])) == [one]
+
+
+@pytest.mark.parametrize("read", [from_jsonl, from_urls])
+def test_a_file_that_cannot_be_opened_is_told_at_once(read, tmp_path):
+    with pytest.raises(ConfigurationError, match="missing"):
+        read(tmp_path / "missing")

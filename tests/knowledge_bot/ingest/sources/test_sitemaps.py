@@ -1,0 +1,123 @@
+"""Sitemaps: nested, compressed, and hostile."""
+
+import gzip
+import socket
+
+import pytest
+
+from knowledge_bot.ingest import Skipped, WebPage, from_sitemap
+from knowledge_bot.ingest.sources import _documents as documents
+from page_server import answer, redirect
+
+NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
+
+
+def pages(*entries: str) -> bytes:
+    urls = "".join(f"<url>{entry}</url>" for entry in entries)
+    return f'<?xml version="1.0"?><urlset {NAMESPACE}>{urls}</urlset>'.encode()
+
+
+def index(*locations: str) -> bytes:
+    entries = "".join(f"<sitemap><loc>{location}</loc></sitemap>" for location in locations)
+    return f"<sitemapindex {NAMESPACE}>{entries}</sitemapindex>".encode()
+
+
+def skipped(items) -> list[Skipped]:
+    return [item for item in items if isinstance(item, Skipped)]
+
+
+def test_pages_have_their_address_as_name_and_their_lastmod_as_version(web):
+    web.answers["/s.xml"] = answer(
+        pages("<loc> https://h.example/a </loc><lastmod>2026-01-02</lastmod>", "<loc>/b</loc>")
+    )
+    assert list(from_sitemap(web.url("/s.xml"))) == [
+        WebPage(name="https://h.example/a", url="https://h.example/a", version="2026-01-02"),
+        WebPage(name=web.url("/b"), url=web.url("/b")),
+    ]
+
+
+def test_a_changed_lastmod_is_a_changed_page():
+    one, two = (WebPage(name="n", url="https://h.example", version=v) for v in "12")
+    assert one.digest() != two.digest()
+
+
+def test_nested_and_compressed_sitemaps_are_followed(web):
+    web.answers["/index.xml"] = answer(index("a.xml.gz", "/b.xml", "/index.xml"))
+    web.answers["/a.xml.gz"] = answer(
+        gzip.compress(gzip.compress(pages("<loc>/1</loc>"))), "Content-Encoding: gzip"
+    )
+    web.answers["/b.xml"] = answer(pages("<loc>/2</loc>"))
+    found = [item.url for item in from_sitemap(web.url("/index.xml"))]
+    assert found == [web.url("/1"), web.url("/2")]
+
+
+def test_a_file_is_read_as_well(tmp_path):
+    (tmp_path / "s.xml.gz").write_bytes(gzip.compress(pages("<loc>https://h.example/</loc>")))
+    assert len(list(from_sitemap(str(tmp_path / "s.xml.gz")))) == 1
+
+
+def test_redirects_are_followed_and_no_key_goes_along(web, monkeypatch):
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "the-key-of-the-service")
+    web.answers["/old.xml"] = redirect("/new.xml")
+    web.answers["/new.xml"] = answer(pages("<loc>/1</loc>"))
+    assert len(list(from_sitemap(web.url("/old.xml")))) == 1
+    assert len(web.requests) == 2
+    assert not any("the-key-of-the-service" in request for request in web.requests)
+
+
+BOMB = (
+    b'<?xml version="1.0"?><!DOCTYPE z [<!ENTITY a "aaaaaaaaaa">'
+    b'<!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]><urlset><url><loc>&b;</loc></url></urlset>'
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (BOMB, "declares entities"),
+        (b"<html><body>Not found</body></html>", "no sitemap but <html>"),
+        (pages("<loc>/1</loc>")[:-20], "not well-formed"),
+        (b"no XML at all", "not well-formed"),
+        (gzip.compress(pages("<loc>/1</loc>"))[:-12], "cannot be unpacked"),
+    ],
+    ids=["bomb", "page", "cut off", "text", "cut off while compressed"],
+)
+def test_what_is_no_sitemap_is_told(web, body, told):
+    web.answers["/s.xml"] = answer(body)
+    (last,) = skipped(from_sitemap(web.url("/s.xml")))
+    assert told in last.reason
+    assert last.invalid
+
+
+def test_a_compression_bomb_is_not_unpacked(web, monkeypatch):
+    monkeypatch.setattr(documents, "TOO_LARGE", 1024 * 1024)
+    web.answers["/s.xml"] = answer(gzip.compress(b"<urlset>" + b" " * 5_000_000 + b"</urlset>"))
+    (last,) = skipped(from_sitemap(web.url("/s.xml")))
+    assert "larger than 1 MiB" in last.reason
+
+
+def test_a_sitemap_that_is_not_there_is_told(web):
+    web.answers["/s.xml"] = answer(b"", status="404 Not Found")
+    (last,) = from_sitemap(web.url("/s.xml"))
+    assert "404" in last.reason
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    (last,) = from_sitemap(f"http://127.0.0.1:{port}/s.xml")
+    assert "cannot be fetched" in last.reason
+    (last,) = from_sitemap("/nowhere/s.xml")
+    assert "no such file" in last.reason.lower()
+
+
+def test_endless_nesting_ends(web):
+    for level in range(9):
+        web.answers[f"/{level}"] = answer(index(f"/{level + 1}"))
+    (last,) = from_sitemap(web.url("/0"))
+    assert "too deeply" in last.reason
+    assert len(web.requests) == 4
+
+
+def test_an_address_that_is_none_is_told_and_the_rest_is_found(web):
+    web.answers["/s.xml"] = answer(pages("<loc>javascript:alert(1)</loc>", "<loc>/1</loc>"))
+    first, second = from_sitemap(web.url("/s.xml"))
+    assert isinstance(first, Skipped)
+    assert isinstance(second, WebPage)

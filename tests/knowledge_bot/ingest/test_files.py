@@ -1,0 +1,154 @@
+"""Files: what tells that one changed, and what is read of those that did not."""
+
+import io
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from knowledge_bot.ingest import File, from_folder
+
+pytestmark = pytest.mark.timeout(60)
+
+SETTLED = 0.4
+
+
+@pytest.fixture(autouse=True)
+def _short_tick(monkeypatch):
+    """A file is trusted by its times sooner than it should be on slow file systems."""
+    monkeypatch.setattr("knowledge_bot.ingest._plan._SETTLED", SETTLED)
+
+
+def settled(path, content: str):
+    """Write a file that is old enough to be trusted by its times, as most are."""
+    path.write_text(content)
+    time.sleep(SETTLED + 0.1)
+    return path
+
+
+class Stored:
+    """An object of a store, which notes how often it is opened."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content, self.opened = content, 0
+        self.streams: list[io.BytesIO] = []
+
+    def item(self, version: str | None, key: str = "bucket/a.txt") -> File:
+        return File(path=key, open=self.open, version=version)
+
+    def open(self) -> io.BytesIO:
+        self.opened += 1
+        self.streams.append(io.BytesIO(self.content))
+        return self.streams[-1]
+
+
+def test_a_file_is_known_by_its_times_and_then_by_its_content(send, service, ledger, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one")
+    os.utime(path, (1, 1))
+    assert send([File(path=path)], ledger=ledger).created == 1
+    os.utime(path, (2, 2))
+    assert send([File(path=path)], ledger=ledger).unchanged == 1
+    path.write_text("two")
+    os.utime(path, (2, 2))
+    report = send([File(path=path)], ledger=ledger)
+    assert (report.created, report.superseded) == (1, 1)
+
+
+@pytest.mark.parametrize("origin", [None, "handbook"])
+def test_an_unchanged_file_is_not_read(send, ledger, tmp_path, monkeypatch, origin):
+    path = settled(tmp_path / "a.txt", "one")
+    assert send([File(path=path)], ledger=ledger, origin=origin).created == 1
+    monkeypatch.setattr("hashlib.file_digest", None)
+    assert send([File(path=path)], ledger=ledger, origin=origin).unchanged == 1
+
+
+def test_a_file_that_was_just_written_is_not_trusted_by_its_times(send, service, ledger, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one")
+    status = path.stat()
+    send([File(path=path)], ledger=ledger)
+    path.write_text("two")  # as long as before, and maybe within the clock's tick
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert send([File(path=path)], ledger=ledger).created == 1
+
+
+@pytest.mark.parametrize("origin", [None, "handbook"])
+@pytest.mark.parametrize("age", [0.0, SETTLED + 0.1], ids=["just written", "settled"])
+def test_a_file_that_changes_while_it_is_sent_is_sent_anew(send, service, ledger, origin, age):
+    path = Path(ledger.database.file).with_name("a.txt")
+    path.write_text("one")
+    time.sleep(age)
+
+    def change(name, times):
+        if times == 1:
+            path.write_text("two, and it is longer")
+            time.sleep(SETTLED + 0.2)
+
+    service.judge = change
+    assert send([File(path=path)], ledger=ledger, origin=origin).created == 1
+    assert send([File(path=path)], ledger=ledger, origin=origin).created == 1
+    assert send([File(path=path)], ledger=ledger, origin=origin).unchanged == 1
+
+
+@pytest.mark.parametrize("origin", [None, "bucket"])
+def test_an_object_of_the_same_version_is_not_opened(send, service, ledger, origin):
+    stored = Stored(b"one")
+    assert send([stored.item("v1")], ledger=ledger, origin=origin).created == 1
+    opened = stored.opened
+    assert send([stored.item("v1")], ledger=ledger, origin=origin).unchanged == 1
+    assert stored.opened == opened
+
+
+def test_an_object_of_a_new_version_is_uploaded_with_its_content(send, scripted, service, ledger):
+    stored = Stored(b"one")
+    send([stored.item("v1")], ledger=ledger)
+    stored.content = b"the second content"
+    report = send([stored.item("v2")], ledger=ledger)
+    assert (report.created, report.superseded) == (1, 1)
+    assert b"the second content" in service.raw[-1]
+    assert b'filename="a.txt"' in service.raw[-1]
+    assert all(stream.closed for stream in stored.streams)
+
+
+def test_an_object_of_a_new_version_and_the_same_content_is_unchanged(send, service, ledger):
+    stored = Stored(b"one")
+    send([stored.item("v1")], ledger=ledger)
+    assert send([stored.item("v2")], ledger=ledger).unchanged == 1
+    opened = stored.opened
+    assert send([stored.item("v2")], ledger=ledger).unchanged == 1
+    assert stored.opened == opened, "the new version was not noted"
+
+
+def test_an_object_without_a_version_is_compared_by_its_content(send, service, ledger):
+    stored = Stored(b"one")
+    assert send([stored.item(None)], ledger=ledger).created == 1
+    assert send([stored.item(None)], ledger=ledger).unchanged == 1
+    stored.content = b"two"
+    assert send([stored.item(None)], ledger=ledger).created == 1
+
+
+def test_an_object_that_cannot_be_opened_is_named_and_the_rest_is_done(send, service, ledger):
+    class Missing(Stored):
+        def open(self):
+            raise FileNotFoundError(2, "No such object")
+
+    items = [Missing(b"").item("v1", "bucket/gone.txt"), Stored(b"one").item("v1")]
+    report = send(items, ledger=ledger)
+    assert (report.created, report.invalid) == (1, 1)
+    assert "no such object" in report.failures[0].error.lower()
+
+
+def test_a_named_folder_is_the_same_folder_where_it_is_mounted_elsewhere(
+    send, service, ledger, tmp_path
+):
+    for mount in ("monday", "tuesday"):
+        (tmp_path / mount).mkdir()
+        for name in ("a.md", "b.md"):
+            (tmp_path / mount / name).write_text(f"This is {name}.")
+    assert send(from_folder(tmp_path / "monday", origin="handbook"), ledger=ledger).created == 2
+    report = send(from_folder(tmp_path / "tuesday", origin="handbook"), ledger=ledger)
+    assert (report.unchanged, report.created, report.gone) == (2, 0, 0)
+    report = send(from_folder(tmp_path / "tuesday"), ledger=ledger, origin="handbook")
+    assert (report.unchanged, report.created, report.gone) == (2, 0, 0)

@@ -1,0 +1,321 @@
+"""What an origin no longer yields: told after a run that came to its end, and never guessed."""
+
+import contextlib
+import shutil
+import sqlite3
+
+import pytest
+
+from calls import KEY
+from ingest_texts import texts
+from knowledge_bot import Client
+from knowledge_bot.ingest import (
+    File,
+    Ledger,
+    Skipped,
+    Text,
+    from_folder,
+    from_jsonl,
+    from_sitemap,
+    ingest,
+)
+from scripted_server import answer, reset
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def ledger(ledger_address: str) -> Ledger:
+    return Ledger(ledger_address)
+
+
+@pytest.fixture
+def ingested(send, ledger):
+    """`ingested(items, **options)`: ingest from the origin `handbook`."""
+
+    def go(items, **options):
+        return send(items, **{"ledger": ledger, "origin": "handbook", **options})
+
+    return go
+
+
+def gone(ledger: Ledger) -> list[str]:
+    return [entry.key for entry in ledger.gone()]
+
+
+def test_what_no_longer_comes_is_gone_and_named_with_its_source(ingested, ledger):
+    ingested(texts(5))
+    report = ingested(texts(3))
+    assert (report.gone, report.gone_withheld, report.unchanged) == (2, 0, 3)
+    assert report.ok
+    entries = {entry.key: entry for entry in ledger.gone()}
+    assert sorted(entries) == ["t3", "t4"]
+    assert {entry.origin for entry in entries.values()} == {"handbook"}
+    assert all(entry.source_id.startswith("src_") for entry in entries.values())
+    assert all(entry.gone_at is not None for entry in entries.values())
+    (holding,) = ledger.status()
+    assert (holding.created, holding.gone) == (5, 2)
+
+
+def test_what_is_gone_stays_gone_and_keeps_the_time_at_which_it_went(ingested, ledger):
+    ingested(texts(5))
+    ingested(texts(4))
+    (before,) = ledger.gone()
+    assert ingested(texts(3)).gone == 2
+    assert [one.gone_at for one in ledger.gone() if one.key == "t4"] == [before.gone_at]
+
+
+@pytest.mark.parametrize("content", ["Some text", "Another text"])
+def test_an_item_that_comes_back_is_not_gone(ingested, ledger, service, content):
+    ingested(texts(5))
+    ingested(texts(4))
+    assert gone(ledger) == ["t4"]
+    report = ingested([*texts(4), texts(5, content)[4]])
+    assert (report.gone, report.created) == (0, content == "Another text")
+    assert gone(ledger) == []
+
+
+def test_items_without_an_origin_are_never_gone(send, ledger):
+    send(texts(5), ledger=ledger)
+    assert send(texts(1), ledger=ledger).gone == 0
+    assert gone(ledger) == []
+
+
+def test_a_folder_is_an_origin_of_its_own(send, ledger, tmp_path):
+    folder = tmp_path / "folder"
+    for name in ("a.md", "b.md", "guide/c.md"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    send(from_folder(folder), ledger=ledger)
+    (folder / "guide/c.md").unlink()
+    assert send(from_folder(folder), ledger=ledger).gone == 1
+    (entry,) = ledger.gone()
+    assert (entry.name, entry.key) == ("guide/c.md", f"{folder}/guide/c.md")
+    assert entry.origin == str(folder)
+
+
+@pytest.mark.parametrize("find", [from_jsonl, from_sitemap])
+def test_a_file_of_items_is_an_origin_of_its_own(send, ledger, tmp_path, find):
+    path = written(tmp_path, find, 4)
+    assert send(find(str(path)), ledger=ledger).created == 4
+    written(tmp_path, find, 3)
+    assert send(find(str(path)), ledger=ledger).gone == 1
+
+
+@pytest.mark.parametrize("find", [from_jsonl, from_sitemap])
+def test_nothing_is_gone_that_stands_behind_what_cannot_be_read(ingested, ledger, tmp_path, find):
+    path = written(tmp_path, find, 4)
+    assert ingested(find(str(path))).created == 4
+    path.write_bytes(path.read_bytes()[:-30])
+    report = ingested(find(str(path)))
+    assert (report.invalid, report.gone, report.gone_withheld) == (1, 0, 0)
+    assert gone(ledger) == []
+
+
+def written(folder, find, count: int):
+    """Write a file of so many pages, as the reader of it takes them."""
+    pages = [f"https://h.example/{number}" for number in range(count)]
+    path = folder / "pages"
+    if find is from_jsonl:
+        path.write_text("".join(f'{{"url": "{page}"}}\n' for page in pages))
+    else:
+        urls = "".join(f"<url><loc>{page}</loc></url>" for page in pages)
+        path.write_text(f"<urlset>{urls}</urlset>")
+    return path
+
+
+def raising():
+    yield from texts(2)
+    raise LookupError("the disk went away")
+
+
+def test_nothing_is_gone_where_the_items_break_off(ingested, ledger):
+    ingested(texts(5))
+    with pytest.raises(LookupError):
+        ingested(raising())
+    assert gone(ledger) == []
+
+
+def test_nothing_is_gone_after_a_run_that_was_limited(ingested, ledger):
+    ingested(texts(5))
+    report = ingested([*texts(2), *texts(9)[5:]], limit=1)
+    assert (report.stopped, report.created, report.gone) == ("limit", 1, 0)
+    assert gone(ledger) == []
+
+
+def test_nothing_is_gone_after_a_run_that_stopped(ingested, ledger, service):
+    ingested(texts(5))
+    service.judge = lambda name, times: answer(401, {"code": "no", "message": "no"})
+    report = ingested([*texts(2), *texts(9)[5:]])
+    assert (report.stopped, report.gone) == ("authentication", 0)
+    assert gone(ledger) == []
+
+
+def test_nothing_is_gone_where_a_folder_cannot_be_read(ingested, ledger):
+    ingested(texts(5))
+    unreadable = Skipped("guide/", "the folder cannot be read", invalid=True, partial=True)
+    report = ingested([*texts(3), unreadable])
+    assert (report.gone, report.gone_withheld) == (0, 0)
+    assert gone(ledger) == []
+
+
+def test_nothing_is_gone_where_an_item_is_none(ingested, ledger):
+    ingested(texts(5))
+    assert ingested([*texts(3), {"name": "t3"}]).gone == 0
+    assert gone(ledger) == []
+
+
+def test_what_is_skipped_by_name_does_not_hide_what_is_gone(ingested, ledger):
+    ingested(texts(5))
+    assert ingested([*texts(4), Skipped(".git", "it is hidden")]).gone == 1
+
+
+def test_an_item_that_fails_is_there_all_the_same(ingested, ledger, service, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("A file.")
+    ingested([*texts(4), File(path=path)])
+    path.write_text("")  # empty: skipped, and still there
+    changed = [Text(name="t0", content="refused"), Text(name="t1", content="lost")]
+    refusal = answer(400, {"code": "no", "message": "no"})
+    service.judge = lambda name, times: {"t0": refusal, "t1": reset}.get(name)
+    report = ingested([*changed, texts(3)[2], Text(name="t3", content=" "), File(path=path)])
+    assert (report.refused, report.unknown, report.skipped, report.gone) == (1, 1, 2, 0)
+    path.unlink()  # it cannot be read, but somebody says that it is there
+    report = ingested([*texts(4), File(path=path)], on_unknown="resend")
+    assert (report.invalid, report.gone) == (1, 0)
+
+
+def test_what_never_was_in_the_service_is_not_gone(ingested, ledger, service):
+    service.judge = lambda name, times: (
+        answer(400, {"code": "no", "message": "no"}) if name == "t4" else None
+    )
+    ingested(texts(5))
+    report = ingested(texts(3))
+    assert report.gone == 1
+    assert gone(ledger) == ["t3"]
+
+
+def test_more_than_the_limit_is_withheld_until_asked_for(ingested, ledger):
+    ingested(texts(10))
+    report = ingested(texts(4))
+    assert (report.gone, report.gone_withheld) == (0, 6)
+    assert gone(ledger) == []
+    assert "gone, but withheld 6" in str(report)
+    assert ingested(texts(4), gone_limit=0.6).gone == 6
+    assert len(gone(ledger)) == 6
+
+
+def test_half_of_the_items_may_vanish_at_once(ingested):
+    ingested(texts(10))
+    assert ingested(texts(5)).gone == 5
+
+
+def test_a_limit_of_nothing_tells_nothing(ingested, ledger):
+    ingested(texts(10))
+    report = ingested(texts(9), gone_limit=0)
+    assert (report.gone, report.gone_withheld) == (0, 1)
+    assert gone(ledger) == []
+
+
+def test_what_is_gone_already_does_not_count_for_the_limit(ingested, ledger):
+    ingested(texts(8))
+    assert ingested(texts(4)).gone == 4
+    assert ingested(texts(2)).gone == 6
+    report = ingested(texts(0), gone_limit=0.9)
+    assert (report.gone, report.gone_withheld) == (6, 2)
+
+
+def test_an_empty_origin_is_taken_for_a_mistake(ingested, ledger):
+    ingested(texts(3))
+    report = ingested([])
+    assert (report.gone, report.gone_withheld) == (0, 3)
+    assert ingested([], gone_limit=1).gone == 3
+
+
+def test_two_origins_in_one_ledger_do_not_touch_each_other(ingested, ledger):
+    ingested(texts(4), origin="handbook")
+    ingested([Text(name=f"w{number}", content=f"wiki {number}") for number in range(4)], origin="w")
+    assert ingested(texts(3), origin="handbook").gone == 1
+    assert gone(ledger) == ["t3"]
+
+
+def test_an_item_that_moved_to_another_origin_is_not_gone(ingested, ledger):
+    ingested(texts(4), origin="old")
+    ingested([*texts(1), Text(name="n", content="new")], origin="new")
+    assert ingested(texts(4)[1:], origin="old").gone == 0
+    assert gone(ledger) == []
+
+
+def test_other_collections_and_services_are_not_touched(ingested, ledger, service):
+    ingested(texts(4), collections="col_1")
+    ingested(texts(4), collections="col_2")
+    other = service.url.replace("127.0.0.1", "localhost")
+    ingested(texts(4), url=other)
+    assert ingested(texts(3), collections="col_1").gone == 1
+    (entry,) = ledger.gone()
+    assert (entry.key, entry.collections) == ("t3", ("col_1",))
+    assert entry.service.startswith(service.url)
+
+
+def test_an_item_with_collections_of_its_own_belongs_to_the_origin_as_well(ingested, ledger):
+    own = Text(name="own", content="elsewhere", collections=["col_9"])
+    ingested([*texts(3), own])
+    assert ingested([*texts(3), own]).gone == 0
+    assert ingested(texts(3)).gone == 1
+    assert gone(ledger) == ["own"]
+
+
+def test_a_dry_run_tells_what_would_be_gone_and_writes_nothing(ingested, ledger):
+    ingested(texts(5))
+    report = ingested(texts(4), dry_run=True)
+    assert (report.gone, report.dry_run) == (1, True)
+    assert gone(ledger) == []
+
+
+def test_what_a_person_forgets_is_gone_no_more(ingested, ledger):
+    ingested(texts(5))
+    ingested(texts(3))
+    assert ledger.forget("t3") == 1
+    assert gone(ledger) == ["t4"]
+    assert ingested(texts(3)).gone == 1
+
+
+def test_an_unchanged_item_is_not_written_for_this(send, tmp_path):
+    ledger = Ledger(tmp_path / "plain.db")
+    send(texts(50), ledger=ledger, origin="handbook")
+    before = rows(tmp_path)
+    send(texts(50), ledger=ledger, origin="handbook")
+    assert rows(tmp_path) == before
+
+
+def rows(folder):
+    with contextlib.closing(sqlite3.connect(folder / "plain.db")) as connection:
+        return connection.execute("SELECT * FROM kbot_items ORDER BY number").fetchall()
+
+
+def test_a_folder_that_was_moved_is_gone_and_a_named_one_is_not(send, ledger, tmp_path):
+    for name in ("a.md", "b.md"):
+        (tmp_path / "one").mkdir(exist_ok=True)
+        (tmp_path / "one" / name).write_text(name)
+    send(from_folder(tmp_path / "one", origin="handbook"), ledger=ledger)
+    shutil.move(tmp_path / "one", tmp_path / "two")
+    (tmp_path / "two/b.md").unlink()
+    report = send(from_folder(tmp_path / "two", origin="handbook"), ledger=ledger)
+    assert (report.unchanged, report.gone) == (1, 1)
+    assert gone(ledger) == ["handbook/b.md"]
+
+
+def test_what_two_runs_share_out_is_gone_for_neither(service, ledger):
+    """A run's own rows and those that others made meanwhile are there, whoever looks."""
+    items = texts(40)
+    with Client(KEY, service.url) as client:
+
+        def nested():
+            yield from items[:20]
+            report = ingest(client, items, collections="col_1", ledger=ledger, origin="handbook")
+            assert report.gone == 0
+            yield from items[20:]
+
+        report = ingest(client, nested(), collections="col_1", ledger=ledger, origin="handbook")
+    assert (report.gone, report.gone_withheld) == (0, 0)
+    assert gone(ledger) == []

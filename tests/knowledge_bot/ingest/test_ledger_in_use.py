@@ -1,0 +1,274 @@
+"""What happens to a ledger while a run uses it: it is removed, locked, restarted, or set back."""
+
+import contextlib
+import sqlite3
+import threading
+import time
+
+import psycopg
+import pytest
+
+from ingest_texts import texts
+from knowledge_bot.ingest import Ledger, Stop, Text
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def at_arrival(number: int, damage):
+    """Return a judge that does the damage once, when so many items have arrived."""
+    lock, count = threading.Lock(), 0
+
+    def judge(name, times):
+        nonlocal count
+        with lock:
+            count += 1
+            if count == number:
+                damage()
+
+    return judge
+
+
+@contextlib.contextmanager
+def locked(path, seconds: float):
+    """Hold a write lock, as another process would."""
+    writer = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    writer.execute("BEGIN IMMEDIATE")
+    timer = threading.Timer(seconds, writer.rollback)
+    timer.start()
+    yield
+    timer.join()
+    writer.close()
+
+
+def sources_of(ledger) -> set[str | None]:
+    return {entry.source_id for entry in ledger.entries("created")}
+
+
+# The ledger's file.
+
+
+def test_a_ledger_that_is_removed_under_a_run_stops_it(run, service, ledger, tmp_path):
+    def remove():
+        for path in tmp_path.glob("ledger.db*"):
+            path.unlink()
+
+    service.judge = at_arrival(20, remove)
+    report = run(texts(3000), ledger=ledger, concurrency=4)
+    assert report.stopped is Stop.LEDGER
+    assert str(tmp_path / "ledger.db") in report.stop_reason
+    assert "removed while it was in use" in report.stop_reason
+    assert len(service.created) < 500
+
+
+def test_a_ledger_that_is_replaced_under_a_run_stops_it(send, run, service, ledger, tmp_path):
+    send([], ledger=Ledger(tmp_path / "other.db"))
+
+    def replace():
+        (tmp_path / "other.db").replace(tmp_path / "ledger.db")
+
+    service.judge = at_arrival(20, replace)
+    report = run(texts(3000), ledger=ledger, concurrency=4)
+    assert report.stopped is Stop.LEDGER
+    assert "replaced while it was in use" in report.stop_reason
+    assert len(service.created) < 500
+    assert report.duration < 8
+
+
+def test_a_folder_that_is_moved_away_under_a_run_stops_it(send, service, tmp_path):
+    (tmp_path / "data").mkdir()
+    service.judge = at_arrival(20, lambda: (tmp_path / "data").rename(tmp_path / "moved"))
+    report = send(texts(3000), ledger=Ledger(tmp_path / "data/ledger.db"), concurrency=4)
+    assert report.stopped is Stop.LEDGER
+    assert "removed" in report.stop_reason
+
+
+def test_a_ledger_that_something_else_wrote_into_is_named_as_damaged(run, send, ledger, tmp_path):
+    send(texts(600), ledger=ledger)
+
+    def items():
+        yield from texts(700)[600:]
+        with (tmp_path / "ledger.db").open("r+b") as file:
+            file.seek(4096)
+            file.write(b"\xff" * 40_000)
+        yield from texts(800)[700:]
+
+    report = run(items(), ledger=ledger)
+    assert report.stopped is Stop.LEDGER
+    assert str(tmp_path / "ledger.db") in report.stop_reason
+    assert "damaged" in report.stop_reason
+
+
+def test_a_ledger_that_is_left_alone_is_not_found_damaged(send, ledger):
+    for content in ("one", "two", "three"):
+        assert send(texts(200, content), ledger=ledger).stopped is None
+
+
+# Locks.
+
+
+def test_a_ledger_that_is_locked_for_some_seconds_is_waited_for(run, ledger, tmp_path, monkeypatch):
+    monkeypatch.setattr("knowledge_bot.ingest._database._BUSY", 0.2)
+    run([], ledger=ledger)
+    with locked(tmp_path / "ledger.db", 1.5):
+        report = run(texts(50), ledger=ledger)
+    assert (report.created, report.failed, report.stopped) == (50, 0, None)
+
+
+def test_a_ledger_that_stays_locked_ends_the_run_and_nothing_is_sent(
+    run, service, ledger, tmp_path, monkeypatch
+):
+    run([], ledger=ledger)
+    monkeypatch.setattr("knowledge_bot.ingest._store._PATIENCE", 0.3)
+    monkeypatch.setattr("knowledge_bot.ingest._database._BUSY", 0.2)
+    with locked(tmp_path / "ledger.db", 1.5):
+        report = run(texts(50), ledger=ledger)
+    assert report.stopped is Stop.LEDGER
+    assert "another process has held a lock" in report.stop_reason
+    assert service.arrived == []
+    assert run(texts(50), ledger=ledger).created == 50
+
+
+def test_what_was_sent_while_the_ledger_was_locked_is_recorded_later(
+    run, service, ledger, tmp_path
+):
+    locks = []
+
+    def lock():
+        locks.append(contextlib.ExitStack())
+        locks[0].enter_context(locked(tmp_path / "ledger.db", 1.5))
+
+    service.judge = at_arrival(10, lock)
+    report = run(texts(50), ledger=ledger)
+    locks[0].close()
+    assert (report.created, report.unknown, report.stopped) == (50, 0, None)
+    assert len(sources_of(ledger)) == 50
+
+
+def test_the_same_item_twice_waits_for_a_locked_ledger_without_planning(
+    run, service, ledger, tmp_path, monkeypatch
+):
+    run([], ledger=ledger)
+    statements: list[str] = []
+    connect = sqlite3.connect
+
+    def tracing(*arguments, **options):
+        connection = connect(*arguments, **options)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", tracing)
+    with locked(tmp_path / "ledger.db", 1.5):
+        began = time.process_time()
+        report = run([Text(name="a", content="b")] * 3, ledger=ledger)
+    assert report.created == 1
+    assert report.unchanged + report.skipped == 2
+    assert service.arrived == ["a"]
+    assert len([one for one in statements if "FROM kbot_items" in one]) < 20
+    assert time.process_time() - began < 1.0
+
+
+# PostgreSQL that goes away.
+
+
+@pytest.fixture
+def server(server_of_postgresql):
+    """A PostgreSQL that a test may stop; it is there again for the next one."""
+    yield server_of_postgresql
+    server_of_postgresql.stop()
+    server_of_postgresql.start()
+
+
+def test_a_postgresql_that_is_restarted_under_a_run_is_waited_for(
+    send, service, server, postgresql
+):
+    ledger = Ledger(postgresql)
+    restarting = threading.Thread(target=lambda: (server.stop(), time.sleep(4), server.start()))
+    service.judge = at_arrival(100, restarting.start)
+    report = send(texts(600), ledger=ledger)
+    restarting.join()
+    assert (report.created, report.unknown, report.failed) == (600, 0, 0)
+    assert report.duration > 4
+    assert len(service.arrived) == len(sources_of(ledger)) == 600
+
+    # Results in hand while it is away are written when it is back.
+    def answer_while_it_is_away(name, times):
+        nonlocal stopped
+        with stopping:
+            if not stopped:
+                server.stop()
+                stopped = True
+                threading.Timer(2.0, server.start).start()
+
+    stopped, stopping = False, threading.Lock()
+    service.judge = answer_while_it_is_away
+    report = send(texts(8, "new"), ledger=ledger)
+    assert (report.created, report.unknown, report.superseded) == (8, 0, 8)
+    assert len(sources_of(ledger)) == 600
+    assert len(list(ledger.superseded())) == 8
+
+
+def test_a_postgresql_that_stays_away_ends_the_run_and_what_was_in_hand_is_told(
+    send, service, server, postgresql, monkeypatch
+):
+    ledger = Ledger(postgresql)
+    monkeypatch.setattr("knowledge_bot.ingest._store._PATIENCE", 1.0)
+    service.judge = at_arrival(4, server.stop)
+    report = send(texts(50), ledger=ledger, concurrency=4)
+    assert report.stopped is Stop.LEDGER
+    assert report.duration < 8, "it went on waiting"
+    assert len(service.created) <= 8
+    assert report.created + report.unknown == len(service.created)
+    told = " ".join(one.error for one in report.failures if one.kind == "unknown")
+    assert "src_" in told, "a source that is known to be there has to be named"
+    server.start()
+    service.judge = lambda name, times: None
+    send(texts(50), ledger=ledger)
+    unknown = {entry.key for entry in ledger.unknown()}
+    assert len(service.arrived) == len(set(service.arrived))
+    assert set(service.created) | unknown == {f"t{number}" for number in range(50)}
+
+
+def test_a_connection_that_the_database_ends_is_opened_anew(send, service, postgresql):
+    def end_all():
+        with psycopg.connect(postgresql, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+    service.judge = at_arrival(50, end_all)
+    report = send(texts(200), ledger=Ledger(postgresql))
+    assert (report.created, report.failed) == (200, 0)
+    assert len(service.arrived) == 200
+
+
+# Clocks.
+
+
+@pytest.mark.parametrize("step", [-3600.0, 3600.0], ids=["back", "forward"])
+def test_a_clock_that_is_set_does_not_stop_the_heartbeat(
+    send, service, ledger_address, monkeypatch, step
+):
+    ledger = Ledger(ledger_address)
+    leases: list[float] = []
+    real = time.time
+
+    def note(seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            with contextlib.closing(ledger.database.connect(reading=True)) as connection:
+                leases.append(connection.rows("SELECT lease_until FROM kbot_runs")[0][0])
+            time.sleep(0.1)
+
+    def set_the_clock(name, times):
+        note(0.5)
+        monkeypatch.setattr(time, "time", lambda: real() + step)
+        del leases[:]
+        note(2.0)
+        monkeypatch.setattr(time, "time", real)
+
+    monkeypatch.setattr("knowledge_bot.ingest._store.LEASE", 2.0)
+    monkeypatch.setattr("knowledge_bot.ingest._store.HEARTBEAT", 0.4)
+    service.judge = set_the_clock
+    assert send(texts(1), ledger=ledger).created == 1
+    assert len(set(leases)) >= 3

@@ -1,0 +1,145 @@
+"""How much a run sends, how fast, and what it tells on the way."""
+
+import time
+
+import pytest
+
+from ingest_texts import texts
+from knowledge_bot import ConfigurationError
+from knowledge_bot.ingest import Outcome, Skipped, Stop, Text
+from scripted_server import answer, reset
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 7, 100])
+def test_a_limit_is_how_many_items_are_sent(send, service, ledger, limit):
+    report = send(texts(150), ledger=ledger, limit=limit)
+    assert (report.created, report.stopped, report.ok) == (limit, Stop.LIMIT, True)
+    assert len(service.arrived) == limit
+    assert str(limit) in report.stop_reason
+
+
+def test_a_limit_that_is_not_reached_changes_nothing(send, ledger):
+    report = send(texts(5), ledger=ledger, limit=5)
+    assert (report.created, report.stopped) == (5, None)
+
+
+def test_unchanged_items_do_not_count_for_the_limit(send, service, ledger):
+    for day in range(1, 4):
+        assert send(texts(20), ledger=ledger, limit=5).created == 5
+        assert len(service.created) == 5 * day
+
+
+def test_a_rate_is_how_many_items_are_sent_a_second_at_most(send, service, ledger):
+    began = time.monotonic()
+    assert send(texts(16), ledger=ledger, rate=20).created == 16
+    assert 15 / 20 <= time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"limit": -1},
+        {"limit": 1.5},
+        {"rate": 0},
+        {"rate": -3},
+        {"gone_limit": 1.1},
+        {"gone_limit": -0.1},
+        {"origin": " "},
+    ],
+)
+def test_a_limit_that_cannot_be_used_is_told_before_anything(send, service, options):
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
+        send(texts(1), **options)
+    assert service.arrived == []
+
+
+def test_each_item_that_is_created_or_fails_is_told_as_it_happens(send, service, ledger):
+    told: list[Outcome] = []
+    send(texts(1), ledger=ledger, on_outcome=told.append)
+    (created,) = told
+    assert (created.kind, created.name, created.key) == ("created", "t0", "t0")
+    assert created.source_id == "src_1"
+    told.clear()
+    service.judge = lambda name, times: {
+        "t1": answer(400, {"code": "no", "message": "not so"}),
+        "t2": reset,
+    }.get(name)
+    items = [*texts(4), Text(name="blank", content=" "), Skipped("x", "it is none", invalid=True)]
+    report = send(items, ledger=ledger, on_outcome=told.append)
+    kinds = {outcome.name: outcome.kind for outcome in told}
+    assert kinds == {
+        "t1": "refused",
+        "t2": "unknown",
+        "t3": "created",
+        "blank": "skipped",
+        "x": "invalid",
+    }
+    assert set(report.failures) == {outcome for outcome in told if outcome.kind != "created"}
+
+
+def test_a_dry_run_names_each_item_that_would_be_sent(send, service, ledger):
+    told: list[Outcome] = []
+    send(texts(2), ledger=ledger)
+    send(texts(4), ledger=ledger, dry_run=True, on_outcome=told.append)
+    assert [(one.kind, one.name, one.source_id) for one in told] == [
+        ("created", "t2", None),
+        ("created", "t3", None),
+    ]
+
+
+def test_what_the_listener_raises_comes_out_after_what_is_in_flight_is_recorded(
+    send, service, ledger
+):
+    def fail(outcome):
+        raise LookupError("the log is full")
+
+    with pytest.raises(LookupError, match="log is full"):
+        send(texts(50), ledger=ledger, on_outcome=fail, concurrency=4)
+    (holding,) = ledger.status()
+    assert (holding.claimed, holding.unknown) == (0, 0)
+    assert holding.created == len(service.created) <= 8
+
+
+def test_the_report_counts_every_item_once(send, service, ledger):
+    service.judge = lambda name, times: {
+        "t1": answer(400, {"code": "no", "message": "not so"}),
+        "t2": reset,
+    }.get(name)
+    send([Text(name="t0", content="older")], ledger=ledger)
+    items = [*texts(6), Text(name="blank", content=" "), {"no": "item"}, texts(1)[0]]
+    report = send(items, ledger=ledger)
+    counted = report.counts
+    assert sum(
+        counted[name]
+        for name in (
+            *("created", "unchanged", "refused", "unknown"),
+            *("undelivered", "invalid", "skipped", "elsewhere"),
+        )
+    ) == len(items)
+    assert report.total == len(items)
+    assert report.superseded == 1
+    assert report.as_dict()["created"] == report.created == 4
+
+
+def test_the_same_content_under_a_second_key_is_sent_and_named(send, service, ledger):
+    send([Text(name="a", content="the same")], ledger=ledger)
+    twins = [
+        Text(name="b", content="the same"),
+        Text(name="c", content="its own"),
+        Text(name="d", content="twice in this run"),
+        Text(name="e", content="twice in this run"),
+    ]
+    report = send(twins, ledger=ledger)
+    assert (report.created, report.same_content, report.ok) == (4, 2, True)
+    told = {one.name: one.error for one in report.failures if one.kind == "same_content"}
+    assert "'a'" in told["b"]
+    assert "'d'" in told["e"]
+    assert send(twins, ledger=ledger).same_content == 0
+
+
+def test_the_same_content_in_other_collections_is_nothing_to_tell(send, ledger):
+    send([Text(name="a", content="the same")], ledger=ledger)
+    report = send([Text(name="b", content="the same")], ledger=ledger, collections="col_2")
+    assert (report.created, report.same_content) == (1, 0)

@@ -1,0 +1,85 @@
+"""Event loops that are torn down under a run: it ends, whatever is under way."""
+
+import asyncio
+import subprocess
+import sys
+import time
+
+import pytest
+
+import torn_down_loop
+from calls import KEY
+from ingest_texts import texts
+from knowledge_bot import AsyncClient
+from knowledge_bot.ingest import Ledger, aingest
+from scripted_server import silence
+
+pytestmark = pytest.mark.timeout(60)
+
+# Seconds for a run to end; five of them are for recording what is under way.
+LONGEST = 20
+
+
+def torn_down(how: str, url: str, ledger: str) -> str:
+    """Return what the process said; it has to end by itself, interpreter and all."""
+    command = [sys.executable, torn_down_loop.__file__, how, url, ledger]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["ledger", "no ledger"])
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("another_part_fails", "raised LookupError\n"),
+        ("a_group_fails", "raised ExceptionGroup\n"),
+        ("main_returns", ""),
+        ("cancelled_twice", "raised CancelledError\n"),
+    ],
+)
+def test_a_torn_down_run_ends_and_calls_unknown_what_was_in_flight(
+    service, tmp_path, how, said, kept
+):
+    service.judge = lambda name, times: silence
+    ledger = str(tmp_path / "ledger.db") if kept else ""
+    assert torn_down(how, service.url, ledger) == said
+    if kept:
+        (holding,) = Ledger(ledger).status()
+        assert (holding.claimed, holding.unknown) == (0, 2)
+
+
+def test_a_loop_that_is_closed_under_a_run_ends_it_for_the_process_that_goes_on(service, tmp_path):
+    service.judge = lambda name, times: silence
+    ledger = str(tmp_path / "ledger.db")
+    assert torn_down("closed", service.url, ledger) == "unknown here: 2\n"
+    (holding,) = Ledger(ledger).status()
+    assert (holding.claimed, holding.unknown) == (0, 2)
+
+
+def test_a_loop_that_is_closed_under_a_run_without_a_ledger_lets_the_process_end(service):
+    service.judge = lambda name, times: silence
+    assert torn_down("closed", service.url, "") == ""
+
+
+def test_the_next_run_in_the_same_process_does_what_a_torn_down_one_left(service, ledger, send):
+    service.judge = lambda name, times: silence if len(service.created) >= 4 else None
+
+    async def main() -> None:
+        client = AsyncClient(KEY, service.url, timeout=600)
+        options = {"collections": "col_1", "ledger": ledger, "concurrency": 2}
+        task = asyncio.create_task(aingest(client, texts(20), **options))
+        while len(service.arrived) < 6:
+            await asyncio.sleep(0.01)
+        assert not task.done()
+        raise LookupError
+
+    began = time.monotonic()
+    with pytest.raises(LookupError):
+        asyncio.run(main())
+    assert time.monotonic() - began < LONGEST
+    service.judge = lambda name, times: None
+    report = send(texts(20), ledger=ledger)
+    assert (report.unknown, report.elsewhere) == (2, 0)
+    assert report.created == 14
+    assert len(service.arrived) == len(set(service.arrived)) == 20

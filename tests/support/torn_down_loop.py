@@ -1,0 +1,98 @@
+"""Tears an event loop down under `aingest`: `python torn_down_loop.py HOW URL LEDGER`.
+
+An empty LEDGER stands for none. What the process says on standard output is for the test.
+"""
+
+import asyncio
+import gc
+import sys
+import threading
+import time
+
+from knowledge_bot import AsyncClient
+from knowledge_bot.ingest import Ledger, Text, aingest
+
+
+def items():
+    """Yield more than is sent, and then wait for ever, as a queue's consumer does."""
+    for number in range(600):
+        yield Text(name=f"item {number}", content=f"Text {number}.")
+    threading.Event().wait()
+
+
+async def ingesting(url: str, ledger: str, timeout: float = 600) -> None:
+    client = AsyncClient("key", url, timeout=timeout)
+    await aingest(
+        client,
+        items(),
+        collections="col_1",
+        ledger=Ledger(ledger) if ledger else None,
+        concurrency=2,
+    )
+
+
+async def under_way(ledger: str) -> None:
+    """Wait until something is in flight."""
+    await asyncio.sleep(0.5)
+    while ledger and not (
+        Ledger(ledger).exists() and sum(one.claimed for one in Ledger(ledger).status())
+    ):
+        await asyncio.sleep(0.02)
+
+
+async def another_part_fails(url: str, ledger: str) -> None:
+    task = asyncio.create_task(ingesting(url, ledger))
+    await under_way(ledger)
+    assert not task.done()
+    raise LookupError("another part of the program failed")
+
+
+async def a_group_fails(url: str, ledger: str) -> None:
+    async with asyncio.TaskGroup() as group:  # it cancels once: what is in flight is waited for
+        group.create_task(ingesting(url, ledger, timeout=1))
+        await under_way(ledger)
+        raise LookupError("another part of the program failed")
+
+
+async def main_returns(url: str, ledger: str) -> None:
+    task = asyncio.create_task(ingesting(url, ledger))
+    await under_way(ledger)
+    assert not task.done()
+
+
+async def cancelled_twice(url: str, ledger: str) -> None:
+    task = asyncio.create_task(ingesting(url, ledger))
+    await under_way(ledger)
+    task.cancel()
+    await asyncio.sleep(0.2)
+    task.cancel()
+    await task
+
+
+def run(how: str, url: str, ledger: str) -> None:
+    if how != "closed":
+        asyncio.run(globals()[how](url, ledger))
+        return
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(ingesting(url, ledger))
+    loop.run_until_complete(under_way(ledger))
+    loop.close()
+    del task, loop
+    gc.collect()
+    if ledger:  # this process goes on, and so may its other runs
+        deadline = time.monotonic() + 10
+        while not list(Ledger(ledger).unknown()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        say(f"unknown here: {len(list(Ledger(ledger).unknown()))}")
+
+
+def say(words: str) -> None:
+    print(words, flush=True)  # noqa: T201 - read by the test
+
+
+if __name__ == "__main__":
+    try:
+        run(*sys.argv[1:])
+    except BaseException as error:  # noqa: BLE001 - what it raises is what is tested
+        say(f"raised {type(error).__name__}")
+        raise SystemExit(0) from None
