@@ -8,10 +8,17 @@ import click
 
 from knowledge_bot import KnowledgeBotError
 from knowledge_bot.cli.connection import Connection, collections_option
-from knowledge_bot.cli.exits import Exit, Failed, OutcomeUnknown, is_of_the_account, posting
+from knowledge_bot.cli.exits import (
+    Exit,
+    Failed,
+    OutcomeUnknown,
+    StdoutError,
+    is_of_the_account,
+    posting,
+)
 from knowledge_bot.cli.output import as_json_option, fields_of, write_line, write_table
 from knowledge_bot.cli.progress import upload_progress
-from knowledge_bot.cli.terminal import printable
+from knowledge_bot.cli.terminal import tell
 from knowledge_bot.cli.texts import read_text
 
 if TYPE_CHECKING:
@@ -141,7 +148,7 @@ def file(
             except (KnowledgeBotError, OutcomeUnknown) as error:
                 if len(paths) == 1:
                     raise
-                click.echo(f"Error: {printable(f'{path}: {error}')}", err=True)
+                tell(f"Error: {path}: {error}")
                 ends.append(_end(error))
                 if Exit.ACCOUNT in ends:
                     break
@@ -186,7 +193,11 @@ def _headers(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _write_source(source: "Source", *, as_json: bool) -> None:
-    if as_json:
-        write_line(fields_of(source))
-    else:
-        write_table(("id", "name", "status"), [(source.id, source.name, source.status)])
+    try:
+        if as_json:
+            write_line(fields_of(source))
+        else:
+            write_table(("id", "name", "status"), [(source.id, source.name, source.status)])
+    except (BrokenPipeError, StdoutError):
+        tell(f"{source.id} is created all the same.")
+        raise

@@ -1,12 +1,12 @@
 """`kbot api`: any call, as it is."""
 
 import re
-import sys
 
 import click
 
 from knowledge_bot.cli.connection import Connection
 from knowledge_bot.cli.exits import Exit, Failed, posting
+from knowledge_bot.cli.output import write_bytes
 from knowledge_bot.cli.texts import given_text
 
 
@@ -38,8 +38,7 @@ def api(connection: Connection, method: str, path: str, data: str | None) -> Non
         else:
             with posting():
                 answer = client.post(path, body or b"{}")
-    sys.stdout.buffer.write(answer)
-    sys.stdout.buffer.flush()
+    write_bytes(answer)
 
 
 def _check_path(path: str) -> None:

@@ -2,6 +2,8 @@
 
 import click
 
+from knowledge_bot.cli.output import write_text
+
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -21,4 +23,4 @@ def completion(ctx: click.Context, shell: str) -> None:
     script = get_completion_class(shell)
     if script is None:
         raise TypeError(f"click knows no completion for {shell}")
-    click.echo(script(ctx.find_root().command, {}, "kbot", "_KBOT_COMPLETE").source())
+    write_text(script(ctx.find_root().command, {}, "kbot", "_KBOT_COMPLETE").source())

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from typing import IO, Any
 
 import click
 
@@ -14,7 +15,7 @@ from knowledge_bot import (
     PaymentRequiredError,
     PermissionDeniedError,
 )
-from knowledge_bot.cli.terminal import printable
+from knowledge_bot.cli.terminal import printable, tell
 
 
 class Exit(IntEnum):
@@ -44,8 +45,8 @@ _MEANINGS = {
     "account's quota is used up (402).",
     Exit.UNKNOWN: "The service may have acted on something that has no answer. Look there before "
     "sending it again.",
-    Exit.INTERRUPTED: "Ctrl-C, SIGTERM, or a reader of stdout that went away; nothing is left "
-    "uncertain.",
+    Exit.INTERRUPTED: "Ctrl-C, SIGTERM, a closed terminal, or a reader of stdout that went away; "
+    "nothing is left uncertain.",
 }
 
 
@@ -59,6 +60,14 @@ class Failed(click.ClickException):
     def format_message(self) -> str:
         """Return the sentence; what a service wrote into it cannot steer the terminal."""
         return printable(self.message)
+
+    def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002 - click's
+        """Write the sentence to stderr."""
+        tell(f"Error: {self.message}")
+
+
+class StdoutError(Failed):
+    """What a command has to say cannot be written, for example since the disk is full."""
 
 
 class OutcomeUnknown(Failed):

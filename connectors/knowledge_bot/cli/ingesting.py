@@ -1,13 +1,22 @@
 """`kbot ingest`: many items, each exactly once. Each command only says where they are found."""
 
+import re
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from knowledge_bot.cli.connection import Connection, collections_option
 from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest import Ledger
+
+# What SQLite puts beside a file while it is open.
+_BESIDE_A_LEDGER = ("-wal", "-shm", "-journal")
 
 _OPTIONS = (
     collections_option,
@@ -27,7 +36,39 @@ _OPTIONS = (
         help="What to do with items that the service may or may not have: leave and report them "
         "(never twice), or send them again (never lost).",
     ),
-    click.option("--dry-run", is_flag=True, help="Compare with the ledger, and send nothing."),
+    click.option(
+        "--limit",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Send so many items at most; the next run goes on.  [default: all]",
+    ),
+    click.option(
+        "--rate",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="N",
+        help="Send so many items a second at most.  [default: as fast as the service takes them]",
+    ),
+    click.option(
+        "--origin",
+        metavar="NAME",
+        help="A name for where the items come from, which stands for it wherever it is. What it "
+        "no longer has is told as gone.  [default: the folder, sitemap or file itself]",
+    ),
+    click.option(
+        "--gone-limit",
+        type=click.FloatRange(0, 1),
+        default=0.5,
+        show_default=True,
+        metavar="SHARE",
+        help="Where more of the items vanish at once, none is noted as gone, since the place may "
+        "be at fault: 0 to 1.",
+    ),
+    click.option(
+        "--dry-run",
+        is_flag=True,
+        help="Compare with the ledger, list what would be created, and send nothing.",
+    ),
+    click.option("--quiet", is_flag=True, help="Tell nothing but errors on stderr."),
     click.option(
         "--json",
         "as_json",
@@ -45,7 +86,8 @@ def ingest() -> None:
     run left uncertain is reported, not guessed about. Ctrl-C finishes what is under way.
 
     With --json each line has an "event": "failure" (kind, name, key, error), "progress" (the counts
-    so far, once a second) and, last, "summary" (the counts, ok, duration in seconds, stopped).
+    so far, once a second), in a dry run "would_create" (name, key), and, last, "summary" (the
+    counts, ok, duration in seconds, stopped).
     """
 
 
@@ -58,28 +100,29 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
         *,
         collections: tuple[str, ...],
         ledger_address: str | None,
-        concurrency: int,
-        on_unknown: Literal["hold", "resend"],
-        dry_run: bool,
         as_json: bool,
-        **where: Any,
+        quiet: bool,
+        watch: bool = False,
+        **given: Any,
     ) -> None:
-        from knowledge_bot.cli.run import ingest_and_report
-        from knowledge_bot.ingest import LedgerError
+        from knowledge_bot.cli.run import Session
+        from knowledge_bot.ingest import Ingestion, LedgerError
 
+        how = {name: given.pop(name) for name in set(given) & set(Ingestion.__dataclass_fields__)}
         wanted = connection.collections(collections)
         try:
-            with connection.client(needs_key=not dry_run) as client:
-                ingest_and_report(
-                    client,
-                    find(**where),
-                    collections=wanted,
-                    ledger=open_ledger(ledger_address, for_writing=not dry_run),
-                    concurrency=concurrency,
-                    on_unknown=on_unknown,
-                    dry_run=dry_run,
-                    as_json=as_json,
-                )
+            ledger = open_ledger(ledger_address, for_writing=not how["dry_run"])
+            options = Ingestion(collections=wanted, ledger=ledger, **how)
+            if "exclude" in given:
+                given["exclude"] += _own_files(ledger, given["path"])
+            with connection.client(needs_key=not options.dry_run) as client:
+                session = Session(client, options, as_json=as_json, quiet=quiet)
+                if watch:
+                    from knowledge_bot.cli.watching import watch_and_ingest
+
+                    watch_and_ingest(session, given["path"], partial(find, **given))
+                else:
+                    session.end(session.run(find(**given)))
         except LedgerError as error:
             raise Failed(f"Nothing was sent: {error}", Exit.SOME_FAILED) from None
 
@@ -90,30 +133,52 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
     return made
 
 
+def _own_files(ledger: "Ledger", folder: str) -> tuple[str, ...]:
+    """Return patterns of the files below a folder that every run writes: its ledger, its output."""
+    root, kept = Path(folder).resolve(), ledger.database.file
+    files = [Path(f"/dev/fd/{number}").resolve() for number in (1, 2)]  # as in `> log.txt`
+    if kept is not None:
+        files += [kept.resolve().with_name(kept.name + end) for end in ("", *_BESIDE_A_LEDGER)]
+    below = [file.relative_to(root).as_posix() for file in files if file.is_relative_to(root)]
+    return tuple("/" + re.sub(r"([\\*?\[\] ])", r"\\\1", path) for path in below)
+
+
 @ingest.command()
 @click.argument("path", metavar="FOLDER", type=click.Path(exists=True, file_okay=False))
 @click.option(
-    "--glob",
-    "patterns",
+    "--include",
     multiple=True,
     default=("*",),
     metavar="PATTERN",
     help="Only these files: *.md by name, docs/**/*.md by path. Repeatable.  [default: all]",
 )
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="PATTERN",
+    help="Not these files, in the notation of a .gitignore: *.tmp, drafts/. Repeatable.",
+)
 @click.option("--hidden", is_flag=True, help="Take names that begin with a dot as well.")
+@click.option(
+    "--watch", is_flag=True, help="Go on, and ingest again whenever a file changes, until Ctrl-C."
+)
 @_ingestion
-def folder(*, path: str, patterns: tuple[str, ...], hidden: bool) -> Iterable[object]:
+def folder(
+    *, path: str, include: tuple[str, ...], exclude: tuple[str, ...], hidden: bool
+) -> Iterable[object]:
     """Upload the files below FOLDER.
 
-    Links that leave the folder are skipped. Each source is named by the file's path below it.
+    Links that leave the folder are skipped. Each source is named by the file's path below it. What
+    a file .kbotignore in FOLDER names, in the notation of a .gitignore, is left out.
 
     \b
     kbot ingest folder handbook --collection col_handbook
-    kbot ingest folder . --glob '*.md' --glob '*.pdf' --dry-run
+    kbot ingest folder . --include '*.md' --exclude drafts/ --dry-run
+    kbot ingest folder handbook --watch
     """  # noqa: D301 - \b is for click
     from knowledge_bot.ingest import from_folder
 
-    return from_folder(path, patterns, hidden=hidden)
+    return from_folder(path, include, exclude=exclude, hidden=hidden)
 
 
 @ingest.command()
@@ -122,7 +187,7 @@ def folder(*, path: str, patterns: tuple[str, ...], hidden: bool) -> Iterable[ob
 def sitemap(*, address: str) -> Iterable[object]:
     """Add the pages of a sitemap, nested and compressed ones included.
 
-    A page whose `lastmod` is newer than at the last run is added again.
+    A page whose `lastmod` differs from the last run's is added again.
 
     Example: kbot ingest sitemap https://library.example/sitemap.xml
     """

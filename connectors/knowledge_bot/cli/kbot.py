@@ -17,7 +17,7 @@ from knowledge_bot import KnowledgeBotError, __version__
 from knowledge_bot.cli.connection import Connection
 from knowledge_bot.cli.exits import Exit, Failed, exit_of
 from knowledge_bot.cli.settings import FILE_VARIABLE
-from knowledge_bot.cli.terminal import printable
+from knowledge_bot.cli.terminal import give_up, tell
 
 _COMMANDS = {
     "login": "login:login",
@@ -82,19 +82,17 @@ class _Kbot(click.Group):
                 formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
-        _survive_any_encoding()
+        _survive_any_stream()
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning
                 return super().invoke(ctx)
         except KnowledgeBotError as error:
             raise Failed(str(error), exit_of(error)) from None
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, click.Abort):  # Abort: Ctrl-C at a prompt
             raise Failed("Interrupted.", Exit.INTERRUPTED) from None
-        except BrokenPipeError as error:
-            _give_up_stdout()
-            for note in getattr(error, "__notes__", []):
-                click.echo(printable(note), err=True)
+        except BrokenPipeError:
+            give_up(sys.stdout)
             ctx.exit(Exit.INTERRUPTED)
 
 
@@ -151,24 +149,21 @@ def _unavailable(name: str, module: str) -> click.Command:
     return command
 
 
-def _survive_any_encoding() -> None:
-    # A name that the terminal's encoding does not have is shown escaped, not as a traceback.
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
+def _survive_any_stream() -> None:
+    for name, mode in (("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:  # closed, as by `>&-`
+            # This takes its number, so that no other file gets it. Nobody misses what stderr would
+            # have said; what should have gone to stdout is an error.
+            closed = os.open(os.devnull, mode)
+            setattr(sys, name, os.fdopen(closed, "w", encoding="utf-8"))
+        # A name that the terminal's encoding does not have is shown escaped, not as a traceback.
+        reconfigure = getattr(getattr(sys, name), "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
 
 
-def _give_up_stdout() -> None:
-    # Whoever read it has gone (`| head`). What is still buffered would fail again at exit; see
-    # Python's documentation of SIGPIPE.
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
-
-
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    click.echo(f"Warning: {printable(str(message))}", err=True)
+    tell(f"Warning: {message}")
 
 
 def _log_to_stderr(ctx: click.Context) -> None:

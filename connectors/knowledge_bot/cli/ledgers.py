@@ -1,17 +1,20 @@
 """`kbot ledger`: what was sent, what is uncertain, and what a person found out about it."""
 
+import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
+from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.output import F, as_json_option, write_document, write_table, write_text
 from knowledge_bot.cli.settings import data_folder
+from knowledge_bot.cli.terminal import tell
 from knowledge_bot.cli.texts import read_lines
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest import Ledger
+    from knowledge_bot.ingest import Entry, Ledger
 
 
 def ledger_option(command: F) -> F:
@@ -64,9 +67,9 @@ def status(ledger_address: str | None, as_json: bool) -> None:
     """
     held = open_ledger(ledger_address).status()
     if as_json:
-        write_document([asdict(one) for one in held])
+        write_document([one._asdict() for one in held])
         return
-    states = ("created", "claimed", "refused", "unknown")
+    states = ("created", "claimed", "refused", "unknown", "gone")
     write_table(
         ("service", "collections", *states),
         (
@@ -87,19 +90,50 @@ def unknown(ledger_address: str | None, as_json: bool) -> None:
 
     Example: kbot ledger unknown --json | jq -r '.[].key'
     """
-    entries = open_ledger(ledger_address).unknown()
+    _write_troubled(open_ledger(ledger_address).unknown(), as_json=as_json)
+
+
+@ledger.command()
+@ledger_option
+@as_json_option
+def refused(ledger_address: str | None, as_json: bool) -> None:
+    """List the items that the service refused, or that did not reach it.
+
+    The next `kbot ingest` that finds them tries them again.
+
+    Example: kbot ledger refused | cut -f5 | sort | uniq -c
+    """
+    _write_troubled(open_ledger(ledger_address).refused(), as_json=as_json)
+
+
+@ledger.command()
+@ledger_option
+@as_json_option
+def gone(ledger_address: str | None, as_json: bool) -> None:
+    """List the items that the service has, and that the place they came from has no longer.
+
+    The service's interface offers no deletion: a person may remove the sources there, and then tell
+    the ledger with `kbot ledger forget`.
+
+    \b
+    kbot ledger gone
+    kbot ledger gone | cut -f1 | kbot ledger forget -
+    """  # noqa: D301 - \b is for click
+    entries = open_ledger(ledger_address).gone()
     if as_json:
-        write_document([asdict(entry) for entry in entries])
+        write_document([entry._asdict() for entry in entries])
         return
+    # By their ids: the same key may stand for an item in other collections that is still there.
     write_table(
-        ("key", "name", "collections", "since", "what happened"),
+        ("id", "source", "name", "collections", "origin", "since"),
         (
             (
-                entry.key,
+                entry.id,
+                entry.source_id or "",
                 entry.name,
                 _joined(entry.collections),
-                f"{entry.updated_at:%Y-%m-%d %H:%M}Z",
-                entry.error,
+                entry.origin or "",
+                _minute(entry.gone_at),
             )
             for entry in entries
         ),
@@ -112,13 +146,16 @@ def unknown(ledger_address: str | None, as_json: bool) -> None:
 def superseded(ledger_address: str | None, as_json: bool) -> None:
     """List the sources that newer ones replaced.
 
-    The service's interface offers no deletion: a person may remove them there.
+    The service's interface offers no deletion: a person may remove them there, and then tell the
+    ledger with `kbot ledger forget`.
 
-    Example: kbot ledger superseded | cut -f1
-    """
+    \b
+    kbot ledger superseded
+    kbot ledger superseded | cut -f1 | kbot ledger forget -
+    """  # noqa: D301 - \b is for click
     sources = open_ledger(ledger_address).superseded()
     if as_json:
-        write_document([asdict(source) for source in sources])
+        write_document([source._asdict() for source in sources])
         return
     write_table(
         ("source", "name", "collections", "replaced by", "since"),
@@ -128,11 +165,29 @@ def superseded(ledger_address: str | None, as_json: bool) -> None:
                 source.name,
                 _joined(source.collections),
                 source.replaced_by or "",
-                f"{source.superseded_at:%Y-%m-%d %H:%M}Z",
+                _minute(source.superseded_at),
             )
             for source in sources
         ),
     )
+
+
+@ledger.command()
+@ledger_option
+def export(ledger_address: str | None) -> None:
+    """Print the refused items as lines of JSON, as `kbot ingest jsonl` takes them.
+
+    The ledger keeps no content and no headers: texts are left out, and pages come without headers.
+
+    Example: kbot ledger export | jq -c 'select(.url)' | kbot ingest jsonl -
+    """
+    kept = open_ledger(ledger_address)
+    for line in kept.export():
+        write_text(line)
+    if texts := sum(entry.kind == "text" for entry in kept.refused()):
+        tell(
+            f"Texts left out: {texts}. The ledger keeps no content; ingest them from where they are."
+        )
 
 
 @ledger.command()
@@ -170,6 +225,108 @@ def resolve(
         write_text(f"{entry.key}\t{'created' if entry.state == 'created' else 'not created'}")
 
 
+@ledger.command()
+@click.argument("keys", nargs=-1, metavar="[KEY]...")
+@click.option(
+    "--collection", metavar="ID", help="What is in this collection; with a KEY, only there."
+)
+@click.option(
+    "--origin", metavar="NAME", help="What came from there, as `kbot ledger gone` shows it."
+)
+@click.option("--all", "everything", is_flag=True, help="All that the ledger knows.")
+@click.option(
+    "--yes", is_flag=True, help="Do not ask; needed where there is no terminal to ask at."
+)
+@ledger_option
+def forget(
+    *,
+    keys: tuple[str, ...],
+    collection: str | None,
+    origin: str | None,
+    everything: bool,
+    yes: bool,
+    ledger_address: str | None,
+) -> None:
+    """Forget items, after a person removed their sources from the service.
+
+    What is forgotten and found again is sent again, also where the service still has it. KEY is an
+    item's key, an id of `kbot ledger gone`, or a source of `kbot ledger superseded`; `-` reads them
+    from stdin, one a line.
+
+    \b
+    kbot ledger forget /srv/handbook/hours.md
+    kbot ledger gone | cut -f1 | kbot ledger forget -
+    kbot ledger forget --collection col_old
+    """  # noqa: D301 - \b is for click
+    if everything and (keys or collection or origin):
+        raise click.UsageError("--all goes with no KEY, --collection or --origin")
+    kept = open_ledger(ledger_address)
+    if keys:
+        _forget_keys(kept, _keys(keys), collection, origin)
+        return
+    if not (everything or collection or origin):
+        raise click.UsageError("name a KEY, a --collection or an --origin, or pass --all")
+    if not yes:
+        _confirm(kept, collection, origin)
+    count = kept.forget(collection=collection, origin=origin, everything=everything)
+    write_text(f"{count}\tforgotten")
+
+
+def _forget_keys(
+    kept: "Ledger", keys: Iterable[str], collection: str | None, origin: str | None
+) -> None:
+    missing = 0
+    for key in keys:
+        if kept.forget(key, collection=collection, origin=origin):
+            write_text(f"{key}\tforgotten")
+        else:
+            missing += 1
+            tell(f"The ledger knows no such item: {key}")
+    if missing:
+        raise Failed(f"{missing} not forgotten; see above.", Exit.SOME_FAILED)
+
+
+def _confirm(kept: "Ledger", collection: str | None, origin: str | None) -> None:
+    """Ask whether to forget; return if so.
+
+    Raises:
+        Failed: not so, or there is nobody to ask.
+    """
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask at: pass --yes")
+    entries = list(kept.entries())
+    count = sum(
+        (collection is None or collection in entry.collections)
+        and (origin is None or origin == entry.origin)
+        for entry in entries
+    )
+    told = (
+        f"Forget {count} of the ledger's {len(entries)} items? What is found again is sent again, "
+        "whatever the service has."
+    )
+    if not click.confirm(told, err=True):
+        raise Failed("Nothing is forgotten.")
+
+
+def _write_troubled(entries: Iterable["Entry"], *, as_json: bool) -> None:
+    if as_json:
+        write_document([entry._asdict() for entry in entries])
+        return
+    write_table(
+        ("key", "name", "collections", "since", "what happened"),
+        (
+            (
+                entry.key,
+                entry.name,
+                _joined(entry.collections),
+                _minute(entry.updated_at),
+                entry.error,
+            )
+            for entry in entries
+        ),
+    )
+
+
 def _keys(given: Iterable[str]) -> Iterator[str]:
     for key in given:
         if key == "-":
@@ -180,3 +337,7 @@ def _keys(given: Iterable[str]) -> Iterator[str]:
 
 def _joined(collections: Iterable[str]) -> str:
     return ", ".join(collections)
+
+
+def _minute(moment: datetime | None) -> str:
+    return f"{moment:%Y-%m-%d %H:%M}Z" if moment else ""

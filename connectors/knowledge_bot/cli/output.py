@@ -2,15 +2,16 @@
 
 import codecs
 import json
-import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from knowledge_bot.cli.terminal import printable
+from knowledge_bot.cli.exits import StdoutError
+from knowledge_bot.cli.terminal import give_up, one_line, printable
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -25,11 +26,15 @@ def as_json_option(command: F) -> F:
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows: a table on a terminal, otherwise one line each, with tabs and without a head."""
-    texts = [[printable(str(value)) for value in row] for row in rows]
+    """Print rows: a table on a terminal, otherwise one line each, with tabs and without a head.
+
+    Raises:
+        StdoutError: stdout does not take it, as for everything that is printed here.
+        BrokenPipeError: whoever read it has gone (`| head`).
+    """
     if not sys.stdout.isatty():
-        for row in texts:
-            click.echo("\t".join(re.sub(r"[\t\r\n]+", " ", text) for text in row))
+        for row in rows:
+            _print("\t".join(one_line(str(value)) for value in row))
         return
     from rich import box
     from rich.console import Console
@@ -39,24 +44,37 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")  # an id that is cut short is of no use
-    for row in texts:
-        table.add_row(*map(Text, row))
-    Console(highlight=False).print(table)
+    for row in rows:
+        table.add_row(*(Text(printable(str(value))) for value in row))
+    with _to_stdout():
+        Console(highlight=False).print(table)
 
 
 def write_text(text: str) -> None:
     """Print a text; on a terminal without anything that would steer it."""
-    click.echo(printable(text) if sys.stdout.isatty() else text)
+    _print(printable(text) if sys.stdout.isatty() else text)
+
+
+def write_row(text: str) -> None:
+    """Print a text as one line, whatever it holds."""
+    _print(one_line(text))
+
+
+def write_bytes(content: bytes) -> None:
+    """Print bytes as they are."""
+    with _to_stdout():
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
 
 
 def write_document(value: object) -> None:
     """Print one JSON document over several lines."""
-    click.echo(_json(value, indent=2))
+    _print(_json(value, indent=2))
 
 
 def write_line(value: object) -> None:
     """Print one JSON document on a line of its own (NDJSON)."""
-    click.echo(_json(value))
+    _print(_json(value))
 
 
 def fields_of(model: "BaseModel") -> dict[str, Any]:
@@ -71,6 +89,22 @@ def write_listing(models: Sequence["BaseModel"], *, as_json: bool) -> None:
         write_document(found)
     else:
         write_table(("id", "name"), [(one["id"], one["name"]) for one in found])
+
+
+def _print(text: str) -> None:
+    with _to_stdout():
+        click.echo(text)
+
+
+@contextmanager
+def _to_stdout() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        give_up(sys.stdout)
+        raise StdoutError(f"stdout cannot be written: {error.strerror}.") from None
 
 
 def _json(value: object, indent: int | None = None) -> str:

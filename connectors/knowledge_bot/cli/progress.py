@@ -1,10 +1,20 @@
-"""Progress bars: on stderr, and only where that is a terminal."""
+"""Progress: on stderr, and only where that is a terminal."""
 
 import sys
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from knowledge_bot.cli.terminal import printable
+from knowledge_bot.cli.terminal import give_up, one_line, printable
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest import Report
+
+# Seconds that the rate of an ingestion is measured over.
+_WINDOW = 30.0
 
 
 @contextmanager
@@ -25,3 +35,74 @@ def upload_progress(name: str) -> Iterator[Callable[[int, int | None], None] | N
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(printable(name), total=None)
         yield lambda sent, total: bar.update(task, completed=sent, total=total)
+
+
+class IngestionProgress:
+    """Two lines at the bottom of a terminal: how far an ingestion is, and what it does now.
+
+    Used by one thread. A terminal that was closed ends nothing.
+    """
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        # What is printed elsewhere stays where it belongs: stdout may be a file.
+        self._live = Live(
+            console=Console(stderr=True, highlight=False),
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._began = time.monotonic()
+        self._samples = deque([(self._began, 0)])
+
+    def show(self, report: "Report") -> None:
+        """Write both lines anew."""
+        from rich.text import Text
+
+        lines = [self._how_far(report), self._what_now(report)]
+        text = Text("\n".join(map(one_line, lines)), no_wrap=True, overflow="ellipsis")
+        try:
+            self._live.start()
+            self._live.update(text, refresh=True)
+        except OSError:
+            give_up(sys.stderr)
+
+    def close(self) -> None:
+        """Take the lines away."""
+        try:
+            self._live.stop()
+        except OSError:
+            give_up(sys.stderr)
+
+    def _how_far(self, report: "Report") -> str:
+        done = report.items + report.skipped
+        rate = self._rate(done)
+        of_all = "" if report.total is None else f" of {report.total:,}"
+        parts = [f"{done:,}{of_all} items"]
+        if rate:
+            parts.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")
+        if report.total is not None and rate:
+            left = timedelta(seconds=round((report.total - done) / rate))
+            parts.append(f"{left} left")
+        else:
+            parts.append(f"{timedelta(seconds=round(time.monotonic() - self._began))}")
+        counts = (f"{name.replace('_', ' ')} {count:,}" for name, count in report.counts.items())
+        return "  ".join([*parts, ", ".join(one for one in counts if not one.endswith(" 0"))])
+
+    @staticmethod
+    def _what_now(report: "Report") -> str:
+        if report.paused:
+            return f"waiting: {report.paused}"
+        return report.current or "comparing with the ledger"
+
+    def _rate(self, done: int) -> float:
+        """Return the items per second, of late."""
+        now = time.monotonic()
+        self._samples.append((now, done))
+        while now - self._samples[0][0] > _WINDOW and len(self._samples) > 2:
+            self._samples.popleft()
+        since, before = self._samples[0]
+        return (done - before) / (now - since) if now > since else 0.0

@@ -3,7 +3,7 @@
 import click
 
 from knowledge_bot.cli.connection import Connection
-from knowledge_bot.cli.output import as_json_option, write_listing
+from knowledge_bot.cli.output import as_json_option, write_listing, write_text
 
 
 @click.command()
@@ -17,7 +17,7 @@ def ping(connection: Connection) -> None:
     """
     with connection.client() as client:
         client.ping()
-    click.echo("pong")
+    write_text("pong")
 
 
 @click.command()

@@ -1,75 +1,237 @@
-"""One ingestion in front of a person or a program: progress, failures, summary, exit code."""
+"""Ingestions in front of a person or a program: progress, failures, summary, exit code."""
 
 import logging
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
 
-import click
-
-from knowledge_bot.cli.exits import Exit, Failed
-from knowledge_bot.cli.output import write_line, write_table
-from knowledge_bot.cli.terminal import printable
-from knowledge_bot.ingest import Ledger, Report, Stop, ingest
+from knowledge_bot.cli.exits import Exit, Failed, StdoutError
+from knowledge_bot.cli.output import write_line, write_row, write_table
+from knowledge_bot.cli.progress import IngestionProgress
+from knowledge_bot.cli.terminal import give_up, one_line, tell
+from knowledge_bot.ingest import Ingestion, Outcome, Report, Stop
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from knowledge_bot import Client
 
-# How many failures people are told of; a program is told of all that the report keeps (1,000).
+# How many failures people are told of; a program is told of all.
 _TOLD = 20
 
 _SECONDS_BETWEEN_EVENTS = 1.0
 
+# Outcomes that need no attention.
+_HARMLESS = ("skipped", "same_content")
 
-def ingest_and_report(
-    client: "Client",
-    items: Iterable[object],
-    *,
-    collections: tuple[str, ...],
-    ledger: Ledger,
-    concurrency: int,
-    on_unknown: Literal["hold", "resend"],
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Ingest the items; say on the way and at the end what came of them.
 
-    Raises:
-        Failed: something is not done or not known; the exit code says which.
-        KnowledgeBotError: the run could not begin.
+class Session:
+    """One ingestion, or one after the other of the same items, and what is told of them.
+
+    Args:
+        client: sends the requests.
+        options: how to ingest.
+        as_json: tell of everything as lines of JSON on stdout.
+        quiet: tell only of errors on stderr.
+
+    Attributes:
+        stop: when this is set, a run ends early.
     """
-    with _json_progress() if as_json else _progress() as on_progress:
+
+    def __init__(self, client: "Client", options: Ingestion, *, as_json: bool, quiet: bool) -> None:
+        self._client, self._options = client, options
+        self._as_json, self._quiet = as_json, quiet
+        self._told: set[Outcome] = set()
+        self.stop = threading.Event()
+        # What it warns of is told here; without a handler Python would write it to stderr.
+        logging.getLogger("knowledge_bot").addHandler(logging.NullHandler())
+
+    def run(self, items: Iterable[object]) -> Report:
+        """Ingest; say on the way and at the end what came of it.
+
+        Raises:
+            Failed: it was interrupted at once, the items cannot be read to their end, or what came
+                of it cannot be written to stdout.
+            KnowledgeBotError: the run could not begin.
+        """
+        telling = _Telling(self._as_json, self._quiet, self._options.dry_run, self.stop)
+        options = replace(
+            self._options,
+            on_progress=telling.on_progress,
+            on_outcome=telling.on_outcome,
+            stop=self.stop,
+        )
         try:
-            report = ingest(
-                client,
-                items,
-                collections=collections,
-                ledger=ledger,
-                concurrency=concurrency,
-                on_unknown=on_unknown,
-                on_progress=on_progress,
-                dry_run=dry_run,
-            )
+            report = options.run(self._client, items)
         except KeyboardInterrupt:
             raise Failed(
                 "Interrupted at once. What was under way may have been created: see `kbot ledger "
                 "unknown`.",
                 Exit.UNKNOWN,
             ) from None
-    if as_json:
-        write_line({"event": "summary", **_plain(report)})
-    else:
-        _tell(report, ledger)
-    code = _exit_of(report)
-    if code is not Exit.DONE:
-        raise Failed(_conclusion(report), code)
+        except OSError as error:
+            notes = getattr(error, "__notes__", [])
+            told = ". ".join([f"The run ended early: {error}", *notes])
+            raise Failed(f"{told}.", Exit.SOME_FAILED) from None
+        finally:
+            telling.end()
+        self._summarize(report, telling.lost)
+        return report
+
+    def say(self, text: str) -> None:
+        """Tell something on stderr that is no error."""
+        if not self._quiet:
+            tell(text)
+
+    def end(self, report: Report) -> None:
+        """End the command as the last report says.
+
+        Raises:
+            Failed: something is not done or not known; the exit code says which.
+        """
+        code = exit_of(report)
+        if code is not Exit.DONE:
+            raise Failed(conclusion(report), code)
+
+    def _summarize(self, report: Report, lost: OSError | StdoutError | None) -> None:
+        try:
+            if lost is not None:
+                raise lost
+            if self._as_json:
+                write_line({"event": "summary", **_plain(report)})
+            else:
+                names = _named_counts(report)
+                write_table(("outcome", "items"), list(names.items()))
+        except BrokenPipeError:
+            give_up(sys.stdout)
+            code = exit_of(report)
+            told = f"Whoever read stdout has gone. {_whole(report)}"
+            raise Failed(told, Exit.INTERRUPTED if code is Exit.DONE else code) from None
+        except StdoutError as error:
+            code = exit_of(report)
+            # The run was interrupted since stdout was lost, or stdout since somebody hung up.
+            own = code is Exit.DONE or (code is Exit.INTERRUPTED and lost is not None)
+            told = f"{error.message} {_whole(report)}"
+            raise Failed(told, Exit.FAILED if own else code) from None
+        if not self._as_json:
+            self._tell_failures(report)
+            self._tell_what_to_look_at(report)
+
+    def _tell_failures(self, report: Report) -> None:
+        new = [one for one in report.failures if one not in self._told]
+        hidden = len(report.failures) - len(new)
+        harmful = [one for one in new if one.kind not in _HARMLESS]
+        harmless = [] if self._quiet else [one for one in new if one.kind in _HARMLESS]
+        self._told.update(harmless)  # told once, however often they are met
+        told = [*harmful, *harmless][:_TOLD]
+        by_error: dict[tuple[str, str], list[str]] = {}
+        for one in told:
+            by_error.setdefault((one.kind, one.error), []).append(one.name)
+        for (kind, error), names in by_error.items():
+            shown = "".join(f"\n  {one_line(name)}" for name in names)
+            tell(f"{kind.replace('_', ' ')}: {error}{shown}")
+        count = report.failed + (0 if self._quiet else report.skipped + report.same_content)
+        if (left := count - hidden - len(told)) > 0:
+            tell(f"… and {left} more; --json tells of all.")
+
+    def _tell_what_to_look_at(self, report: Report) -> None:
+        if not report.dry_run:
+            if report.superseded:
+                self.say("`kbot ledger superseded` names the sources that were replaced.")
+            if report.gone:
+                self.say("`kbot ledger gone` names what is no longer there, but in the service.")
+        if report.gone_withheld:
+            self.say(
+                f"No longer there, but not noted as gone: {report.gone_withheld}, which is more "
+                f"than the share of {self._options.gone_limit:g} that may vanish at once. If they "
+                "are meant to be away, run it again with --gone-limit 1."
+            )
+        if report.stopped is Stop.LIMIT:
+            self.say(f"{_sentence(report.stop_reason)} The next run goes on.")
+        self.say(
+            f"({report.duration:.1f} s; what was sent is remembered in {self._options.ledger})"
+        )
 
 
-def _exit_of(report: Report) -> Exit:
+class _Telling:
+    """Tells, in a thread of its own, what the engine calls back with.
+
+    A reader that pauses (`| less`) or a terminal that is stopped (Ctrl-S) would hold up the engine,
+    whose requests would run into their timeouts.
+
+    Attributes:
+        lost: why stdout cannot be written; None while it can.
+    """
+
+    def __init__(self, as_json: bool, quiet: bool, dry_run: bool, stop: threading.Event) -> None:
+        self._as_json, self._quiet, self._dry_run, self._stop = as_json, quiet, dry_run, stop
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        # Not between lines that go to the same terminal.
+        alone = not (as_json or dry_run) or not sys.stdout.isatty()
+        shown = sys.stderr.isatty() and alone and not quiet
+        self._progress = IngestionProgress() if shown else None
+        self._due = time.monotonic() + _SECONDS_BETWEEN_EVENTS
+        self._stopping = False
+        self.lost: BrokenPipeError | StdoutError | None = None
+        self._thread = threading.Thread(target=self._work, name="telling", daemon=True)
+        self._thread.start()
+
+    def on_progress(self, report: Report) -> None:
+        """Show how far the run is."""
+        if self._jobs.empty():
+            self._jobs.put(lambda: self._show(report))
+
+    def on_outcome(self, outcome: Outcome) -> None:
+        """Write what became of an item."""
+        if self._as_json or (self._dry_run and outcome.kind == "created"):
+            self._jobs.put(lambda: self._write(outcome))
+
+    def end(self) -> None:
+        """Wait until all is told."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                job()
+            except (BrokenPipeError, StdoutError) as error:
+                self.lost = self.lost or error
+                self._stop.set()
+        if self._progress is not None:
+            self._progress.close()
+
+    def _show(self, report: Report) -> None:
+        if report.stopped not in (None, Stop.LIMIT) and not self._stopping:
+            self._stopping = True
+            if not self._quiet:
+                if self._progress is not None:
+                    self._progress.close()
+                tell("Stopping: what is under way is finished first.")
+        if self._progress is not None:
+            self._progress.show(report)
+        if self._as_json and time.monotonic() >= self._due and self.lost is None:
+            self._due = time.monotonic() + _SECONDS_BETWEEN_EVENTS
+            now = {"total": report.total, "current": report.current, "paused": report.paused}
+            write_line({"event": "progress", **report.counts, **now})
+
+    def _write(self, outcome: Outcome) -> None:
+        if self.lost is not None:
+            return
+        known = {"name": outcome.name, "key": outcome.key}
+        if outcome.kind != "created":
+            kind = {"event": "failure", "kind": outcome.kind}
+            write_line({**kind, **known, "error": outcome.error})
+        elif not self._as_json:
+            write_row(outcome.name)
+        elif self._dry_run:
+            write_line({"event": "would_create", **known})
+
+
+def exit_of(report: Report) -> Exit:
+    """Return the exit code of a run."""
     if report.unknown:
         return Exit.UNKNOWN
     if report.stopped in (Stop.AUTHENTICATION, Stop.PAYMENT):
@@ -78,15 +240,15 @@ def _exit_of(report: Report) -> Exit:
         return Exit.SOME_FAILED if report.created + report.unchanged else Exit.FAILED
     if report.failed or report.stopped is Stop.LEDGER:
         return Exit.SOME_FAILED
-    return Exit.INTERRUPTED if report.stopped else Exit.DONE
+    return Exit.INTERRUPTED if report.stopped is Stop.REQUESTED else Exit.DONE
 
 
-def _conclusion(report: Report) -> str:
+def conclusion(report: Report) -> str:
     """Say why the exit code is what it is, and what to do."""
     sentences = []
     if report.stopped is Stop.REQUESTED:
         sentences.append("Interrupted: what was under way was finished, the next run does the rest")
-    elif report.stopped:
+    elif report.stopped not in (None, Stop.LIMIT):
         sentences.append(f"Stopped before the end: {report.stop_reason.rstrip('.')}")
     if again := report.refused + report.undelivered:
         sentences.append(f"{again} not created; the next run tries again")
@@ -101,96 +263,27 @@ def _conclusion(report: Report) -> str:
     return ". ".join(sentences) + "."
 
 
-def _tell(report: Report, ledger: Ledger) -> None:
-    counts = report.counts
-    if report.dry_run:
-        counts = {"would create" if name == "created" else name: n for name, n in counts.items()}
-    always = ("created", "would create", "unchanged")
-    write_table(
-        ("outcome", "items"), [(name, n) for name, n in counts.items() if n or name in always]
-    )
-    by_error: dict[tuple[str, str], list[str]] = {}
-    told = sorted(report.failures, key=lambda one: one.kind == "skipped")[:_TOLD]
-    for failure in told:
-        by_error.setdefault((failure.kind, failure.error), []).append(failure.name)
-    for (kind, error), names in by_error.items():
-        click.echo(printable(f"{kind}: {error}\n  " + "\n  ".join(names)), err=True)
-    if left := report.failed + report.skipped - len(told):
-        click.echo(f"… and {left} more; --json tells more of them.", err=True)
-    if report.superseded and not report.dry_run:
-        click.echo("`kbot ledger superseded` names the sources that were replaced.", err=True)
-    kept = printable(ledger.database().told)
-    click.echo(f"({report.duration:.1f} s; what was sent is remembered in {kept})", err=True)
+def _named_counts(report: Report) -> dict[str, int]:
+    """Return the counts that say something, by the names that people read."""
+    always = ("created", "unchanged")
+    counts = {name: n for name, n in report.counts.items() if n or name in always}
+    return {
+        "would create" if report.dry_run and name == "created" else name.replace("_", " "): n
+        for name, n in counts.items()
+    }
 
 
-@contextmanager
-def _json_progress() -> Iterator[Callable[[Report], None]]:
-    told, due = 0, time.monotonic() + _SECONDS_BETWEEN_EVENTS
-
-    def on_progress(report: Report) -> None:
-        nonlocal told, due
-        for failure in report.failures[told:]:
-            write_line(
-                {
-                    "event": "failure",
-                    "kind": failure.kind,
-                    "name": failure.name,
-                    "key": failure.key,
-                    "error": failure.error,
-                }
-            )
-        told = len(report.failures)
-        if time.monotonic() >= due:
-            due = time.monotonic() + _SECONDS_BETWEEN_EVENTS
-            write_line({"event": "progress", **report.counts})
-
-    with _stop_told(lambda message: click.echo(message, err=True)):
-        yield on_progress
+def _whole(report: Report) -> str:
+    told = ", ".join(f"{name} {n}" for name, n in _named_counts(report).items())
+    return f"What came of the items: {told}."
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[Report], None] | None]:
-    if not sys.stderr.isatty():
-        with _stop_told(lambda message: click.echo(message, err=True)):
-            yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("comparing")
-
-        def show(report: Report) -> None:
-            counts = report.counts.items()
-            told = ", ".join(f"{name} {n}" for name, n in counts if n)
-            bar.update(task, description=told or "comparing")
-
-        with _stop_told(lambda message: _print_above(bar, message)):
-            yield show
-
-
-def _print_above(bar: "Progress", message: str) -> None:
-    bar.console.print(message, markup=False, highlight=False)
-
-
-@contextmanager
-def _stop_told(tell: Callable[[str], object]) -> Iterator[None]:
-    """Tell at once when the run begins to stop, for example after Ctrl-C: the engine logs it."""
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:  # noqa: ARG002 - logging's
-            tell("Stopping: what is under way is finished first.")
-
-    logger, handler = logging.getLogger("knowledge_bot.ingest"), Handler(logging.WARNING)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
 def _plain(report: Report) -> dict[str, Any]:
     found = report.as_dict()
-    del found["failures"]  # each was an event of its own
+    for name in ("failures", "current", "paused"):  # events of their own, and of the past
+        del found[name]
     return {**found, "ok": report.ok}

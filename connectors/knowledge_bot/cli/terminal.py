@@ -1,6 +1,11 @@
-"""Text that came from elsewhere, made safe to show."""
+"""Texts that are safe to show, and a stderr that may be gone."""
 
+import os
 import re
+import sys
+from typing import IO, Any
+
+import click
 
 # Everything that steers a terminal, but not tabs and line ends: C0, DEL, C1, and what turns the
 # direction of writing around.
@@ -13,3 +18,26 @@ def printable(text: str) -> str:
         lambda match: match.group().encode("unicode_escape").decode("ascii"),
         text.replace("\r\n", "\n"),
     )
+
+
+def one_line(text: str) -> str:
+    """Return the text, printable, on a line of its own and without tabs."""
+    return re.sub(r"[\t\r\n]+", " ", printable(text))
+
+
+def tell(text: str) -> None:
+    """Write a text to stderr, printable; where nobody reads it any more, nothing happens."""
+    try:
+        click.echo(printable(text), err=True)
+    except OSError:  # for example a terminal that was closed
+        give_up(sys.stderr)
+
+
+def give_up(stream: IO[Any]) -> None:
+    """Let what a stream still holds, and what comes, go nowhere: it would fail again at exit.
+
+    See Python's documentation of SIGPIPE.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

@@ -1,6 +1,7 @@
 """`kbot add page`, `text` and `file`."""
 
 import json
+import subprocess
 
 import pytest
 
@@ -163,3 +164,16 @@ def test_an_upload_shows_no_progress_in_a_pipe(kbot, answering, tmp_path):
     answering(answer(body=SOURCE))
     done = kbot("add", "file", tmp_path / "small.txt", *IN_ONE)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_was_created_is_told_also_when_stdout_cannot_be_written(program, answering):
+    server = answering(answer(body=SOURCE))
+    done = subprocess.run(
+        f"{program} add text --name N --content C {' '.join(IN_ONE)} >/dev/full",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, len(server.requests)) == (1, 1)
+    assert done.stderr.startswith("src_1 is created all the same.\nError: stdout cannot be written")

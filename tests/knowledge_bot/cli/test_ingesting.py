@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -43,7 +44,9 @@ def test_the_ledger_is_kept_with_the_users_data_and_told(run, of_the_service, ha
 def test_a_dry_run_sends_nothing_and_needs_no_key(run, scripted, handbook, tmp_path):
     server = scripted(answer(body=SOURCE))
     done = run("--base-url", server.url, "ingest", "folder", handbook, "--dry-run", *IN_ONE)
-    assert (done.exit_code, done.stdout) == (0, "would create\t3\nunchanged\t0\nskipped\t1\n")
+    *listed, created, unchanged, skipped = done.stdout.splitlines()
+    assert (done.exit_code, listed) == (0, ["a.md", "b.txt", "deeper/c.md"])
+    assert (created, unchanged, skipped) == ("would create\t3", "unchanged\t0", "skipped\t1")
     assert server.started == 0
     assert not (tmp_path / "data" / "kbot" / "ledger.db").exists()
 
@@ -61,6 +64,124 @@ def test_each_event_is_a_line_of_json_and_the_last_the_summary(run, answering, h
     assert summary["event"] == "summary"
     assert (summary["created"], summary["refused"], summary["ok"]) == (2, 1, False)
     assert "the next run tries again" in done.stderr
+
+
+def test_a_dry_run_lists_only_what_would_be_created(run, of_the_service, handbook):
+    assert run("ingest", "folder", handbook).exit_code == 0
+    (handbook / "b.txt").write_text("This is new.")
+    (handbook / "with\ntwo lines.md").write_text("This is another.")
+    done = run("ingest", "folder", handbook, "--dry-run")
+    assert done.stdout.splitlines()[:3] == ["b.txt", "with two lines.md", "would create\t2"]
+    *told, summary = events(run("ingest", "folder", handbook, "--dry-run", "--json"))
+    created = [(one["name"], one["key"]) for one in told if one["event"] == "would_create"]
+    assert created == [
+        ("b.txt", f"{handbook}/b.txt"),
+        ("with\ntwo lines.md", f"{handbook}/with\ntwo lines.md"),
+    ]
+    assert (summary["created"], summary["dry_run"]) == (2, True)
+
+
+def test_a_program_is_told_of_every_failure(run, answering, tmp_path):
+    answering(answer(body=SOURCE))
+    lines = "no address\n" * 1200
+    done = run("ingest", "urls", "-", "--json", *IN_ONE, stdin=lines)
+    assert sum(one["event"] == "failure" for one in events(done)) == 1200
+
+
+def test_a_program_is_told_of_the_progress(program, answering, tmp_path):
+    answering(slow)
+    command = [program, "ingest", "urls", many(tmp_path, 40), "--concurrency", "4", "--json"]
+    done = subprocess.run([*command, *IN_ONE], capture_output=True, text=True, check=True)
+    seen = [one for one in events(done) if one["event"] == "progress"]
+    assert len(seen) >= 2
+    assert 0 < seen[1]["created"] < 40 == seen[1]["total"]
+    assert seen[1]["current"].startswith("https://h.example/")
+
+
+def test_what_vanished_is_counted_and_where_it_is_named_is_told(run, of_the_service, handbook):
+    assert run("ingest", "folder", handbook).exit_code == 0
+    (handbook / "a.md").unlink()
+    done = run("ingest", "folder", handbook)
+    assert (done.exit_code, done.stdout) == (0, "created\t0\nunchanged\t2\ngone\t1\nskipped\t1\n")
+    assert "`kbot ledger gone` names" in done.stderr
+    assert run("ledger", "gone").stdout.split("\t")[2] == "a.md"
+
+
+def test_when_too_much_vanished_none_is_gone_until_that_is_allowed(run, of_the_service, handbook):
+    assert run("ingest", "folder", handbook).exit_code == 0
+    (handbook / "a.md").unlink()
+    (handbook / "b.txt").unlink()
+    done = run("ingest", "folder", handbook)
+    assert (done.exit_code, "gone withheld\t2\n" in done.stdout) == (0, True)
+    assert "not noted as gone: 2, which is more than the share of 0.5" in done.stderr
+    assert "--gone-limit 1." in done.stderr
+    assert run("ledger", "gone").stdout == ""
+    assert "\ngone\t2\n" in run("ingest", "folder", handbook, "--gone-limit", "1").stdout
+    assert len(run("ledger", "gone").stdout.splitlines()) == 2
+
+
+def test_the_same_content_under_two_names_is_sent_and_told(run, of_the_service, handbook):
+    (handbook / "copy.md").write_text("This is a.md.")
+    done = run("ingest", "folder", handbook)
+    assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "created\t4")
+    assert "same content\t1\n" in done.stdout
+    told = done.stderr.partition("same content: ")[2]
+    assert "a.md" in told
+    assert "\n  copy.md\n" in told
+
+
+def test_no_more_than_the_limit_is_sent_and_the_next_run_goes_on(run, answering, tmp_path):
+    server = answering(answer(body=SOURCE))
+    urls = many(tmp_path, 5)
+    first = run("ingest", "urls", urls, "--limit", "3", *IN_ONE)
+    assert first.exit_code == 0
+    assert len(server.requests) == 3
+    assert "The limit of 3 items was reached. The next run goes on." in first.stderr
+    assert "Error" not in first.stderr
+    assert run("ingest", "urls", urls, *IN_ONE).exit_code == 0
+    assert len(server.requests) == 5
+    (tmp_path / "more").write_text("no address\nhttps://h.example/x\nhttps://h.example/y\n")
+    failed = run("ingest", "urls", tmp_path / "more", "--limit", "1", *IN_ONE)
+    assert failed.exit_code == 3
+    assert failed.stderr.endswith("Error: 1 cannot be sent as they are.\n")
+
+
+def test_no_more_items_a_second_are_sent_than_the_rate_allows(run, answering, tmp_path):
+    server = answering(answer(body=SOURCE))
+    begun = time.monotonic()
+    assert run("ingest", "urls", many(tmp_path, 6), "--rate", "5", *IN_ONE).exit_code == 0
+    assert (len(server.requests), time.monotonic() - begun >= 1) == (6, True)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("--limit", "0"), ("--rate", "0"), ("--gone-limit", "2"), ("--origin", ""), ("--glob", "*")],
+)
+def test_an_option_that_cannot_be_used_is_a_usage_error(run, answering, handbook, wrong):
+    server = answering(answer(body=SOURCE))
+    assert run("ingest", "folder", handbook, *wrong, *IN_ONE).exit_code == 2
+    assert server.started == 0
+
+
+def test_quiet_tells_nothing_but_errors(run, answering, handbook):
+    answering(answer(400, {"message": "no such language"}), answer(body=SOURCE))
+    (handbook / "copy.md").write_text("This is a.md.")
+    done = run("ingest", "folder", handbook, "--quiet", "--concurrency", "1", *IN_ONE)
+    assert done.exit_code == 3
+    told, name, conclusion = done.stderr.splitlines()
+    assert "no such language" in told
+    assert (name, conclusion) == ("  a.md", "Error: 1 not created; the next run tries again.")
+    again = run("ingest", "folder", handbook, "--quiet", *IN_ONE)
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert again.stdout.startswith("created\t1\n")
+
+
+def test_many_refusals_that_are_alike_end_it(run, answering, tmp_path):
+    server = answering(answer(400, {"message": "no such collection"}))
+    done = run("ingest", "urls", many(tmp_path), *IN_ONE)
+    assert (done.exit_code, len(server.requests) < 100) == (3, True)
+    assert "Stopped before the end: 50 items in a row were refused alike" in done.stderr
+    assert len(run("ledger", "refused").stdout.splitlines()) == len(server.requests)
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
@@ -139,14 +260,12 @@ def many(tmp_path, count=400):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_lets_it_finish_what_is_under_way(program, run, answering, tmp_path, number):
     server = answering(slow)
     command = [program, "ingest", "urls", many(tmp_path), "--concurrency", "4", "--json", *IN_ONE]
-    # Coverage would handle SIGTERM in the child, and the engine leaves others' handlers alone.
-    environment = {name: v for name, v in os.environ.items() if not name.startswith("COVERAGE")}
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=without_coverage()
     ) as process:
         while len(server.requests) < 8:
             time.sleep(0.01)
@@ -191,18 +310,44 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.timeout(60)
-def test_a_reader_that_goes_away_leaves_nothing_unknown(program, run, answering, tmp_path):
-    answering(answer(400))
-    command = [program, "ingest", "urls", many(tmp_path), "--json", *IN_ONE]
+def test_a_reader_that_goes_away_ends_it_and_leaves_nothing_unknown(
+    program, run, answering, tmp_path
+):
+    server = answering(slow)
+    command = [program, "ingest", "urls", many(tmp_path), "--concurrency", "4", "--json", *IN_ONE]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)
     ) as process:
         process.stdout.readline()
         process.stdout.close()
         said = process.stderr.read().decode()
-        assert process.wait(30) in (3, 130)  # 3: it was done before it noticed
+        assert process.wait(30) == 130
+    assert f"created {len(server.requests)}, unchanged 0." in said
+    assert len(server.requests) < 400
     assert "Traceback" not in said
     assert run("ledger", "unknown").stdout == ""
+
+
+@pytest.mark.timeout(60)
+def test_a_ledger_that_is_removed_under_it_ends_it(program, answering, tmp_path):
+    server = answering(slow)
+    ledger = tmp_path / "ledger.db"
+    command = [program, "ingest", "urls", many(tmp_path), "--ledger", ledger, *IN_ONE]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ)
+    ) as process:
+        while len(server.requests) < 16:
+            time.sleep(0.01)
+        ledger.unlink()
+        _, said = process.communicate(timeout=40)
+    assert process.returncode in (3, 8)  # 8: what was under way could not be recorded
+    assert "Error: Stopped before the end: " in said
+    assert len(server.requests) < 400
+
+
+def without_coverage():
+    # Coverage would handle SIGTERM in the child, and the engine leaves others' handlers alone.
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
 
 
 @pytest.mark.timeout(60)
@@ -219,6 +364,102 @@ def test_ctrl_c_on_a_terminal_shows_progress_and_says_that_it_finishes(
         assert screen.end() == 130
     assert "Interrupted: what was under way was finished" in screen.shown
     assert "Traceback" not in screen.shown
+
+
+@pytest.mark.timeout(60)
+def test_a_terminal_shows_how_far_it_is_how_fast_how_long_yet_and_with_what(
+    program, answering, tmp_path
+):
+    answering(slow)
+    lines = [{"name": f"n{number}\x1b[2J", "content": str(number)} for number in range(40)]
+    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    command = [program, "ingest", "jsonl", tmp_path / "items.jsonl", "--concurrency", "4"]
+    with terminal([*command, *IN_ONE], {}) as screen:
+        screen.expect("created 8")
+        screen.expect("created 40")
+        assert screen.end() == 0
+    assert re.search(r"\n?12 of 40 items  \d[\d.]*/s  0:00:\d\d left  created 12\n", screen.shown)
+    assert "n7\\x1b[2J" in screen.shown
+    assert "\x1b[2J" not in screen.shown
+
+
+@pytest.mark.timeout(60)
+def test_a_terminal_shows_why_nothing_is_sent(program, answering, tmp_path):
+    answering(answer(429, headers={"Retry-After": "2"}), answer(body=SOURCE))
+    command = [program, "ingest", "urls", many(tmp_path, 3), *IN_ONE]
+    with terminal(command, {}) as screen:
+        screen.expect("waiting: the service asked for it, going on in 2 s")
+        screen.expect("outcome")
+        assert screen.end() == 0
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("option", ["--quiet", "--dry-run"])
+def test_progress_comes_between_no_lines_and_not_where_quiet_is_wanted(
+    program, answering, tmp_path, option
+):
+    answering(slow)
+    with terminal([program, "ingest", "urls", many(tmp_path, 8), option, *IN_ONE], {}) as screen:
+        assert screen.end() == 0
+    assert "items  " not in screen.shown
+    assert ("https://h.example/7\n" in screen.shown) == (option == "--dry-run")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("options", [(), ("--quiet",)])
+def test_a_terminal_that_is_closed_lets_it_finish_what_is_under_way(
+    program, run, answering, tmp_path, options
+):
+    server = answering(slow)
+    command = [program, "ingest", "urls", many(tmp_path), "--concurrency", "4", *options, *IN_ONE]
+    with terminal(command, {}) as screen:
+        while len(server.requests) < 8:
+            screen.read(0.05)
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), screen._master)
+        assert screen._process.wait(30) == 130
+    assert run("ledger", "unknown").stdout == ""
+    (held,) = json.loads(run("ledger", "status", "--json").stdout)
+    assert held["created"] == len(server.requests) < 400
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        (">/dev/full", "No space left on device"),
+        ("--json >/dev/full", "No space left on device"),
+        (">&-", "Bad file descriptor"),
+        ("--json >&-", "Bad file descriptor"),
+    ],
+)
+def test_what_was_done_is_told_on_stderr_when_stdout_cannot_be_written(
+    program, answering, handbook, where, reason
+):
+    server = answering(answer(body=SOURCE))
+    command = f"{program} ingest folder {handbook} {' '.join(IN_ONE)} {where}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"Error: stdout cannot be written: {reason}. What came of the items:" in done.stderr
+    assert f"created {len(server.requests)}, unchanged 0" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.timeout(60)
+def test_a_reader_that_pauses_holds_up_no_request(program, run, answering, tmp_path):
+    answering(answer(body=SOURCE))
+    lines = "".join(f"no address {'x' * 400} {number}\n" for number in range(400)) + "".join(
+        f"https://h.example/{number}\n" for number in range(50)
+    )
+    (tmp_path / "urls.txt").write_text(lines)
+    command = [program, "ingest", "urls", tmp_path / "urls.txt", "--json", *IN_ONE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ)) as process:
+        while "\t50\t" not in run("ledger", "status").stdout:  # all is sent before a line is read
+            time.sleep(0.1)
+        told, _ = process.communicate()
+    assert process.returncode == 3
+    assert json.loads(told.splitlines()[-1])["invalid"] == 400
 
 
 @pytest.mark.timeout(60)

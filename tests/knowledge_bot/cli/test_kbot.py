@@ -60,7 +60,7 @@ def test_the_help_loads_nothing_that_it_does_not_show():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stderr.split())
     assert "Exit codes" in done.stdout
-    heavy = {"httpx", "pydantic", "rich", "sqlalchemy", "aiohttp", "asyncio", "fastapi", "ssl"}
+    heavy = {"httpx", "pydantic", "rich", "sqlite3", "aiohttp", "asyncio", "fastapi", "ssl"}
     assert not loaded & heavy
 
 
@@ -214,3 +214,29 @@ def test_a_key_that_a_header_cannot_carry_is_not_shown(kbot):
     )
     assert done.returncode == 2
     assert KEY not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")],
+)
+@pytest.mark.parametrize("command", ["bots", "bots --json", "ping", "api GET /bots"])
+def test_a_stdout_that_cannot_be_written_is_a_sentence(program, answering, command, where, reason):
+    answering(answer(body={"data": [{"id": "bot_1", "name": "n"}]}))
+    if command == "ping":
+        answering(answer(body=b"pong"))
+    done = subprocess.run(
+        f"{program} {command} {where}", shell=True, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == f"Error: stdout cannot be written: {reason}.\n"
+
+
+def test_a_stderr_that_is_closed_changes_nothing(program, answering):
+    answering(answer(400), answer(body=SOURCE))
+    for code in (1, 0):
+        done = subprocess.run(
+            f"{program} {' '.join(ADD)} 2>&-", shell=True, capture_output=True, check=False
+        )
+        assert done.returncode == code
+    assert done.stdout.startswith(b"src_1\t")

@@ -1,16 +1,18 @@
 """`kbot ledger`."""
 
 import json
+import os
+import subprocess
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import sqlalchemy as sa
 
 from calls import KEY, SOURCE
 from knowledge_bot import Client
-from knowledge_bot.ingest import Ledger, LedgerError, Text, ingest
+from knowledge_bot.ingest import Ledger, Text, WebPage, ingest
 from postgresql_server import postgresql
+from pseudo_terminal import terminal
 from scripted_server import answer, close
 
 
@@ -19,7 +21,12 @@ def reply_to(request):
     sent = request.json()["value"]
     if sent["name"].startswith("lost"):
         return close
-    return answer(body={**SOURCE, "id": f"src_{sent['content'].removesuffix('.')}"})
+    if sent["name"].startswith("bad"):
+        return answer(400, {"message": "no such language"})
+    return answer(body={**SOURCE, "id": f"src_{sent.get('content', '').removesuffix('.')}"})
+
+
+READING = ["status", "unknown", "refused", "gone", "superseded", "export"]
 
 
 @pytest.fixture
@@ -33,10 +40,18 @@ def send(service, tmp_path, monkeypatch):
     file = tmp_path / "ledger.db"
     monkeypatch.setenv("KNOWLEDGE_BOT_LEDGER", str(file))
 
-    def send(collection="col_1", **texts):
+    def send(collection="col_1", origin=None, pages=(), **texts):
         items = [Text(name=name, content=content) for name, content in texts.items()]
+        items += [WebPage(name=name, url=f"https://h.example/{name}") for name in pages]
         with Client(KEY, service.url, max_retries=0) as client:
-            return ingest(client, items, collections=collection, ledger=Ledger(file))
+            return ingest(
+                client,
+                items,
+                collections=collection,
+                ledger=Ledger(file),
+                origin=origin,
+                gone_limit=1,
+            )
 
     return send
 
@@ -45,8 +60,8 @@ def test_the_status_counts_by_service_collections_and_state(run, send, service):
     send(one="1.", lost="2.")
     send("col_2", one="1.")
     assert run("ledger", "status").stdout.splitlines() == [
-        f"{service.url}/public/v1\tcol_1\t1\t0\t0\t1",
-        f"{service.url}/public/v1\tcol_2\t1\t0\t0\t0",
+        f"{service.url}/public/v1\tcol_1\t1\t0\t0\t1\t0",
+        f"{service.url}/public/v1\tcol_2\t1\t0\t0\t0\t0",
     ]
     first, _ = json.loads(run("ledger", "status", "--json").stdout)
     assert (first["collections"], first["created"], first["unknown"]) == (["col_1"], 1, 1)
@@ -120,7 +135,7 @@ def test_an_item_in_two_collections_is_named_by_its_id(run, send):
     assert run("ledger", "resolve", entries[0]["id"], "--not-created").exit_code == 0
 
 
-@pytest.mark.parametrize("command", ["status", "unknown", "superseded"])
+@pytest.mark.parametrize("command", READING)
 def test_a_ledger_that_is_not_there_is_not_made(run, tmp_path, command):
     done = run("ledger", command, "--ledger", tmp_path / "none.db")
     assert done.exit_code == 1
@@ -155,9 +170,15 @@ def test_a_place_that_cannot_be_looked_at_is_a_sentence(run, tmp_path):
     assert "cannot be read: File name too long" in done.stderr
 
 
-def test_a_ledger_in_a_folder_that_is_not_there_is_told_with_what_to_check(tmp_path):
-    with pytest.raises(LedgerError, match="does its folder exist"):
-        Ledger(tmp_path / "missing" / "ledger.db").prepare()
+def test_a_ledger_in_a_folder_that_is_not_there_is_told_with_what_to_check(
+    run, answering, tmp_path
+):
+    server = answering(answer(body=SOURCE))
+    ledger = ("--ledger", tmp_path / "missing" / "ledger.db")
+    done = run("ingest", "urls", "-", *ledger, "--collection", "col_1", stdin="https://h.example/")
+    assert done.exit_code == 3
+    assert "does its folder exist" in done.stderr
+    assert server.started == 0
 
 
 def test_asking_for_the_usual_ledger_makes_no_folder(run, tmp_path):
@@ -184,26 +205,194 @@ def test_a_ledger_in_postgresql_is_used_by_every_command(kbot, service, tmp_path
         assert (first.returncode, first.stdout.splitlines()[0]) == (8, "created\t1")
         assert do("ledger", "unknown").stdout.startswith("lost\tlost\tcol_1\t20")
         assert do("ledger", "resolve", "lost", "--not-created").stdout == "lost\tnot created\n"
-        assert do("ledger", "status").stdout.endswith("\tcol_1\t1\t0\t1\t0\n")
+        assert do("ledger", "status").stdout.endswith("\tcol_1\t1\t0\t1\t0\t0\n")
         again = do("ingest", "jsonl", tmp_path / "texts.jsonl", "--collection", "col_1")
         assert again.returncode == 8
         assert len(service.requests) == 3
 
 
+def test_the_refused_are_listed_with_the_reason(run, send):
+    send(one="1.", bad="2.")
+    line = run("ledger", "refused").stdout
+    assert line.startswith("bad\tbad\tcol_1\t20")
+    assert "no such language" in line
+    (entry,) = json.loads(run("ledger", "refused", "--json").stdout)
+    assert (entry["key"], entry["state"], entry["attempts"]) == ("bad", "refused", 1)
+
+
+def test_what_the_origin_no_longer_has_is_listed_with_its_source(run, send):
+    send(origin="handbook", one="1.", two="2.")
+    send(origin="handbook", one="1.")
+    (entry,) = json.loads(run("ledger", "gone", "--json").stdout)
+    assert (entry["key"], entry["source_id"], entry["origin"]) == ("two", "src_2", "handbook")
+    line = run("ledger", "gone").stdout
+    assert line.startswith(f"{entry['id']}\tsrc_2\ttwo\tcol_1\thandbook\t20")
+    assert run("ledger", "status").stdout.endswith("\tcol_1\t2\t0\t0\t0\t1\n")
+    send(origin="handbook", one="1.", two="2.")
+    assert run("ledger", "gone").stdout == ""
+
+
+def test_what_is_gone_is_forgotten_through_a_pipe_and_nothing_else(program, run, send, service):
+    send(origin="handbook", one="1.", two="2.")
+    send("col_2", origin="handbook", one="1.", two="2.")
+    send(origin="handbook", one="1.")
+    done = subprocess.run(
+        f"{program} ledger gone | cut -f1 | {program} ledger forget -",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.endswith("\tforgotten\n")
+    assert run("ledger", "gone").stdout == ""
+    before = len(service.requests)
+    assert send("col_2", origin="handbook", one="1.", two="2.").unchanged == 2
+    assert len(service.requests) == before
+    assert send(origin="handbook", one="1.", two="2.").created == 1
+
+
+def test_a_superseded_source_is_forgotten_and_its_item_stays(run, send):
+    send(one="1.")
+    send(one="2.")
+    assert run("ledger", "forget", "src_1").stdout == "src_1\tforgotten\n"
+    assert run("ledger", "superseded").stdout == ""
+    assert send(one="2.").unchanged == 1
+
+
+def test_what_is_forgotten_is_sent_again(run, send, service):
+    send(one="1.", two="2.")
+    assert run("ledger", "forget", "one").exit_code == 0
+    report = send(one="1.", two="2.")
+    assert (report.created, report.unchanged) == (1, 1)
+
+
+def test_a_key_that_the_ledger_does_not_know_is_told_and_the_others_are_forgotten(run, send):
+    send(one="1.", two="2.")
+    done = run("ledger", "forget", "one", "none", "two")
+    assert (done.exit_code, done.stdout) == (3, "one\tforgotten\ntwo\tforgotten\n")
+    assert "knows no such item: none" in done.stderr
+    assert run("ledger", "status").stdout == ""
+
+
+def test_a_key_is_forgotten_in_the_collection_that_is_named(run, send):
+    send("col_1", one="1.")
+    send("col_2", one="1.")
+    assert run("ledger", "forget", "one", "--collection", "col_2").exit_code == 0
+    assert [line.split("\t")[1] for line in run("ledger", "status").stdout.splitlines()] == [
+        "col_1"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "left"),
+    [
+        (("--collection", "col_2"), 3),
+        (("--origin", "handbook"), 2),
+        (("--collection", "col_1", "--origin", "handbook"), 3),
+        (("--all",), 0),
+    ],
+)
+def test_a_whole_collection_or_origin_is_forgotten_with_yes_only(run, send, arguments, left):
+    send("col_1", origin="handbook", one="1.")
+    send("col_1", origin="other", two="2.", three="3.")
+    send("col_2", origin="handbook", one="1.")
+
+    def held():
+        return sum(one["created"] for one in json.loads(run("ledger", "status", "--json").stdout))
+
+    done = run("ledger", "forget", *arguments)
+    assert (done.exit_code, held()) == (2, 4)
+    assert "pass --yes" in done.stderr
+    done = run("ledger", "forget", *arguments, "--yes")
+    assert (done.exit_code, done.stdout) == (0, f"{4 - left}\tforgotten\n")
+    assert held() == left
+
+
+def test_on_a_terminal_it_asks_before_it_forgets_a_collection(program, run, send):
+    send(one="1.", two="2.")
+    send("col_2", origin="handbook", three="3.")
+    with terminal([program, "ledger", "forget", "--origin", "handbook"], {}) as screen:
+        screen.expect("Forget 1 of the ledger's 3 items? ")
+        screen.type("y\n")
+        assert screen.end() == 0
+    command = [program, "ledger", "forget", "--collection", "col_1"]
+    with terminal(command, {}) as screen:
+        screen.expect("Forget 2 of the ledger's 2 items? ")
+        screen.type("n\n")
+        assert screen.end() == 1
+    assert "Nothing is forgotten." in screen.shown
+    with terminal(command, {}) as screen:
+        screen.expect("[y/N]")
+        screen.interrupt_prompt()
+        assert screen.end() == 130
+    assert run("ledger", "status").stdout != ""
+    with terminal(command, {}) as screen:
+        screen.expect("[y/N]")
+        screen.type("y\n")
+        assert screen.end() == 0
+    assert run("ledger", "status").stdout == ""
+
+
+@pytest.mark.parametrize("arguments", [(), ("one", "--all"), ("--all", "--collection", "col_1")])
+def test_what_is_to_be_forgotten_is_named_without_doubt(run, send, arguments):
+    send(one="1.")
+    assert run("ledger", "forget", *arguments, "--yes").exit_code == 2
+    assert send(one="1.").unchanged == 1
+
+
+def test_refused_pages_are_exported_for_another_run_and_texts_are_counted(run, send, service):
+    send(one="1.", bad="2.", bad_too="3.", pages=["bad_page"])
+    done = run("ledger", "export")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout) == {
+        "url": "https://h.example/bad_page",
+        "name": "bad_page",
+        "key": "https://h.example/bad_page",
+        "collections": ["col_1"],
+    }
+    assert done.stderr.startswith("Texts left out: 2. ")
+    before = len(service.requests)
+    to = {"KNOWLEDGE_BOT_BASE_URL": service.url, "KNOWLEDGE_BOT_API_KEY": KEY}
+    run("ingest", "jsonl", "-", "--collection", "col_9", stdin=done.stdout, **to)
+    (again,) = service.requests[before:]
+    assert again.json()["value"]["collections"] == ["col_1"]
+
+
+def test_an_export_without_texts_says_nothing_on_stderr(run, send):
+    send(pages=["bad_page"])
+    assert run("ledger", "export").stderr == ""
+
+
+@pytest.mark.parametrize("command", READING)
+def test_reading_writes_nothing(run, send, tmp_path, command):
+    send(one="1.", bad="2.", lost="3.")
+    ledger, log = tmp_path / "ledger.db", tmp_path / "ledger.db-wal"
+    before = ledger.read_bytes()
+    assert run("ledger", command).exit_code == 0
+    assert ledger.read_bytes() == before
+    assert not log.exists() or log.read_bytes() == b""
+
+
 @pytest.mark.timeout(60)
-def test_what_a_run_is_sending_again_is_not_settled_under_it(service):
-    with postgresql() as server, ThreadPoolExecutor(1) as pool:
-        ledger = Ledger(server.url())
-        with Client(KEY, service.url, max_retries=0) as client:
-            items = [Text(name="lost", content="1.")]
-            assert ingest(client, items, collections="col_1", ledger=ledger).unknown == 1
-        with ledger.connected(reading=False) as connection:
-            with connection.begin():
-                connection.execute(sa.text("update kbot_sources set state = 'claimed'"))
-                settling = pool.submit(ledger.resolve, "lost", created=False)
-                waiting = "select count(*) from pg_locks where not granted"
-                while not connection.execute(sa.text(waiting)).scalar():
-                    assert not settling.done()
-                    time.sleep(0.05)
-            with pytest.raises(LedgerError, match="claimed, not unknown"):
-                settling.result()
+def test_what_a_run_is_sending_is_neither_settled_nor_forgotten_under_it(
+    program, run, answering, tmp_path
+):
+    held = threading.Event()
+
+    def waiting(connection):
+        held.wait(30)
+        answer(body=SOURCE)(connection)
+
+    server = answering(waiting)
+    (tmp_path / "urls.txt").write_text("https://h.example/a\n")
+    command = [program, "ingest", "urls", tmp_path / "urls.txt", "--collection", "col_1"]
+    with subprocess.Popen(command, env=dict(os.environ)) as process:
+        while not server.requests:
+            time.sleep(0.01)
+        settling = run("ledger", "resolve", "https://h.example/a", "--not-created")
+        forgetting = run("ledger", "forget", "https://h.example/a")
+        held.set()
+        assert process.wait(30) == 0
+    assert settling.exit_code == forgetting.exit_code == 1
+    assert "claimed, not unknown" in settling.stderr
+    assert "being sent at this moment" in forgetting.stderr

@@ -117,3 +117,11 @@ def test_a_second_logout_has_nothing_to_remove(run, scripted, settings_file):
     done = run("logout")
     assert done.exit_code == 0
     assert "There is no" in done.stderr
+
+
+def test_ctrl_c_at_a_prompt_is_an_interruption_and_nothing_worse(program):
+    with terminal([program, "--base-url", "http://127.0.0.1:9", "login"], {}) as screen:
+        screen.expect("API key (not shown): ")
+        screen.interrupt_prompt()
+        assert screen.end() == 130
+    assert "Interrupted." in screen.shown

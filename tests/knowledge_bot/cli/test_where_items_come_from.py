@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import subprocess
 import sys
 import time
 
@@ -30,9 +31,41 @@ def sent(server):
 
 def test_patterns_and_hidden_names_choose_files(run, answering, handbook):
     server = answering(answer(body=SOURCE))
-    assert run("ingest", "folder", handbook, "--glob", "*.md", "--hidden", *IN_ONE).exit_code == 0
+    assert (
+        run("ingest", "folder", handbook, "--include", "*.md", "--hidden", *IN_ONE).exit_code == 0
+    )
     assert len(server.requests) == 2
-    assert run("ingest", "folder", handbook, "--glob", ".h*", "--hidden", *IN_ONE).exit_code == 0
+    assert run("ingest", "folder", handbook, "--include", ".h*", "--hidden", *IN_ONE).exit_code == 0
+    assert len(server.requests) == 3
+
+
+def names(done):
+    """The items that a dry run lists, without the counts below them."""
+    return {line for line in done.stdout.splitlines() if "\t" not in line}
+
+
+def test_excluded_files_and_what_the_folder_ignores_are_left_out(run, answering, handbook):
+    server = answering(answer(body=SOURCE))
+    dry = ("ingest", "folder", handbook, "--dry-run", *IN_ONE)
+    assert names(run(*dry, "--exclude", "*.txt")) == {"a.md", "deeper/c.md"}
+    assert names(run(*dry, "--exclude", "deeper/", "--exclude", "*.txt")) == {"a.md"}
+    assert names(run(*dry, "--exclude", "*.md", "--exclude", "!a.md")) == {"a.md", "b.txt"}
+    (handbook / ".kbotignore").write_text("# drafts\n/deeper/\n")
+    assert names(run(*dry)) == {"a.md", "b.txt"}
+    assert run("ingest", "folder", handbook, "--exclude", "*.txt", *IN_ONE).exit_code == 0
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("name", ["ledger.db", "my [l]edger*.db"])
+def test_the_ledger_and_the_output_in_the_folder_are_not_uploaded(
+    program, answering, handbook, name
+):
+    server = answering(answer(body=SOURCE))
+    command = [program, "ingest", "folder", handbook, "--ledger", handbook / name, *IN_ONE]
+    for created in (3, 0):
+        with (handbook / "out.log").open("w") as log:
+            subprocess.run(command, check=True, stdout=log, stderr=log)
+        assert f"created\t{created}\n" in (handbook / "out.log").read_text()
     assert len(server.requests) == 3
 
 
@@ -52,7 +85,7 @@ def test_a_name_that_is_not_utf_8_is_told_and_the_rest_is_sent(run, answering, h
 @pytest.mark.parametrize("pattern", ["[z-a].md", "[]"])
 def test_a_pattern_that_is_none_is_a_usage_error(run, answering, handbook, pattern):
     server = answering(answer(body=SOURCE))
-    done = run("ingest", "folder", handbook, "--glob", pattern, *IN_ONE)
+    done = run("ingest", "folder", handbook, "--include", pattern, *IN_ONE)
     assert done.exit_code == 2
     assert pattern in done.stderr
     assert server.started == 0
@@ -70,7 +103,7 @@ def test_addresses_come_from_a_file_and_from_stdin(run, answering, tmp_path):
 
 def test_lines_of_json_that_are_none_are_named_and_the_rest_is_done(run, answering):
     server = answering(answer(body=SOURCE))
-    lines = [{"name": f"n{number}", "content": "x"} for number in range(8)]
+    lines = [{"name": f"n{number}", "content": f"x{number}"} for number in range(8)]
     text = [json.dumps(line) for line in lines]
     text[6] = "{not json"
     text[7] = '{"name": "without content"}'
@@ -169,3 +202,36 @@ def test_a_line_whose_headers_are_of_another_form_is_named_and_the_rest_is_sent(
     assert (done.exit_code, len(server.requests)) == (3, 1)
     assert "headers: expected a mapping" in done.stderr
     assert "secret-of-the-page" not in done.output
+
+
+def test_a_page_is_added_again_when_its_lastmod_differs_and_the_help_says_so(
+    run, answering, tmp_path
+):
+    server = answering(answer(body=SOURCE))
+    for day in ("2026-02-02", "2026-02-02", "2026-01-01"):
+        told = f"<lastmod>{day}</lastmod></url>"
+        (tmp_path / "s.xml").write_text(_SITEMAP.replace("</url>", told))
+        assert run("ingest", "sitemap", tmp_path / "s.xml", *IN_ONE).exit_code == 0
+    assert len(server.requests) == 2
+    told = " ".join(run("ingest", "sitemap", "--help").stdout.split())
+    assert "`lastmod` differs from the last run's" in told
+
+
+def test_a_folder_that_is_mounted_elsewhere_is_the_same_one_by_its_origin(
+    run, answering, handbook, tmp_path
+):
+    server = answering(answer(body=SOURCE))
+    assert run("ingest", "folder", handbook, "--origin", "h", *IN_ONE).exit_code == 0
+    moved = handbook.rename(tmp_path / "elsewhere")
+    done = run("ingest", "folder", moved, "--origin", "h", *IN_ONE)
+    assert (done.exit_code, len(server.requests)) == (0, 3)
+    assert run("ingest", "folder", moved, *IN_ONE).stdout.startswith("created\t3\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it is Linux's file that cannot be read")
+def test_a_list_that_cannot_be_read_to_its_end_is_a_sentence(run, answering):
+    answering(answer(body=SOURCE))
+    done = run("ingest", "urls", "/proc/self/mem", *IN_ONE)
+    assert done.exit_code == 3
+    assert "The run ended early: [Errno 5] Input/output error. " in done.stderr
+    assert "Ingestion until then" in done.stderr

@@ -1,0 +1,123 @@
+"""`kbot ingest folder --watch`: again, whenever something below the folder changes."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from knowledge_bot.cli.exits import Exit, Failed
+from knowledge_bot.cli.run import Session, conclusion, exit_of
+from knowledge_bot.cli.terminal import tell
+from knowledge_bot.ingest import File, Stop
+
+# Seconds without a change before a run begins, since each half of a file that is being written
+# would be a source of its own; and how long it is waited for that.
+_QUIET = 0.5
+_LONGEST_WAIT = 30.0
+
+# After these, another run may go better.
+_PASSING = (None, Stop.LIMIT, Stop.UNAVAILABLE)
+
+
+def watch_and_ingest(session: Session, folder: str, find: Callable[[], Iterable[object]]) -> None:
+    """Ingest what is found below the folder, now and after each change, until a signal.
+
+    A change of something that is not ingested, such as the ledger, leads to no run.
+
+    Args:
+        session: runs.
+        folder: what to watch.
+        find: finds the items of a run.
+
+    Raises:
+        Failed: always, since nothing but a signal or an error ends it; the exit code is that of the
+            last run, or `Exit.INTERRUPTED`.
+    """
+    with _signals_set(session.stop):
+        changes = _changes(folder, session.stop)
+        next(changes, None)  # what changes from here on is noted, also while a run is under way
+        while True:
+            files = _files(find())
+            report = session.run(find())
+            if session.stop.is_set() or report.stopped not in _PASSING:
+                session.end(report)
+            elif exit_of(report) is not Exit.DONE:
+                tell(f"Error: {conclusion(report)}")
+            session.say(f"Watching {folder}; Ctrl-C ends it.")
+            if not _changed(changes, files, find):
+                code = exit_of(report)
+                told = "Interrupted while nothing was under way."
+                raise Failed(told, Exit.INTERRUPTED if code is Exit.DONE else code)
+
+
+def _changed(
+    changes: Iterator[set[str]], files: set[str], find: Callable[[], Iterable[object]]
+) -> bool:
+    """Wait until something has changed that a run would see; False when it is to end."""
+    changed: set[str] = set()
+    first = 0.0
+    for found in changes:
+        if found:
+            first = first if changed else time.monotonic()
+            changed |= found
+            if time.monotonic() - first < _LONGEST_WAIT:
+                continue
+        if changed:
+            now = _files(find())
+            if now != files or changed & now:
+                return True
+            changed.clear()
+    return False
+
+
+def _changes(folder: str, stop: threading.Event) -> Iterator[set[str]]:
+    """Yield the paths that changed, and an empty set when nothing did for a while."""
+    from watchfiles import watch
+
+    try:
+        for found in watch(
+            Path(folder).resolve(),
+            watch_filter=None,
+            rust_timeout=int(_QUIET * 1000),
+            yield_on_timeout=True,
+            stop_event=stop,
+            ignore_permission_denied=True,
+        ):
+            yield {path for _, path in found}
+    except (OSError, RuntimeError) as error:  # for example no inotify watches are left
+        raise Failed(f"{folder} cannot be watched: {error}.") from None
+
+
+def _files(items: Iterable[object]) -> set[str]:
+    return {item.path for item in items if isinstance(item, File)}
+
+
+@contextmanager
+def _signals_set(stop: threading.Event) -> Iterator[None]:
+    """Let the first Ctrl-C, SIGTERM or SIGHUP set `stop`; the next one acts as ever."""
+    defaults: dict[signal.Signals, Any] = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+    }
+    if hangup := getattr(signal, "SIGHUP", None):  # a closed terminal; Windows has none
+        defaults[hangup] = signal.SIG_DFL
+    taken = {number: how for number, how in defaults.items() if signal.getsignal(number) is how}
+
+    def restore() -> None:
+        for number, how in taken.items():
+            signal.signal(number, how)
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        restore()
+        stop.set()
+
+    for number in taken:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        restore()

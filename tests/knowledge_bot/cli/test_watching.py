@@ -1,0 +1,249 @@
+"""`kbot ingest folder --watch`: when it runs again, when it does not, and how it ends."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from calls import SOURCE
+from scripted_server import answer
+
+pytestmark = pytest.mark.timeout(90)
+
+# Seconds in which a run that was not to begin would have begun, and been over.
+_LONG_ENOUGH = 2.5
+
+
+class Watching:
+    """A `kbot` that watches, and what it told as lines of JSON in a file."""
+
+    def __init__(self, process, told):
+        self.process, self._told = process, told
+
+    @property
+    def runs(self):
+        lines = self._told.read_text().splitlines()
+        found = [json.loads(line) for line in lines if line.startswith("{")]
+        return [one for one in found if one["event"] == "summary"]
+
+    def after(self, runs):
+        """Wait until so many runs are over; return the last."""
+        deadline = time.monotonic() + 20
+        while len(self.runs) < runs:
+            assert self.process.poll() is None, self._told.read_text()
+            assert time.monotonic() < deadline, self._told.read_text()
+            time.sleep(0.05)
+        return self.runs[-1]
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        code = self.process.wait(20)
+        assert "Traceback" not in self._told.read_text()
+        return code
+
+
+@pytest.fixture
+def watching(program, tmp_path):
+    @contextmanager
+    def watching(folder, *options, told=None):
+        told = told or tmp_path / "told"
+        command = [program, "ingest", "folder", folder, "--watch", "--json", *options]
+        # Coverage would handle SIGTERM in the child, and kbot leaves others' handlers alone.
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE")}
+        with (
+            told.open("w") as output,
+            subprocess.Popen(
+                [*command, "--collection", "col_1"], stdout=output, stderr=output, env=environment
+            ) as process,
+        ):
+            try:
+                yield Watching(process, told)
+            finally:
+                process.kill()
+
+    return watching
+
+
+def test_it_runs_again_after_each_change_and_not_without_one(watching, answering, handbook):
+    server = answering(answer(body=SOURCE))
+    with watching(handbook) as kbot:
+        assert kbot.after(1)["created"] == 3
+        time.sleep(_LONG_ENOUGH)
+        assert len(kbot.runs) == 1
+        (handbook / "new.md").write_text("This is new.")
+        assert kbot.after(2)["created"] == 1
+        (handbook / "new.md").write_text("This is newer.")
+        assert kbot.after(3)["created"] == 1
+        (handbook / "new.md").unlink()
+        assert kbot.after(4)["gone"] == 1
+        (handbook / "node_modules" / "below").mkdir(parents=True)
+        (handbook / "node_modules" / "below" / "d.md").write_text("This is deep.")
+        assert kbot.after(5)["created"] == 1
+    assert len(server.requests) == 6
+
+
+def test_many_changes_at_once_lead_to_one_run(watching, answering, handbook):
+    server = answering(answer(body=SOURCE))
+    with watching(handbook) as kbot:
+        kbot.after(1)
+        for number in range(20):
+            (handbook / f"{number}.md").write_text(f"Number {number}.")
+            time.sleep(0.1)
+        assert kbot.after(2)["created"] == 20
+    assert len(server.requests) == 23
+
+
+def test_a_file_is_sent_when_it_is_written_to_its_end(watching, answering, handbook):
+    server = answering(answer(body=SOURCE))
+    with watching(handbook) as kbot:
+        kbot.after(1)
+        with (handbook / "large.md").open("w") as file:
+            for _ in range(20):
+                file.write("One more line.\n")
+                file.flush()
+                time.sleep(0.1)
+        assert kbot.after(2)["created"] == 1
+        time.sleep(_LONG_ENOUGH)
+    assert len(server.requests) == 4
+    assert server.requests[-1].body.count(b"One more line.") == 20
+
+
+def test_a_change_while_a_run_is_under_way_is_not_missed(watching, answering, handbook):
+    def change(connection):
+        # The run has passed these, and a folder made now is in no list that it has read.
+        (handbook / "a.md").write_text("This is another.")
+        (handbook / "0").mkdir(exist_ok=True)
+        (handbook / "0" / "0.md").write_text("This is first.")
+        answer(body=SOURCE)(connection)
+
+    server = answering(change, answer(body=SOURCE))
+    with watching(handbook) as kbot:
+        assert kbot.after(1)["created"] == 3
+        kbot.after(2)
+        time.sleep(_LONG_ENOUGH)
+        created = sum(run["created"] for run in kbot.runs)
+    assert len(server.requests) == created
+    contents = b"".join(request.body for request in server.requests)
+    assert b"This is another." in contents
+    assert b"This is first." in contents
+
+
+@pytest.mark.parametrize("ignored", ["hidden", "excluded", "named in .kbotignore", "another kind"])
+def test_a_change_of_what_is_not_ingested_leads_to_no_run(watching, answering, handbook, ignored):
+    answering(answer(body=SOURCE))
+    (handbook / ".kbotignore").write_text("*.log\n")
+    name, *options = {
+        "hidden": [".new.md"],
+        "excluded": ["new.tmp", "--exclude", "*.tmp"],
+        "named in .kbotignore": ["new.log"],
+        "another kind": ["new.txt", "--include", "*.md"],
+    }[ignored]
+    with watching(handbook, *options) as kbot:
+        kbot.after(1)
+        (handbook / name).write_text("This is new.")
+        time.sleep(_LONG_ENOUGH)
+        assert len(kbot.runs) == 1
+        (handbook / "new.md").write_text("This is new.")
+        assert kbot.after(2)["created"] == 1
+
+
+def test_what_the_ignored_names_no_longer_cover_is_sent(watching, answering, handbook):
+    answering(answer(body=SOURCE))
+    (handbook / ".kbotignore").write_text("*.md\n")
+    with watching(handbook) as kbot:
+        assert kbot.after(1)["created"] == 1
+        (handbook / ".kbotignore").write_text("deeper/\n")
+        assert kbot.after(2)["created"] == 1
+
+
+def test_a_ledger_and_an_output_in_the_folder_do_not_set_it_off(watching, answering, handbook):
+    server = answering(answer(body=SOURCE))
+    ledger = ("--ledger", handbook / "ledger.db")
+    with watching(handbook, *ledger, told=handbook / "told.log") as kbot:
+        kbot.after(1)
+        time.sleep(_LONG_ENOUGH)
+        assert len(kbot.runs) == 1
+        (handbook / "new.md").write_text("This is new.")
+        assert kbot.after(2)["created"] == 1
+        time.sleep(_LONG_ENOUGH)
+        assert len(kbot.runs) == 2
+    assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_between_two_runs(watching, answering, handbook, number):
+    answering(answer(body=SOURCE))
+    with watching(handbook) as kbot:
+        kbot.after(1)
+        time.sleep(0.2)
+        assert kbot.end(number) == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_lets_a_run_finish_what_is_under_way(watching, run, answering, handbook, number):
+    def slow(connection):
+        time.sleep(0.5)
+        answer(body=SOURCE)(connection)
+
+    server = answering(slow)
+    with watching(handbook, "--concurrency", "1") as kbot:
+        while not server.requests:
+            time.sleep(0.01)
+        assert kbot.end(number) == 130
+        (only,) = kbot.runs
+    assert (only["created"], only["unknown"]) == (len(server.requests), 0)
+    assert only["created"] < 3
+    assert run("ledger", "unknown").stdout == ""
+
+
+def test_what_failed_is_told_is_tried_with_the_next_change_and_is_in_the_exit_code(
+    watching, answering, handbook
+):
+    server = answering()
+    server.reply_to = lambda request: (
+        answer(400, {"message": "no"}) if b"b.txt" in request.body else answer(body=SOURCE)
+    )
+    with watching(handbook) as kbot:
+        assert kbot.after(1)["refused"] == 1
+        (handbook / "new.md").write_text("This is new.")
+        run = kbot.after(2)
+        assert (run["created"], run["refused"]) == (1, 1)
+        time.sleep(0.2)
+        assert kbot.end() == 3
+
+
+def test_a_key_that_is_not_accepted_ends_it(watching, answering, handbook):
+    answering(answer(401))
+    with watching(handbook) as kbot:
+        assert kbot.process.wait(20) == 4
+
+
+def test_a_folder_that_is_removed_ends_it_with_a_sentence(watching, answering, handbook, tmp_path):
+    answering(answer(body=SOURCE))
+    with watching(handbook) as kbot:
+        kbot.after(1)
+        shutil.rmtree(handbook)
+        assert kbot.process.wait(20) == 2
+    assert "is not a folder" in (tmp_path / "told").read_text()
+
+
+def test_what_is_skipped_is_told_in_the_first_run_alone(program, answering, handbook):
+    answering(answer(body=SOURCE))
+    (handbook / "empty.md").touch()
+    command = [program, "ingest", "folder", handbook, "--watch", "--collection", "col_1"]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        first = "".join(iter(process.stderr.readline, f"Watching {handbook}; Ctrl-C ends it.\n"))
+        (handbook / "new.md").write_text("This is new.")
+        second = process.stderr.readline() + process.stderr.readline()
+        process.kill()
+    assert "\n  .hidden\n" in first
+    assert "\n  empty.md\n" in first
+    assert "skipped: " not in second
+    assert "Watching" in second
