@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
     from airflow.sdk.configuration import conf
     from airflow.sdk.exceptions import (
-        AirflowException,
         AirflowFailException,
         AirflowNotFoundException,
         AirflowSensorTimeout,
@@ -21,7 +20,6 @@ else:
     try:  # 3.2 and later
         from airflow.sdk.configuration import conf
         from airflow.sdk.exceptions import (
-            AirflowException,
             AirflowFailException,
             AirflowNotFoundException,
             AirflowSensorTimeout,
@@ -29,14 +27,12 @@ else:
     except ImportError:  # 3.1
         from airflow.configuration import conf
         from airflow.exceptions import (
-            AirflowException,
             AirflowFailException,
             AirflowNotFoundException,
             AirflowSensorTimeout,
         )
 
 __all__ = [
-    "AirflowException",
     "AirflowFailException",
     "AirflowNotFoundException",
     "AirflowSensorTimeout",

@@ -23,6 +23,7 @@ from knowledge_bot.errors import (
     RequestTimeoutError,
     ServerError,
 )
+from knowledge_bot.ingest import LedgerError
 
 # The parameters whose values name something that the service may not know.
 _NAMING = ("bot_id", "collections", "conversation_id", "url")
@@ -34,14 +35,14 @@ _MAY_HAVE_ACTED = (
 
 @contextmanager
 def task_fails_for_good(
-    conn_id: str, parameters: Mapping[str, Any], on_uncertain: str
+    conn_id: str, parameters: Mapping[str, Any], on_unknown: str
 ) -> Iterator[None]:
     """Make the errors after which a POST must not, or need not, be sent again the task's last.
 
     Args:
         conn_id: the task's connection, named where the key is at fault.
         parameters: the task's own parameters, to name the one that the service refused.
-        on_uncertain: `resend` leaves what the service may have acted on to Airflow's next try.
+        on_unknown: `resend` leaves what the service may have acted on to Airflow's next try.
 
     Raises:
         AirflowFailException: the service may have acted or refused for good, or there is no such
@@ -57,7 +58,7 @@ def task_fails_for_good(
         ) from error
     except KnowledgeBotError as error:
         if error.delivery is Delivery.UNKNOWN:
-            next_try_may_send = on_uncertain == "resend"
+            next_try_may_send = on_unknown == "resend"
         else:
             next_try_may_send = passes_by_itself(error)
         if next_try_may_send:
@@ -66,11 +67,12 @@ def task_fails_for_good(
 
 
 def passes_by_itself(error: Exception) -> bool:
-    """Tell whether a request that failed so may do better later, with nothing changed."""
+    """Tell whether what failed so may do better later, with nothing changed."""
     return isinstance(
         error,
         ConnectionFailedError
         | ConnectionLostError
+        | LedgerError
         | RateLimitError
         | RequestTimeoutError
         | ServerError,

@@ -15,14 +15,14 @@ from knowledge_bot.errors import Delivery, KnowledgeBotError
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-OnUncertain = Literal["fail", "resend"]
+OnUnknown = Literal["hold", "resend"]
 """What to do where the service may have acted on a request whose answer never arrived."""
 
 # Holds `max_tries` and either the `answer` or a `state`: `sending`, or `reported` once the task has
 # failed for a person to look at.
 _KEY = "knowledge_bot_request"
 
-_UNCERTAIN = (
+_UNKNOWN = (
     "An earlier try of this task ended in the middle of its request, so that the service may have "
     "acted on it. Nothing was sent this time. Look in the service first; clear the task to send "
     "the request again."
@@ -33,15 +33,15 @@ class Intent:
     """What the tries of one task instance tell each other about its one request.
 
     A task that a person cleared starts anew, except where nobody was told yet that the outcome of
-    its request is uncertain.
+    its request is unknown.
 
     Args:
         context: the task's context.
-        on_uncertain: `fail` never sends twice, `resend` never loses.
+        on_unknown: `hold` never sends twice, `resend` never loses.
     """
 
-    def __init__(self, context: "Context", on_uncertain: OnUncertain) -> None:
-        self._on_uncertain = on_uncertain
+    def __init__(self, context: "Context", on_unknown: OnUnknown) -> None:
+        self._on_unknown = on_unknown
         self._store = context.get("task_state_store")
         # Clearing a task raises its `max_tries`, trying again does not.
         self._start = {} if self._store is None else {"max_tries": context["ti"].max_tries}
@@ -50,7 +50,7 @@ class Intent:
         """Return the answer that an earlier try got, or None where the request is to be sent.
 
         Raises:
-            AirflowFailException: an earlier try may have sent it, and `on_uncertain` is `fail`.
+            AirflowFailException: an earlier try may have sent it, and `on_unknown` is `hold`.
         """
         if self._store is None:
             return None
@@ -58,12 +58,12 @@ class Intent:
         same_start = earlier.get("max_tries") == self._start["max_tries"]
         if same_start and "answer" in earlier:
             return dict(earlier["answer"])
-        uncertain = earlier.get("state") == "sending" or (
+        unknown = earlier.get("state") == "sending" or (
             same_start and earlier.get("state") == "reported"
         )
-        if uncertain and self._on_uncertain == "fail":
+        if unknown and self._on_unknown == "hold":
             self._note(state="reported")
-            raise AirflowFailException(_UNCERTAIN)
+            raise AirflowFailException(_UNKNOWN)
         return None
 
     def send(self, request: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Intent:
         except KnowledgeBotError as error:
             if error.delivery is not Delivery.UNKNOWN:
                 self._forget()
-            elif self._on_uncertain == "fail":
+            elif self._on_unknown == "hold":
                 self._note(state="reported")
             raise
         self._note(answer=answer)

@@ -1,6 +1,7 @@
 """The ledger that an Airflow connection names."""
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
 
 from airflow.sdk import BaseHook
 
@@ -34,27 +35,37 @@ def ledger_of(conn_id: str) -> "Ledger":
 
 
 def _address(conn_id: str, connection: "Connection") -> str:
-    from sqlalchemy.engine import URL
-
     if connection.conn_type == "sqlite":
         # The form puts the file's path into the host; a connection URI, into the schema.
         path = connection.host or connection.schema
         if path:
             return path
     elif connection.conn_type in ("postgres", "postgresql"):
-        extra = connection.extra_dejson
-        url = URL.create(
-            "postgresql",
-            username=connection.login or None,
-            password=connection.password or None,
-            host=connection.host or None,
-            port=connection.port,
-            database=connection.schema or None,
-            query={name: str(extra[name]) for name in _DRIVER_OPTIONS if name in extra},
-        )
-        return url.render_as_string(hide_password=False)
+        return _postgresql_address(connection)
     raise AirflowFailException(
         f"The task's parameter 'ledger_conn_id' names the connection {conn_id!r}, which is of type "
         f"{connection.conn_type!r} or empty: a ledger needs one of type 'postgres', or of type "
         "'sqlite' with the file's path as its host. Nothing was sent."
     )
+
+
+def _postgresql_address(connection: "Connection") -> str:
+    """Return a connection as a URI of libpq (PostgreSQL, "Connection Strings", 34.1.1.2)."""
+    user = quote(connection.login or "", safe="")
+    if connection.password:
+        user += f":{quote(connection.password, safe='')}"
+    if user:
+        user += "@"
+    # A host is a name, an address, a folder of sockets, or several of these with commas between
+    # them; libpq takes one port for each.
+    hosts = [
+        f"[{host}]" if ":" in host else quote(host, safe="")
+        for host in (connection.host or "").split(",")
+    ]
+    port = f":{connection.port}" if connection.port else ""
+    place = ",".join(f"{host}{port}" for host in hosts)
+    database = quote(connection.schema or "", safe="")
+    extra = connection.extra_dejson
+    given = {name: extra[name] for name in _DRIVER_OPTIONS if name in extra}
+    options = f"?{urlencode(given, quote_via=quote)}" if given else ""
+    return f"postgresql://{user}{place}/{database}{options}"

@@ -3,40 +3,42 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
+from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.failures import key_at_fault
-from knowledge_bot.ingest import Stop
+from knowledge_bot.ingest import IncompleteIngestionError, Stop
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest import Report
+    from knowledge_bot.ingest import Outcome, Report
 
 # XCom is for small values, and a person reads no more than this.
 _FAILURES = 20
 _CHARACTERS = 500
 _QUOTED = 5
 
+_AGAIN = "The next try gives the same items again"
+
 _PASSING = (Stop.UNAVAILABLE, Stop.LEDGER, Stop.REQUESTED)
-
-
-class IngestionIncomplete(AirflowException):
-    """Some items did not reach the service; the next try sends them."""
+_LASTING = (Stop.AUTHENTICATION, Stop.PAYMENT, Stop.REFUSED)
 
 
 def summary(report: "Report") -> dict[str, Any]:
     """Return the report as a small plain dict."""
+    # Those that fail the task go first.
+    told = sorted(report.failures, key=_is_harmless)[:_FAILURES]
     return {
         **report.counts,
         "duration": round(report.duration, 3),
         "stopped": None if report.stopped is None else report.stopped.value,
         "failures": [
-            {"kind": failure.kind, "name": failure.name, "error": failure.error[:_CHARACTERS]}
-            for failure in report.failures[:_FAILURES]
+            {"kind": one.kind, "name": one.name, "error": one.error[:_CHARACTERS]} for one in told
         ],
     }
 
 
-def check(report: "Report", *, on_unknown: str, conn_id: str, collections: Sequence[str]) -> None:
-    """Fail the task where items are not in the service.
+def failure_of(
+    report: "Report", *, on_unknown: str, conn_id: str, collections: Sequence[str]
+) -> Exception | None:
+    """Return what fails the task where items are not in the service; None where all are.
 
     Args:
         report: what came of the run.
@@ -44,22 +46,22 @@ def check(report: "Report", *, on_unknown: str, conn_id: str, collections: Seque
         conn_id: the connection, named where the key is at fault.
         collections: the task's, named where the service refused one.
 
-    Raises:
-        AirflowFailException: trying again mends nothing; the message says what a person must do.
-        IngestionIncomplete: the next try may do better.
+    Returns:
+        `AirflowFailException` where trying again mends nothing, with what a person must do;
+        `IncompleteIngestionError` where the next try may do better.
     """
     if report.ok and not report.elsewhere:
-        return
-    passing = (
+        return None
+    passing = report.stopped not in _LASTING and (
         report.undelivered > 0
         # Its worker may have died a moment ago, and its lease on the item still runs.
         or report.elsewhere > 0
         or report.stopped in _PASSING
         or (report.unknown > 0 and on_unknown == "resend")
     )
-    raise (IngestionIncomplete if passing else AirflowFailException)(
-        " ".join(_sentences(report, on_unknown, conn_id, collections))
-    )
+    if passing:
+        return IncompleteIngestionError(report, collections, _AGAIN)
+    return AirflowFailException(" ".join(_sentences(report, on_unknown, conn_id, collections)))
 
 
 def _sentences(
@@ -80,14 +82,22 @@ def _sentences(
     if report.invalid:
         told.append("What is invalid cannot be read or sent as it is: mend it, or leave it out.")
     if report.elsewhere:
-        told.append("What another worker is sending is looked at by the next try.")
+        told.append("What another worker is sending is looked at by the next run.")
     if report.undelivered:
-        told.append("What did not reach the service is sent by the next try.")
+        told.append("What did not reach the service is sent by the next run.")
     if report.stopped is Stop.AUTHENTICATION:
         told.append(key_at_fault(conn_id))
     if report.stopped is Stop.PAYMENT:
         told.append("Clear the task once the service's quota allows more.")
-    # `skipped` is no failure.
-    shown = [failure for failure in report.failures if failure.kind != "skipped"][:_QUOTED]
+    if report.stopped is Stop.REFUSED:
+        told.append(
+            "So many refusals alike have one reason, which trying again does not mend: mend it, "
+            "then clear the task."
+        )
+    shown = [failure for failure in report.failures if not _is_harmless(failure)][:_QUOTED]
     told += [f"{failure.kind}: {failure.name}: {failure.error}" for failure in shown]
     return told
+
+
+def _is_harmless(outcome: "Outcome") -> bool:
+    return outcome.kind in ("skipped", "same_content")

@@ -4,23 +4,22 @@ import hashlib
 from collections import Counter
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
-from pydantic import BeforeValidator, Field, PositiveInt
+from pydantic import BeforeValidator, model_validator
 
 from knowledge_bot import ConfigurationError
 from knowledge_bot.arguments import collection_ids
 from knowledge_bot.ingest import (
+    Entry,
     IncompleteIngestionError,
+    Ingestion,
     Ledger,
     Report,
-    Skipped,
     SupersededSource,
     Text,
-    aingest,
-    ingest,
 )
 from langchain_knowledge_bot.connection import Connection
 
@@ -41,12 +40,13 @@ class KnowledgeBotCollection(Connection):
     Each document becomes a source, with its text alone: the service has no place for metadata. Give
     whole documents rather than pieces, since the service divides them by itself. What was sent is
     in the ledger, so documents that are given again are not sent again; a changed one becomes a new
-    source, and `superseded` lists the old one, since the service deletes nothing. That, and that it
-    reads nothing back, is why this is neither a vector store nor a `DocumentIndex` for `index()`.
+    source, and `superseded` lists the old one; `gone` lists what a loader no longer finds. The
+    service deletes nothing. That, and that it reads nothing back, is why this is neither a vector
+    store nor a `DocumentIndex` for `index()`.
 
     A document is known by its `id`. Without one it is known by its `source` in the metadata and its
     place among the documents of that source, as the pages of a file; without both, by its text. To
-    know it by something else, give `key`.
+    know it by something else, give `key`. One without text is skipped, and named in the report.
 
     Setup:
         Install the package with its LangChain extra, and name the service.
@@ -102,11 +102,16 @@ class KnowledgeBotCollection(Connection):
     key: Callable[[Document], str] | None = None
     """What a document is known by."""
 
-    concurrency: PositiveInt = 8
+    concurrency: int = Ingestion.concurrency
     """How many documents are under way at the same time."""
 
-    on_unknown: Literal["hold", "resend"] = Field(default="hold")
+    on_unknown: Literal["hold", "resend"] = Ingestion.on_unknown
     """What becomes of a document whose sending had no clear outcome, when it is given again."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self._ingestion()
+        return self
 
     def add_documents(self, documents: Iterable[Document]) -> Report:
         """Create a source of each document that is new or changed.
@@ -115,15 +120,14 @@ class KnowledgeBotCollection(Connection):
             documents: taken one at a time, also from a generator such as a loader's `lazy_load`.
 
         Returns:
-            How many were created, unchanged and superseded.
+            How many were created, unchanged and superseded, and which were skipped.
 
         Raises:
             IncompleteIngestionError: some are not there; raised when all others are.
             ConfigurationError: an argument cannot be used.
             LedgerError: the ledger cannot be read or written.
         """
-        as_item = _Items(self.key)
-        return self._checked(ingest(self._sync, map(as_item, documents), **self._options()))
+        return self._add(documents, self._ingestion())
 
     async def aadd_documents(
         self, documents: Iterable[Document] | AsyncIterable[Document]
@@ -135,24 +139,72 @@ class KnowledgeBotCollection(Connection):
             if isinstance(documents, AsyncIterable)
             else map(as_item, documents)
         )
-        return self._checked(await aingest(self._awaiting_client(), items, **self._options()))
+        return self._checked(await self._ingestion().arun(self._awaiting_client(), items))
 
-    def sync(self, loader: BaseLoader) -> Report:
-        """Add what a loader finds new or changed since the last time, as `add_documents` does."""
-        return self.add_documents(loader.lazy_load())
+    def sync(
+        self,
+        loader: BaseLoader,
+        *,
+        origin: str | None = None,
+        gone_limit: float = Ingestion.gone_limit,
+    ) -> Report:
+        """Add what a loader finds new or changed, as `add_documents` does; note what is gone.
+
+        Args:
+            loader: gives all documents of its origin.
+            origin: a name that stands for what the loader reads, by default the loader's class.
+                Loaders of one class that feed the same collections each need a name of their own:
+                what one of them finds is gone for the other.
+            gone_limit: the share of the origin's documents that may vanish at once, 0 to 1; where
+                more do, none is noted as gone.
+
+        Returns:
+            As `add_documents`, and how many are gone.
+
+        Raises:
+            IncompleteIngestionError: some are not there; raised when all others are.
+            ConfigurationError: an argument cannot be used.
+            LedgerError: the ledger cannot be read or written.
+        """
+        name = origin or type(loader).__name__
+        ingestion = self._ingestion(origin=name, gone_limit=gone_limit)
+        return self._add(loader.lazy_load(), ingestion)
 
     def superseded(self) -> Iterator[SupersededSource]:
-        """List the sources of older states of documents, which a person may remove."""
-        collections = tuple(sorted(self.collections))
-        return (each for each in self.ledger.superseded() if each.collections == collections)
+        """List the sources of older states of documents, which a person may remove.
 
-    def _options(self) -> dict[str, Any]:
-        return {
-            "collections": self.collections,
-            "ledger": self.ledger,
-            "concurrency": self.concurrency,
-            "on_unknown": self.on_unknown,
-        }
+        Raises:
+            LedgerError: the ledger cannot be read.
+        """
+        found = self.ledger.superseded(service=self._service)
+        return (each for each in found if self._is_here(each))
+
+    def gone(self) -> Iterator[Entry]:
+        """List the documents that `sync` added and that their loader no longer finds.
+
+        A person may remove their sources (`source_id`) from the service, and tell the ledger with
+        `Ledger.forget`. A document that is found again is not gone any more.
+
+        Raises:
+            LedgerError: the ledger cannot be read.
+        """
+        found = self.ledger.gone(service=self._service)
+        return (each for each in found if self._is_here(each))
+
+    def _ingestion(self, **options: Any) -> Ingestion:
+        return Ingestion(
+            collections=self.collections,
+            ledger=self.ledger,
+            concurrency=self.concurrency,
+            on_unknown=self.on_unknown,
+            **options,
+        )
+
+    def _is_here(self, one: Entry | SupersededSource) -> bool:
+        return one.collections == tuple(sorted(self.collections))
+
+    def _add(self, documents: Iterable[Document], ingestion: Ingestion) -> Report:
+        return self._checked(ingestion.run(self._sync, map(_Items(self.key), documents)))
 
     def _checked(self, report: Report) -> Report:
         if not report.ok:
@@ -170,7 +222,7 @@ class _Items:
         # By hashes, since a source's name may be long and there may be a million.
         self._seen: Counter[int] = Counter()
 
-    def __call__(self, document: Document) -> Text | Skipped:
+    def __call__(self, document: Document) -> Text:
         if not isinstance(document, Document):
             raise ConfigurationError(
                 f"documents: expected Document objects, not {type(document).__name__}"
@@ -183,8 +235,6 @@ class _Items:
         titles = (str(document.metadata.get("title") or ""), source, content)
         title = next(filter(None, map(str.strip, titles)), "")
         name = f"{title.splitlines()[0][:_NAME_LENGTH]}{place}" if title else "(no name)"
-        if not content.strip():
-            return Skipped(name, "it holds no text")
         if self._key is not None:
             key = self._key(document)
         elif document.id:

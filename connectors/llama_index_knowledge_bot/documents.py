@@ -17,8 +17,8 @@ _LONGEST_NAME = 80
 def texts_of(nodes: Iterable[BaseNode]) -> Iterator[Text | Skipped]:
     """Yield each document as one text, in the order in which the documents begin.
 
-    Nodes of one document are those that refer to it (`ref_doc_id`), or the document itself. A
-    document with nothing to send is yielded as `Skipped`, with what to do about it.
+    Nodes of one document are those that refer to it (`ref_doc_id`), or the document itself. An
+    image without a text is yielded as `Skipped`, with what to do about it.
     """
     documents: dict[str, list[BaseNode]] = {}
     for node in nodes:
@@ -31,12 +31,10 @@ def _text(document_id: str, parts: Sequence[BaseNode]) -> Text | Skipped:
     content = _joined(parts)
     told = _told_name(parts[0])
     if not content.strip():
-        reason = (
-            "holds an image; a collection takes its text, or the file itself by upload_source()"
-            if any(isinstance(part, ImageDocument | ImageNode) for part in parts)
-            else "is empty; look what its reader made of it, or filter it out before the sink"
-        )
-        return Skipped(told or document_id, reason, invalid=True)
+        if any(isinstance(part, ImageDocument | ImageNode) for part in parts):
+            reason = "it is an image; a collection takes its text, or its file by upload_source()"
+            return Skipped(told or document_id, reason, invalid=True)
+        told = told or document_id
     if not _made_up(document_id):
         return Text(name=told or document_id, content=content, key=document_id)
     # The framework gives a document without an id a new one each time it is read. Such a document

@@ -1,5 +1,6 @@
 """A collection at the end of an ingestion pipeline."""
 
+import logging
 import os
 import uuid
 from collections.abc import Iterable, Sequence
@@ -9,15 +10,18 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import BaseNode, TransformComponent
 
 from knowledge_bot import AsyncClient, Client, Collection
-from knowledge_bot.arguments import collection_ids
-from knowledge_bot.ingest import IncompleteIngestionError, Ledger, Report, aingest, ingest
+from knowledge_bot.ingest import IncompleteIngestionError, Ingestion, Ledger, Report
 from llama_index_knowledge_bot.clients import Clients, with_clients
 from llama_index_knowledge_bot.documents import texts_of
+
+logger = logging.getLogger(__name__)
 
 _AGAIN = (
     "A docstore of the pipeline would hold the documents back: leave it out, the ledger does its "
     "work. Then run the pipeline again with the same documents"
 )
+
+_SKIPPED_TOLD = 10
 
 
 class CollectionSink(TransformComponent):
@@ -32,7 +36,7 @@ class CollectionSink(TransformComponent):
     document is read), it is known by its name and text, and a changed one counts as another;
     readers can give lasting ids (`SimpleDirectoryReader(…, filename_as_id=True)`). A changed
     document is a new source, and the old one is listed by `Ledger.superseded`, since the service
-    deletes nothing.
+    deletes nothing. A document without text is skipped, and named in a warning.
 
     It works with `num_workers` where the pipeline is given documents rather than nodes of several
     workers' documents. Pickles hold the clients and the ledger's address, and so the API key;
@@ -56,15 +60,15 @@ class CollectionSink(TransformComponent):
             "hold" reports it and never sends it twice; "resend" sends it again and never loses it.
 
     Raises:
-        ConfigurationError: no base URL, or something that is no collection.
+        ConfigurationError: no base URL, or an argument that cannot be used.
         LedgerError: the ledger cannot be read or written.
-        IncompleteIngestionError: some documents are empty, or were refused, or their outcome is
-            unknown; raised when all others are there.
+        IncompleteIngestionError: some documents were refused, or are images without a text, or
+            their outcome is unknown; raised when all others are there.
     """
 
     collections: list[str]
-    concurrency: int = Field(default=8, gt=0)
-    on_unknown: Literal["hold", "resend"] = "hold"
+    concurrency: int
+    on_unknown: Literal["hold", "resend"]
     ledger: Ledger = Field(exclude=True, repr=False)
     clients: Clients = Field(exclude=True, repr=False)
 
@@ -75,17 +79,23 @@ class CollectionSink(TransformComponent):
         ledger: Ledger | str | os.PathLike[str],
         client: Client | None = None,
         async_client: AsyncClient | None = None,
-        concurrency: int = 8,
-        on_unknown: Literal["hold", "resend"] = "hold",
+        concurrency: int = Ingestion.concurrency,
+        on_unknown: Literal["hold", "resend"] = Ingestion.on_unknown,
         clients: Clients | None = None,
     ) -> None:
-        # The framework unpickles by passing all fields to this method, and so `clients`.
-        super().__init__(
-            collections=collection_ids(collections),
+        options = Ingestion(
+            collections=collections,
             ledger=ledger if isinstance(ledger, Ledger) else Ledger(ledger),
-            clients=clients or Clients(client, async_client),
             concurrency=concurrency,
             on_unknown=on_unknown,
+        )
+        # The framework unpickles by passing all fields to this method, and so `clients`.
+        super().__init__(
+            collections=list(options.collections),
+            ledger=options.ledger,
+            clients=clients or Clients(client, async_client),
+            concurrency=options.concurrency,
+            on_unknown=options.on_unknown,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -112,23 +122,27 @@ class CollectionSink(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> Sequence[BaseNode]:
         """Send the documents that are not there yet; returns the nodes as they are."""
-        report = ingest(self.clients.blocking, texts_of(nodes), **self._options())
-        return self._checked(nodes, report)
+        return self._checked(nodes, self._ingestion().run(self.clients.blocking, texts_of(nodes)))
 
     async def acall(self, nodes: Sequence[BaseNode], **_: Any) -> Sequence[BaseNode]:
         """Send the documents that are not there yet; returns the nodes as they are."""
-        report = await aingest(self.clients.awaiting, texts_of(nodes), **self._options())
-        return self._checked(nodes, report)
+        return self._checked(
+            nodes, await self._ingestion().arun(self.clients.awaiting, texts_of(nodes))
+        )
 
-    def _options(self) -> dict[str, Any]:
-        return {
-            "collections": self.collections,
-            "ledger": self.ledger,
-            "concurrency": self.concurrency,
-            "on_unknown": self.on_unknown,
-        }
+    def _ingestion(self) -> Ingestion:
+        return Ingestion(
+            collections=self.collections,
+            ledger=self.ledger,
+            concurrency=self.concurrency,
+            on_unknown=self.on_unknown,
+        )
 
     def _checked(self, nodes: Sequence[BaseNode], report: Report) -> Sequence[BaseNode]:
+        skipped = [one for one in report.failures if one.kind == "skipped"]
+        if skipped:
+            told = "; ".join(f"{one.name}: {one.error}" for one in skipped[:_SKIPPED_TOLD])
+            logger.warning("Documents that were skipped: %d (%s)", report.skipped, told)
         if not report.ok:
             raise IncompleteIngestionError(report, self.collections, _AGAIN)
         return nodes

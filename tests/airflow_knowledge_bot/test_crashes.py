@@ -103,9 +103,9 @@ def test_an_exception_after_the_post_and_a_retry_make_one_request(airflow, servi
 
 @needs_state_store
 def test_a_task_that_was_killed_fails_with_one_request_and_says_why(airflow, service):
-    assert killed_in_the_middle_of_its_post(airflow, service, "killed_and_fail") == "failed"
-    assert service.posts("killed_and_fail") == 1
-    log = airflow.task_log("killed_and_fail", "add")
+    assert killed_in_the_middle_of_its_post(airflow, service, "killed_and_hold") == "failed"
+    assert service.posts("killed_and_hold") == 1
+    log = airflow.task_log("killed_and_hold", "add")
     assert "the service may have acted on it. Nothing was sent this time." in log
 
 
@@ -125,7 +125,7 @@ def test_an_ingestion_that_a_person_ends_finishes_what_is_in_flight(airflow, ser
     task = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/ingest"
     airflow.api.patch(task, json={"new_state": "failed"}).raise_for_status()
     airflow.until(
-        lambda: "the caller asked for it" in airflow.task_log(dag_id, "ingest") or None,
+        lambda: "; stopped: the caller asked" in airflow.task_log(dag_id, "ingest") or None,
         60,
         "the task ended by itself",
     )

@@ -1,18 +1,19 @@
 """Many items in one task: what is sent once, what is told, and what fails."""
 
+import inspect
 import json
 import threading
 import time
 
 import pytest
-from airflow.sdk import DAG, Asset
+from airflow.sdk import DAG, Asset, Connection
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_knowledge_bot._compat import AirflowFailException
+from airflow_knowledge_bot.ledgers import ledger_of
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
-from airflow_knowledge_bot.reports import IngestionIncomplete
 from calls import KEY, SOURCE
-from knowledge_bot.ingest import Text
+from knowledge_bot.ingest import IncompleteIngestionError, Ingestion, Ledger, LedgerError, Text
 from postgresql_server import postgresql
 from scripted_server import answer, silence, then
 
@@ -33,6 +34,11 @@ class TaskInstance:
 def ingesting(**options):
     given = {"collections": "col_house", "ledger_conn_id": "ledger"} | options
     return KnowledgeBotIngestOperator(task_id="ingest", **given)
+
+
+def posts(server):
+    """Count the requests that may create something: after a lost one the engine pings."""
+    return sum(request.method == "POST" for request in server.requests)
 
 
 def run(operator, **context):
@@ -97,7 +103,7 @@ def test_an_unknown_outcome_is_held_and_a_person_is_told_what_to_do(connect, scr
     for _ in range(2):
         with pytest.raises(AirflowFailException, match="kbot ledger resolve"):
             run(ingesting(items=TEXTS, concurrency=1))
-    assert len(server.requests) == len(TEXTS)
+    assert posts(server) == len(TEXTS)
 
 
 def test_an_unknown_outcome_is_sent_again_by_the_next_try_where_that_is_wanted(
@@ -105,10 +111,10 @@ def test_an_unknown_outcome_is_sent_again_by_the_next_try_where_that_is_wanted(
 ):
     server = scripted(silence, GOOD)
     connect(server.url, timeout=0.3)
-    with pytest.raises(IngestionIncomplete, match="unknown 1"):
+    with pytest.raises(IncompleteIngestionError, match="unknown 1"):
         run(ingesting(items=TEXTS, concurrency=1, on_unknown="resend"))
     assert run(ingesting(items=TEXTS, on_unknown="resend"))["created"] == 1
-    assert len(server.requests) == len(TEXTS) + 1
+    assert posts(server) == len(TEXTS) + 1
 
 
 @pytest.mark.parametrize(
@@ -147,7 +153,7 @@ def test_a_task_that_is_killed_finishes_what_is_in_flight_and_begins_nothing(
     killer = threading.Thread(target=kill)
     killer.start()
     instance = TaskInstance()
-    with pytest.raises(IngestionIncomplete, match="stopped"):
+    with pytest.raises(IncompleteIngestionError, match="stopped"):
         operator.execute({"ti": instance})
     killer.join()
     report = instance.xcoms["return_value"]
@@ -167,6 +173,7 @@ def test_outlets_are_told_of_the_counts(good, ledger):
         "created": len(TEXTS),
         "unchanged": 0,
         "superseded": 0,
+        "gone": 0,
     }
 
 
@@ -187,6 +194,8 @@ def test_outlets_are_told_of_the_counts(good, ledger):
         ({"items": TEXTS, "ledger_conn_id": "knowledge_bot_default"}, "'ledger_conn_id'.*type"),
         ({"items": TEXTS, "knowledge_bot_conn_id": "none_such"}, "'knowledge_bot_conn_id'"),
         ({"items": TEXTS, "concurrency": 0}, "concurrency"),
+        ({"items": TEXTS, "origin": " "}, "origin"),
+        ({"items": TEXTS, "gone_limit": 2}, "gone_limit"),
     ],
 )
 def test_a_parameter_that_cannot_be_used_is_named(good, ledger, options, parameter):
@@ -197,9 +206,91 @@ def test_a_parameter_that_cannot_be_used_is_named(good, ledger, options, paramet
 
 def test_the_ledger_s_password_is_told_to_nobody(good, monkeypatch, caplog):
     monkeypatch.setenv("AIRFLOW_CONN_LEDGER", "postgres://user:pass-word-7@127.0.0.1:9/none")
-    with pytest.raises(IngestionIncomplete, match=r"127\.0\.0\.1") as caught:
+    with pytest.raises(LedgerError, match=r"127\.0\.0\.1") as caught:
         run(ingesting(items=TEXTS))
     assert "pass-word-7" not in str(caught.value) + caplog.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "libpq"),
+    [
+        (
+            {"login": "a@b", "password": "p@ss:w/rd#?%", "host": "db.example", "port": 5433},
+            {"user": "a@b", "password": "p@ss:w/rd#?%", "host": "db.example", "port": "5433"},
+        ),
+        ({"host": "::1", "schema": "my ledger"}, {"host": "::1", "dbname": "my ledger"}),
+        ({"host": "/run/postgresql"}, {"host": "/run/postgresql"}),
+        ({"host": "a,b", "port": 5433}, {"host": "a,b", "port": "5433,5433"}),
+        (
+            {"extra": {"sslmode": "require", "options": "-c role=kbot", "cursor": "dictcursor"}},
+            {"sslmode": "require", "options": "-c role=kbot"},
+        ),
+    ],
+    ids=["signs", "IPv6", "socket", "several hosts", "options"],
+)
+def test_a_connection_s_parts_reach_postgresql_as_they_are(monkeypatch, fields, libpq):
+    psycopg = pytest.importorskip("psycopg")
+    given = Connection(
+        conn_id="ledger",
+        conn_type="postgres",
+        **fields | {"extra": json.dumps(fields.get("extra", {}))},
+    )
+    monkeypatch.setattr("airflow_knowledge_bot.ledgers.BaseHook.get_connection", lambda _: given)
+    _, (address,) = ledger_of("ledger").__reduce__()
+    assert psycopg.conninfo.conninfo_to_dict(address) == libpq
+
+
+@pytest.fixture
+def handbook(tmp_path):
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    for name in ("a.txt", "b.txt", "c.txt"):
+        (folder / name).write_text(name)
+    return folder
+
+
+def test_what_a_folder_no_longer_holds_is_told_and_fails_nothing(good, ledger, handbook):
+    assert run(ingesting(folder=str(handbook), origin="handbook"))["gone"] == 0
+    (handbook / "b.txt").unlink()
+    elsewhere = handbook.rename(handbook.with_name("mounted-elsewhere"))
+    told = run(ingesting(folder=str(elsewhere), origin="handbook"))
+    assert (told["unchanged"], told["gone"]) == (2, 1)
+    assert [entry.key for entry in Ledger(ledger).gone()] == ["handbook/b.txt"]
+
+
+def test_more_is_told_as_gone_than_is_likely_where_that_is_wanted(good, ledger, handbook):
+    run(ingesting(folder=str(handbook)))
+    for name in ("a.txt", "b.txt"):
+        (handbook / name).unlink()
+    told = run(ingesting(folder=str(handbook)))
+    assert (told["gone"], told["gone_withheld"]) == (0, 2)
+    assert run(ingesting(folder=str(handbook), gone_limit=1))["gone"] == 2
+
+
+def test_what_cannot_be_read_today_is_not_gone(good, ledger):
+    options = {"origin": "shop", "gone_limit": 1}
+    run(ingesting(items=TEXTS, **options))
+    with pytest.raises(AirflowFailException, match="invalid 1"):
+        run(ingesting(items=[{"name": "text 0"}, *TEXTS[1:]], **options))
+    assert list(Ledger(ledger).gone()) == []
+
+
+def test_a_service_that_refuses_everything_alike_fails_the_task_for_good(connect, scripted, ledger):
+    server = scripted(answer(400, {"code": "no", "message": "No such collection: col_house."}))
+    connect(server.url, max_retries=0)
+    texts = [{"name": f"text {number}", "content": "c"} for number in range(200)]
+    with pytest.raises(AirflowFailException, match="refusals alike have one reason"):
+        run(ingesting(items=texts))
+    assert len(server.requests) < 100
+
+
+def test_the_operator_s_defaults_are_those_of_the_engine():
+    # Written out there, so that a DAG is parsed without the engine.
+    parameters = inspect.signature(KnowledgeBotIngestOperator.__init__).parameters
+    shared = {"on_unknown", "concurrency", "origin", "gone_limit"}
+    assert {name: parameters[name].default for name in shared} == {
+        name: getattr(Ingestion, name) for name in shared
+    }
 
 
 def test_an_unknown_choice_is_refused_when_the_dag_is_parsed():

@@ -36,14 +36,14 @@ def attempt(connect):
     """`attempt(server, …)`: one try of the task; all of them share the store."""
     store = StateStore()
 
-    def run(server, *, cleared=0, on_uncertain="fail", **connection):
+    def run(server, *, cleared=0, on_unknown="hold", **connection):
         connect(server.url, **{"max_retries": 0, "timeout": 0.3} | connection)
         task = KnowledgeBotCreateTextSourceOperator(
             task_id="add",
             name="Hours",
             collections="col_1",
             content="We open at nine.",
-            on_uncertain=on_uncertain,
+            on_unknown=on_unknown,
         )
         instance = SimpleNamespace(max_tries=2 + cleared)
         return task.execute({"task_state_store": store, "ti": instance})
@@ -106,8 +106,8 @@ def test_a_person_who_was_told_and_clears_the_task_sends_it(attempt, scripted):
 def test_resend_sends_again_what_may_have_arrived(attempt, scripted):
     server = scripted(silence, GOOD)
     with pytest.raises(RequestTimeoutError):
-        attempt(server, on_uncertain="resend")
-    attempt(server, on_uncertain="resend")
+        attempt(server, on_unknown="resend")
+    attempt(server, on_unknown="resend")
     assert len(server.requests) == 2
 
 
@@ -138,7 +138,7 @@ def test_an_intent_holds_neither_key_nor_content(attempt, scripted):
 
 
 def test_an_unknown_choice_is_refused_when_the_dag_is_parsed():
-    with pytest.raises(ValueError, match="'fail' or 'resend'"):
+    with pytest.raises(ValueError, match="'hold' or 'resend'"):
         KnowledgeBotCreateTextSourceOperator(
-            task_id="add", name="n", content="c", on_uncertain="again"
+            task_id="add", name="n", content="c", on_unknown="again"
         )

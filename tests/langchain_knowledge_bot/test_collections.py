@@ -27,6 +27,8 @@ class Sources:
         self.server = scripted(reply_to=self._reply)
 
     def _reply(self, request):
+        if request.method == "GET":
+            return answer(body="pong")
         source = request.json()["value"]
         with self._lock:
             if source["content"] in self.failing:
@@ -113,10 +115,40 @@ def test_a_name_is_the_first_line_that_says_something(add, collection, sources):
     assert [name for name, _ in sources.created] == ["Hours", "b.html", "c"]
 
 
-def test_a_document_without_text_is_skipped(add, collection, sources):
+def test_a_document_without_text_is_skipped_and_named(add, collection, sources):
     report = add(collection, [Document(" ", metadata={"source": "empty.txt"}), PAGES[0]])
     assert (report.created, report.skipped) == (1, 1)
-    assert report.failures[0].name == "empty.txt"
+    (skipped,) = report.failures
+    assert (skipped.kind, skipped.name) == ("skipped", "empty.txt")
+    assert skipped.error == "it has no content"
+
+
+def test_what_other_services_and_collections_hold_is_not_listed(
+    collection, sources, scripted, tmp_path
+):
+    staging = Sources(scripted)
+    at_staging = KnowledgeBotCollection(
+        collections="col_1", ledger=collection.ledger, api_key=KEY, base_url=staging.server.url
+    )
+    for text in ("one", "two"):
+        at_staging.sync(Loader(Document(text, id="x"), *PAGES))
+    at_staging.sync(Loader(*PAGES))
+    collection.add_documents([Document("one", id="x")])
+    assert (list(collection.superseded()), list(collection.gone())) == ([], [])
+    assert [one.source_id for one in at_staging.superseded()] == ["src_1"]
+    assert [one.key for one in at_staging.gone()] == ["x"]
+    other = at_staging.model_copy(update={"collections": ("col_2",)})
+    assert (list(other.superseded()), list(other.gone())) == ([], [])
+
+
+def test_a_service_s_address_may_be_spelled_in_two_ways(collection, sources):
+    for text in ("one", "two"):
+        collection.sync(Loader(Document(text, id="x"), *PAGES))
+    collection.sync(Loader(*PAGES))
+    fields = {"collections": "col_1", "ledger": collection.ledger, "api_key": KEY}
+    spelled = sources.server.url.replace("http://127.0.0.1", "HTTP://127.0.0.1") + "/"
+    again = KnowledgeBotCollection(base_url=spelled, **fields)
+    assert len(list(again.superseded())) == len(list(again.gone())) == 1
 
 
 def test_what_failed_is_told_after_all_others_are_there_and_sent_the_next_time(
@@ -145,14 +177,52 @@ def test_an_unknown_outcome_is_held_or_sent_again_as_the_caller_chooses(add, col
 
 
 class Loader(BaseLoader):
+    def __init__(self, *documents):
+        self.documents = documents
+
     def lazy_load(self):
-        yield from PAGES
+        yield from self.documents
 
 
 def test_a_loader_is_synchronised(collection, sources):
-    assert collection.sync(Loader()).created == 3
-    assert collection.sync(Loader()).unchanged == 3
-    assert asyncio.run(collection.aadd_documents(Loader().alazy_load())).unchanged == 3
+    assert collection.sync(Loader(*PAGES)).created == 3
+    assert collection.sync(Loader(*PAGES)).unchanged == 3
+    assert asyncio.run(collection.aadd_documents(Loader(*PAGES).alazy_load())).unchanged == 3
+
+
+def test_what_a_loader_no_longer_finds_is_gone_until_it_finds_it_again(collection, sources):
+    collection.add_documents([Document("By hand.", id="by hand")])
+    collection.sync(Loader(*PAGES))
+    report = collection.sync(Loader(*PAGES[:2]))
+    assert (report.unchanged, report.gone) == (2, 1)
+    (gone,) = collection.gone()
+    assert (gone.key, gone.name) == ("guide.pdf (3)", "guide.pdf (3)")
+    assert gone.source_id in {"src_2", "src_3", "src_4"}
+    assert collection.sync(Loader(*PAGES)).gone == 0
+    assert list(collection.gone()) == []
+
+
+def test_a_document_that_became_empty_is_not_gone(collection, sources):
+    collection.sync(Loader(*PAGES))
+    report = collection.sync(Loader(*PAGES[:2], Document(" ", metadata={"source": "guide.pdf"})))
+    assert (report.unchanged, report.skipped, report.gone) == (2, 1, 0)
+
+
+def test_loaders_with_names_of_their_own_do_not_take_each_other_s_documents_for_gone(
+    collection, sources
+):
+    for _ in range(2):
+        for page in PAGES:
+            origin = f"page {page.metadata['page']}"
+            report = collection.sync(Loader(page), origin=origin, gone_limit=1)
+            assert report.gone == 0
+
+
+def test_more_than_the_limit_is_not_taken_for_gone_unless_it_is_wanted(collection, sources):
+    collection.sync(Loader(*PAGES))
+    report = collection.sync(Loader())
+    assert (report.gone, report.gone_withheld) == (0, 3)
+    assert collection.sync(Loader(), gone_limit=1).gone == 3
 
 
 def test_eight_threads_that_add_the_same_documents_create_each_once(collection, sources):
@@ -172,7 +242,14 @@ def test_a_pickled_collection_goes_on_with_the_same_ledger(collection, sources):
 
 def test_wrong_fields_and_wrong_documents_are_errors_without_the_key(add, collection, sources):
     fields = {"api_key": KEY, "base_url": sources.server.url, "ledger": "x.db"}
-    for wrong in ({}, {"collections": "bot_1"}, {"collections": []}, {"collections": 1}):
+    for wrong in (
+        {},
+        {"collections": "bot_1"},
+        {"collections": []},
+        {"collections": 1},
+        {"collections": "col_1", "concurrency": 0},
+        {"collections": "col_1", "on_unknown": "guess"},
+    ):
         with pytest.raises(ValidationError) as caught:
             KnowledgeBotCollection(**fields, **wrong)
         assert KEY not in str(caught.value) + str(caught.value.errors())

@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.links import KnowledgeBotServiceLink, service_page
-from airflow_knowledge_bot.operators.request import check_filled
+from airflow_knowledge_bot.operators.request import check_filled, check_on_unknown
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from knowledge_bot.ingest import Item, Report
 
 # Where items may come from: one of these parameters is given.
-_ORIGINS = ("items", "folder", "objects", "sitemap", "jsonl")
+_PLACES = ("items", "folder", "objects", "sitemap", "jsonl")
 
 
 class KnowledgeBotIngestOperator(BaseOperator):
@@ -34,10 +34,9 @@ class KnowledgeBotIngestOperator(BaseOperator):
     It runs on a worker, not asynchronously: the engine below has an event loop of its own, and a
     task's process has nothing else to do.
 
-    XCom, also where the task fails: the counts of the report (`created`, `unchanged`,
-    `superseded`, `refused`, `unknown`, `undelivered`, `invalid`, `skipped`, `elsewhere`),
-    `duration` (seconds), `stopped` (why it ended early, or None) and the first 20 `failures`, each
-    with `kind`, `name` and `error`.
+    XCom, also where the task fails: the counts of a `knowledge_bot.ingest.Report` by their names
+    (`created`, `unchanged`, `superseded`, `gone`, …), `duration` (seconds), `stopped` (why it ended
+    early, or None) and the first 20 `failures`, each with `kind`, `name` and `error`.
 
     Args:
         items: the items themselves, as dicts (`{"name", "url"}`, `{"name", "content"}` or
@@ -58,12 +57,19 @@ class KnowledgeBotIngestOperator(BaseOperator):
         on_unknown: `hold` what may have been created already, so that nothing is sent twice, or
             `resend` it, so that nothing is lost.
         concurrency: how many requests are in flight at most.
+        origin: a name for what yields the items, such as `handbook` (templated). What it yields no
+            longer is told as `gone`, and listed by `kbot ledger gone`. A folder has one of its own,
+            its path; a folder that is named is the same one wherever a worker mounts it. Give
+            none to mapped tasks of which each has a part of the items.
+        gone_limit: the share of an origin's items that may vanish at once, 0 to 1; where more do,
+            none is noted as gone.
         knowledge_bot_conn_id: the connection (templated).
     """
 
     template_fields: Sequence[str] = (
-        *_ORIGINS,
+        *_PLACES,
         "collections",
+        "origin",
         "ledger_conn_id",
         "knowledge_bot_conn_id",
     )
@@ -89,12 +95,13 @@ class KnowledgeBotIngestOperator(BaseOperator):
         collections: str | Sequence[str] | None = None,
         on_unknown: Literal["hold", "resend"] = "hold",
         concurrency: int = 8,
+        origin: str | None = None,
+        gone_limit: float = 0.5,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if on_unknown not in ("hold", "resend"):
-            raise ValueError(f"on_unknown is 'hold' or 'resend', not {on_unknown!r}")
+        check_on_unknown(on_unknown)
         self.items = items
         self.folder = folder
         self.objects = objects
@@ -104,6 +111,8 @@ class KnowledgeBotIngestOperator(BaseOperator):
         self.ledger_conn_id = ledger_conn_id
         self.on_unknown = on_unknown
         self.concurrency = concurrency
+        self.origin = origin
+        self.gone_limit = gone_limit
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
         self._collection_uris: list[str] = []
 
@@ -113,12 +122,12 @@ class KnowledgeBotIngestOperator(BaseOperator):
         Raises:
             AirflowFailException: a person must look: an outcome is unknown, the service refused
                 something for good, or a parameter cannot be used.
-            IngestionIncomplete: the next try may do better, also where the ledger was out of reach.
+            IncompleteIngestionError: the next try may do better.
+            LedgerError: likewise, since the ledger was out of reach.
         """
-        from airflow_knowledge_bot._compat import AirflowException
         from airflow_knowledge_bot.assets import collection_uri, describe_outlets
         from airflow_knowledge_bot.failures import task_fails_for_good
-        from airflow_knowledge_bot.reports import check, summary
+        from airflow_knowledge_bot.reports import failure_of, summary
 
         given = {"collections": self.collections}
         with task_fails_for_good(self.knowledge_bot_conn_id, given, self.on_unknown):
@@ -128,20 +137,25 @@ class KnowledgeBotIngestOperator(BaseOperator):
             report = self._ingest(context, hook, collections)
         told = summary(report)
         self.log.info("%s", report)
-        try:
-            check(
-                report,
-                on_unknown=self.on_unknown,
-                conn_id=self.knowledge_bot_conn_id,
-                collections=collections,
+        if report.gone:
+            self.log.info(
+                "%d items that the service has are no longer where they came from: `kbot ledger "
+                "gone` lists them, for a person to remove.",
+                report.gone,
             )
-        except AirflowException:
+        failure = failure_of(
+            report,
+            on_unknown=self.on_unknown,
+            conn_id=self.knowledge_bot_conn_id,
+            collections=collections,
+        )
+        if failure is not None:
             context["ti"].xcom_push(key="return_value", value=told)
-            raise
+            raise failure
 
         base_url = hook.settings.base_url
         self._collection_uris = [collection_uri(base_url, one) for one in collections]
-        counts = {name: told[name] for name in ("created", "unchanged", "superseded")}
+        counts = {name: told[name] for name in ("created", "unchanged", "superseded", "gone")}
         describe_outlets(
             context, self.outlets, self._collection_uris, {"collections": collections, **counts}
         )
@@ -171,33 +185,30 @@ class KnowledgeBotIngestOperator(BaseOperator):
     def _ingest(
         self, context: "Context", hook: KnowledgeBotHook, collections: list[str]
     ) -> "Report":
+        from airflow_knowledge_bot.items import items_of
         from airflow_knowledge_bot.ledgers import ledger_of
-        from airflow_knowledge_bot.origins import items_of
-        from airflow_knowledge_bot.reports import IngestionIncomplete
-        from knowledge_bot.ingest import LedgerError, ingest
+        from knowledge_bot.ingest import Ingestion
 
         # Not made earlier: an operator is copied, and an event cannot be.
         self._stop = Event()
-        with items_of(*self._origin(), context) as items, hook.get_conn() as client:
-            try:
-                return ingest(
-                    client,
-                    items,
-                    collections=collections,
-                    ledger=ledger_of(self.ledger_conn_id),
-                    concurrency=self.concurrency,
-                    on_unknown=self.on_unknown,
-                    stop=self._stop,
-                )
-            except LedgerError as error:
-                raise IngestionIncomplete(str(error)) from error
+        ingestion = Ingestion(
+            collections=collections,
+            ledger=ledger_of(self.ledger_conn_id),
+            concurrency=self.concurrency,
+            on_unknown=self.on_unknown,
+            origin=self.origin,
+            gone_limit=self.gone_limit,
+            stop=self._stop,
+        )
+        with items_of(*self._place(), context) as items, hook.get_conn() as client:
+            return ingestion.run(client, items)
 
-    def _origin(self) -> tuple[str, Any]:
-        given = [(name, getattr(self, name)) for name in _ORIGINS]
+    def _place(self) -> tuple[str, Any]:
+        given = [(name, getattr(self, name)) for name in _PLACES]
         found = [(name, value) for name, value in given if value is not None]
         if len(found) != 1:
             raise AirflowFailException(
-                f"The task takes exactly one of the parameters {', '.join(map(repr, _ORIGINS))}, "
+                f"The task takes exactly one of the parameters {', '.join(map(repr, _PLACES))}, "
                 f"and {len(found)} of them are given. Nothing was sent."
             )
         name, value = found[0]

@@ -22,8 +22,8 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
         content: the message (templated).
         conversation_id: the conversation that it continues (templated); by default a new one.
         knowledge_bot_conn_id: the connection (templated).
-        on_uncertain: where the service may have acted although no answer arrived: `fail` for good,
-            so that nothing is sent twice, or `resend` with Airflow's next try.
+        on_unknown: where the service may have acted although no answer arrived: `hold` fails for
+            good, so that nothing is sent twice; `resend` leaves it to Airflow's next try.
     """
 
     parameters = ("bot_id", "content", "conversation_id")

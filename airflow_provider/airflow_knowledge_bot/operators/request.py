@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_knowledge_bot.connections import Settings
-    from airflow_knowledge_bot.intents import OnUncertain
+    from airflow_knowledge_bot.intents import OnUnknown
     from knowledge_bot import Client
     from knowledge_bot.models import Message, Source
 
@@ -45,14 +45,13 @@ class RequestOperator(BaseOperator):
         self,
         *,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
-        on_uncertain: "OnUncertain" = "fail",
+        on_unknown: "OnUnknown" = "hold",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if on_uncertain not in ("fail", "resend"):
-            raise ValueError(f"on_uncertain is 'fail' or 'resend', not {on_uncertain!r}")
+        check_on_unknown(on_unknown)
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
-        self.on_uncertain = on_uncertain
+        self.on_unknown = on_unknown
 
     def execute(self, context: "Context") -> dict[str, Any]:
         """Send the request and return its answer as a small plain dict.
@@ -60,18 +59,18 @@ class RequestOperator(BaseOperator):
         Raises:
             AirflowFailException: the request cannot be sent as it is, the service refused it for
                 good, or the service may have acted on it although no answer arrived
-                (`on_uncertain="fail"`).
+                (`on_unknown="hold"`).
             KnowledgeBotError: Airflow may try the task again.
         """
         from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.intents import Intent
 
         request = {name: getattr(self, name) for name in self.parameters}
-        with task_fails_for_good(self.knowledge_bot_conn_id, request, self.on_uncertain):
+        with task_fails_for_good(self.knowledge_bot_conn_id, request, self.on_unknown):
             hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
             self.service_page = service_page(hook.settings.base_url)
             self._complete(request, hook.settings)
-            intent = Intent(context, self.on_uncertain)
+            intent = Intent(context, self.on_unknown)
             answer = intent.earlier_answer()
             if answer is not None:
                 self.log.info("An earlier try sent the request; this is its answer.")
@@ -109,6 +108,16 @@ class RequestOperator(BaseOperator):
     @abstractmethod
     def _done(self, context: "Context", base_url: str, answer: dict[str, Any]) -> None:
         """Tell the task's outlets of the answer, also of one that an earlier try got."""
+
+
+def check_on_unknown(value: object) -> None:
+    """Refuse what is no choice while the DAG is parsed, rather than when its task runs.
+
+    Raises:
+        ValueError: it is neither `hold` nor `resend`.
+    """
+    if value not in ("hold", "resend"):
+        raise ValueError(f"on_unknown is 'hold' or 'resend', not {value!r}")
 
 
 def check_filled(name: str, value: object) -> None:

@@ -81,8 +81,8 @@ class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
         headers: request headers that the service sends while it scrapes (templated). A secret in
             them belongs into a connection or a Variable that Airflow masks.
         knowledge_bot_conn_id: the connection (templated).
-        on_uncertain: where the service may have acted although no answer arrived: `fail` for good,
-            so that nothing is sent twice, or `resend` with Airflow's next try.
+        on_unknown: where the service may have acted although no answer arrived: `hold` fails for
+            good, so that nothing is sent twice; `resend` leaves it to Airflow's next try.
     """
 
     parameters = ("name", "collections", "url", "headers")
@@ -115,8 +115,8 @@ class KnowledgeBotCreateTextSourceOperator(_CreateSourceOperator):
             connection's `default_collection_id`.
         content: the text (templated).
         knowledge_bot_conn_id: the connection (templated).
-        on_uncertain: where the service may have acted although no answer arrived: `fail` for good,
-            so that nothing is sent twice, or `resend` with Airflow's next try.
+        on_unknown: where the service may have acted although no answer arrived: `hold` fails for
+            good, so that nothing is sent twice; `resend` leaves it to Airflow's next try.
     """
 
     parameters = ("name", "collections", "content")
@@ -148,8 +148,8 @@ class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
             `ObjectStoragePath` (templated). Object storage needs its own Airflow provider.
         filename: the name that the service sees (templated); by default the file's own.
         knowledge_bot_conn_id: the connection (templated).
-        on_uncertain: where the service may have acted although no answer arrived: `fail` for good,
-            so that nothing is sent twice, or `resend` with Airflow's next try.
+        on_unknown: where the service may have acted although no answer arrived: `hold` fails for
+            good, so that nothing is sent twice; `resend` leaves it to Airflow's next try.
     """
 
     parameters = ("name", "collections", "file", "filename")

@@ -36,11 +36,11 @@ def adds(**options):
 with DAG("exception_after_the_post", schedule=None, default_args=AT_ONCE):
     adds(post_execute=fails_at_first)
 
-with DAG("killed_and_fail", schedule=None, default_args=AT_ONCE):
+with DAG("killed_and_hold", schedule=None, default_args=AT_ONCE):
     adds(pre_execute=leaves_its_pid)
 
 with DAG("killed_and_resend", schedule=None, default_args=AT_ONCE):
-    adds(pre_execute=leaves_its_pid, on_uncertain="resend")
+    adds(pre_execute=leaves_its_pid, on_unknown="resend")
 
 with DAG("ingests_slowly", schedule=None):
     KnowledgeBotIngestOperator(

@@ -66,16 +66,18 @@ def _item(given: object) -> object:
             except ValidationError as error:
                 # Without the value, which may be a whole text or a secret.
                 wrong = "; ".join(f"{one['loc'][0]}: {one['msg']}" for one in error.errors())
-                return Skipped(_name(given), wrong, invalid=True)
+                return _no_item(given, wrong)
             except TypeError as error:  # of a path, whose check goes before pydantic's own
                 wrong = f"a field of it is of a wrong type: {error}"
-                return Skipped(_name(given), wrong, invalid=True)
-    return Skipped(_name(given), "it has none of the fields url, content and path", invalid=True)
+                return _no_item(given, wrong)
+    return _no_item(given, "it has none of the fields url, content and path")
 
 
-def _name(given: dict[str, Any]) -> str:
+def _no_item(given: dict[str, Any], reason: str) -> Skipped:
     told = (given.get(field) for field in ("name", "url", "path", "key"))
-    return str(next(filter(None, told), "an item"))
+    name = str(next(filter(None, told), "an item"))
+    # It may be known from an earlier run, and is not gone then.
+    return Skipped(name, reason, invalid=True, partial=True)
 
 
 def _copies(objects: "str | ObjectStoragePath", folder: Path) -> Iterator[object]:
@@ -92,7 +94,8 @@ def _copies(objects: "str | ObjectStoragePath", folder: Path) -> Iterator[object
             with source, copy.open("wb") as target:
                 shutil.copyfileobj(source, target)
         except (FileNotFoundError, PermissionError) as error:
-            yield Skipped(one.address, f"it cannot be read: {error}", invalid=True)
+            reason = f"it cannot be read: {error}"
+            yield Skipped(one.address, reason, invalid=True, partial=True)
         else:
             yield File(path=copy, name=one.name, key=one.address)
 
