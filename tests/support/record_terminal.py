@@ -1,0 +1,111 @@
+"""Records `kbot` on a terminal of 100 columns: `python tests/support/record_terminal.py [FILE]`.
+
+It starts the embedded service, feeds it a folder, removes a file, and settles what is gone. What
+the commands really wrote becomes a picture, by default `docs/images/kbot-ingest.svg`.
+"""
+
+import io
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console
+from rich.text import Text
+
+from knowledge_bot_service import LocalService
+from pseudo_terminal import terminal
+
+ROOT = Path(__file__).parents[2]
+COLUMNS = 100
+TOOLS = 228
+
+# Rich's picture fetches its fonts from elsewhere; a page shows the reader's own.
+PICTURE = re.sub(r"(?s)@font-face \{\{.*?\}\}\s*|<!--.*?-->\s*", "", CONSOLE_SVG_FORMAT)
+
+COMMANDS = (
+    "kbot ingest folder handbook --origin handbook --rate 80",
+    "rm handbook/repair-evening.md",
+    "kbot ingest folder handbook --origin handbook",
+    "kbot ledger gone",
+    "kbot ledger gone | cut -f1 | kbot ledger forget -",
+)
+
+
+class Screen:
+    """What a terminal shows: lines, of which a program may take back the last ones."""
+
+    def __init__(self) -> None:
+        self.lines, self._row = [""], 0
+
+    def write(self, output: str) -> None:
+        for number, final, text in re.findall(r"\x1b\[([?\d;]*)([A-Za-z])|([^\x1b])", output):
+            if text == "\n":
+                self._row += 1
+                self.lines += [""] * (self._row == len(self.lines))
+            elif final == "A":
+                self._row -= int(number or 1)
+            elif final == "K":
+                self.lines[self._row] = ""
+            elif final == "m":
+                self.lines[self._row] += f"\x1b[{number}m"
+            elif text not in ("", "\r"):
+                self.lines[self._row] += text
+
+
+def recorded(command: str, environment: dict[str, str]) -> list[str]:
+    """Run a command; return its lines, and before them its progress as it was halfway."""
+    screen = Screen()
+    halfway: list[str] = []
+    with terminal([shutil.which("bash"), "-c", command], environment, COLUMNS) as running:
+        seen, more = 0, True
+        while more:
+            more = running.read(0.05)
+            screen.write(running.shown[seen:])
+            seen = len(running.shown)
+            done = re.search(r"(\d+) of (\d+) items", "\n".join(screen.lines))
+            if not halfway and done and int(done[2]) / 2 < int(done[1]) < int(done[2]):
+                halfway = [line for line in screen.lines if line]
+        assert running.end() == 0, running.shown
+    return [*halfway, *(line for line in screen.lines if line)]
+
+
+def make_handbook(folder: Path) -> None:
+    shutil.copytree(ROOT / "examples" / "handbook", folder)
+    (folder / "tools").mkdir()
+    for number in range(1, TOOLS + 1):
+        page = f"# Tool {number}\n\nIt hangs on hook {number}, and may be lent for a week.\n"
+        (folder / "tools" / f"tool-{number:03}.md").write_text(page, encoding="utf-8")
+
+
+def main(picture: Path) -> None:
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    handbook = {"col_handbook": "Handbook"}
+    with (
+        tempfile.TemporaryDirectory() as home,
+        LocalService(collections=handbook, bots={"bot_guide": ["col_handbook"]}) as service,
+    ):
+        make_handbook(Path(home, "handbook"))
+        environment = {
+            "HOME": home,
+            "XDG_DATA_HOME": f"{home}/.local/share",
+            "KBOT_CONFIG": f"{home}/config.toml",
+            "KNOWLEDGE_BOT_BASE_URL": service.base_url,
+            "KNOWLEDGE_BOT_API_KEY": service.api_key,
+            "KNOWLEDGE_BOT_COLLECTION": "col_handbook",
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+        for command in COMMANDS:
+            console.print(Text(f"$ {command}", style="bold green"))
+            for line in recorded(f"cd {home} && {command}", environment):
+                console.print(Text.from_ansi(line.replace(home, "~")))
+    svg = console.export_svg(title="kbot ingest", code_format=PICTURE, unique_id="kbot-ingest")
+    picture.write_text(svg, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    default = ROOT / "docs" / "images" / "kbot-ingest.svg"
+    main(Path(sys.argv[1]) if sys.argv[1:] else default)
