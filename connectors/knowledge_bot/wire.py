@@ -18,6 +18,7 @@ from knowledge_bot.uploads import Body
 T = TypeVar("T")
 
 logger: logging.Logger = logging.getLogger("knowledge_bot")
+logger.addHandler(logging.NullHandler())  # a library leaves it to the program what is shown
 
 _OWN_HEADERS = {
     b"accept": b"application/json, text/plain;q=0.9",

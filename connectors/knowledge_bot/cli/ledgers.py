@@ -185,9 +185,7 @@ def export(ledger_address: str | None) -> None:
     for line in kept.export():
         write_text(line)
     if texts := sum(entry.kind == "text" for entry in kept.refused()):
-        tell(
-            f"Texts left out: {texts}. The ledger keeps no content; ingest them from where they are."
-        )
+        tell(f"Texts left out: {texts}. The ledger keeps no content; give them from their source.")
 
 
 @ledger.command()

@@ -162,11 +162,8 @@ class Run:
                         if self._sent == 0:
                             await self._sender.open()  # nothing is claimed that cannot be sent
                         await slots.acquire()
-                        if self._sent == self._options.limit:
-                            self.stop(Stop.LIMIT, f"the limit of {self._sent} items was reached")
-                        if self._counters.stopped is not None:
+                        if self._is_at_the_limit():
                             return
-                        self._sent += 1
                         task = sending.create_task(self._ingest(job))
                         task.add_done_callback(lambda _: slots.release())
             except LedgerError as error:
@@ -195,9 +192,19 @@ class Run:
         if not self._options.dry_run:
             return planned.jobs
         for job in planned.jobs:
+            if self._is_at_the_limit():
+                break
             self._counters.add(Outcome("created", job.name, job.key))
             self._counters.counts["superseded"] += bool(job.before and job.before.source_id)
         return []
+
+    def _is_at_the_limit(self) -> bool:
+        """Count an item that is begun; where that would be one too many, end the run."""
+        if self._sent == self._options.limit:
+            self.stop(Stop.LIMIT, f"the limit of {self._sent} items was reached")
+        else:
+            self._sent += 1
+        return self._counters.stopped is not None
 
     async def _ingest(self, job: Job) -> None:
         """Send one item, as often as that is safe and may help, and record what came of it."""
@@ -313,7 +320,7 @@ class Run:
                 state=State.CREATED,
                 # Which content the service got, nobody can tell: the next run compares it anew.
                 digest=b"changed while it was sent" if changed else job.digest,
-                version=None if changed else job.version,
+                version=None if changed else claim.version if job.is_page else job.version,
                 pending=None,
                 source_id=_storable(source.id),
                 source_name=None,

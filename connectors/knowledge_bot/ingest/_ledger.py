@@ -39,7 +39,7 @@ class Entry(NamedTuple):
         origin: what yielded it, such as a folder; None where that had no name.
         key: what the item is known by.
         name: the name it was last sent under.
-        kind: `webpage`, `text` or `file`.
+        kind: `webpage`, `text`, `file`, or `object` for a file that is opened by its `open`.
         location: the page's address or the file's path; None for a text.
         state: what came of sending it last.
         source_id: the source that was last created of it; None without one.
@@ -47,6 +47,7 @@ class Entry(NamedTuple):
         error: what went wrong last; empty where nothing did.
         updated_at: when the state was written, in UTC, to the second.
         gone_at: when its origin was first seen without it, in UTC; None while it is there.
+        version: the page's version; None for everything else.
     """
 
     id: str
@@ -63,6 +64,7 @@ class Entry(NamedTuple):
     error: str
     updated_at: datetime
     gone_at: datetime | None
+    version: str | None
 
 
 class SupersededSource(NamedTuple):
@@ -310,8 +312,8 @@ class Ledger:
     def export(self) -> Iterator[str]:
         """Yield refused items as lines of JSON, which `from_jsonl` and `kbot ingest jsonl` take.
 
-        The ledger keeps no content and no header: a text has to be given by its source again, and
-        is left out, and a page comes without its headers.
+        The ledger keeps no content and no header: a text and an object have to be given by their
+        source again, and are left out, and a page comes without its headers.
         """
         for entry in self.refused():
             place = {"webpage": "url", "file": "path"}.get(entry.kind)
@@ -321,6 +323,7 @@ class Ledger:
                     "name": entry.name,
                     "key": entry.key,
                     "collections": entry.collections,
+                    **({"version": entry.version} if entry.version else {}),
                 }
                 yield json.dumps(fields, ensure_ascii=False)
 
@@ -344,6 +347,7 @@ class Ledger:
                 error=row.error or "",
                 updated_at=_time(row.updated_at),
                 gone_at=None if row.gone_at is None else _time(row.gone_at),
+                version=row.version if row.kind == "webpage" else None,
             )
 
     @contextmanager

@@ -57,9 +57,16 @@ class Job:
         item = self.item
         return item.path if isinstance(item, File) else getattr(item, "url", item.name)
 
+    @property
+    def is_page(self) -> bool:
+        """Whether it is a web page, whose version is a part of its digest."""
+        return isinstance(self.item, WebPage)
+
     def claim(self, run: int, scope: int, origin: int | None) -> Row:
         """Return the row that claims the item for a run."""
         before, kind = self.before, type(self.item).__name__.lower()
+        if isinstance(self.item, File) and self.item.open is not None:
+            kind = "object"
         return Row(
             id=self.id,
             scope=scope,
@@ -71,7 +78,7 @@ class Job:
             state=State.CLAIMED,
             digest=before.digest if before else None,
             pending=self.digest,
-            version=before.version if before else None,
+            version=self.item.version if self.is_page else before.version if before else None,
             source_id=before.source_id if before else None,
             source_name=(before.source_name or before.name or before.key) if before else None,
             run=run,
@@ -286,7 +293,7 @@ class Planner:
                 state=State.CREATED,
                 pending=None,
                 error=None,
-                version=job.version,
+                version=row.version if job.is_page else job.version,
                 origin=store.origin or row.origin,
                 gone_at=None,
             )

@@ -292,7 +292,8 @@ class _Blocking:
 
     def _end(self, done: "Future[Report]") -> None:
         """Let what is in flight finish, or, at the second wish to end, wait for nothing."""
-        again = self._asked.is_set()
+        stop = self._options.stop
+        again = self._asked.is_set() or (stop is not None and stop.is_set())
         self._asked.set()
         try:
             if not again:

@@ -148,7 +148,9 @@ def find_rows(connection: Connection, ids: Sequence[bytes]) -> dict[bytes, Row]:
 
 def _is_written(row: Row, found: Row | None) -> bool:
     """Tell whether a row is there, as after a commit whose answer was lost."""
-    return found is not None and (found.run, found.state) == (row.run, row.state)
+    if found is None:
+        return False
+    return (found.run, found.state, found.source_id) == (row.run, row.state, row.source_id)
 
 
 def replaced(row: Row, source_id: str | None) -> list[tuple[Any, ...]]:
