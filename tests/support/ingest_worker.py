@@ -20,6 +20,7 @@ from knowledge_bot.ingest import Ledger, Report, Text, _store, ingest
 def main(url: str, ledger: str, items: str, *machine: str) -> None:
     if machine:
         be_another_machine(machine[0], float(machine[1]), float(machine[2]))
+    leave_sigterm_to_the_run()
     print("ready", flush=True)  # noqa: T201 - read by whoever started it
     sys.stdin.readline()
     report = ingested(url, ledger, int(items), on_unknown="resend" if machine else "hold")
@@ -28,8 +29,6 @@ def main(url: str, ledger: str, items: str, *machine: str) -> None:
 
 def ingested(url: str, ledger: str, items: int, **options: Any) -> Report:
     """Ingest so many texts."""
-    # Where coverage is measured it handles SIGTERM, and `ingest` leaves a handler of others alone.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with Client("key", url) as client:
         return ingest(
             client,
@@ -39,6 +38,16 @@ def ingested(url: str, ledger: str, items: int, **options: Any) -> Report:
             concurrency=8,
             **options,
         )
+
+
+def ingested_in_a_pool(url: str, ledger: str, items: int) -> Report:
+    leave_sigterm_to_the_run()
+    return ingested(url, ledger, items)
+
+
+def leave_sigterm_to_the_run() -> None:
+    """Where coverage is measured it handles SIGTERM, and a run leaves handlers of others alone."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def be_another_machine(name: str, step: float, lease: float) -> None:

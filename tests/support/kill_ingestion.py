@@ -126,7 +126,7 @@ def names(items: int) -> Iterator[str]:
 def count_unsettled(ledger: str) -> int:
     """Count claims and unknown outcomes, without turning the one into the other."""
     if "://" in ledger:
-        return sum(1 for _ in Ledger(ledger).unknown())
+        return sum(1 for _ in Ledger(ledger).unknown()) if Ledger(ledger).exists() else 0
     if not Path(ledger).exists():
         return 0
     connection = sqlite3.connect(ledger)

@@ -34,6 +34,11 @@ class PostgreSQL:
     _folder: Path
     _owner: dict[str, Any]
 
+    @property
+    def runs(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
         settings = ["fsync=off", "max_connections=200", f"unix_socket_directories={self._folder}"]

@@ -1,6 +1,7 @@
-"""Tears an event loop down under `aingest`: `python torn_down_loop.py HOW URL LEDGER`.
+"""Tears an event loop down under `aingest`: `python torn_down_loop.py HOW URL LEDGER FLAG`.
 
-An empty LEDGER stands for none. What the process says on standard output is for the test.
+It is done when the file FLAG is there. An empty LEDGER stands for none. What the process says on
+standard output is for the test.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ import gc
 import sys
 import threading
 import time
+from pathlib import Path
 
 from knowledge_bot import AsyncClient
 from knowledge_bot.ingest import Ledger, Text, aingest
@@ -31,51 +33,48 @@ async def ingesting(url: str, ledger: str, timeout: float = 600) -> None:
     )
 
 
-async def under_way(ledger: str) -> None:
-    """Wait until something is in flight."""
-    await asyncio.sleep(0.5)
-    while ledger and not (
-        Ledger(ledger).exists() and sum(one.claimed for one in Ledger(ledger).status())
-    ):
+async def under_way(flag: str) -> None:
+    """Wait until the service has what is sent, and answers nothing."""
+    while not Path(flag).exists():
         await asyncio.sleep(0.02)
 
 
-async def another_part_fails(url: str, ledger: str) -> None:
+async def another_part_fails(url: str, ledger: str, flag: str) -> None:
     task = asyncio.create_task(ingesting(url, ledger))
-    await under_way(ledger)
+    await under_way(flag)
     assert not task.done()
     raise LookupError("another part of the program failed")
 
 
-async def a_group_fails(url: str, ledger: str) -> None:
+async def a_group_fails(url: str, ledger: str, flag: str) -> None:
     async with asyncio.TaskGroup() as group:  # it cancels once: what is in flight is waited for
         group.create_task(ingesting(url, ledger, timeout=1))
-        await under_way(ledger)
+        await under_way(flag)
         raise LookupError("another part of the program failed")
 
 
-async def main_returns(url: str, ledger: str) -> None:
+async def main_returns(url: str, ledger: str, flag: str) -> None:
     task = asyncio.create_task(ingesting(url, ledger))
-    await under_way(ledger)
+    await under_way(flag)
     assert not task.done()
 
 
-async def cancelled_twice(url: str, ledger: str) -> None:
+async def cancelled_twice(url: str, ledger: str, flag: str) -> None:
     task = asyncio.create_task(ingesting(url, ledger))
-    await under_way(ledger)
+    await under_way(flag)
     task.cancel()
     await asyncio.sleep(0.2)
     task.cancel()
     await task
 
 
-def run(how: str, url: str, ledger: str) -> None:
+def run(how: str, url: str, ledger: str, flag: str) -> None:
     if how != "closed":
-        asyncio.run(globals()[how](url, ledger))
+        asyncio.run(globals()[how](url, ledger, flag))
         return
     loop = asyncio.new_event_loop()
     task = loop.create_task(ingesting(url, ledger))
-    loop.run_until_complete(under_way(ledger))
+    loop.run_until_complete(under_way(flag))
     loop.close()
     del task, loop
     gc.collect()

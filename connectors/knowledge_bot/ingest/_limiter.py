@@ -172,8 +172,10 @@ class Limiter:
             if isinstance(error, APIError) and error.status_code in (429, 503):
                 return self._overloaded(error, began, tries)
             return self._refused(error, well)
-        if isinstance(error, ConnectionLostError | RequestTimeoutError):
+        if _is_away(error):
             self._lose_sight(began)
+            if isinstance(error, APIError):
+                self._slow_down(error, began)
         self._unknown_in_a_row += 1
         if self._unknown_in_a_row < self._most + _UNKNOWN_IN_A_ROW:
             return Verdict()
@@ -216,21 +218,26 @@ class Limiter:
         return True
 
     def _overloaded(self, error: APIError, began: float, tries: int) -> Verdict:
+        self._slow_down(error, began)
+        asked = min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER)
+        # A rate is of all requests together; otherwise it may be about this one alone.
+        if asked and (error.status_code == 429 or self._refused_in_a_row >= self._a_round):
+            self._pause(asked, "the service asked for it")
+        return self._again(max(asked, _backoff(tries, 8.0)), tries)
+
+    def _slow_down(self, error: APIError, began: float) -> None:
         now = time.monotonic()
         self._refused_in_a_row += 1
-        # All that were in flight together tell the same story, so it counts once; and it slows down
-        # not more than once a second, or a service that refuses some of many gets one at a time.
-        if began >= self._round_began:
-            self._round_began = now
-            self._rounds += 1
-            if now - self._slowed_at >= 1:
-                self._slowed_at, self._allowed = now, max(1.0, self._allowed / 2)
-            if self._refused_in_a_row >= self._a_round and error.retry_after is None:
-                told = f"the service is overloaded ({error.status_code})"
-                self._pause(_backoff(self._rounds, _LONGEST_BACKOFF), told)
-        if error.retry_after is not None:
-            self._pause(min(error.retry_after, _LONGEST_RETRY_AFTER), "the service asked for it")
-        return self._again(_backoff(tries, 8.0), tries)
+        if began < self._round_began:
+            return  # all that were in flight together tell the same story, so it counts once
+        self._round_began = now
+        self._rounds += 1
+        # Not more than once a second, or a service that refuses some of many gets one at a time.
+        if now - self._slowed_at >= 1:
+            self._slowed_at, self._allowed = now, max(1.0, self._allowed / 2)
+        if self._refused_in_a_row >= self._a_round and error.retry_after is None:
+            told = f"the service is overloaded ({error.status_code})"
+            self._pause(_backoff(self._rounds, _LONGEST_BACKOFF), told)
 
     def _again(self, seconds: float, tries: int) -> Verdict:
         if tries >= _TRIES:

@@ -111,12 +111,23 @@ def server_of_postgresql() -> Iterator[PostgreSQL]:
 
 
 @pytest.fixture
-def postgresql(server_of_postgresql: PostgreSQL) -> str:
-    """The address of a schema of its own, which is made faster than a database."""
-    name = f"ledger_{uuid.uuid4().hex}"
-    with psycopg.connect(server_of_postgresql.url(), autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {name}")
-    return f"{server_of_postgresql.url()}?options=-csearch_path%3D{name}"
+def new_schema(server_of_postgresql: PostgreSQL) -> Callable[[], str]:
+    """`new_schema()`: the address of a schema of its own, which is made faster than a database."""
+    url = server_of_postgresql.url()
+
+    def make() -> str:
+        name = f"ledger_{uuid.uuid4().hex}"
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {name}")
+        return f"{url}?options=-csearch_path%3D{name}"
+
+    return make
+
+
+@pytest.fixture
+def postgresql(new_schema: Callable[[], str]) -> str:
+    """Where a ledger can be made in PostgreSQL."""
+    return new_schema()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -2,8 +2,11 @@
 
 import asyncio
 import io
+import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from calls import KEY
 from ingest_texts import texts
 from knowledge_bot import AsyncClient, Client, ConfigurationError
-from knowledge_bot.ingest import File, Report, Stop, Text, WebPage, aingest, ingest
+from knowledge_bot.ingest import File, Ingestion, Report, Stop, Text, WebPage, aingest, ingest
 from scripted_server import answer, reset, silence
 
 pytestmark = pytest.mark.timeout(60)
@@ -149,6 +152,66 @@ def test_a_client_that_has_to_block_is_called_in_threads(service, ledger, tmp_pa
 def test_each_function_takes_its_own_client(service):
     with Client(KEY, service.url) as client, pytest.raises(ConfigurationError, match="AsyncClient"):
         asyncio.run(aingest(client, texts(1), collections="col_1"))  # type: ignore[arg-type]
+
+
+def test_what_a_client_of_ones_own_raises_comes_out_and_the_item_is_unknown(service, ledger):
+    class Broken(Client):
+        def create_text_source(self, *, name, **options):
+            if name == "t1":
+                raise RuntimeError("a mistake in somebody's client")
+            return super().create_text_source(name=name, **options)
+
+    options = {"collections": "col_1", "ledger": ledger, "concurrency": 2}
+    with Broken(KEY, service.url) as client, pytest.raises(RuntimeError, match="mistake"):
+        ingest(client, texts(100), **options)
+    (entry,) = ledger.unknown()
+    assert entry.key == "t1"
+    assert "a mistake" in entry.error
+    (holding,) = ledger.status()
+    assert (holding.claimed, holding.created) == (0, len(service.created))
+
+
+def test_options_are_kept_for_many_runs(service, ledger):
+    ingestion = Ingestion(collections=["col_1"], ledger=ledger, concurrency=2)
+    with Client(KEY, service.url) as client:
+        assert ingestion.run(client, texts(3)).created == 3
+        assert ingestion.run(client, texts(4)).created == 1
+
+    async def main() -> Report:
+        async with AsyncClient(KEY, service.url) as client:
+            return await ingestion.arun(client, texts(5))
+
+    assert asyncio.run(main()).unchanged == 4
+    with pytest.raises(ConfigurationError, match="concurrency"):
+        replace(ingestion, concurrency=0)
+
+
+def test_it_may_be_called_in_any_thread(service, ledger, send):
+    with ThreadPoolExecutor(4) as pool:
+        running = [pool.submit(send, texts(40), ledger=ledger) for _ in range(4)]
+        reports = [each.result(30) for each in running]
+    assert sum(report.created for report in reports) == 40
+    assert len(service.arrived) == 40
+    assert sum(report.failed for report in reports) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_signals_are_handled_for_the_time_of_a_run_where_nobody_else_does(service, send, number):
+    during: list[object] = []
+    service.judge = lambda name, times: during.append(signal.getsignal(number))
+    default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+    before = signal.signal(number, default)
+    try:
+        send(texts(1))
+        assert signal.getsignal(number) is default
+        send(texts(1), handle_signals=False)
+        signal.signal(number, mine := lambda number, frame: None)
+        send(texts(1))
+        assert signal.getsignal(number) is mine
+        assert during[0] is not default
+        assert during[1:] == [default, mine]
+    finally:
+        signal.signal(number, before)
 
 
 def test_it_may_be_called_where_an_event_loop_runs(service, ledger):

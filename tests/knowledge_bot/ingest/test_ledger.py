@@ -227,12 +227,53 @@ def test_a_read_only_folder_is_told(service, tmp_path):
     assert "cannot be made" in told or "cannot be opened" in told
 
 
+def taken_for_dead(ledger) -> None:
+    with contextlib.closing(ledger.database.connect(reading=False)) as connection:
+        connection.run("DELETE FROM kbot_runs")
+
+
+def test_a_result_that_comes_after_a_person_settled_it_is_named_as_one_too_many(
+    service, ledger_address
+):
+    ledger = Ledger(ledger_address)
+
+    def settle_meanwhile(name, times):
+        taken_for_dead(ledger)
+        ledger.resolve("t0", created=True, source_id="src_by_hand")
+
+    service.judge = settle_meanwhile
+    fill(service, ledger, 1)
+    (entry,) = ledger.entries()
+    assert (entry.state, entry.source_id) == ("created", "src_by_hand")
+    assert [(one.source_id, one.replaced_by) for one in ledger.superseded()] == [
+        ("src_1", "src_by_hand")
+    ]
+
+
+def test_a_result_that_comes_after_another_run_sent_it_again_is_named_as_one_too_many(
+    service, ledger_address
+):
+    ledger = Ledger(ledger_address)
+
+    def resend_meanwhile(name, times):
+        if times == 1:
+            taken_for_dead(ledger)
+            assert fill(service, ledger, 1, on_unknown="resend").created == 1
+
+    service.judge = resend_meanwhile
+    fill(service, ledger, 1)
+    (entry,) = ledger.entries("created")
+    (other,) = ledger.superseded()
+    assert {entry.source_id, other.source_id} == {"src_1", "src_2"}
+    service.judge = lambda name, times: None
+    assert fill(service, ledger, 1).unchanged == 1
+
+
 def test_a_result_that_comes_after_its_owner_was_taken_for_dead_counts(service, ledger_address):
     ledger = Ledger(ledger_address)
 
     def meanwhile(name, times):
-        with contextlib.closing(ledger.database.connect(reading=False)) as connection:
-            connection.run("DELETE FROM kbot_runs")
+        taken_for_dead(ledger)
         assert [entry.key for entry in ledger.unknown()] == ["t0"]
 
     service.judge = meanwhile

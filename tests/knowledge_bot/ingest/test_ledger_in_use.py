@@ -106,30 +106,32 @@ def test_a_ledger_that_is_left_alone_is_not_found_damaged(send, ledger):
 # Locks.
 
 
-def test_a_ledger_that_is_locked_for_some_seconds_is_waited_for(run, ledger, tmp_path, monkeypatch):
+def test_a_ledger_that_is_locked_for_some_seconds_is_waited_for(
+    send, ledger, tmp_path, monkeypatch
+):
     monkeypatch.setattr("knowledge_bot.ingest._database._BUSY", 0.2)
-    run([], ledger=ledger)
+    send([], ledger=ledger)
     with locked(tmp_path / "ledger.db", 1.5):
-        report = run(texts(50), ledger=ledger)
+        report = send(texts(50), ledger=ledger)
     assert (report.created, report.failed, report.stopped) == (50, 0, None)
 
 
 def test_a_ledger_that_stays_locked_ends_the_run_and_nothing_is_sent(
-    run, service, ledger, tmp_path, monkeypatch
+    send, service, ledger, tmp_path, monkeypatch
 ):
-    run([], ledger=ledger)
+    send([], ledger=ledger)
     monkeypatch.setattr("knowledge_bot.ingest._store._PATIENCE", 0.3)
     monkeypatch.setattr("knowledge_bot.ingest._database._BUSY", 0.2)
     with locked(tmp_path / "ledger.db", 1.5):
-        report = run(texts(50), ledger=ledger)
+        report = send(texts(50), ledger=ledger)
     assert report.stopped is Stop.LEDGER
     assert "another process has held a lock" in report.stop_reason
     assert service.arrived == []
-    assert run(texts(50), ledger=ledger).created == 50
+    assert send(texts(50), ledger=ledger).created == 50
 
 
 def test_what_was_sent_while_the_ledger_was_locked_is_recorded_later(
-    run, service, ledger, tmp_path
+    send, service, ledger, tmp_path
 ):
     locks = []
 
@@ -138,7 +140,7 @@ def test_what_was_sent_while_the_ledger_was_locked_is_recorded_later(
         locks[0].enter_context(locked(tmp_path / "ledger.db", 1.5))
 
     service.judge = at_arrival(10, lock)
-    report = run(texts(50), ledger=ledger)
+    report = send(texts(50), ledger=ledger)
     locks[0].close()
     assert (report.created, report.unknown, report.stopped) == (50, 0, None)
     assert len(sources_of(ledger)) == 50
@@ -174,8 +176,8 @@ def test_the_same_item_twice_waits_for_a_locked_ledger_without_planning(
 def server(server_of_postgresql):
     """A PostgreSQL that a test may stop; it is there again for the next one."""
     yield server_of_postgresql
-    server_of_postgresql.stop()
-    server_of_postgresql.start()
+    if not server_of_postgresql.runs:
+        server_of_postgresql.start()
 
 
 def test_a_postgresql_that_is_restarted_under_a_run_is_waited_for(
@@ -197,7 +199,7 @@ def test_a_postgresql_that_is_restarted_under_a_run_is_waited_for(
             if not stopped:
                 server.stop()
                 stopped = True
-                threading.Timer(2.0, server.start).start()
+                threading.Timer(1.0, server.start).start()
 
     stopped, stopping = False, threading.Lock()
     service.judge = answer_while_it_is_away
@@ -245,6 +247,20 @@ def test_a_connection_that_the_database_ends_is_opened_anew(send, service, postg
 # Clocks.
 
 
+def test_a_run_goes_on_after_the_machine_slept(run, service, ledger, monkeypatch):
+    real, slept = time.clock_gettime, 0.0
+
+    def sleep():
+        nonlocal slept
+        slept += 1000.0  # its lease is over long since
+
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: real(clock) + slept)
+    service.judge = at_arrival(10, sleep)
+    report = run(texts(50), ledger=ledger)
+    assert (report.created, report.unknown) == (50, 0)
+    assert len(service.arrived) == 50
+
+
 @pytest.mark.parametrize("step", [-3600.0, 3600.0], ids=["back", "forward"])
 def test_a_clock_that_is_set_does_not_stop_the_heartbeat(
     send, service, ledger_address, monkeypatch, step
@@ -261,14 +277,14 @@ def test_a_clock_that_is_set_does_not_stop_the_heartbeat(
             time.sleep(0.1)
 
     def set_the_clock(name, times):
-        note(0.5)
+        note(0.3)
         monkeypatch.setattr(time, "time", lambda: real() + step)
         del leases[:]
-        note(2.0)
+        note(1.0)
         monkeypatch.setattr(time, "time", real)
 
     monkeypatch.setattr("knowledge_bot.ingest._store.LEASE", 2.0)
-    monkeypatch.setattr("knowledge_bot.ingest._store.HEARTBEAT", 0.4)
+    monkeypatch.setattr("knowledge_bot.ingest._store.HEARTBEAT", 0.2)
     service.judge = set_the_clock
     assert send(texts(1), ledger=ledger).created == 1
     assert len(set(leases)) >= 3

@@ -20,15 +20,27 @@ pytestmark = pytest.mark.timeout(60)
 LONGEST = 20
 
 
-def torn_down(how: str, url: str, ledger: str) -> str:
-    """Return what the process said; it has to end by itself, interpreter and all."""
-    command = [sys.executable, torn_down_loop.__file__, how, url, ledger]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def torn_down(service, tmp_path):
+    """`torn_down(how, ledger)`: what a process said whose loop ended while two were in flight."""
+    flag = tmp_path / "in flight"
+
+    def answer_nothing(name, times):
+        if len(service.arrived) == 2:
+            flag.touch()
+        return silence
+
+    def run(how: str, ledger: str) -> str:
+        service.judge = answer_nothing
+        command = [sys.executable, torn_down_loop.__file__, how, service.url, ledger, flag]
+        # It has to end by itself, interpreter and all.
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
+        assert done.returncode == 0, done.stderr
+        return str(done.stdout)
+
+    return run
 
 
-@pytest.mark.parametrize("kept", [True, False], ids=["ledger", "no ledger"])
 @pytest.mark.parametrize(
     ("how", "said"),
     [
@@ -38,28 +50,27 @@ def torn_down(how: str, url: str, ledger: str) -> str:
         ("cancelled_twice", "raised CancelledError\n"),
     ],
 )
-def test_a_torn_down_run_ends_and_calls_unknown_what_was_in_flight(
-    service, tmp_path, how, said, kept
-):
-    service.judge = lambda name, times: silence
-    ledger = str(tmp_path / "ledger.db") if kept else ""
-    assert torn_down(how, service.url, ledger) == said
-    if kept:
-        (holding,) = Ledger(ledger).status()
-        assert (holding.claimed, holding.unknown) == (0, 2)
-
-
-def test_a_loop_that_is_closed_under_a_run_ends_it_for_the_process_that_goes_on(service, tmp_path):
-    service.judge = lambda name, times: silence
+def test_a_torn_down_run_ends_and_calls_unknown_what_was_in_flight(torn_down, tmp_path, how, said):
     ledger = str(tmp_path / "ledger.db")
-    assert torn_down("closed", service.url, ledger) == "unknown here: 2\n"
+    assert torn_down(how, ledger) == said
     (holding,) = Ledger(ledger).status()
     assert (holding.claimed, holding.unknown) == (0, 2)
 
 
-def test_a_loop_that_is_closed_under_a_run_without_a_ledger_lets_the_process_end(service):
-    service.judge = lambda name, times: silence
-    assert torn_down("closed", service.url, "") == ""
+def test_a_loop_that_is_closed_under_a_run_ends_it_for_the_process_that_goes_on(
+    torn_down, tmp_path
+):
+    ledger = str(tmp_path / "ledger.db")
+    assert torn_down("closed", ledger) == "unknown here: 2\n"
+    (holding,) = Ledger(ledger).status()
+    assert (holding.claimed, holding.unknown) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"), [("another_part_fails", "raised LookupError\n"), ("closed", "")]
+)
+def test_a_torn_down_run_without_a_ledger_ends_as_well(torn_down, how, said):
+    assert torn_down(how, "") == said
 
 
 def test_the_next_run_in_the_same_process_does_what_a_torn_down_one_left(service, ledger, send):

@@ -58,6 +58,16 @@ def test_a_service_under_load_gets_every_item_in_the_end(run, service, ledger, s
     assert sorted(service.created) == sorted(f"t{n}" for n in range(12))
 
 
+def test_a_pause_is_told_with_its_reason(send, service, ledger):
+    service.judge = lambda name, times: error(429, **{"Retry-After": "1"}) if times == 1 else None
+    reports = []
+    report = send(texts(1), ledger=ledger, on_progress=reports.append)
+    assert (report.created, report.paused) == (1, "")
+    told = {one.paused for one in reports if one.paused}
+    assert told
+    assert all(one.startswith("the service asked for it, going on in ") for one in told)
+
+
 def test_a_failing_service_does_not_burn_through_the_items(run, service, ledger):
     service.judge = lambda name, times: error(500)
     report = run(texts(500), ledger=ledger, concurrency=4)
@@ -105,7 +115,10 @@ def test_a_folder_of_pictures_among_texts_does_not_end_a_run(send, service, ledg
     assert (report.created, report.refused, report.stopped) == (100, 60, None)
 
 
-def test_a_service_that_resets_all_connections_for_a_while_is_waited_for(service, ledger):
+def test_a_service_that_resets_all_connections_for_a_while_is_waited_for(
+    service, ledger, monkeypatch
+):
+    monkeypatch.setattr("knowledge_bot.ingest._limiter._LONGEST_PING_BACKOFF", 0.5)
     away, back = time.monotonic() + 0.5, time.monotonic() + 3
 
     def is_away() -> bool:
@@ -149,7 +162,7 @@ def test_an_unreachable_service_leaves_the_items_untouched(ledger, monkeypatch):
 def test_a_service_that_restarts_gets_every_item(service, ledger):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    later = threading.Timer(1.0, relay, [port, int(service.url.rpartition(":")[2])])
+    later = threading.Timer(0.5, relay, [port, int(service.url.rpartition(":")[2])])
     later.daemon = True
     later.start()
     with Client(KEY, f"http://127.0.0.1:{port}") as client:
