@@ -173,7 +173,7 @@ class _Telling:
         shown = sys.stderr.isatty() and alone and not quiet
         self._progress = IngestionProgress() if shown else None
         self._due = time.monotonic() + _SECONDS_BETWEEN_EVENTS
-        self._stopping = False
+        self._stopping = self._paused = False
         self.lost: BrokenPipeError | StdoutError | None = None
         self._thread = threading.Thread(target=self._work, name="telling", daemon=True)
         self._thread.start()
@@ -212,6 +212,9 @@ class _Telling:
                 tell("Stopping: what is under way is finished first.")
         if self._progress is not None:
             self._progress.show(report)
+        elif report.paused and not self._paused and not self._quiet:
+            tell(f"Waiting: {report.paused}.")
+        self._paused = bool(report.paused)
         if self._as_json and time.monotonic() >= self._due and self.lost is None:
             self._due = time.monotonic() + _SECONDS_BETWEEN_EVENTS
             now = {"total": report.total, "current": report.current, "paused": report.paused}
@@ -238,9 +241,12 @@ def exit_of(report: Report) -> Exit:
         return Exit.ACCOUNT
     if report.stopped is Stop.UNAVAILABLE:
         return Exit.SOME_FAILED if report.created + report.unchanged else Exit.FAILED
-    if report.failed or report.stopped is Stop.LEDGER:
+    interrupted = report.stopped is Stop.REQUESTED
+    # What was not delivered since the run was interrupted is no failure of its own.
+    failed = report.failed - report.undelivered if interrupted else report.failed
+    if failed or report.stopped is Stop.LEDGER:
         return Exit.SOME_FAILED
-    return Exit.INTERRUPTED if report.stopped is Stop.REQUESTED else Exit.DONE
+    return Exit.INTERRUPTED if interrupted else Exit.DONE
 
 
 def conclusion(report: Report) -> str:

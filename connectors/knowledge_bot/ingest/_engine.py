@@ -441,6 +441,8 @@ class Reader:
         self._gathered: deque[object] = deque()
         self._left: deque[list[object]] = deque()
         self._exhausted = False
+        # One window is planned while the one before it is sent.
+        self._queue: asyncio.Queue[Planned | None] = asyncio.Queue(1)
         # Handing over may wait for what is sent now, and that may have to be planned again.
         self._flushing, self._planning = threading.Lock(), threading.Lock()
         self._characters = self._count = self._unchanged = 0
@@ -454,8 +456,8 @@ class Reader:
     def start(self, planner: Planner) -> None:
         """Begin to read."""
         self._planner, self._loop = planner, asyncio.get_running_loop()
-        # One window is planned while the one before it is sent.
-        self._queue: asyncio.Queue[Planned | None] = asyncio.Queue(1)
+        if self._ended:
+            return
         if isinstance(self._items, AsyncIterable):
             self._task = asyncio.create_task(self._aread())
         else:
@@ -503,7 +505,7 @@ class Reader:
 
     def end(self) -> None:
         """Take no further items. Called in the loop's thread."""
-        if not self._ended and hasattr(self, "_queue"):
+        if not self._ended:
             self._ended = True
             while not self._queue.empty():
                 self._queue.get_nowait()
@@ -559,7 +561,7 @@ class Reader:
         self, items: Sequence[object], *, share: bool = True, was_left: bool = False
     ) -> Planned:
         with self._planning:
-            planned = self._planner.plan(items)
+            planned = self._planner.plan(items, again=was_left or not share)
             if was_left and len(planned.jobs) == len(items):  # nobody else has them
                 self._planner.shares = False
             left = self._planner.share_out(planned) if share else []

@@ -58,6 +58,11 @@ class Job:
         return item.path if isinstance(item, File) else getattr(item, "url", item.name)
 
     @property
+    def is_opened(self) -> bool:
+        """Whether it is a file that a function of the caller's opens."""
+        return isinstance(self.item, File) and self.item.open is not None
+
+    @property
     def is_page(self) -> bool:
         """Whether it is a web page, whose version is a part of its digest."""
         return isinstance(self.item, WebPage)
@@ -65,7 +70,7 @@ class Job:
     def claim(self, run: int, scope: int, origin: int | None) -> Row:
         """Return the row that claims the item for a run."""
         before, kind = self.before, type(self.item).__name__.lower()
-        if isinstance(self.item, File) and self.item.open is not None:
+        if self.is_opened:
             kind = "object"
         return Row(
             id=self.id,
@@ -121,7 +126,7 @@ class Planner:
         on_unknown: what becomes of items whose outcome is unknown.
 
     Attributes:
-        seen: a bit for each row that was met, by its number, where the items have an origin.
+        seen: a bit for each row that was met, by its number.
         shares: whether other runs seem to have the same items.
     """
 
@@ -136,14 +141,17 @@ class Planner:
         self._service, self._collections = service, collections
         self._scopes: dict[tuple[str, ...], int] = {}
         self.shares: bool = True
-        has_origin = store is not None and store.origin is not None
-        self.seen = bytearray(store.highest // 8 + 1 if store and has_origin else 0)
+        self.seen = bytearray(store.highest // 8 + 1 if store else 0)
         # Rows of the origin by their keys, those read last last, and how many more to read.
         self._ahead: dict[str, tuple[int, str | None, bytes]] = {}
         self._last_number, self._top_up = 0, _AHEAD
 
-    def plan(self, items: Sequence[object]) -> Planned:
+    def plan(self, items: Sequence[object], *, again: bool = False) -> Planned:
         """Decide about some items.
+
+        Args:
+            items: the items.
+            again: whether they were looked at before in this run.
 
         Raises:
             LedgerError: the ledger cannot be read.
@@ -154,12 +162,13 @@ class Planner:
         rows = self._store.find([job.id for job in jobs]) if self._store and jobs else {}
         for job in jobs:
             job.before = before = rows.get(job.id)
+            comes_twice = False
             if before is not None:
-                self._see(before.number)
+                comes_twice = not self._see(before.number) and not again
                 if before.version is not None and before.version == job.version:
                     job.digest = before.digest or b""  # the content need not be read
             if self._is_fit(job, planned):
-                self._decide(job, planned)
+                self._decide(job, planned, comes_twice=comes_twice)
         return planned
 
     def _look_ahead(self) -> None:
@@ -247,9 +256,14 @@ class Planner:
             self._scopes[collections] = self._store.scope(self._service, collections)
         return self._scopes.get(collections, 0)
 
-    def _see(self, number: int) -> None:
-        if number >> 3 < len(self.seen):
-            self.seen[number >> 3] |= 1 << (number & 7)
+    def _see(self, number: int) -> bool:
+        """Note that a row was met; False where it was before."""
+        place, bit = number >> 3, 1 << (number & 7)
+        if place >= len(self.seen):
+            return True
+        new = not self.seen[place] & bit
+        self.seen[place] |= bit
+        return new
 
     def _is_fit(self, job: Job, planned: Planned) -> bool:
         """Tell whether an item can be sent, and read its content."""
@@ -263,8 +277,13 @@ class Planner:
             if self._store is not None and not job.digest:
                 job.digest = job.item.digest()
         except _UnfitError as error:
-            planned.outcomes.append(Outcome(error.kind, job.name[:500], job.key, str(error)))
-        except (OSError, ValueError) as error:
+            told = str(error)
+            if job.before is not None and job.before.digest is not None:
+                told += "; the service still has what was sent of it before"
+            planned.outcomes.append(Outcome(error.kind, job.name[:500], job.key, told))
+        except Exception as error:
+            if not isinstance(error, OSError | ValueError) and not job.is_opened:
+                raise
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             told = f"{job.place} cannot be read: {reason.lower()}"
             planned.outcomes.append(Outcome("invalid", job.name[:500], job.key, told))
@@ -272,17 +291,18 @@ class Planner:
             return True
         return False
 
-    def _decide(self, job: Job, planned: Planned) -> None:
+    def _decide(self, job: Job, planned: Planned, *, comes_twice: bool) -> None:
         row, store = job.before, self._store
+        twice = comes_twice or (row is not None and store is not None and row.run == store.run)
         if row is None or store is None:
             planned.jobs.append(job)
         elif row.state == State.CLAIMED and row.run != store.run:
             planned.elsewhere += 1
-        elif row.run == store.run and job.digest not in (row.digest, row.pending):
+        elif twice and job.digest not in (row.digest, row.pending):
             told = "another item of this run has the same key and another content; give each item "
             told += "a key of its own"
             planned.outcomes.append(Outcome("invalid", job.name[:500], job.key, told))
-        elif row.run == store.run and row.state != State.CREATED:
+        elif twice:
             planned.outcomes.append(
                 Outcome("skipped", job.name[:500], job.key, "it comes twice in this run")
             )

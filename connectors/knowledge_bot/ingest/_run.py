@@ -5,8 +5,10 @@ import contextlib
 import contextvars
 import math
 import multiprocessing
+import os
 import signal
 import threading
+import time
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,7 +21,7 @@ from knowledge_bot.client import AsyncClient, Client
 from knowledge_bot.configuration import API_KEY_VARIABLE
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._engine import Run
-from knowledge_bot.ingest._items import File, Text
+from knowledge_bot.ingest._items import File, Item, Text
 from knowledge_bot.ingest._ledger import Ledger
 from knowledge_bot.ingest._plan import Job, OnUnknown
 from knowledge_bot.ingest._report import Outcome, Report, Stop
@@ -35,6 +37,10 @@ OnOutcome = Callable[[Outcome], object]
 _PING_TIMEOUT = 10.0
 _LAST_WORDS = 5.0
 
+# Seconds within which a second signal is the same wish: a shell and the kernel both tell of a
+# closed terminal, and `timeout` signals a process and then its group.
+_SAME_WISH = 0.5
+
 
 class Event(Protocol):
     """A `threading.Event`, or an `asyncio.Event`."""
@@ -49,7 +55,8 @@ class Ingestion:
 
     Attributes:
         collections: where items go that name no collections of their own.
-        ledger: what was ingested before. Without one every item is sent, every time.
+        ledger: what was ingested before, also as its address or a SQLite file's path. Without one
+            every item is sent, every time.
         concurrency: how many requests may be in flight; after a crash, at most so many outcomes
             are unknown.
         on_unknown: `hold` leaves items of unknown outcome alone and reports them, so that nothing
@@ -90,22 +97,35 @@ class Ingestion:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "collections", tuple(collection_ids(self.collections)))
+        if isinstance(self.ledger, str | os.PathLike):
+            object.__setattr__(self, "ledger", Ledger(self.ledger))
         self._check("concurrency", self.concurrency, 1, math.inf, whole=True)
         self._check("gone_limit", self.gone_limit, 0, 1)
         if self.limit is not None:
             self._check("limit", self.limit, 0, math.inf, whole=True)
-        if self.rate is not None and self.rate <= 0:
-            raise ConfigurationError(f"rate: expected items a second above 0, not {self.rate!r}")
+        if self.rate is not None:
+            self._check("rate", self.rate, 0.001, 1e6)
         if self.on_unknown not in get_args(OnUnknown):
             told = f"expected 'hold' or 'resend', not {self.on_unknown!r}"
             raise ConfigurationError(f"on_unknown: {told}")
-        if self.origin is not None and not self.origin.strip():
-            raise ConfigurationError("origin: is empty")
+        origin: object = self.origin
+        if origin is not None and not (isinstance(origin, str) and origin.strip()):
+            raise ConfigurationError(f"origin: expected a name, not {self.origin!r}")
+        for name, fits, wanted in (
+            ("ledger", self.ledger is None or isinstance(self.ledger, Ledger), "a Ledger"),
+            ("on_progress", self.on_progress is None or callable(self.on_progress), "a function"),
+            ("on_outcome", self.on_outcome is None or callable(self.on_outcome), "a function"),
+            ("stop", self.stop is None or hasattr(self.stop, "is_set"), "an Event"),
+        ):
+            if not fits:
+                kind = type(getattr(self, name)).__name__
+                raise ConfigurationError(f"{name}: expected {wanted}, not {kind}")
 
     @staticmethod
     def _check(name: str, value: float, least: float, most: float, *, whole: bool = False) -> None:
         kind = int if whole else int | float
-        if not isinstance(value, kind) or not least <= value <= most:
+        fits = isinstance(value, kind) and not isinstance(value, bool)
+        if not fits or not least <= value <= most:
             told = f"{least} or more" if most == math.inf else f"{least} to {most}"
             raise ConfigurationError(f"{name}: expected {told}, not {value!r}")
 
@@ -140,6 +160,12 @@ class Ingestion:
     def _of(
         self, client: Client | AsyncClient, sender: Any, items: Any, asked: threading.Event
     ) -> Run:
+        if isinstance(items, str | bytes | dict | Item) or not (
+            isinstance(items, Iterable | AsyncIterable)
+        ):
+            raise ConfigurationError(
+                f"items: expected several items, as in a list, not {type(items).__name__}"
+            )
         if not self.dry_run:
             _check_can_create(client)
         options = self
@@ -385,7 +411,7 @@ def _call(job: Job) -> tuple[str, dict[str, Any]]:
 def _opened(opening: Callable[[], BinaryIO]) -> BinaryIO:
     try:
         return opening()
-    except OSError as error:
+    except Exception as error:
         raise ConfigurationError(f"file: cannot be opened: {error}") from error
 
 
@@ -393,7 +419,8 @@ def _opened(opening: Callable[[], BinaryIO]) -> BinaryIO:
 def _signals_ask(ask: Callable[[], None], *, wanted: bool) -> Iterator[None]:
     """Let the first SIGTERM, SIGHUP or Ctrl-C ask; the second one acts as it did before.
 
-    Handlers of others, such as asyncio's or a task runner's, stay in place. A worker process of
+    What comes within half a second of the first belongs to it. Handlers of others, such as
+    asyncio's or a task runner's, stay in place. A worker process of
     `multiprocessing` ends by the SIGTERM once all is recorded: that is how its pool ends it, and
     then waits for its end.
     """
@@ -416,11 +443,17 @@ def _signals_ask(ask: Callable[[], None], *, wanted: bool) -> Iterator[None]:
             signal.signal(number, default)
 
     asked_by: list[int] = []
+    asked_at = 0.0
 
     def handle(number: int, _frame: FrameType | None) -> None:
-        asked_by.append(number)
-        restore()
-        ask()
+        nonlocal asked_at
+        if not asked_by:
+            asked_at = time.monotonic()
+            asked_by.append(number)
+            ask()
+        elif time.monotonic() - asked_at > _SAME_WISH:
+            restore()
+            signal.raise_signal(number)
 
     for number in taken:
         signal.signal(number, handle)

@@ -28,7 +28,7 @@ Held = set[tuple[str, str]]
 HISTORIES = st.lists(
     st.dictionaries(st.sampled_from("abcde"), st.sampled_from(["one", "two", "three"])),
     min_size=2,
-    max_size=5,
+    max_size=4,
 )
 
 

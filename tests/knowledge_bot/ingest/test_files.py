@@ -3,11 +3,12 @@
 import io
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from knowledge_bot.ingest import File, from_folder
+from knowledge_bot.ingest import File, Report, from_folder
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -99,6 +100,20 @@ def test_an_object_of_the_same_version_is_not_opened(send, service, ledger, orig
     opened = stored.opened
     assert send([stored.item("v1")], ledger=ledger, origin=origin).unchanged == 1
     assert stored.opened == opened
+
+
+def test_runs_at_a_time_over_different_objects_do_not_read_theirs_again_and_again(send, ledger):
+    chunks = [[Stored(f"{run} {n}".encode()) for n in range(40)] for run in range(4)]
+
+    def ingested(run: int) -> Report:
+        items = [stored.item("v1", f"{run}/{n}.txt") for n, stored in enumerate(chunks[run])]
+        return send(items, ledger=ledger)
+
+    with ThreadPoolExecutor(4) as pool:
+        reports = list(pool.map(ingested, range(4)))
+    assert [report.created for report in reports] == [40] * 4
+    # Once to compare it, once to send it, and once more where it was left to the others at first.
+    assert max(stored.opened for chunk in chunks for stored in chunk) <= 3
 
 
 def test_an_object_of_a_new_version_is_uploaded_with_its_content(send, scripted, service, ledger):

@@ -3,6 +3,7 @@
 import contextlib
 import shutil
 import sqlite3
+import time
 
 import pytest
 
@@ -57,10 +58,12 @@ def test_what_no_longer_comes_is_gone_and_named_with_its_source(ingested, ledger
     assert (holding.created, holding.gone) == (5, 2)
 
 
-def test_what_is_gone_stays_gone_and_keeps_the_time_at_which_it_went(ingested, ledger):
+def test_what_is_gone_stays_gone_and_keeps_the_time_at_which_it_went(ingested, ledger, monkeypatch):
     ingested(texts(5))
     ingested(texts(4))
     (before,) = ledger.gone()
+    later = time.time() + 1000
+    monkeypatch.setattr(time, "time", lambda: later)
     assert ingested(texts(3)).gone == 2
     assert [one.gone_at for one in ledger.gone() if one.key == "t4"] == [before.gone_at]
 
@@ -73,6 +76,21 @@ def test_an_item_that_comes_back_is_not_gone(ingested, ledger, service, content)
     report = ingested([*texts(4), texts(5, content)[4]])
     assert (report.gone, report.created) == (0, content == "Another text")
     assert gone(ledger) == []
+
+
+@pytest.mark.parametrize("fate", ["blank", "held back", "refused"])
+def test_an_item_that_comes_back_and_is_not_sent_is_not_gone(ingested, ledger, service, fate):
+    service.judge = lambda name, times: reset if (name, times) == ("t4", 2) else None
+    ingested(texts(5))
+    if fate == "held back":
+        assert ingested([*texts(4), texts(5, "lost")[4]]).unknown == 1
+    assert ingested(texts(4)).gone == 1
+    if fate == "refused":
+        service.judge = lambda name, times: answer(400, {"code": "no", "message": "no"})
+    back = Text(name="t4", content=" " if fate == "blank" else "new")
+    assert ingested([*texts(4), back]).gone == 0
+    assert gone(ledger) == []
+    assert ledger.status()[0].gone == 0
 
 
 def test_items_without_an_origin_are_never_gone(send, ledger):

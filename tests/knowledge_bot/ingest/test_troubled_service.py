@@ -148,6 +148,25 @@ def test_a_service_that_resets_all_connections_for_a_while_is_waited_for(
     assert len(service.arrived) == len(set(service.arrived))
 
 
+def test_a_service_behind_a_proxy_that_finds_nobody_for_a_while_is_waited_for(
+    send, scripted, service, ledger, monkeypatch
+):
+    """It may have acted on what was in flight: that is unknown, and nothing more is."""
+    monkeypatch.setattr("knowledge_bot.ingest._limiter._LONGEST_PING_BACKOFF", 0.5)
+    away, back = time.monotonic() + 0.5, time.monotonic() + 2.5
+
+    def reply(received):
+        is_away = away < time.monotonic() < back
+        return error(503) if is_away else service.reply(received)
+
+    proxy = scripted(reply_to=reply)
+    report = send(texts(2000), ledger=ledger, url=proxy.url)
+    assert report.stopped is None
+    assert report.unknown <= 8 + 4
+    assert report.created == 2000 - report.unknown
+    assert time.monotonic() > back
+
+
 def test_an_unreachable_service_leaves_the_items_untouched(ledger, monkeypatch):
     monkeypatch.setattr("knowledge_bot.ingest._limiter._FIRST_BACKOFF", 0.01)
     monkeypatch.setattr("knowledge_bot.ingest._limiter._PATIENCE", 0.5)
