@@ -60,7 +60,7 @@ def test_the_help_loads_nothing_that_it_does_not_show():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stderr.split())
     assert "Exit codes" in done.stdout
-    heavy = {"httpx", "pydantic", "rich", "sqlite3", "aiohttp", "asyncio", "fastapi", "ssl"}
+    heavy = {"httpx", "pydantic", "rich", "psycopg", "aiohttp", "asyncio", "fastapi", "ssl"}
     assert not loaded & heavy
 
 

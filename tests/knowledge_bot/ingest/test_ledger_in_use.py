@@ -47,27 +47,27 @@ def sources_of(ledger) -> set[str | None]:
 # The ledger's file.
 
 
-def test_a_ledger_that_is_removed_under_a_run_stops_it(run, service, ledger, tmp_path):
+def test_a_ledger_that_is_removed_under_a_run_stops_it(send, service, ledger, tmp_path):
     def remove():
         for path in tmp_path.glob("ledger.db*"):
             path.unlink()
 
     service.judge = at_arrival(20, remove)
-    report = run(texts(3000), ledger=ledger, concurrency=4)
+    report = send(texts(3000), ledger=ledger, concurrency=4)
     assert report.stopped is Stop.LEDGER
     assert str(tmp_path / "ledger.db") in report.stop_reason
     assert "removed while it was in use" in report.stop_reason
     assert len(service.created) < 500
 
 
-def test_a_ledger_that_is_replaced_under_a_run_stops_it(send, run, service, ledger, tmp_path):
+def test_a_ledger_that_is_replaced_under_a_run_stops_it(send, service, ledger, tmp_path):
     send([], ledger=Ledger(tmp_path / "other.db"))
 
     def replace():
         (tmp_path / "other.db").replace(tmp_path / "ledger.db")
 
     service.judge = at_arrival(20, replace)
-    report = run(texts(3000), ledger=ledger, concurrency=4)
+    report = send(texts(3000), ledger=ledger, concurrency=4)
     assert report.stopped is Stop.LEDGER
     assert "replaced while it was in use" in report.stop_reason
     assert len(service.created) < 500
@@ -82,7 +82,7 @@ def test_a_folder_that_is_moved_away_under_a_run_stops_it(send, service, tmp_pat
     assert "removed" in report.stop_reason
 
 
-def test_a_ledger_that_something_else_wrote_into_is_named_as_damaged(run, send, ledger, tmp_path):
+def test_a_ledger_that_something_else_wrote_into_is_named_as_damaged(send, ledger, tmp_path):
     send(texts(600), ledger=ledger)
 
     def items():
@@ -92,7 +92,7 @@ def test_a_ledger_that_something_else_wrote_into_is_named_as_damaged(run, send, 
             file.write(b"\xff" * 40_000)
         yield from texts(800)[700:]
 
-    report = run(items(), ledger=ledger)
+    report = send(items(), ledger=ledger)
     assert report.stopped is Stop.LEDGER
     assert str(tmp_path / "ledger.db") in report.stop_reason
     assert "damaged" in report.stop_reason
@@ -147,9 +147,9 @@ def test_what_was_sent_while_the_ledger_was_locked_is_recorded_later(
 
 
 def test_the_same_item_twice_waits_for_a_locked_ledger_without_planning(
-    run, service, ledger, tmp_path, monkeypatch
+    send, service, ledger, tmp_path, monkeypatch
 ):
-    run([], ledger=ledger)
+    send([], ledger=ledger)
     statements: list[str] = []
     connect = sqlite3.connect
 
@@ -161,7 +161,7 @@ def test_the_same_item_twice_waits_for_a_locked_ledger_without_planning(
     monkeypatch.setattr(sqlite3, "connect", tracing)
     with locked(tmp_path / "ledger.db", 1.5):
         began = time.process_time()
-        report = run([Text(name="a", content="b")] * 3, ledger=ledger)
+        report = send([Text(name="a", content="b")] * 3, ledger=ledger)
     assert report.created == 1
     assert report.unchanged + report.skipped == 2
     assert service.arrived == ["a"]
@@ -247,7 +247,7 @@ def test_a_connection_that_the_database_ends_is_opened_anew(send, service, postg
 # Clocks.
 
 
-def test_a_run_goes_on_after_the_machine_slept(run, service, ledger, monkeypatch):
+def test_a_run_goes_on_after_the_machine_slept(send, service, ledger, monkeypatch):
     real, slept = time.clock_gettime, 0.0
 
     def sleep():
@@ -256,7 +256,7 @@ def test_a_run_goes_on_after_the_machine_slept(run, service, ledger, monkeypatch
 
     monkeypatch.setattr(time, "clock_gettime", lambda clock: real(clock) + slept)
     service.judge = at_arrival(10, sleep)
-    report = run(texts(50), ledger=ledger)
+    report = send(texts(50), ledger=ledger)
     assert (report.created, report.unknown) == (50, 0)
     assert len(service.arrived) == 50
 

@@ -119,7 +119,7 @@ def test_a_service_that_resets_all_connections_for_a_while_is_waited_for(
     service, ledger, monkeypatch
 ):
     monkeypatch.setattr("knowledge_bot.ingest._limiter._LONGEST_PING_BACKOFF", 0.5)
-    away, back = time.monotonic() + 0.5, time.monotonic() + 3
+    away, back = time.monotonic() + 0.5, time.monotonic() + 2
 
     def is_away() -> bool:
         return away < time.monotonic() < back
@@ -153,7 +153,7 @@ def test_a_service_behind_a_proxy_that_finds_nobody_for_a_while_is_waited_for(
 ):
     """It may have acted on what was in flight: that is unknown, and nothing more is."""
     monkeypatch.setattr("knowledge_bot.ingest._limiter._LONGEST_PING_BACKOFF", 0.5)
-    away, back = time.monotonic() + 0.5, time.monotonic() + 2.5
+    away, back = time.monotonic() + 0.5, time.monotonic() + 2
 
     def reply(received):
         is_away = away < time.monotonic() < back
