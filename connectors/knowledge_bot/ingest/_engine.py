@@ -162,7 +162,7 @@ class Run:
                         if self._sent == 0:
                             await self._sender.open()  # nothing is claimed that cannot be sent
                         await slots.acquire()
-                        if self._is_at_the_limit():
+                        if self._is_at_the_limit() or not await self._limiter.enter():
                             return
                         task = sending.create_task(self._ingest(job))
                         task.add_done_callback(lambda _: slots.release())
@@ -207,9 +207,16 @@ class Run:
         return self._counters.stopped is not None
 
     async def _ingest(self, job: Job) -> None:
-        """Send one item, as often as that is safe and may help, and record what came of it."""
+        """Send one item, as often as that is safe and may help, and record what came of it.
+
+        It has a turn already.
+        """
+        has_turn = True
         try:
             while (first := self._under_way.get(job.id)) is not None and self._writer is not None:
+                if has_turn:
+                    self._limiter.leave()
+                    has_turn = False
                 await first.wait()  # the same item came before: what became of it decides
                 again = self._noted(await self._reader.plan_again(job.item))
                 if not again:
@@ -217,7 +224,7 @@ class Run:
                 job = again[0]
             done = self._under_way[job.id] = asyncio.Event()
             try:
-                await self._deliver(job)
+                await self._deliver(job, has_turn=has_turn)
             finally:
                 done.set()
                 if self._under_way.get(job.id) is done:
@@ -227,9 +234,10 @@ class Run:
         except Exception as error:  # noqa: BLE001 - raised by run(), when all is recorded
             self._fail(error)
 
-    async def _deliver(self, job: Job) -> None:
+    async def _deliver(self, job: Job, *, has_turn: bool) -> None:
         tries, failure = 0, None
-        while await self._limiter.enter(again=failure is not None):
+        while has_turn or await self._limiter.enter(again=failure is not None):
+            has_turn = False
             try:
                 claim = self._planner.claim(job)
                 if not await self._claimed(job, claim):  # somebody was faster
