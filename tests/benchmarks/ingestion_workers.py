@@ -27,6 +27,7 @@ from knowledge_bot.ingest import Ledger, Text, ingest
 from postgresql_server import postgresql
 
 FULL = "--full" in sys.argv
+FLAG = ["--full"] if FULL else []
 ITEMS = 6000 if FULL else 1200
 PROCESSES = (1, 4, 16) if FULL else (1, 4, 8)
 ROUNDS = 3
@@ -82,7 +83,7 @@ def seconds_of(processes: int, service: CountingServer, ledger: str) -> float:
     command = [sys.executable, __file__, "work", service.url, ledger]
     pipe = subprocess.PIPE
     running = [
-        subprocess.Popen([*command, str(number)], stdin=pipe, stdout=pipe, text=True)
+        subprocess.Popen([*command, str(number), *FLAG], stdin=pipe, stdout=pipe, text=True)
         for number in range(processes)
     ]
     for process in running:
