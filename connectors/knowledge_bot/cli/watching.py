@@ -1,18 +1,15 @@
 """`kbot ingest folder --watch`: again, whenever something below the folder changes."""
 
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.run import Session, conclusion, exit_of
 from knowledge_bot.cli.terminal import tell
 from knowledge_bot.ingest import File, Stop
+from knowledge_bot.ingest._run import signals_ask
 
 # Seconds without a change before a run begins, since each half of a file that is being written
 # would be a source of its own; and how long it is waited for that.
@@ -37,7 +34,7 @@ def watch_and_ingest(session: Session, folder: str, find: Callable[[], Iterable[
         Failed: always, since nothing but a signal or an error ends it; the exit code is that of the
             last run, or `Exit.INTERRUPTED`.
     """
-    with _signals_set(session.stop):
+    with signals_ask(session.stop.set):
         changes = _changes(folder, session.stop)
         next(changes, None)  # what changes from here on is noted, also while a run is under way
         while True:
@@ -94,30 +91,3 @@ def _changes(folder: str, stop: threading.Event) -> Iterator[set[str]]:
 
 def _files(items: Iterable[object]) -> set[str]:
     return {item.path for item in items if isinstance(item, File)}
-
-
-@contextmanager
-def _signals_set(stop: threading.Event) -> Iterator[None]:
-    """Let the first Ctrl-C, SIGTERM or SIGHUP set `stop`; the next one acts as ever."""
-    defaults: dict[signal.Signals, Any] = {
-        signal.SIGINT: signal.default_int_handler,
-        signal.SIGTERM: signal.SIG_DFL,
-    }
-    if hangup := getattr(signal, "SIGHUP", None):  # a closed terminal; Windows has none
-        defaults[hangup] = signal.SIG_DFL
-    taken = {number: how for number, how in defaults.items() if signal.getsignal(number) is how}
-
-    def restore() -> None:
-        for number, how in taken.items():
-            signal.signal(number, how)
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        restore()
-        stop.set()
-
-    for number in taken:
-        signal.signal(number, handle)
-    try:
-        yield
-    finally:
-        restore()

@@ -144,7 +144,7 @@ class Ingestion:
             )
         asked = threading.Event()
         run = self._of(client, _Awaiting(client), items, asked)
-        with _signals_ask(asked.set, wanted=self.handle_signals):
+        with signals_ask(asked.set, wanted=self.handle_signals):
             running = asyncio.create_task(run.run())
             try:
                 return await asyncio.shield(running)
@@ -306,7 +306,7 @@ class _Blocking:
         thread = threading.Thread(
             target=context.run, args=(self._work, done), name="ingest", daemon=True
         )
-        with _signals_ask(self._asked.set, wanted=self._options.handle_signals):
+        with signals_ask(self._asked.set, wanted=self._options.handle_signals):
             thread.start()
             try:
                 return done.result()
@@ -416,7 +416,7 @@ def _opened(opening: Callable[[], BinaryIO]) -> BinaryIO:
 
 
 @contextmanager
-def _signals_ask(ask: Callable[[], None], *, wanted: bool) -> Iterator[None]:
+def signals_ask(ask: Callable[[], None], *, wanted: bool = True) -> Iterator[None]:
     """Let the first SIGTERM, SIGHUP or Ctrl-C ask; the second one acts as it did before.
 
     What comes within half a second of the first belongs to it. Handlers of others, such as
