@@ -150,9 +150,14 @@ class Session:
             )
         if report.stopped is Stop.LIMIT:
             self.say(f"{_sentence(report.stop_reason)} The next run goes on.")
-        self.say(
-            f"({report.duration:.1f} s; what was sent is remembered in {self._options.ledger})"
+        if report.items == 0 and report.stopped is None:
+            self.say("Nothing to send was found there.")
+        told = (
+            "nothing was sent; compared with"
+            if report.dry_run
+            else "what was sent is remembered in"
         )
+        self.say(f"({report.duration:.1f} s; {told} {self._options.ledger})")
 
 
 class _Telling:
@@ -209,7 +214,10 @@ class _Telling:
             if not self._quiet:
                 if self._progress is not None:
                     self._progress.close()
-                tell("Stopping: what is under way is finished first.")
+                told = "what is under way is finished first."
+                if report.stopped is not Stop.REQUESTED:
+                    told = f"{report.stop_reason.rstrip('.')}. {_sentence(told)}"
+                tell(f"Stopping: {told}")
         if self._progress is not None:
             self._progress.show(report)
         elif report.paused and not self._paused and not self._quiet:

@@ -165,6 +165,8 @@ class Database:
         Raises:
             LedgerError: it cannot be opened, it is something else, or of another version.
         """
+        if self.file is not None and os.path.isdir(self.file):  # noqa: PTH112 - it never raises
+            raise LedgerError(f"{self.told} is a folder; name a file, such as {self.told}/kbot.db")
         try:
             if reading and self.file is not None:
                 self.file.stat()

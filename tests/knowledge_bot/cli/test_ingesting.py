@@ -41,12 +41,19 @@ def test_the_ledger_is_kept_with_the_users_data_and_told(run, of_the_service, ha
     assert (tmp_path / "data" / "kbot" / "ledger.db").is_file()
 
 
+def test_a_place_that_holds_nothing_is_told(run, of_the_service, handbook):
+    done = run("ingest", "folder", handbook, "--include", "*.pdf")
+    assert (done.exit_code, "Nothing to send was found there." in done.stderr) == (0, True)
+    assert "Nothing to send" not in run("ingest", "folder", handbook).stderr
+
+
 def test_a_dry_run_sends_nothing_and_needs_no_key(run, scripted, handbook, tmp_path):
     server = scripted(answer(body=SOURCE))
     done = run("--base-url", server.url, "ingest", "folder", handbook, "--dry-run", *IN_ONE)
     *listed, created, unchanged, skipped = done.stdout.splitlines()
     assert (done.exit_code, listed) == (0, ["a.md", "b.txt", "deeper/c.md"])
     assert (created, unchanged, skipped) == ("would create\t3", "unchanged\t0", "skipped\t1")
+    assert "nothing was sent; compared with" in done.stderr
     assert server.started == 0
     assert not (tmp_path / "data" / "kbot" / "ledger.db").exists()
 

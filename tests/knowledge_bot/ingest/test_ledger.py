@@ -107,9 +107,9 @@ def test_an_empty_file_becomes_a_ledger(service, tmp_path):
     assert fill(service, Ledger(tmp_path / "ledger.db")).created == 3
 
 
-@pytest.mark.parametrize("path", ["missing/ledger.db", "."])
-def test_a_place_that_holds_no_file_is_told(service, tmp_path, path):
-    assert "cannot be" in refused(service, Ledger(tmp_path / path))
+@pytest.mark.parametrize(("path", "told"), [("missing/ledger.db", "cannot be"), (".", "a folder")])
+def test_a_place_that_holds_no_file_is_told(service, tmp_path, path, told):
+    assert told in refused(service, Ledger(tmp_path / path))
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,8 @@ def _json_items(
             reason = said if said.startswith(f"{where}: ") else f"{where}: {said}"
             yield Skipped(told, f"it is no item: {reason}", invalid=True, partial=True)
         except (ValueError, TypeError) as error:
-            reason = f"it is no item: {str(error)[:300]}"
+            # Its own line is the first one that the parser sees.
+            reason = f"it is no item: {str(error)[:300].replace(' at line 1 column', ' at column')}"
             yield Skipped(told, reason, invalid=True, partial=True)
 
 
