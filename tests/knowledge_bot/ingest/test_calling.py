@@ -1,12 +1,13 @@
 """How a run is called: its arguments, its items as they come, its progress, and its end."""
 
 import asyncio
+import inspect
 import io
 import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import httpx
 import pytest
@@ -186,6 +187,31 @@ def test_options_are_kept_for_many_runs(service, ledger):
         replace(ingestion, concurrency=0)
 
 
+def test_the_functions_take_the_options_that_an_ingestion_keeps_with_the_same_defaults():
+    kept = {field.name: field.default for field in fields(Ingestion)}
+    for function in (ingest, aingest):
+        taken = {
+            name: parameter.default
+            for name, parameter in inspect.signature(function).parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        }
+        assert taken.keys() == kept.keys()
+        assert {name: taken[name] for name in taken if name != "collections"} == {
+            name: kept[name] for name in kept if name != "collections"
+        }
+    assert kept["gone_limit"] == 0.5
+
+
+@pytest.mark.parametrize(
+    "options", [{"on_progress": 1}, {"on_outcome": 1}, {"stop": 1}, {"ledger": 1}]
+)
+def test_what_cannot_be_called_or_used_is_told(options):
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
+        Ingestion(collections="col_1", **options)
+    for name in options:
+        assert Ingestion(collections="col_1", **{name: None})
+
+
 def test_it_may_be_called_in_any_thread(service, ledger, send):
     with ThreadPoolExecutor(4) as pool:
         running = [pool.submit(send, texts(40), ledger=ledger) for _ in range(4)]
@@ -299,8 +325,10 @@ def test_a_run_that_is_cancelled_twice_leaves_unknown_what_is_in_flight(service,
             task.cancel()
             await asyncio.sleep(0.05)
             task.cancel()
+            began = time.monotonic()
             with pytest.raises(asyncio.CancelledError):
                 await task
+            assert time.monotonic() - began < 3  # and not until all has timed out
 
     asyncio.run(main())
     assert len(list(ledger.unknown())) == 4

@@ -18,7 +18,8 @@ import pytest
 import ingest_worker
 from counting_server import CountingServer, counting
 from kill_ingestion import kill_ingestion
-from knowledge_bot.ingest import Ledger
+from knowledge_bot import Client
+from knowledge_bot.ingest import Ledger, Text, ingest
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -205,6 +206,23 @@ def test_the_claims_of_a_killed_worker_are_unknown_at_once(tmp_path, ledger_addr
         assert len(list(ledger.unknown())) == 8
         (holding,) = ledger.status()
         assert (holding.claimed, holding.unknown) == (0, 8)
+
+
+def test_a_worker_that_dies_while_another_one_runs_leaves_unknown_what_it_claimed(
+    tmp_path, ledger_address, worker
+):
+    with counting(tmp_path, 30) as server, Client("key", server.url) as client:
+        process = worker(server.url, ledger_address, 8)
+        ledger = Ledger(ledger_address)
+        wait_for_claims(ledger, 8)
+
+        def items():  # the run is open by now, and looked for dead ones then
+            process.kill()
+            process.communicate()
+            yield Text(name="item 3", content="Text 3.")
+
+        report = ingest(client, items(), collections="col_1", ledger=ledger)
+        assert (report.unknown, report.elsewhere) == (1, 0)
 
 
 def test_two_runs_at_once_leave_the_other_ones_claims_alone(tmp_path, ledger_address, worker):

@@ -144,6 +144,16 @@ def test_an_object_without_a_version_is_compared_by_its_content(send, service, l
     assert send([stored.item(None)], ledger=ledger).created == 1
 
 
+def test_an_object_is_uploaded_under_the_last_part_of_its_address(send, service, tmp_path):
+    (tmp_path / "a").write_bytes(b"The tide.")
+    for path in ("s3://bucket/tides/march.txt", "bucket/"):
+        send([File(path=path, name="Tides of March", open=lambda: (tmp_path / "a").open("rb"))])
+    first, second = (
+        body.partition(b'filename="')[2].partition(b'"')[0].decode() for body in service.raw
+    )
+    assert (first, second) == ("march.txt", "Tides of March")
+
+
 def test_an_object_that_cannot_be_opened_is_named_and_the_rest_is_done(send, service, ledger):
     class Missing(Stored):
         def open(self):

@@ -213,6 +213,35 @@ def test_what_never_was_in_the_service_is_not_gone(ingested, ledger, service):
     assert gone(ledger) == ["t3"]
 
 
+def test_each_of_many_items_goes_and_comes_back_by_itself(ingested, ledger):
+    everything = texts(40)
+    ingested(everything)
+    for away in (0, 7, 8, 9, 15, 16, 31, 39):
+        ingested(everything[:away] + everything[away + 1 :])
+        assert gone(ledger) == [f"t{away}"]
+    assert ingested(everything).gone == 0
+    assert gone(ledger) == []
+
+
+def test_why_nothing_is_looked_for_or_noted_is_logged(ingested, caplog):
+    def breaks_off():
+        yield from texts(9)
+        raise OSError("the share is away")
+
+    ingested(texts(10))
+    with caplog.at_level("INFO", "knowledge_bot.ingest"):
+        ingested(texts(10))
+        assert caplog.messages == []
+        with pytest.raises(OSError, match="the share is away"):
+            ingested(breaks_off())
+        assert "was not looked for: the share is away" in caplog.text
+        caplog.clear()
+        ingested(texts(4))
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage().startswith("6 items that handbook no longer yields are not noted")
+
+
 def test_more_than_the_limit_is_withheld_until_asked_for(ingested, ledger):
     ingested(texts(10))
     report = ingested(texts(4))

@@ -42,6 +42,7 @@ def test_a_rate_is_how_many_items_are_sent_a_second_at_most(send, service, ledge
     [
         {"limit": -1},
         {"limit": 1.5},
+        {"concurrency": 1.5},
         {"rate": 0},
         {"rate": -3},
         {"gone_limit": 1.1},
@@ -137,6 +138,17 @@ def test_the_same_content_under_a_second_key_is_sent_and_named(send, service, le
     assert "'a'" in told["b"]
     assert "'d'" in told["e"]
     assert send(twins, ledger=ledger).same_content == 0
+
+
+def test_so_many_failures_are_kept_and_room_is_left_for_what_matters(send, ledger):
+    wrong = [Skipped(f"x{number}", "it is none", invalid=True) for number in range(1100)]
+    report = send([*wrong, *texts(1)], ledger=ledger)
+    assert (report.invalid, len(report.failures), report.created) == (1100, 1000, 1)
+    twins = [Text(name=f"twin {number}", content="the same") for number in range(40)]
+    report = send([*twins, wrong[0]], ledger=ledger)
+    assert (report.same_content, report.invalid) == (39, 1)
+    kept = [one.kind for one in report.failures]
+    assert (kept.count("same_content"), kept.count("invalid")) == (20, 1)
 
 
 def test_the_same_content_in_other_collections_is_nothing_to_tell(send, ledger):

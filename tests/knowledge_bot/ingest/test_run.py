@@ -143,6 +143,19 @@ def test_a_dry_run_writes_nothing_and_waits_for_nobody_who_does(run, service, le
         assert run(texts(1), ledger=ledger, dry_run=True).unchanged == 1
 
 
+def test_a_run_that_finds_nothing_to_do_writes_nothing(send, ledger, tmp_path):
+    send(texts(3), ledger=ledger)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def slowly():  # longer than the ledger is left alone
+        for text in texts(3):
+            time.sleep(0.2)
+            yield text
+
+    assert send(slowly(), ledger=ledger).unchanged == 3
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_what_another_run_sent_in_the_meantime_is_not_sent_again(run, service, ledger, tmp_path):
     run([Text(name="t1", content="What it was at first.")], ledger=ledger)
 

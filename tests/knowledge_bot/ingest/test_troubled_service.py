@@ -75,6 +75,32 @@ def test_a_failing_service_does_not_burn_through_the_items(run, service, ledger)
     assert report.unknown == len(service.arrived) <= 4 + 10 + 4
 
 
+def test_so_many_unknown_outcomes_in_a_row_end_a_run_and_not_one_fewer(send, service, ledger):
+    # Ten and one that is in flight.
+    service.judge = lambda name, times: error(500)
+    assert send(texts(40), ledger=ledger, concurrency=1).unknown == 11
+    assert len(service.arrived) == 11
+
+
+def test_what_goes_well_in_between_begins_the_count_anew(send, service):
+    lost = {*range(1, 11), *range(12, 22)}
+    service.judge = lambda name, times: error(500) if int(name[1:]) in lost else None
+    report = send(texts(30), concurrency=1)
+    assert (report.unknown, report.created, report.stopped) == (20, 10, None)
+
+
+def test_a_proxy_that_lets_no_ping_pass_is_tried_with_an_item(service, scripted, ledger):
+    service.judge = lambda name, times: reset if name == "t0" else None
+    url = scripted(
+        reply_to=lambda received: (
+            error(503) if received.path.endswith("/ping") else service.reply(received)
+        )
+    ).url
+    with Client(KEY, url, timeout=5) as client:
+        report = ingest(client, texts(5), collections="col_1", ledger=ledger, concurrency=1)
+    assert (report.created, report.unknown, report.stopped) == (4, 1, None)
+
+
 def test_a_steady_third_of_refusals_does_not_slow_a_run_to_a_crawl(send, service, ledger):
     dice, enough = random.Random(7), threading.Event()
 
@@ -97,6 +123,12 @@ def test_many_refusals_that_are_alike_stop_a_run(send, service, ledger):
     assert 50 <= report.refused == len(service.arrived) <= 50 + 8
     service.judge = lambda name, times: None  # the wrong collection is put right
     assert send(texts(200), ledger=ledger).created == 200
+
+
+def test_fifty_alike_are_enough_and_not_one_fewer(send, service):
+    service.judge = lambda name, times: error(400)
+    assert send(texts(80), concurrency=1).refused == len(service.arrived) == 50
+    assert send(texts(49), concurrency=1).stopped is None
 
 
 def test_refusals_that_differ_stop_nothing(send, service, ledger):
