@@ -186,8 +186,10 @@ def test_a_postgresql_that_is_restarted_under_a_run_is_waited_for(
     ledger = Ledger(postgresql)
     restarting = threading.Thread(target=lambda: (server.stop(), time.sleep(4), server.start()))
     service.judge = at_arrival(100, restarting.start)
+    used = time.process_time()
     report = send(texts(600), ledger=ledger)
     restarting.join()
+    assert time.process_time() - used < 3, "it was not waited for, but asked all the time"
     assert (report.created, report.unknown, report.failed) == (600, 0, 0)
     assert report.duration > 4
     assert len(service.arrived) == len(sources_of(ledger)) == 600

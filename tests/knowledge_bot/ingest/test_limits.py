@@ -142,7 +142,8 @@ def test_the_same_content_under_a_second_key_is_sent_and_named(send, service, le
 
 def test_so_many_failures_are_kept_and_room_is_left_for_what_matters(send, ledger):
     wrong = [Skipped(f"x{number}", "it is none", invalid=True) for number in range(1100)]
-    report = send([*wrong, *texts(1)], ledger=ledger)
+    hidden = [Skipped(f".{number}", "it is hidden") for number in range(5)]
+    report = send([*wrong, *hidden, *texts(1)], ledger=ledger)
     assert (report.invalid, len(report.failures), report.created) == (1100, 1000, 1)
     twins = [Text(name=f"twin {number}", content="the same") for number in range(40)]
     report = send([*twins, wrong[0]], ledger=ledger)
