@@ -189,7 +189,7 @@ class Owner(NamedTuple):
     database's clock.
 
     Attributes:
-        run: a number that no other run has.
+        run: a number that no other run has, and that is greater than those of earlier ones.
         machine: the running kernel and process namespace; empty where they cannot be told.
         host: the machine's name, for people.
         pid: the process's id in its namespace.
@@ -208,7 +208,9 @@ class Owner(NamedTuple):
         """Return the owner of a new run in this process."""
         pid, machine = os.getpid(), _machine()
         started = _start_of(pid) if machine else None
-        return cls(secrets.randbits(47), machine, platform.node(), pid, started or "")
+        # The later a run begins, the greater its number: those that share items rank by it.
+        run = int(time.time() * 1000) << 20 | secrets.randbits(20)
+        return cls(run, machine, platform.node(), pid, started or "")
 
     def is_dead(self, *, lease_until: float, now: float) -> bool:
         """Tell whether the run can no longer send anything.
