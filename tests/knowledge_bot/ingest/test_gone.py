@@ -219,6 +219,7 @@ def test_each_of_many_items_goes_and_comes_back_by_itself(ingested, ledger):
     for away in (0, 7, 8, 9, 15, 16, 31, 39):
         ingested(everything[:away] + everything[away + 1 :])
         assert gone(ledger) == [f"t{away}"]
+        assert ingested(everything, dry_run=True).gone == 0
     assert ingested(everything).gone == 0
     assert gone(ledger) == []
 
