@@ -20,9 +20,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 """A command under construction, as click's decorators take and return it."""
 
 
-_IDS = ("id", "source", "replaced by")
-
-
 def as_json_option(command: F) -> F:
     """Add the option `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
@@ -46,9 +43,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
-        # An id that is cut short is of no use, and one in two lines cannot be copied; what stands
-        # beside it gives way.
-        table.add_column(column, overflow="fold", no_wrap=column in _IDS)
+        table.add_column(column, overflow="fold")  # an id that is cut short is of no use
     for row in rows:
         table.add_row(*(Text(printable(str(value))) for value in row))
     with _to_stdout():

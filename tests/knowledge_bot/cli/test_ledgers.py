@@ -85,17 +85,6 @@ def test_the_superseded_are_listed_with_what_replaced_them(run, send):
     assert (source["source_id"], source["replaced_by"]) == ("src_1", "src_2")
 
 
-def test_an_id_stands_on_one_line_of_a_narrow_terminal(program, send):
-    name, older, newer = "opening hours of the workshop", "1" * 20, "2" * 20
-    for content in (older, newer):
-        send(**{name: f"{content}."})
-    with terminal([program, "ledger", "superseded"], {"COLUMNS": "80"}) as screen:
-        assert screen.end() == 0
-    assert f"src_{older}" in screen.shown
-    assert f"src_{newer}" in screen.shown
-    assert name not in screen.shown  # so there was too little room for all
-
-
 def test_what_was_found_created_is_not_sent_again(run, send, service):
     send(lost="1.")
     done = run("ledger", "resolve", "lost", "--created", "src_9")
