@@ -114,14 +114,16 @@ def test_a_file_is_sent_when_it_is_written_to_its_end(watching, answering, handb
 
 
 def test_a_change_while_a_run_is_under_way_is_not_missed(watching, answering, handbook):
-    def change(connection):
-        # The run has passed these, and a folder made now is in no list that it has read.
-        (handbook / "a.md").write_text("This is another.")
-        (handbook / "0").mkdir(exist_ok=True)
-        (handbook / "0" / "0.md").write_text("This is first.")
-        answer(body=SOURCE)(connection)
+    def reply_to(request):
+        # It has arrived whole, and a folder made now is in no list that the run has read.
+        if b"a.md" in request.body and not (handbook / "0").exists():
+            (handbook / "a.md").write_text("This is another.")
+            (handbook / "0").mkdir()
+            (handbook / "0" / "0.md").write_text("This is first.")
+        return answer(body=SOURCE)
 
-    server = answering(change, answer(body=SOURCE))
+    server = answering(answer(body=SOURCE))
+    server.reply_to = reply_to
     with watching(handbook) as kbot:
         assert kbot.after(1)["created"] == 3
         kbot.after(2)
