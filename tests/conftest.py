@@ -1,10 +1,20 @@
 """Fixtures that every package's tests share."""
 
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from scripted_server import Reply, ScriptedServer
+
+# Under `nohup`, or in the background of a script, both are ignored, and so they would be by every
+# process that a test starts and signals.
+for _number, _default in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _default)
 
 
 @pytest.fixture(autouse=True)
