@@ -189,7 +189,8 @@ class Owner(NamedTuple):
     database's clock.
 
     Attributes:
-        run: a number that no other run has, and that is greater than those of earlier ones.
+        run: a number that no other run has. It grows with the clock, which nothing but the order
+            among runs that share items depends on.
         machine: the running kernel and process namespace; empty where they cannot be told.
         host: the machine's name, for people.
         pid: the process's id in its namespace.
