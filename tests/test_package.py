@@ -22,7 +22,7 @@ PACKAGES = {
 # What each extra makes importable, and what it must not bring along.
 EXTRAS = {
     "": (
-        "knowledge_bot.client, knowledge_bot.cli, knowledge_bot.ingest._run",
+        "knowledge_bot._client, knowledge_bot.cli, knowledge_bot.ingest._run",
         "fastapi airflow langchain_core llama_index psycopg sqlalchemy",
     ),
     "serve": (

@@ -58,7 +58,7 @@ class KnowledgeBotHook(BaseHook):
         connection, extra = await aget_connection(self.knowledge_bot_conn_id)
 
         def new_client() -> "AsyncClient":
-            import httpx_aiohttp  # noqa: F401 - or the client's first request would import it
+            import aiohttp  # noqa: F401 - or the client's first request would import it
 
             from airflow_knowledge_bot.connections import Settings
             from knowledge_bot import AsyncClient

@@ -7,8 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from knowledge_bot.chats import AsyncChat, Chat
-    from knowledge_bot.client import AsyncClient, Client
+    from knowledge_bot._chats import AsyncChat, Chat
+    from knowledge_bot._client import AsyncClient, Client
+    from knowledge_bot._transports import AsyncTransport, HTTPRequest, HTTPResponse, Transport
     from knowledge_bot.errors import (
         APIError,
         AuthenticationError,
@@ -36,6 +37,7 @@ __all__ = [
     "APIError",
     "AsyncChat",
     "AsyncClient",
+    "AsyncTransport",
     "AuthenticationError",
     "BadRequestError",
     "Bot",
@@ -48,6 +50,8 @@ __all__ = [
     "ConnectionLostError",
     "Conversation",
     "Delivery",
+    "HTTPRequest",
+    "HTTPResponse",
     "Header",
     "InsecureTransportWarning",
     "KnowledgeBotError",
@@ -59,12 +63,13 @@ __all__ = [
     "RequestTimeoutError",
     "ServerError",
     "Source",
+    "Transport",
     "UnexpectedResponseError",
     "__version__",
 ]
 
 # Each imports the ones before it, so that a name costs no more than what it needs.
-_HOMES = ("errors", "models", "chats", "client")
+_HOMES = ("errors", "models", "_transports", "_chats", "_client")
 
 
 def __getattr__(name: str) -> object:

@@ -57,9 +57,15 @@ class KnowledgeBotError(Exception):
     """What a person can do about it; part of the error's text."""
 
     def __init__(
-        self, message: str, *, delivery: Delivery = Delivery.UNKNOWN, outcome: str = ""
+        self,
+        message: str,
+        *,
+        delivery: Delivery = Delivery.UNKNOWN,
+        outcome: str = "",
+        advice: str | None = None,
     ) -> None:
-        sentences = (part.rstrip(". ") for part in (message, self.advice, outcome) if part)
+        advice = self.advice if advice is None else advice
+        sentences = (part.rstrip(". ") for part in (message, advice, outcome) if part)
         super().__init__(". ".join(sentences) + ".")
         self.delivery = delivery
 

@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from pydantic import BeforeValidator, model_validator
 
 from knowledge_bot import ConfigurationError
-from knowledge_bot.arguments import collection_ids
+from knowledge_bot._endpoints import collection_ids
 from knowledge_bot.ingest import (
     Entry,
     IncompleteIngestionError,

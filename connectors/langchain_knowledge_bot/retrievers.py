@@ -14,7 +14,7 @@ from pydantic import Field, PositiveInt, model_validator
 from typing_extensions import override
 
 from knowledge_bot import ConfigurationError, ConnectionFailedError, Message, RateLimitError
-from knowledge_bot.questions import aask_bots, ask_bots
+from knowledge_bot._chats import aask_bots, ask_bots
 from langchain_knowledge_bot.connection import Connection
 from langchain_knowledge_bot.messages import metadata_of
 

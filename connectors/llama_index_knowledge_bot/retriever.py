@@ -7,7 +7,7 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
-from knowledge_bot.questions import aask_bots, ask_bots
+from knowledge_bot._chats import aask_bots, ask_bots
 from llama_index_knowledge_bot.clients import Clients
 from llama_index_knowledge_bot.messages import metadata_of, text_of
 

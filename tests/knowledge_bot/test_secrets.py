@@ -122,7 +122,7 @@ def test_nor_in_what_a_client_shows_of_itself(scripted):
             for thing in (client, derived, client.chat("bot_1"), client.to_async())
             for text in (repr(thing), str(thing), repr(vars(thing)))
         ]
-    shown += [repr(vars(client)["_configuration"]), repr(vars(vars(client)["_wire"]))]
+    shown += [repr(vars(client)["_configuration"]), repr(vars(vars(client)["_connections"]))]
     assert KEY not in "".join(shown)
 
 

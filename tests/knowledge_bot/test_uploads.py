@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from calls import KEY, SOURCE
 from knowledge_bot import Client, ConfigurationError, Delivery
-from knowledge_bot.uploads import Upload
+from knowledge_bot._uploads import Upload
 from scripted_server import answer
 
 MIB = 1024 * 1024

@@ -14,14 +14,14 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from unittest.mock import patch
 
 import httpx
 import httpx2
 
 from calls import KEY, ask, create, read, upload, upload_much
 from faults import FAULTS, Fault, Outcome, Place
-from knowledge_bot import AsyncClient, Client, KnowledgeBotError, delivery
+from knowledge_bot import AsyncClient, Client, KnowledgeBotError
+from knowledge_bot._retries import no_waiting
 
 CLIENTS: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
     "Client": (Client, None),
@@ -53,8 +53,7 @@ def observe(fault: Fault, client: str) -> dict[str, Outcome]:
         "message": ask,
         "list": read,
     }
-    no_backoff = patch.object(delivery.random, "uniform", lambda low, high: 0.0)
-    with no_backoff, fault.place() as place:
+    with no_waiting(), fault.place() as place:
         return asyncio.run(_outcomes(fault, client, place, calls))
 
 

@@ -25,7 +25,7 @@ from knowledge_bot import (
     Message,
     Source,
 )
-from knowledge_bot.questions import aask_bots, ask_bots
+from knowledge_bot._chats import aask_bots, ask_bots
 
 
 def right(client: Client, collection: Collection, headers: Mapping[str, str]) -> None:

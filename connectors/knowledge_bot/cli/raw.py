@@ -1,7 +1,7 @@
 """A client for `kbot api`: the same rules of delivery, and answers as they come."""
 
-from knowledge_bot.client import Client
-from knowledge_bot.endpoints import Request, endpoint
+from knowledge_bot._client import Client
+from knowledge_bot._endpoints import Request, endpoint
 
 
 class RawClient(Client):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, BinaryIO, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field, SecretStr
 
-from knowledge_bot.arguments import collection_ids, header_list
+from knowledge_bot._endpoints import collection_ids, header_list
 
 # Bytes kept of a SHA-256: enough to tell contents apart, and rows stay small.
 DIGEST_SIZE = 16

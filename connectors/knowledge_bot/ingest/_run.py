@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, BinaryIO, Protocol, get_args
 
-from knowledge_bot.arguments import Collections, collection_ids
-from knowledge_bot.client import AsyncClient, Client
-from knowledge_bot.configuration import API_KEY_VARIABLE
+from knowledge_bot._client import AsyncClient, Client
+from knowledge_bot._configuration import API_KEY_VARIABLE
+from knowledge_bot._endpoints import Collections, collection_ids
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._engine import Run
 from knowledge_bot.ingest._items import File, Item, Text

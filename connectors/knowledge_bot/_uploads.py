@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -156,17 +156,11 @@ class Body:
             yield piece
             self._report(piece)
 
-    async def astream(self, limit: asyncio.Timeout, patience: float) -> AsyncIterator[bytes]:
-        """Yield the body piece by piece; the file is read in a worker thread.
-
-        Args:
-            limit: begins anew each time a piece was taken.
-            patience: seconds of the limit from then on.
-        """
-        pieces, loop = self._pieces(), asyncio.get_running_loop()
+    async def astream(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body piece by piece; the file is read in a worker thread."""
+        pieces = self._pieces()
         while piece := await asyncio.to_thread(next, pieces, b""):
             yield piece
-            limit.reschedule(loop.time() + patience)
             self._report(piece)
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from knowledge_bot import (
     RateLimitError,
     RequestTimeoutError,
     UnexpectedResponseError,
-    connections,
+    _transports,
 )
 from scripted_server import answer, silence
 
@@ -105,11 +105,11 @@ def test_a_deep_copy_is_the_client_itself():
 def test_all_clients_of_a_process_share_the_loaded_certificate_authorities():
     # Loading them takes tens of milliseconds, everything else of a client a fraction of one.
     Client(KEY, "https://service.example").close()
-    loaded = connections._ssl_context.cache_info().misses
+    loaded = _transports._loaded_context.cache_info().misses
     for _ in range(5):
         Client(KEY, "https://other.example").close()
         pickle.loads(pickle.dumps(AsyncClient(KEY, "https://other.example")))
-    assert connections._ssl_context.cache_info().misses == loaded
+    assert _transports._loaded_context.cache_info().misses == loaded
 
 
 def test_a_client_tells_its_address():

@@ -1,15 +1,76 @@
-"""One question to several bots at once."""
+"""Conversations with a bot, turn by turn, and one question to several bots at once."""
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
-from knowledge_bot.client import AsyncClient, Client
 from knowledge_bot.models import Message
 
+if TYPE_CHECKING:
+    from knowledge_bot._client import AsyncClient, Client
 
-def ask_bots(client: Client, bot_ids: Sequence[str], content: str) -> list[Message]:
+
+class Chat:
+    """A conversation with a bot, one turn after another; made by `Client.chat`.
+
+    Attributes:
+        conversation_id: the conversation's id; None until the first answer.
+    """
+
+    def __init__(
+        self, send_message: Callable[..., Message], bot_id: str, conversation_id: str | None
+    ) -> None:
+        self._send_message, self._bot_id = send_message, bot_id
+        self.conversation_id = conversation_id
+        self._turn = threading.Lock()
+
+    def ask(self, content: str) -> Message:
+        """Send a message in this conversation; returns and raises what `send_message` does."""
+        with self._turn:
+            message = self._send_message(
+                bot_id=self._bot_id, content=content, conversation_id=self.conversation_id
+            )
+            self.conversation_id = message.conversation_id
+        return message
+
+
+class AsyncChat:
+    """A conversation with a bot, one turn after another; made by `AsyncClient.chat`.
+
+    Turns of several event loops at once do not wait for each other.
+
+    Attributes:
+        conversation_id: the conversation's id; None until the first answer.
+    """
+
+    def __init__(
+        self,
+        send_message: Callable[..., Awaitable[Message]],
+        bot_id: str,
+        conversation_id: str | None,
+    ) -> None:
+        self._send_message, self._bot_id = send_message, bot_id
+        self.conversation_id = conversation_id
+        # A lock belongs to the first event loop in which somebody had to wait for it.
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            WeakKeyDictionary()
+        )
+
+    async def ask(self, content: str) -> Message:
+        """Send a message in this conversation; returns and raises what `send_message` does."""
+        async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            message = await self._send_message(
+                bot_id=self._bot_id, content=content, conversation_id=self.conversation_id
+            )
+            self.conversation_id = message.conversation_id
+        return message
+
+
+def ask_bots(client: "Client", bot_ids: Sequence[str], content: str) -> list[Message]:
     """Ask every bot the same question at the same time, each in a new conversation.
 
     Args:
@@ -39,7 +100,7 @@ def ask_bots(client: Client, bot_ids: Sequence[str], content: str) -> list[Messa
     return _all_answers(bot_ids, [outcome.result() for outcome in asked])
 
 
-async def aask_bots(client: AsyncClient, bot_ids: Sequence[str], content: str) -> list[Message]:
+async def aask_bots(client: "AsyncClient", bot_ids: Sequence[str], content: str) -> list[Message]:
     """Ask as `ask_bots` does, without blocking; cancelling it cancels every question."""
 
     async def ask(bot_id: str) -> Message | Exception:

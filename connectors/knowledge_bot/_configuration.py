@@ -11,8 +11,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
+from knowledge_bot._uploads import UploadEncoding
 from knowledge_bot.errors import ConfigurationError, InsecureTransportWarning
-from knowledge_bot.uploads import UploadEncoding
 
 BASE_URL_VARIABLE = "KNOWLEDGE_BOT_BASE_URL"
 API_KEY_VARIABLE = "KNOWLEDGE_BOT_API_KEY"
@@ -115,7 +115,23 @@ def _base_url(url: str | None) -> str:
             stacklevel=4,  # the caller of Client()
         )
     path = parts.path.rstrip("/") or _VERSION_PATH
-    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+    return urlunsplit((parts.scheme, _authority(parts.scheme, host, port), path, "", ""))
+
+
+def _authority(scheme: str, host: str, port: int | None) -> str:
+    """Return host and port in their one spelling, since they are part of a source's identity."""
+    if not host.isascii():
+        import idna  # comes with both HTTP libraries
+
+        try:
+            host = idna.encode(host, uts46=True).decode("ascii")
+        except idna.IDNAError as error:
+            raise ConfigurationError(
+                f"base_url: {host!r} is not the name of a host: {error}"
+            ) from None
+    host = f"[{host}]" if ":" in host else host
+    is_default = port is None or port == {"http": 80, "https": 443}[scheme]
+    return host if is_default else f"{host}:{port}"
 
 
 def _is_loopback(host: str) -> bool:

@@ -11,13 +11,15 @@ from knowledge_bot import (
     AuthenticationError,
     BadRequestError,
     Delivery,
+    HTTPResponse,
     KnowledgeBotError,
     PaymentRequiredError,
     RateLimitError,
     UnexpectedResponseError,
-    delivery,
+    _responses,
+    _retries,
 )
-from knowledge_bot.endpoints import Request
+from knowledge_bot._endpoints import Request
 from scripted_server import answer, close, then
 
 BUSY = {"Retry-After": "0"}
@@ -25,7 +27,7 @@ BUSY = {"Retry-After": "0"}
 
 @pytest.fixture(autouse=True)
 def _short_backoff(monkeypatch):
-    monkeypatch.setattr(delivery.random, "uniform", lambda low, high: 0.0)
+    monkeypatch.setattr(_retries.random, "uniform", lambda low, high: 0.0)
 
 
 def test_a_request_that_is_refused_once_succeeds_the_second_time(call, scripted):
@@ -97,14 +99,14 @@ POST = Request("POST", "/messages", bytes.decode)
 
 def paused(headers):
     """The seconds that the policy waits after a 429 with these headers."""
-    steps = delivery.exchange(POST, max_retries=1, base_url="http://h")
+    steps = _retries.exchange(POST, max_retries=1, place="http://h", key=None)
     next(steps)
-    step = steps.send(delivery.Answer(429, headers, b""))
+    step = steps.send(HTTPResponse(429, headers))
     return step.seconds
 
 
 def test_retry_after_is_honoured_as_seconds_and_as_a_date_and_capped(monkeypatch):
-    monkeypatch.setattr(delivery.time, "time", lambda: 1_700_000_000.0)
+    monkeypatch.setattr(_responses.time, "time", lambda: 1_700_000_000.0)
     assert paused({"retry-after": "7"}) == 7
     assert paused({"retry-after": "Tue, 14 Nov 2023 22:13:50 GMT"}) == 30
     assert paused({"retry-after": "Tue, 14 Nov 2000 22:13:50 GMT"}) == 0
@@ -115,7 +117,7 @@ def test_a_date_without_a_zone_is_utc_wherever_this_runs(monkeypatch):
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     try:
-        monkeypatch.setattr(delivery.time, "time", lambda: 1_700_000_000.0)
+        monkeypatch.setattr(_responses.time, "time", lambda: 1_700_000_000.0)
         assert paused({"retry-after": "Tue Nov 14 22:13:50 2023"}) == 30
     finally:
         monkeypatch.undo()
@@ -130,12 +132,12 @@ def test_a_date_beyond_all_dates_is_none(date):
 
 
 def test_the_backoff_doubles_under_full_jitter(monkeypatch):
-    monkeypatch.setattr(delivery.random, "uniform", lambda low, high: high)
-    steps = delivery.exchange(POST, max_retries=6, base_url="http://h")
+    monkeypatch.setattr(_retries.random, "uniform", lambda low, high: high)
+    steps = _retries.exchange(POST, max_retries=6, place="http://h", key=None)
     waits = []
     next(steps)
     for _ in range(6):
-        waits.append(steps.send(delivery.Answer(429, {}, b"")).seconds)
+        waits.append(steps.send(HTTPResponse(429, {})).seconds)
         next(steps)
     assert waits == [0.5, 1, 2, 4, 8, 8]
 
@@ -147,10 +149,10 @@ def test_whatever_stands_in_retry_after_the_wait_is_bounded(value):
 
 @given(st.binary(max_size=300), st.integers(200, 599))
 def test_whatever_the_service_answers_ends_in_a_result_or_an_error_with_a_delivery(body, status):
-    steps = delivery.exchange(POST, max_retries=0, base_url="http://h")
+    steps = _retries.exchange(POST, max_retries=0, place="http://h", key=None)
     next(steps)
     with pytest.raises((StopIteration, KnowledgeBotError)) as ended:
-        steps.send(delivery.Answer(status, {}, body))
+        steps.send(HTTPResponse(status, {}, body))
     if isinstance(ended.value, StopIteration):
         assert status < 300
         assert ended.value.value == body.decode()

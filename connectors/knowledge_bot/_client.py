@@ -1,0 +1,524 @@
+"""The two clients: the only places that send anything.
+
+Each carries out `_retries.exchange` with its own kind of I/O; what is sent, and what an answer or a
+failure means, stands in `_endpoints`, `_responses` and `_retries`.
+"""
+
+import asyncio
+import logging
+import ssl
+import time
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from pydantic import SecretStr
+
+from knowledge_bot import __version__
+from knowledge_bot._chats import AsyncChat, Chat
+from knowledge_bot._configuration import API_KEY_VARIABLE, Configuration
+from knowledge_bot._endpoints import AsyncDriver, Endpoints, Request, SyncDriver
+from knowledge_bot._responses import ACCEPT_ENCODING, LARGEST_ANSWER, outcome_of
+from knowledge_bot._retries import Failure, Sleep, exchange
+from knowledge_bot._tracing import CallSpan, Tracing
+from knowledge_bot._transports import (
+    AiohttpTransport,
+    AsyncTransport,
+    HTTPRequest,
+    HTTPResponse,
+    InjectedAsyncTransport,
+    InjectedTransport,
+    Transport,
+    proxy_for,
+    ssl_context,
+)
+from knowledge_bot._uploads import Body, UploadEncoding
+from knowledge_bot.errors import ConfigurationError, Delivery
+
+if TYPE_CHECKING:
+    import httpx
+
+T = TypeVar("T")
+
+logger: logging.Logger = logging.getLogger("knowledge_bot")
+logger.addHandler(logging.NullHandler())  # a library leaves it to the program what is shown
+
+_HEADERS = (
+    ("Accept", "application/json, text/plain;q=0.9"),
+    ("Accept-Encoding", ACCEPT_ENCODING),
+    ("User-Agent", f"knowledge-bot/{__version__}"),
+)
+
+_DEFAULT_TIMEOUT = 60.0
+_DEFAULT_RETRIES = 2
+
+
+class _Connections:
+    """What a client sends over, shared with the clients that are derived from it."""
+
+    def __init__(self, transport: Any, place: str, *, given: bool) -> None:
+        self.transport, self.place = transport, place
+        self.given = given
+        self.closed: bool = False
+
+
+class _BaseClient(Endpoints, ABC):
+    """What both clients are before they send: configured, derived, copied and pickled."""
+
+    def __init__(
+        self,
+        api_key: str | SecretStr | None = None,
+        base_url: str | None = None,
+        *,
+        timeout: float = _DEFAULT_TIMEOUT,
+        max_retries: int = _DEFAULT_RETRIES,
+        transport: Any = None,
+        http_client: Any = None,
+        upload_encoding: UploadEncoding = "value",
+        verify: bool | str | ssl.SSLContext = True,
+    ) -> None:
+        self._configuration = Configuration.resolve(
+            api_key=api_key,
+            base_url=base_url,
+            timeout=timeout,
+            max_retries=max_retries,
+            upload_encoding=upload_encoding,
+            verify=verify,
+        )
+        self._derived = self._closed = False
+        self._connect(transport, http_client)
+
+    def _connect(self, transport: Any, http_client: Any) -> None:
+        if transport is not None and http_client is not None:
+            raise ConfigurationError("transport: give either a transport or an http_client")
+        place = self.base_url
+        if http_client is not None:
+            transport = self._injected(http_client)
+        elif transport is not None:
+            self._check_transport(transport)
+        else:
+            settings, proxy = self._configuration, proxy_for(self.base_url)
+            # Found out later, what cannot be used would look like a call that failed on its way.
+            opened = self._default(ssl_context(settings.verify), proxy)
+            if proxy is not None:
+                place += f" through the proxy {proxy.url}"
+            self._connections = _Connections(opened, place, given=False)
+        if transport is not None:
+            self._connections = _Connections(transport, place, given=True)
+        self._tracing = Tracing.of(self.base_url)
+
+    @staticmethod
+    @abstractmethod
+    def _default(context: ssl.SSLContext, proxy: Any) -> Any: ...
+
+    @staticmethod
+    @abstractmethod
+    def _injected(http_client: Any) -> Any: ...
+
+    @staticmethod
+    @abstractmethod
+    def _check_transport(transport: Any) -> None: ...
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._closed or self._connections.closed
+
+    @property
+    def base_url(self) -> str:
+        """The service's address, with its path, in its normal spelling."""
+        return self._configuration.base_url
+
+    def with_options(self, *, timeout: float | None = None, max_retries: int | None = None) -> Self:
+        """Return a client with other limits that sends over this one's connections.
+
+        Closing it leaves the connections open for this client and any other; closing this client
+        closes them for all. It is cheap enough to be made for a single call.
+
+        Args:
+            timeout: seconds, as for the client; by default this client's.
+            max_retries: as for the client; by default this client's.
+
+        Raises:
+            ConfigurationError: a limit that cannot be used.
+        """
+        limits = {"timeout": timeout, "max_retries": max_retries}
+        changes: dict[str, Any] = {
+            name: value for name, value in limits.items() if value is not None
+        }
+        configuration = replace(self._configuration, **changes)
+        client = type(self).__new__(type(self))
+        client.__dict__.update(self.__dict__, _configuration=configuration, _derived=True)
+        return client
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(base_url={self.base_url!r})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        # Frameworks copy the objects that hold a client; a copy with connections of its own would
+        # be closed by nobody.
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._connections.given:
+            raise TypeError(
+                f"a {type(self).__name__} with a transport or an http_client of yours cannot be "
+                "pickled"
+            )
+        return {"_configuration": self._configuration, "_closed": self._is_closed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _derived=False)
+        self._connect(None, None)
+
+    # What both clients do around an attempt
+
+    def _check(self, request: Request[T]) -> None:
+        """Refuse what cannot be sent.
+
+        Raises:
+            ConfigurationError: the client is closed, or a POST has no key to go with.
+        """
+        if self._is_closed:
+            raise ConfigurationError(f"{request}: this client is closed; make a new one")
+        if request.method == "POST" and self._configuration.api_key is None:
+            raise ConfigurationError(
+                f"{request}: no API key; pass api_key= or set {API_KEY_VARIABLE}. Nothing was sent"
+            )
+
+    def _steps(self, request: Request[T]) -> Any:
+        settings = self._configuration
+        return exchange(
+            request,
+            max_retries=settings.max_retries,
+            place=self._connections.place,
+            key=settings.api_key,
+        )
+
+    def _http_request(self, request: Request[T], content: Any, body: Body | None) -> HTTPRequest:
+        """Return the request as it travels. It holds the key: no frame of ours keeps it."""
+        settings = self._configuration
+        headers = [*_HEADERS]
+        if body is not None:
+            headers.append(("Content-Type", body.content_type))
+            if body.length is not None:
+                headers.append(("Content-Length", str(body.length)))
+        elif request.body is not None:
+            headers.append(("Content-Type", "application/json"))
+            headers.append(("Content-Length", str(len(request.body))))
+        if settings.api_key is not None:
+            headers.append(("X-API-KEY", settings.api_key.get_secret_value()))
+        return HTTPRequest(
+            request.method,
+            settings.base_url + request.path,
+            headers,
+            content,
+            settings.timeout,
+            LARGEST_ANSWER,
+        )
+
+
+class Client(_BaseClient, SyncDriver):
+    """A client of the Knowledge-Bot Service that blocks.
+
+    It may be shared between threads, and a deep copy is the client itself; used before a fork, it
+    opens its own connections in the child. Pickling it, for example for a process pool, takes the
+    API key along.
+
+    Args:
+        api_key: the key, sent as `X-API-KEY`; by default `KNOWLEDGE_BOT_API_KEY`. Without one, only
+            reading calls are sent.
+        base_url: the service's address; by default `KNOWLEDGE_BOT_BASE_URL`. Without a path,
+            `/public/v1` is added.
+        timeout: seconds to wait for a connection, and again for the answer after sending. Of an
+            answer's headers, each read is bounded and not the whole; `AsyncClient` bounds both.
+        max_retries: how many times a request is sent again where that cannot duplicate anything.
+        transport: a `Transport` to send with, for example the one of
+            `knowledge_bot.testing.MemoryService`; it is closed with the client.
+        http_client: an `httpx.Client` or `httpx2.Client` to send with, for example through a
+            proxy of yours; it is not closed here.
+        upload_encoding: how an upload's fields are sent, since the interface shows both forms
+            (section 4, POST /sources/upload): `"value"`, one form field of JSON, or `"fields"`,
+            plain form fields.
+        verify: False, the path of a file of certificate authorities, or an `ssl.SSLContext`.
+
+    Raises:
+        ConfigurationError: no base URL, or an argument or a proxy that cannot be used.
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            api_key: str | SecretStr | None = None,
+            base_url: str | None = None,
+            *,
+            timeout: float = _DEFAULT_TIMEOUT,
+            max_retries: int = _DEFAULT_RETRIES,
+            transport: Transport | None = None,
+            http_client: "httpx.Client | Any" = None,
+            upload_encoding: UploadEncoding = "value",
+            verify: bool | str | ssl.SSLContext = True,
+        ) -> None: ...
+
+    @staticmethod
+    def _default(context: ssl.SSLContext, proxy: Any) -> Transport:
+        from knowledge_bot._httpcore import HttpcoreTransport
+
+        return HttpcoreTransport(context, proxy)
+
+    @staticmethod
+    def _injected(http_client: Any) -> Transport:
+        return InjectedTransport(http_client)
+
+    @staticmethod
+    def _check_transport(transport: Any) -> None:
+        if hasattr(transport, "aclose") or not callable(getattr(transport, "send", None)):
+            raise ConfigurationError(
+                "transport: expected a knowledge_bot.Transport, with send() and close(), not "
+                f"{type(transport).__name__}"
+            )
+
+    def chat(self, bot_id: str, conversation_id: str | None = None) -> Chat:
+        """Return a conversation with a bot.
+
+        Args:
+            bot_id: the bot that is asked, `bot_…`.
+            conversation_id: the conversation to go on in, `conv_…`; by default the first answer
+                starts a new one.
+        """
+        return Chat(self.send_message, bot_id, conversation_id)
+
+    def to_async(self) -> "AsyncClient":
+        """Return an asynchronous client with the same configuration; it is closed by itself.
+
+        Raises:
+            ConfigurationError: this client sends with a `transport` or an `http_client` of yours.
+        """
+        if self._connections.given:
+            raise ConfigurationError(
+                "http_client: an asynchronous client cannot send with the blocking transport or "
+                "http_client of this client; make an AsyncClient and pass that (async_client=, "
+                "where it is taken)"
+            )
+        client = AsyncClient.__new__(AsyncClient)
+        client.__setstate__({"_configuration": self._configuration, "_closed": False})
+        return client
+
+    def close(self) -> None:
+        """Close the connections. Calls after this raise `ConfigurationError`."""
+        self._closed = True
+        if not self._derived:
+            self._connections.closed = True
+            self._connections.transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _call(self, request: Request[T]) -> T:
+        self._check(request)
+        tracing = self._tracing
+        if tracing is None or isinstance(tracing.provider(), tracing.silent):
+            return self._exchanged(request)
+        with tracing.call(request) as span:
+            result = self._exchanged(request, span)
+            span.ended(result)
+            return result
+
+    def _exchanged(self, request: Request[T], span: CallSpan | None = None) -> T:
+        steps = self._steps(request)
+        reply: HTTPResponse | Failure | None = None
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return] # the generator returns T
+            if isinstance(step, Sleep):
+                logger.info("%s: trying again in %.1f s", request, step.seconds)
+                if span is not None:
+                    span.again(step.seconds)
+                time.sleep(step.seconds)
+                reply = None
+            else:
+                started = time.monotonic()
+                reply = self._attempt(request, started)
+                _log(request, step.attempt, reply, started)
+
+    def _attempt(self, request: Request[T], started: float) -> HTTPResponse | Failure:
+        body = None
+        if request.upload is not None:
+            body = request.upload.open(self._configuration.upload_encoding)
+        content = request.body if body is None else body.stream()
+        try:
+            return self._connections.transport.send(  # type: ignore[no-any-return]
+                self._http_request(request, content, body)
+            )
+        except Exception as error:  # noqa: BLE001 - whatever a transport raises has a delivery
+            return _failure(error, started, body)
+        except BaseException as error:
+            _note_interruption(error, request, body)
+            raise
+        finally:
+            if body is not None:
+                body.close()
+
+
+class AsyncClient(_BaseClient, AsyncDriver):
+    """A client of the Knowledge-Bot Service that awaits.
+
+    It takes the same arguments as `Client`, with an `AsyncTransport` as `transport` and an
+    `httpx.AsyncClient` or `httpx2.AsyncClient` as `http_client`. It may be used from one event loop
+    after another and from several at once; each loop has connections of its own, closed when the
+    loop ends. Pickling it takes the API key along.
+
+    Raises:
+        ConfigurationError: no base URL, or an argument or a proxy that cannot be used.
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            api_key: str | SecretStr | None = None,
+            base_url: str | None = None,
+            *,
+            timeout: float = _DEFAULT_TIMEOUT,
+            max_retries: int = _DEFAULT_RETRIES,
+            transport: AsyncTransport | None = None,
+            http_client: "httpx.AsyncClient | Any" = None,
+            upload_encoding: UploadEncoding = "value",
+            verify: bool | str | ssl.SSLContext = True,
+        ) -> None: ...
+
+    @staticmethod
+    def _default(context: ssl.SSLContext, proxy: Any) -> AsyncTransport:
+        return AiohttpTransport(context, proxy)
+
+    @staticmethod
+    def _injected(http_client: Any) -> AsyncTransport:
+        return InjectedAsyncTransport(http_client)
+
+    @staticmethod
+    def _check_transport(transport: Any) -> None:
+        if not hasattr(transport, "aclose") or not callable(getattr(transport, "send", None)):
+            raise ConfigurationError(
+                "transport: expected a knowledge_bot.AsyncTransport, with send() and aclose(), not "
+                f"{type(transport).__name__}"
+            )
+
+    def chat(self, bot_id: str, conversation_id: str | None = None) -> AsyncChat:
+        """Return a conversation with a bot.
+
+        Args:
+            bot_id: the bot that is asked, `bot_…`.
+            conversation_id: the conversation to go on in, `conv_…`; by default the first answer
+                starts a new one.
+        """
+        return AsyncChat(self.send_message, bot_id, conversation_id)
+
+    async def _open(self) -> None:
+        """Make ready to send in the running loop: what is heavy is loaded and made by then."""
+        if isinstance(self._connections.transport, AiohttpTransport):
+            await self._connections.transport.open()
+
+    async def aclose(self) -> None:
+        """Close the connections. Calls after this raise `ConfigurationError`."""
+        self._closed = True
+        if not self._derived:
+            self._connections.closed = True
+            await self._connections.transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _call(self, request: Request[T]) -> T:
+        self._check(request)
+        tracing = self._tracing
+        if tracing is None or isinstance(tracing.provider(), tracing.silent):
+            return await self._exchanged(request)
+        with tracing.call(request) as span:
+            result = await self._exchanged(request, span)
+            span.ended(result)
+            return result
+
+    async def _exchanged(self, request: Request[T], span: CallSpan | None = None) -> T:
+        steps = self._steps(request)
+        reply: HTTPResponse | Failure | None = None
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return] # the generator returns T
+            if isinstance(step, Sleep):
+                logger.info("%s: trying again in %.1f s", request, step.seconds)
+                if span is not None:
+                    span.again(step.seconds)
+                await asyncio.sleep(step.seconds)
+                reply = None
+            else:
+                started = time.monotonic()
+                reply = await self._attempt(request, started)
+                _log(request, step.attempt, reply, started)
+
+    async def _attempt(self, request: Request[T], started: float) -> HTTPResponse | Failure:
+        body = None
+        if request.upload is not None:
+            encoding = self._configuration.upload_encoding
+            body = await asyncio.to_thread(request.upload.open, encoding)
+        content = request.body if body is None else body.astream()
+        try:
+            return await self._connections.transport.send(  # type: ignore[no-any-return]
+                self._http_request(request, content, body)
+            )
+        except Exception as error:  # noqa: BLE001 - whatever a transport raises has a delivery
+            return _failure(error, started, body)
+        except BaseException as error:
+            _note_interruption(error, request, body)
+            raise
+        finally:
+            if body is not None:
+                await asyncio.to_thread(body.close)
+
+
+def _failure(error: Exception, started: float, body: Body | None) -> Failure:
+    """Return what a transport's exception stands for; re-raise what is the caller's own."""
+    if body is not None and body.error is not None:
+        raise body.error
+    if isinstance(error, ConfigurationError):
+        raise error
+    _forget_frames(error)
+    return Failure(error, time.monotonic() - started, body is not None and not body.handed_over)
+
+
+def _note_interruption(error: BaseException, request: Request[T], body: Body | None) -> None:
+    """Add the delivery to a cancellation or a Ctrl-C, which stay what they are.
+
+    It becomes a note for people, and for programs the attribute that our errors have as well.
+    """
+    _forget_frames(error)
+    incomplete = body is not None and not body.handed_over
+    delivery = Delivery.NOT_DELIVERED if incomplete else Delivery.UNKNOWN
+    vars(error)["delivery"] = delivery
+    error.add_note(f"{request} was under way. {outcome_of(request, delivery)}.")
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    # The libraries' frames hold the request and with it the key, and tell a person nothing.
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        error.with_traceback(None)
+        error = error.__cause__ or error.__context__
+
+
+def _log(request: Request[T], attempt: int, reply: HTTPResponse | Failure, started: float) -> None:
+    """Log method, path, status, duration and attempt; never a body, a header or a query."""
+    if logger.isEnabledFor(logging.DEBUG):
+        outcome = type(reply.error).__name__ if isinstance(reply, Failure) else reply.status
+        milliseconds = (time.monotonic() - started) * 1000
+        logger.debug("%s: %s in %.0f ms (attempt %d)", request, outcome, milliseconds, attempt + 1)

@@ -1,0 +1,162 @@
+"""The default of blocking calls: httpcore's pool of connections.
+
+httpx's client adds cookies, redirects and logins, which no call to this service has, for a third of
+a call's time, and hides the connection. Seeing it is what lets an upload end when the service has
+refused it, instead of after the last gigabyte.
+"""
+
+import functools
+import ssl
+from typing import Any, cast
+
+import httpcore
+
+from knowledge_bot._transports import (
+    CONNECTIONS,
+    KEEPALIVE_SECONDS,
+    HTTPRequest,
+    HTTPResponse,
+    Proxy,
+    forks,
+    keep_for_ever,
+    read_within,
+)
+
+
+class HttpcoreTransport:
+    """Sends over a pool of connections; a forked process has a pool of its own."""
+
+    def __init__(self, context: ssl.SSLContext, proxy: Proxy | None) -> None:
+        self._context, self._proxy = context, proxy
+        self._pool, self._forks = self._opened(), forks()
+        # Parsing an address costs as much as a tenth of a call; all but one path are constant.
+        self._address = functools.lru_cache(maxsize=256)(httpcore.URL)
+
+    def _opened(self) -> httpcore.ConnectionPool:
+        proxy = None
+        if self._proxy is not None:
+            proxy = httpcore.Proxy(self._proxy.url, auth=self._proxy.login)
+        return httpcore.ConnectionPool(
+            ssl_context=self._context,
+            proxy=proxy,
+            max_connections=CONNECTIONS,
+            max_keepalive_connections=CONNECTIONS,
+            keepalive_expiry=KEEPALIVE_SECONDS,
+            network_backend=_Network(),
+        )
+
+    def _own_pool(self) -> httpcore.ConnectionPool:
+        if self._forks != forks():
+            keep_for_ever(self._pool)
+            self._pool, self._forks = self._opened(), forks()
+        return self._pool
+
+    def send(self, request: HTTPRequest) -> HTTPResponse:
+        """Send a request."""
+        timeout = request.timeout
+        url, body = self._address(request.url), request.body
+        headers = [(b"Host", _host(url))]
+        headers += [
+            (name.encode("ascii"), text.encode("latin-1")) for name, text in request.headers
+        ]
+        if body is not None and not any(name.lower() == b"content-length" for name, _ in headers):
+            headers.append((b"Transfer-Encoding", b"chunked"))
+        response = self._own_pool().handle_request(
+            httpcore.Request(
+                request.method,
+                url,
+                headers=headers,
+                content=cast("Any", body),
+                extensions={
+                    "timeout": {
+                        "connect": timeout,
+                        "read": timeout,
+                        "write": timeout,
+                        "pool": timeout,
+                    }
+                },
+            )
+        )
+        try:
+            named = {
+                name.decode("ascii").lower(): text.decode("latin-1")
+                for name, text in response.headers
+            }
+            return read_within(request, response.status, named, response.iter_stream())
+        finally:
+            response.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._own_pool().close()
+
+
+def _host(url: httpcore.URL) -> bytes:
+    host = b"[%b]" % url.host if b":" in url.host else url.host
+    return host if url.port is None else b"%b:%d" % (host, url.port)
+
+
+class _Network(httpcore.SyncBackend):
+    """Connects as httpcore does, and looks for an answer while a request is still being sent."""
+
+    def connect_tcp(self, *args: Any, **options: Any) -> httpcore.NetworkStream:
+        return _Connection(super().connect_tcp(*args, **options))
+
+
+class _Connection(httpcore.NetworkStream):
+    """A connection that stops sending a request once its answer is there (RFC 9112, section 9.3).
+
+    httpcore takes a failed write for what it is here, and goes on to read the answer.
+    """
+
+    def __init__(self, stream: httpcore.NetworkStream) -> None:
+        self._stream = stream
+        self._sending = False
+        self._arrived = b""
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        self._sending = False
+        if self._arrived:
+            arrived, self._arrived = self._arrived[:max_bytes], self._arrived[max_bytes:]
+            return arrived
+        return self._stream.read(max_bytes, timeout)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if self._sending and self._is_answered():
+            raise httpcore.WriteError("the answer came before the request was sent")
+        self._sending = True
+        self._stream.write(buffer, timeout)
+
+    def _is_answered(self) -> bool:
+        if not self._stream.get_extra_info("is_readable"):
+            return False
+        connection = self._stream.get_extra_info("socket")
+        if not isinstance(connection, ssl.SSLSocket):
+            return True
+        # What can be read of a TLS connection may be its own business, such as session tickets.
+        try:
+            connection.settimeout(0)
+            self._arrived = connection.recv(65536)
+        except ssl.SSLWantReadError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.NetworkStream:
+        secured = self._stream.start_tls(ssl_context, server_hostname, timeout)
+        # Through an https:// proxy there is one encryption inside another; what is readable there
+        # belongs to the outer one.
+        nested = self._stream.get_extra_info("ssl_object") is not None
+        return secured if nested else _Connection(secured)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)

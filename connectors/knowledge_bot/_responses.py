@@ -1,0 +1,198 @@
+"""What an answer means: decoded within bounds, read into its result, or made into an error.
+
+The API key is cut out of whatever an error repeats. An answer that can be read is not altered.
+"""
+
+import json
+import re
+import time
+import zlib
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+from pydantic import SecretStr
+from pydantic_core import from_json
+
+from knowledge_bot._endpoints import Request
+from knowledge_bot._transports import HTTPResponse
+from knowledge_bot.errors import (
+    Delivery,
+    KnowledgeBotError,
+    UnexpectedResponseError,
+    api_error_class,
+)
+
+T = TypeVar("T")
+
+ACCEPT_ENCODING = "gzip, deflate"
+
+# Room for a long list of conversations; the largest documented answer is a bot's text. In bytes.
+LARGEST_ANSWER = 16 * 1024 * 1024
+_TOO_LARGE = f"its body is larger than {LARGEST_ANSWER // 2**20} MiB"
+
+# How much is unpacked at a time, and how much of a body in excess is kept, in bytes.
+_STEP = 256 * 1024
+_START = 4000
+
+# Lets zlib recognise gzip and zlib by their headers.
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+
+_MESSAGE_LENGTH = 500
+
+
+def result(request: Request[T], response: HTTPResponse, key: SecretStr | None) -> T:
+    """Return what the answer holds.
+
+    Args:
+        request: what was asked.
+        response: what was answered.
+        key: the API key, which no error repeats.
+
+    Raises:
+        KnowledgeBotError: an answer that says what went wrong, or that cannot be read.
+    """
+    if response.status >= 300:
+        raise _error(request, response, key)
+    body, excess = _decoded(response)
+    if excess:
+        raise _unexpected(request, response, body, excess, key)
+    try:
+        return request.read(body)
+    except ValueError as error:  # invalid JSON, invalid UTF-8, pydantic's ValidationError
+        why = f"it cannot be read: {' '.join(str(error).split())[:300]}"
+        raise _unexpected(request, response, body, why, key) from None
+
+
+def outcome_of(request: Request[T], delivery: Delivery) -> str:
+    """Return the sentence that tells a person what a failure means for the request."""
+    if delivery is Delivery.NOT_DELIVERED:
+        return "The service cannot have acted on it; sending it again is safe"
+    if request.method == "GET":
+        return "Nothing was changed by asking"
+    if delivery is Delivery.REFUSED:
+        return "The service did not act on it"
+    return (
+        "The service may have acted on it, so it was not sent again: look there before sending it "
+        "once more"
+    )
+
+
+def _decoded(response: HTTPResponse) -> tuple[bytes, str]:
+    """Return the body as it was before it was compressed, or its start and why it is no more."""
+    body, excess = response.body, ""
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding in ("gzip", "x-gzip", "deflate"):
+        body, excess = _unpacked(body, encoding)
+    elif encoding not in ("", "identity"):
+        excess = f"its body is encoded as {encoding[:40]!r}, which was not asked for"
+    if not excess and len(body) > LARGEST_ANSWER:
+        excess = _TOO_LARGE
+    return (body[:_START], excess) if excess else (body, "")
+
+
+def _unpacked(body: bytes, encoding: str) -> tuple[bytes, str]:
+    if not body:
+        return body, ""
+    # Some servers mean raw DEFLATE by "deflate" (RFC 9110, section 8.4.1.2, note). The first byte
+    # of the zlib form names its method, which is 8, and the first two are a multiple of 31.
+    is_zlib = body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0
+    window = -zlib.MAX_WBITS if encoding == "deflate" and not is_zlib else _GZIP_OR_ZLIB
+    unpacker = zlib.decompressobj(window)
+    unpacked, part = bytearray(), b""
+    try:
+        # A full step may leave output behind although no input is left.
+        while (body or len(part) == _STEP) and len(unpacked) <= LARGEST_ANSWER:
+            part = unpacker.decompress(body, _STEP)
+            body = unpacker.unconsumed_tail
+            unpacked += part
+    except zlib.error as error:
+        return bytes(unpacked[:_START]), f"its compressed body is damaged: {error}"
+    if len(unpacked) > LARGEST_ANSWER:
+        return bytes(unpacked[:_START]), _TOO_LARGE
+    return bytes(unpacked), "" if unpacker.eof else "its compressed body is cut short"
+
+
+def _error(request: Request[T], response: HTTPResponse, key: SecretStr | None) -> KnowledgeBotError:
+    body, _ = _decoded(response)
+    headers = response.headers
+    if response.status < 400:
+        target = headers.get("location", "nowhere").partition("?")[0][:200]
+        why = (
+            f"it redirects to {target}. Redirects are never followed, since the API key would go "
+            "along; set base_url to the service's own address"
+        )
+        return _unexpected(request, response, body, why, key)
+    retry_after = _retry_after(headers.get("retry-after"))
+    refused = response.status < 500 or (response.status == 503 and retry_after is not None)
+    delivery = Delivery.REFUSED if refused else Delivery.UNKNOWN
+    code, message = _code_and_message(_without(key, body))
+    request_id = headers.get("x-request-id")
+    return api_error_class(response.status)(
+        response.status,
+        code,
+        message,
+        request_id if request_id is None else _without_in_text(key, request_id),
+        retry_after=retry_after,
+        delivery=delivery,
+        outcome=outcome_of(request, delivery),
+        request=str(request),
+    )
+
+
+def _unexpected(
+    request: Request[T], response: HTTPResponse, body: bytes, why: str, key: SecretStr | None
+) -> UnexpectedResponseError:
+    return UnexpectedResponseError(
+        f"{request} was answered with {response.status}, but {_without_in_text(key, why)}",
+        status_code=response.status,
+        body=_without(key, body),
+        outcome=outcome_of(request, Delivery.UNKNOWN),
+    )
+
+
+def _code_and_message(body: bytes) -> tuple[str | None, str]:
+    """Read `code` and `message` (interface section 7), or the start of whatever came instead."""
+    try:
+        told = from_json(body)
+        if isinstance(told, dict) and isinstance(told.get("value"), dict):
+            told = told["value"]
+        code, message = told.get("code"), told.get("message")
+    except (ValueError, AttributeError):
+        text = re.sub(r"<[^>]*>|\s+", " ", body[:_START].decode("utf-8", "replace"))
+        return None, " ".join(text.split())[:_MESSAGE_LENGTH]
+    return (
+        str(code)[:_MESSAGE_LENGTH] if code is not None else None,
+        str(message)[:_MESSAGE_LENGTH] if message is not None else "",
+    )
+
+
+def _without(key: SecretStr | None, body: bytes) -> bytes:
+    """Return a body without the key, as it is and as JSON may write it."""
+    if key is None:
+        return body
+    plain = key.get_secret_value()
+    escaped = json.dumps(plain)[1:-1]
+    # PHP, for one, escapes slashes too.
+    for spelling in {plain, escaped, escaped.replace("/", "\\/")}:
+        body = body.replace(spelling.encode("ascii"), b"***")
+    return body
+
+
+def _without_in_text(key: SecretStr | None, text: str) -> str:
+    return _without(key, text.encode("utf-8", "replace")).decode("utf-8")
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Return the seconds of a `Retry-After` (RFC 9110, section 10.2.3); None where it has none."""
+    if value is None:
+        return None
+    if value.strip().isdecimal():
+        return float(value)
+    try:
+        moment = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    if moment.tzinfo is None:  # asctime's format, which stands for UTC (section 5.6.7)
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, moment.timestamp() - time.time())

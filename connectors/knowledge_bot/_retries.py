@@ -1,0 +1,219 @@
+"""What a failure means for a request, which failures may be retried, and how long to wait.
+
+The interface has no idempotency key and no way to look a source up (section 4), so a POST is sent
+again only where the service cannot have acted on it: it did not arrive as a whole, or the service
+said that it refused. `exchange` is the whole policy, without I/O; the clients only carry it out.
+"""
+
+import random
+import ssl
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import SecretStr
+
+from knowledge_bot._endpoints import Request
+from knowledge_bot._responses import outcome_of, result
+from knowledge_bot._transports import HTTPResponse
+from knowledge_bot.errors import (
+    APIError,
+    ConnectionFailedError,
+    ConnectionLostError,
+    Delivery,
+    KnowledgeBotError,
+    RequestTimeoutError,
+)
+
+T = TypeVar("T")
+
+# Exponential backoff with full jitter, in seconds.
+_FIRST_BACKOFF = 0.5
+_LONGEST_BACKOFF = 8.0
+_LONGEST_RETRY_AFTER = 120.0
+
+# The exceptions of httpcore, httpx, httpx2 and aiohttp by name: whichever of them is used, it is
+# loaded by whoever uses it. These are raised before the first byte of a request leaves.
+_BEFORE_SENDING = frozenset(
+    {
+        "ConnectError",
+        "ConnectTimeout",
+        "PoolTimeout",
+        "ProxyError",
+        "UnsupportedProtocol",
+        # aiohttp
+        "ClientConnectorError",
+        "ConnectionTimeoutError",
+        "ClientHttpProxyError",
+        "InvalidURL",
+        # Python's own, of somebody's transport
+        "ConnectionRefusedError",
+        "gaierror",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A step of an exchange: send the request now."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """A step of an exchange: wait so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """No whole answer came.
+
+    Attributes:
+        error: what the transport raised.
+        seconds: how long it took.
+        incomplete: the body's last byte was never handed to the network.
+    """
+
+    error: Exception
+    seconds: float
+    incomplete: bool = False
+
+
+def exchange(
+    request: Request[T], *, max_retries: int, place: str, key: SecretStr | None
+) -> Generator[Send | Sleep, HTTPResponse | Failure | None, T]:
+    """Say what to do next until the request has its result.
+
+    Yields `Send`, and takes the `HTTPResponse` or `Failure` that came of it; or `Sleep`, and takes
+    None.
+
+    Args:
+        request: the call.
+        max_retries: how many times it may be sent again.
+        place: where it goes, as the errors name it.
+        key: the API key, which no error repeats.
+
+    Returns:
+        What `request.read` makes of the answer.
+
+    Raises:
+        KnowledgeBotError: the last attempt's error, with its delivery.
+    """
+    attempt = 0
+    while True:
+        reply = yield Send(attempt)
+        if isinstance(reply, Failure):
+            error = _failed(request, reply, place)
+        elif reply is None:
+            raise TypeError("a Send is answered with a response or a Failure")
+        else:
+            try:
+                return result(request, reply, key)
+            except KnowledgeBotError as answered:
+                # Its frames, and pydantic's error behind it, hold the answer with all it repeats.
+                error = answered.with_traceback(None)
+                error.__context__ = None
+        if attempt >= max_retries or not may_be_sent_again(request, error):
+            raise error
+        yield Sleep(_pause(attempt, error))
+        attempt += 1
+
+
+def may_be_sent_again(request: Request[T], error: KnowledgeBotError) -> bool:
+    """Tell whether sending the request once more can neither duplicate nor is bound to fail."""
+    if request.upload is not None and not request.upload.replayable:
+        return False
+    if isinstance(error, APIError):
+        if error.status_code in (429, 503):
+            return request.method == "GET" or error.delivery is Delivery.REFUSED
+        return request.method == "GET" and error.status_code in (502, 504)
+    if isinstance(error, ConnectionFailedError | ConnectionLostError | RequestTimeoutError):
+        return request.method == "GET" or error.delivery is Delivery.NOT_DELIVERED
+    return False
+
+
+class _Waiting:
+    allowed = True
+
+
+@contextmanager
+def no_waiting() -> Iterator[None]:
+    """Let no client of this process wait before it sends a request again, within the block."""
+    before, _Waiting.allowed = _Waiting.allowed, False
+    try:
+        yield
+    finally:
+        _Waiting.allowed = before
+
+
+def _pause(attempt: int, error: KnowledgeBotError) -> float:
+    if not _Waiting.allowed:
+        return 0.0
+    if isinstance(error, APIError) and error.retry_after is not None:
+        return min(error.retry_after, _LONGEST_RETRY_AFTER)
+    return random.uniform(0, min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2**attempt))  # noqa: S311
+
+
+def _failed(request: Request[T], failure: Failure, place: str) -> KnowledgeBotError:
+    error = failure.error
+    names = {cls.__name__ for cls in type(error).__mro__}
+    never_left = isinstance(error, ConnectionFailedError) or not _BEFORE_SENDING.isdisjoint(names)
+    delivery = Delivery.NOT_DELIVERED if never_left or failure.incomplete else Delivery.UNKNOWN
+    outcome = outcome_of(request, delivery)
+    reason = _in_short(error)
+    if any("Timeout" in name for name in names):
+        if never_left:
+            phase = "no connection"
+        else:
+            phase = "no progress of the upload" if failure.incomplete else "no whole answer"
+        return RequestTimeoutError(
+            f"{request} to {place}: {phase}, given up after {failure.seconds:.1f} s",
+            delivery=delivery,
+            outcome=outcome,
+        )
+    if never_left:
+        return ConnectionFailedError(
+            f"{request}: no connection to {place}: {reason}",
+            delivery=delivery,
+            outcome=outcome,
+            advice=_advice_on_tls(error),
+        )
+    where = "before the whole request was sent" if failure.incomplete else "before a whole answer"
+    return ConnectionLostError(
+        f"{request} to {place}: the connection broke {where}: {reason}",
+        delivery=delivery,
+        outcome=outcome,
+    )
+
+
+def _advice_on_tls(error: BaseException) -> str | None:
+    for behind in _chain(error):
+        if isinstance(behind, ssl.SSLCertVerificationError):
+            return (
+                "Its certificate is not trusted here: name the certificate authority with verify= "
+                "or SSL_CERT_FILE, and check that the base URL is the service's own name"
+            )
+        if isinstance(behind, ssl.SSLError):
+            return (
+                "Check that the base URL's port speaks TLS, or begins with http:// if it does not"
+            )
+    return None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        # aiohttp keeps what the system said as an attribute.
+        error = error.__cause__ or error.__context__ or getattr(error, "os_error", None)
+
+
+def _in_short(error: BaseException) -> str:
+    # aiohttp's own text names an `ssl:default` for http:// too; what the system said is enough.
+    told = getattr(error, "os_error", None) or error
+    return (" ".join(str(told).split()) or type(error).__name__)[:300]

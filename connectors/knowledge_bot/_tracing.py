@@ -1,0 +1,142 @@
+"""OpenTelemetry spans, where its API is installed (extra `otel`); nothing at all where it is not.
+
+One span covers a call with all its tries, and one an ingestion. Names are those of OpenTelemetry's
+conventions for generative AI (`gen_ai.*`), HTTP and errors; what is this project's own begins with
+`knowledge_bot.`. What was asked and answered is recorded only where the user opts in, with
+`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic_core import from_json, to_json
+
+from knowledge_bot._endpoints import Request
+from knowledge_bot.errors import APIError, KnowledgeBotError
+
+_CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+
+
+@functools.cache
+def _api() -> Any:
+    try:
+        from opentelemetry import trace
+    except ImportError:
+        return None
+    return trace
+
+
+class Tracing:
+    """Makes the spans of what goes to one service.
+
+    Attributes:
+        provider: returns whoever records spans in this process.
+        silent: the kinds of it that record nothing, so that a call need not begin a span.
+    """
+
+    def __init__(self, trace: Any, base_url: str) -> None:
+        from knowledge_bot import __version__
+
+        self.provider: Callable[[], object] = trace.get_tracer_provider
+        self.silent: tuple[type, ...] = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)
+        self._trace = trace
+        self._tracer = trace.get_tracer("knowledge_bot", __version__)
+        parts = urlsplit(base_url)
+        self._server: dict[str, Any] = {
+            "server.address": parts.hostname,
+            "server.port": parts.port or {"http": 80}.get(parts.scheme, 443),
+        }
+
+    @classmethod
+    def of(cls, base_url: str) -> "Tracing | None":
+        """Return what makes the spans of a client; None without OpenTelemetry."""
+        trace = _api()
+        return None if trace is None else cls(trace, base_url)
+
+    @contextmanager
+    def call(self, request: Request[Any]) -> Iterator["CallSpan"]:
+        """Record a call; its span is the current one while it lasts."""
+        attributes = {**self._server, "http.request.method": request.method}
+        name, asked = str(request), {}
+        if request.path == "/messages" and request.body is not None:
+            asked = from_json(request.body)["value"]
+            name = f"invoke_agent {asked['bot_id']}"
+            attributes["gen_ai.operation.name"] = "invoke_agent"
+            attributes["gen_ai.provider.name"] = "knowledge_bot"
+            attributes["gen_ai.agent.id"] = asked["bot_id"]
+        with self._tracer.start_as_current_span(
+            name,
+            kind=self._trace.SpanKind.CLIENT,
+            attributes=attributes,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            recorded = CallSpan(span, asked)
+            try:
+                yield recorded
+            except BaseException as error:
+                self._fail(span, error)
+                raise
+
+    @contextmanager
+    def ingestion(self) -> Iterator[Callable[[Mapping[str, int]], None]]:
+        """Record an ingestion; yields what takes its counts."""
+        with self._tracer.start_as_current_span(
+            "ingest",
+            attributes={**self._server, "gen_ai.provider.name": "knowledge_bot"},
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+
+            def counted(counts: Mapping[str, int]) -> None:
+                for name, count in counts.items():
+                    span.set_attribute(f"knowledge_bot.ingest.{name}", count)
+
+            try:
+                yield counted
+            except BaseException as error:
+                self._fail(span, error)
+                raise
+
+    def _fail(self, span: Any, error: BaseException) -> None:
+        # The status, not the class, is what the conventions name an HTTP error by.
+        kind = str(error.status_code) if isinstance(error, APIError) else type(error).__qualname__
+        span.set_attribute("error.type", kind)
+        delivery = getattr(error, "delivery", None)
+        if delivery is not None:
+            span.set_attribute("knowledge_bot.delivery", str(delivery))
+        # Our own errors are written to be read and hold no key; of others only the kind is told.
+        told = str(error) if isinstance(error, KnowledgeBotError) else type(error).__qualname__
+        span.set_status(self._trace.StatusCode.ERROR, told)
+
+
+class CallSpan:
+    """The span of one call, told what happens meanwhile."""
+
+    def __init__(self, span: Any, asked: dict[str, Any]) -> None:
+        self._span, self._asked = span, asked
+        self._resends = 0
+
+    def again(self, seconds: float) -> None:
+        """Record that the request is sent again, after so many seconds."""
+        self._resends += 1
+        self._span.set_attribute("http.request.resend_count", self._resends)
+        self._span.add_event("retry", {"knowledge_bot.wait_seconds": seconds})
+
+    def ended(self, result: Any) -> None:
+        """Record what came of it."""
+        if not self._asked:
+            return
+        self._span.set_attribute("gen_ai.response.id", result.id)
+        self._span.set_attribute("gen_ai.conversation.id", result.conversation_id)
+        if os.environ.get(_CAPTURE, "").strip().lower() == "true":
+            for name, role, text in (
+                ("gen_ai.input.messages", "user", self._asked["content"]),
+                ("gen_ai.output.messages", "assistant", result.answer),
+            ):
+                message = {"role": role, "parts": [{"type": "text", "content": text}]}
+                self._span.set_attribute(name, to_json([message]).decode())

@@ -1,0 +1,490 @@
+"""How requests travel: the protocol of two methods, and what is not the default blocking way.
+
+A transport sends one request and reads one answer, of bounded size; it knows nothing of keys,
+retries or what an answer means. Beside the default for blocking calls (`_httpcore`) there are two
+adapters here: aiohttp, the default for asynchronous calls, and the HTTP client of a user.
+"""
+
+import asyncio
+import contextlib
+import functools
+import os
+import ssl
+import sys
+import time
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Mapping,
+)
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from knowledge_bot.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import aiohttp
+
+CONNECTIONS = 100
+
+# Below the idle timeout of every usual server and proxy, so that a request rarely meets a
+# connection that is just being closed: whether such a request arrived, nobody can tell.
+KEEPALIVE_SECONDS = 5.0
+
+
+@dataclass(slots=True, repr=False)
+class HTTPRequest:
+    """A request as a transport sends it. Its `repr` shows neither headers nor body.
+
+    Attributes:
+        method: `GET` or `POST`.
+        url: the whole address.
+        headers: names and values, the API key among them, `Content-Length` wherever it is known.
+        body: the bytes; or pieces, each of which is asked for when the one before was taken:
+            blocking for a `Transport`, awaiting for an `AsyncTransport`; or None.
+        timeout: seconds to wait for a connection, and again for each step after it.
+        max_bytes: how much of the answer's body is read at most, in bytes; what comes after is
+            left, and the connection given up.
+    """
+
+    method: str
+    url: str
+    headers: list[tuple[str, str]]
+    body: bytes | Iterable[bytes] | AsyncIterable[bytes] | None
+    timeout: float
+    max_bytes: int
+
+    def __repr__(self) -> str:
+        return f"HTTPRequest({self.method!r}, {self.url.partition('?')[0]!r})"
+
+
+@dataclass(slots=True, repr=False)
+class HTTPResponse:
+    """An answer as a transport read it.
+
+    Attributes:
+        status: the HTTP status.
+        headers: the headers, with names in lower case or looked up case-insensitively.
+        body: the body as it came, still compressed where `content-encoding` says so. Of an answer
+            with status 400 or above, which tells by its status what came of the request, this may
+            be what arrived before the connection broke.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"HTTPResponse({self.status!r}, {len(self.body)} bytes)"
+
+
+class Transport(Protocol):
+    """Sends for a `Client`, from several threads at once."""
+
+    def send(self, request: HTTPRequest) -> HTTPResponse:
+        """Send a request once and read its answer. Redirects are answers and not followed.
+
+        Raises:
+            ConnectionFailedError: nothing of the request left this machine. So may the exceptions
+                of httpx and aiohttp that mean this, and `ConnectionRefusedError`.
+            TimeoutError: there was no whole answer in time.
+            Exception: the connection broke in another way; whether the request arrived, nobody
+                can tell, unless it had a body of pieces that was not asked for its last one.
+        """
+
+    def close(self) -> None:
+        """Close the connections; called when the client is closed."""
+
+
+class AsyncTransport(Protocol):
+    """Sends for an `AsyncClient`, from whichever event loop runs."""
+
+    async def send(self, request: HTTPRequest) -> HTTPResponse:
+        """Send a request once and read its answer, as `Transport.send` does."""
+
+    async def aclose(self) -> None:
+        """Close the connections; called when the client is closed."""
+
+
+# What the environment says ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """The HTTP proxy that the environment names for an address.
+
+    Attributes:
+        url: its address, without what logs in.
+        login: user name and password, or None.
+    """
+
+    url: str
+    login: tuple[str, str] | None
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.url!r})"
+
+
+def proxy_for(url: str) -> Proxy | None:
+    """Return the proxy that the environment names for an address (`HTTPS_PROXY`, `NO_PROXY`, …).
+
+    Raises:
+        ConfigurationError: it is of a kind that cannot be used, such as SOCKS: speaking HTTP to it
+            would show the API key to whoever listens there.
+    """
+    parts = urlsplit(url)
+    proxies = getproxies()
+    named = proxies.get(parts.scheme) or proxies.get("all")
+    if not named or proxy_bypass(parts.netloc):
+        return None
+    proxy = urlsplit(named if "://" in named else f"http://{named}", allow_fragments=False)
+    try:
+        host, port = proxy.hostname, proxy.port
+    except ValueError:
+        host, port = None, None
+    if host is None or proxy.scheme not in ("http", "https"):
+        # Its address is not quoted: it often holds a password.
+        raise ConfigurationError(
+            f"the environment names a proxy for {parts.scheme}:// that cannot be used, of the kind "
+            f"{named.partition('://')[0][:20]!r}; only http:// and https:// proxies can. Correct "
+            "it, add the service's host to NO_PROXY, or pass http_client="
+        )
+    netloc = f"[{host}]" if ":" in host else host
+    login = None
+    if proxy.username is not None:
+        login = unquote(proxy.username), unquote(proxy.password or "")
+    return Proxy(f"{proxy.scheme}://{netloc}" + (f":{port}" if port else ""), login)
+
+
+def ssl_context(verify: bool | str | ssl.SSLContext) -> ssl.SSLContext:
+    """Return what `verify=` stands for, built once in a process.
+
+    Raises:
+        ConfigurationError: `verify`, `SSL_CERT_FILE` or `SSL_CERT_DIR` cannot be loaded.
+    """
+    if isinstance(verify, ssl.SSLContext):
+        return verify
+    if verify is True:
+        file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+        return _loaded_context(file or None, folder or None, "SSL_CERT_FILE or SSL_CERT_DIR")
+    if verify is False:
+        return _unverified_context()
+    return _loaded_context(os.fspath(verify), None, "verify")
+
+
+# Loading the certificate authorities takes tens of milliseconds: once for a whole process.
+@functools.lru_cache(maxsize=16)
+def _loaded_context(file: str | None, folder: str | None, named_by: str) -> ssl.SSLContext:
+    if file is None and folder is None:
+        import certifi
+
+        file = certifi.where()
+    try:
+        return ssl.create_default_context(cafile=file, capath=folder)
+    except OSError as error:
+        raise ConfigurationError(f"{named_by}: cannot load {file or folder!r}: {error}") from error
+
+
+@functools.lru_cache(maxsize=1)
+def _unverified_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+# Forks --------------------------------------------------------------------------------------------
+
+
+class _Process:
+    """Counts the forks between this process and the first one."""
+
+    forks = 0
+    # A child must not even collect what its parent had open: closing an event loop's socket there
+    # takes it out of the parent's selector, which both share.
+    kept: list[object] = []  # noqa: RUF012 - the process's own
+
+    @classmethod
+    def forked(cls) -> None:
+        cls.forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Process.forked)
+
+
+def forks() -> int:
+    """Return how often this process was forked from another one that had loaded this module."""
+    return _Process.forks
+
+
+def keep_for_ever(inherited: object) -> None:
+    """Never collect what belongs to the process that this one was forked from."""
+    _Process.kept.append(inherited)
+
+
+# aiohttp ------------------------------------------------------------------------------------------
+
+
+class AiohttpTransport:
+    """The default of asynchronous calls: aiohttp, with connections that outlive no event loop.
+
+    Connections belong to the loop they were opened in. A caller of `asyncio.run` has a new loop
+    each time and closes nothing; an asynchronous generator that waits in the loop does it, since a
+    loop finishes its generators before it ends (`loop.shutdown_asyncgens`).
+    """
+
+    def __init__(self, context: ssl.SSLContext, proxy: Proxy | None) -> None:
+        self._context, self._proxy = context, proxy
+        self._begin()
+
+    def _begin(self) -> None:
+        self._forks = forks()
+        self._sessions: dict[
+            asyncio.AbstractEventLoop, tuple[Callable[..., Any], Any, AsyncGenerator[None, None]]
+        ] = {}
+
+    async def open(self) -> Callable[..., Any]:
+        """Make ready to send in the running loop: what is heavy is loaded and made by then."""
+        if self._forks != forks():
+            keep_for_ever(self._sessions)
+            self._begin()
+        held = self._sessions.get(asyncio.get_running_loop())
+        return held[0] if held else await self._opened()
+
+    async def _opened(self) -> Callable[..., Any]:
+        import aiohttp
+        from yarl import URL
+
+        self._forget_closed_loops()
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=CONNECTIONS, keepalive_timeout=KEEPALIVE_SECONDS, ssl=self._context
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
+        )
+        options: dict[str, Any] = {"allow_redirects": False}
+        if self._proxy is not None:
+            options["proxy"] = self._proxy.url
+            if self._proxy.login is not None:
+                options["proxy_auth"] = aiohttp.BasicAuth(*self._proxy.login, encoding="utf-8")
+        # Parsing an address costs as much as a tenth of a call; all but one path are constant.
+        address = functools.lru_cache(maxsize=256)(lambda url: URL(url, encoded=True))
+        limits = functools.lru_cache(maxsize=16)(
+            lambda seconds: aiohttp.ClientTimeout(
+                connect=seconds, sock_connect=seconds, sock_read=seconds
+            )
+        )
+
+        def exchange(request: HTTPRequest, body: Any) -> Any:
+            return session.request(
+                request.method,
+                address(request.url),
+                headers=request.headers,
+                data=body,
+                timeout=limits(request.timeout),
+                **options,
+            )
+
+        keeper = _closed_at_the_end(session)
+        self._sessions[asyncio.get_running_loop()] = exchange, session, keeper
+        await anext(keeper)
+        return exchange
+
+    async def send(self, request: HTTPRequest) -> HTTPResponse:
+        """Send a request in the running loop."""
+        exchange = await self.open()
+        # Nothing else bounds a send that stalls or an answer that drips.
+        async with asyncio.timeout(2 * request.timeout) as limit:
+            async with exchange(request, _paced(request, limit)) as response:
+                return await _read(
+                    request, response.status, response.headers, response.content.iter_any()
+                )
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop and of every other loop that still runs."""
+        if self._forks != forks():
+            keep_for_ever(self._sessions)
+            self._begin()
+        self._forget_closed_loops()
+        running = asyncio.get_running_loop()
+        while self._sessions:
+            loop, (_, _, keeper) = self._sessions.popitem()
+            if loop is running:
+                await keeper.aclose()
+            elif loop.is_running():
+                asyncio.run_coroutine_threadsafe(_finish(keeper), loop)
+
+    def __del__(self) -> None:
+        if self._forks == forks():
+            self._forget_closed_loops()
+        else:
+            keep_for_ever(self._sessions)
+
+    def _forget_closed_loops(self) -> None:
+        # A loop that was closed without finishing its generators leaves its session open.
+        # Nothing is left there to wait for, so that closing ends at its first step.
+        for loop in list(self._sessions):  # other threads may be opening theirs
+            if not loop.is_closed() or (held := self._sessions.pop(loop, None)) is None:
+                continue
+            closing = held[1].close()
+            with contextlib.suppress(StopIteration, RuntimeError):
+                closing.send(None)
+            closing.close()
+
+
+async def _closed_at_the_end(session: "aiohttp.ClientSession") -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        await session.close()
+        # The sockets themselves are closed in callbacks that are due now.
+        await asyncio.sleep(0)
+
+
+async def _finish(keeper: AsyncGenerator[None, None]) -> None:
+    await keeper.aclose()
+
+
+def _paced(request: HTTPRequest, limit: asyncio.Timeout) -> Any:
+    """Return the body; of one in pieces, each begins the time to answer anew."""
+    body = request.body
+    return body if body is None or isinstance(body, bytes) else _pieces(body, request, limit)
+
+
+async def _pieces(body: Any, request: HTTPRequest, limit: asyncio.Timeout) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    async with contextlib.aclosing(body):
+        async for piece in body:
+            yield piece
+            limit.reschedule(loop.time() + 2 * request.timeout)
+
+
+async def _read(
+    request: HTTPRequest, status: int, headers: Mapping[str, str], pieces: AsyncIterator[bytes]
+) -> HTTPResponse:
+    body = b""
+    try:
+        async for piece in pieces:
+            body = body + piece if body else bytes(piece)
+            if len(body) > request.max_bytes:
+                break
+    except Exception:
+        if status < 400:
+            raise
+    return HTTPResponse(status, headers, body)
+
+
+# The HTTP client of a user ------------------------------------------------------------------------
+
+
+class _Injected:
+    """What both injected transports do: the user's library's own requests, and what it read."""
+
+    def __init__(self, http_client: Any, kind: str) -> None:
+        self._client, self._library = http_client, _library_of(http_client, kind)
+
+    def _request(self, request: HTTPRequest, body: Any) -> Any:
+        if self._client.is_closed:
+            raise ConfigurationError("http_client: it is closed; nothing was sent")
+        ours = {name.lower() for name, _ in request.headers}
+        # Headers of the client, such as a gateway's, go along.
+        inherited = [(k, v) for k, v in self._client.headers.multi_items() if k.lower() not in ours]
+        timeout = dict.fromkeys(("connect", "read", "write", "pool"), request.timeout)
+        return self._library.Request(
+            request.method,
+            request.url,
+            headers=inherited + request.headers,
+            content=body,
+            extensions={"timeout": timeout},
+        )
+
+    @staticmethod
+    def _was_read(response: Any) -> HTTPResponse | None:
+        """Return an answer that a mock, a cache or an event hook has read, and so decoded."""
+        if not response.is_stream_consumed:
+            return None
+        headers = dict(response.headers)
+        headers.pop("content-encoding", None)
+        return HTTPResponse(response.status_code, headers, response.content)
+
+
+class InjectedTransport(_Injected):
+    """Sends with an `httpx.Client` or `httpx2.Client` of the user, which stays theirs to close."""
+
+    def __init__(self, http_client: Any) -> None:
+        super().__init__(http_client, "Client")
+
+    def send(self, request: HTTPRequest) -> HTTPResponse:
+        """Send a request."""
+        response = self._client.send(
+            self._request(request, request.body), stream=True, follow_redirects=False
+        )
+        try:
+            return self._was_read(response) or read_within(
+                request, response.status_code, response.headers, response.iter_raw()
+            )
+        finally:
+            response.close()
+
+    def close(self) -> None:
+        """Leave the user's client open."""
+
+
+class InjectedAsyncTransport(_Injected):
+    """Sends with an `httpx.AsyncClient` or `httpx2.AsyncClient` of the user."""
+
+    def __init__(self, http_client: Any) -> None:
+        super().__init__(http_client, "AsyncClient")
+
+    async def send(self, request: HTTPRequest) -> HTTPResponse:
+        """Send a request."""
+        async with asyncio.timeout(2 * request.timeout) as limit:
+            response = await self._client.send(
+                self._request(request, _paced(request, limit)),
+                stream=True,
+                follow_redirects=False,
+            )
+            try:
+                return self._was_read(response) or await _read(
+                    request, response.status_code, response.headers, response.aiter_raw()
+                )
+            finally:
+                await response.aclose()
+
+    async def aclose(self) -> None:
+        """Leave the user's client open."""
+
+
+def _library_of(client: object, kind: str) -> Any:
+    for cls in type(client).__mro__:
+        name = cls.__module__.partition(".")[0]
+        if name in ("httpx", "httpx2") and cls.__name__ == kind:
+            return sys.modules[name]
+    raise ConfigurationError(
+        f"http_client: expected an httpx.{kind} or httpx2.{kind}, not {type(client).__name__}"
+    )
+
+
+def read_within(
+    request: HTTPRequest, status: int, headers: Mapping[str, str], pieces: Iterable[bytes]
+) -> HTTPResponse:
+    """Read an answer's body, as far as the request asks for and within its time."""
+    body, deadline = b"", time.monotonic() + request.timeout
+    try:
+        for piece in pieces:
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            body = body + piece if body else bytes(piece)
+            if len(body) > request.max_bytes:
+                break
+    except Exception:
+        if status < 400:
+            raise
+    return HTTPResponse(status, headers, body)
