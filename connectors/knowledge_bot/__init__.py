@@ -68,18 +68,22 @@ __all__ = [
     "__version__",
 ]
 
-# Each imports the ones before it, so that a name costs no more than what it needs.
-_HOMES = ("errors", "models", "_transports", "_chats", "_client")
+# Errors, unless named here.
+_HOMES = {
+    "_chats": ("AsyncChat", "Chat"),
+    "_client": ("AsyncClient", "Client"),
+    "_transports": ("AsyncTransport", "HTTPRequest", "HTTPResponse", "Transport"),
+    "models": ("Bot", "Collection", "Conversation", "Header", "Message", "Source"),
+}
 
 
 def __getattr__(name: str) -> object:
-    if name in __all__:
-        for home in _HOMES:
-            value = getattr(import_module(f"{__name__}.{home}"), name, None)
-            if value is not None:
-                globals()[name] = value  # found without this function from now on
-                return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = next((home for home, names in _HOMES.items() if name in names), "errors")
+    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value  # found without this function from now on
+    return value
 
 
 def __dir__() -> list[str]:

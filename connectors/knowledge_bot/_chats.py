@@ -8,10 +8,9 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from knowledge_bot.models import Message
-
 if TYPE_CHECKING:
     from knowledge_bot._client import AsyncClient, Client
+    from knowledge_bot.models import Message
 
 
 class Chat:
@@ -22,13 +21,13 @@ class Chat:
     """
 
     def __init__(
-        self, send_message: Callable[..., Message], bot_id: str, conversation_id: str | None
+        self, send_message: "Callable[..., Message]", bot_id: str, conversation_id: str | None
     ) -> None:
         self._send_message, self._bot_id = send_message, bot_id
         self.conversation_id = conversation_id
         self._turn = threading.Lock()
 
-    def ask(self, content: str) -> Message:
+    def ask(self, content: str) -> "Message":
         """Send a message in this conversation; returns and raises what `send_message` does."""
         with self._turn:
             message = self._send_message(
@@ -49,7 +48,7 @@ class AsyncChat:
 
     def __init__(
         self,
-        send_message: Callable[..., Awaitable[Message]],
+        send_message: "Callable[..., Awaitable[Message]]",
         bot_id: str,
         conversation_id: str | None,
     ) -> None:
@@ -60,7 +59,7 @@ class AsyncChat:
             WeakKeyDictionary()
         )
 
-    async def ask(self, content: str) -> Message:
+    async def ask(self, content: str) -> "Message":
         """Send a message in this conversation; returns and raises what `send_message` does."""
         async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             message = await self._send_message(
@@ -70,7 +69,7 @@ class AsyncChat:
         return message
 
 
-def ask_bots(client: "Client", bot_ids: Sequence[str], content: str) -> list[Message]:
+def ask_bots(client: "Client", bot_ids: Sequence[str], content: str) -> "list[Message]":
     """Ask every bot the same question at the same time, each in a new conversation.
 
     Args:
@@ -86,7 +85,7 @@ def ask_bots(client: "Client", bot_ids: Sequence[str], content: str) -> list[Mes
             or failed, so that no question goes on unseen. A note on it tells of the other bots.
     """
 
-    def ask(bot_id: str) -> Message | Exception:
+    def ask(bot_id: str) -> "Message | Exception":
         try:
             return client.send_message(bot_id=bot_id, content=content)
         except Exception as error:  # noqa: BLE001 - raised by _all_answers, when all have ended
@@ -100,10 +99,10 @@ def ask_bots(client: "Client", bot_ids: Sequence[str], content: str) -> list[Mes
     return _all_answers(bot_ids, [outcome.result() for outcome in asked])
 
 
-async def aask_bots(client: "AsyncClient", bot_ids: Sequence[str], content: str) -> list[Message]:
+async def aask_bots(client: "AsyncClient", bot_ids: Sequence[str], content: str) -> "list[Message]":
     """Ask as `ask_bots` does, without blocking; cancelling it cancels every question."""
 
-    async def ask(bot_id: str) -> Message | Exception:
+    async def ask(bot_id: str) -> "Message | Exception":
         try:
             return await client.send_message(bot_id=bot_id, content=content)
         except Exception as error:  # noqa: BLE001 - raised by _all_answers, when all have ended
@@ -116,8 +115,10 @@ async def aask_bots(client: "AsyncClient", bot_ids: Sequence[str], content: str)
     return _all_answers(bot_ids, [outcome.result() for outcome in asked])
 
 
-def _all_answers(bot_ids: Sequence[str], outcomes: Sequence[Message | Exception]) -> list[Message]:
-    answers = [outcome for outcome in outcomes if isinstance(outcome, Message)]
+def _all_answers(
+    bot_ids: Sequence[str], outcomes: "Sequence[Message | Exception]"
+) -> "list[Message]":
+    answers = [outcome for outcome in outcomes if not isinstance(outcome, Exception)]
     failures = [
         (bot_id, outcome)
         for bot_id, outcome in zip(bot_ids, outcomes, strict=True)

@@ -12,8 +12,6 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pydantic import SecretStr
-
 from knowledge_bot import __version__
 from knowledge_bot._chats import AsyncChat, Chat
 from knowledge_bot._configuration import API_KEY_VARIABLE, Configuration
@@ -37,6 +35,7 @@ from knowledge_bot.errors import ConfigurationError, Delivery
 
 if TYPE_CHECKING:
     import httpx
+    from pydantic import SecretStr
 
 T = TypeVar("T")
 
@@ -67,7 +66,7 @@ class _BaseClient(Endpoints, ABC):
 
     def __init__(
         self,
-        api_key: str | SecretStr | None = None,
+        api_key: "str | SecretStr | None" = None,
         base_url: str | None = None,
         *,
         timeout: float = _DEFAULT_TIMEOUT,
@@ -249,7 +248,7 @@ class Client(_BaseClient, SyncDriver):
 
         def __init__(
             self,
-            api_key: str | SecretStr | None = None,
+            api_key: "str | SecretStr | None" = None,
             base_url: str | None = None,
             *,
             timeout: float = _DEFAULT_TIMEOUT,
@@ -381,7 +380,7 @@ class AsyncClient(_BaseClient, AsyncDriver):
 
         def __init__(
             self,
-            api_key: str | SecretStr | None = None,
+            api_key: "str | SecretStr | None" = None,
             base_url: str | None = None,
             *,
             timeout: float = _DEFAULT_TIMEOUT,

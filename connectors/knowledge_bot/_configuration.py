@@ -6,13 +6,14 @@ import os
 import ssl
 import warnings
 from dataclasses import dataclass
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 from urllib.parse import urlsplit, urlunsplit
-
-from pydantic import SecretStr
 
 from knowledge_bot._uploads import UploadEncoding
 from knowledge_bot.errors import ConfigurationError, InsecureTransportWarning
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
 
 BASE_URL_VARIABLE = "KNOWLEDGE_BOT_BASE_URL"
 API_KEY_VARIABLE = "KNOWLEDGE_BOT_API_KEY"
@@ -25,7 +26,7 @@ class Configuration:
     """The settings of one client. Its `repr` never shows the key."""
 
     base_url: str
-    api_key: SecretStr | None
+    api_key: "SecretStr | None"
     timeout: float
     max_retries: int
     upload_encoding: UploadEncoding
@@ -41,7 +42,7 @@ class Configuration:
     def resolve(
         cls,
         *,
-        api_key: str | SecretStr | None,
+        api_key: "str | SecretStr | None",
         base_url: str | None,
         timeout: float,
         max_retries: int,
@@ -71,9 +72,11 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float)  # a setting of a file or a form often comes as text
 
 
-def _api_key(key: str | SecretStr | None) -> SecretStr | None:
+def _api_key(key: "str | SecretStr | None") -> "SecretStr | None":
     if not key:
         return None
+    from pydantic import SecretStr
+
     secret = key if isinstance(key, SecretStr) else SecretStr(key)
     # A key that a header cannot carry would be quoted in the HTTP library's own error.
     if not all("!" <= character <= "~" for character in secret.get_secret_value()):

@@ -5,27 +5,37 @@ the answer is read into; `endpoint` gives the same builder to both clients, type
 """
 
 import functools
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    Union,
+    overload,
+)
 from urllib.parse import quote, urlsplit
-
-from pydantic import BaseModel, TypeAdapter
-from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from knowledge_bot._uploads import OnProgress, Upload, UploadFile
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.models import Bot, Collection, Conversation, Header, Message, Source
+
+if TYPE_CHECKING:  # pydantic takes longer to load than the client: when the first answer is read
+    from knowledge_bot.models import Bot, Collection, Conversation, Header, Message, Source
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
-Collections: TypeAlias = str | Collection | Iterable[str | Collection]
+Collections: TypeAlias = Union[str, "Collection", Iterable[Union[str, "Collection"]]]
 """One collection or several, as ids or as `Collection` objects."""
 
-Headers: TypeAlias = Mapping[str, str] | Iterable[Header]
+Headers: TypeAlias = Mapping[str, str] | Iterable["Header"]
 """Request headers as a mapping or as `Header` objects."""
 
 
@@ -112,19 +122,19 @@ class Endpoints:
 
     @endpoint
     @staticmethod
-    def list_collections() -> Request[list[Collection]]:
+    def list_collections() -> "Request[list[Collection]]":
         """List the collections: `id` and `name` of each."""
         return Request("GET", "/collections", _read_collections)
 
     @endpoint
     @staticmethod
-    def list_bots() -> Request[list[Bot]]:
+    def list_bots() -> "Request[list[Bot]]":
         """List the bots: `id` and `name` of each."""
         return Request("GET", "/bots", _read_bots)
 
     @endpoint
     @staticmethod
-    def list_conversations(bot_id: str) -> Request[list[Conversation]]:
+    def list_conversations(bot_id: str) -> "Request[list[Conversation]]":
         """List the conversations of a bot: `id` and `name` of each.
 
         Args:
@@ -137,7 +147,7 @@ class Endpoints:
     @staticmethod
     def create_webpage_source(
         *, name: str, collections: Collections, url: str, headers: Headers | None = None
-    ) -> Request[Source]:
+    ) -> "Request[Source]":
         """Create a source from a web page, which the service scrapes.
 
         Args:
@@ -157,7 +167,9 @@ class Endpoints:
 
     @endpoint
     @staticmethod
-    def create_text_source(*, name: str, collections: Collections, content: str) -> Request[Source]:
+    def create_text_source(
+        *, name: str, collections: Collections, content: str
+    ) -> "Request[Source]":
         """Create a source from text.
 
         Args:
@@ -182,7 +194,7 @@ class Endpoints:
         filename: str | None = None,
         content_type: str | None = None,
         on_progress: OnProgress | None = None,
-    ) -> Request[Source]:
+    ) -> "Request[Source]":
         """Create a source from a file, streamed in constant memory.
 
         Args:
@@ -212,7 +224,7 @@ class Endpoints:
     @staticmethod
     def send_message(
         *, bot_id: str, content: str, conversation_id: str | None = None
-    ) -> Request[Message]:
+    ) -> "Request[Message]":
         """Send a message to a bot and return its answer, with the id of its conversation.
 
         Args:
@@ -232,43 +244,56 @@ class Endpoints:
 
 def _post(path: str, fields: Mapping[str, Any], read: Callable[[bytes], T]) -> Request[T]:
     try:
-        return Request("POST", path, read, to_json({"value": fields}))
-    except (PydanticSerializationError, UnicodeEncodeError):
+        body = json.dumps({"value": fields}, ensure_ascii=False, separators=(",", ":"))
+        return Request("POST", path, read, body.encode())
+    except UnicodeEncodeError:
         raise ConfigurationError(
             f"POST {path}: an argument holds half of a surrogate pair, which is not Unicode text"
         ) from None
 
 
-class _Listing(BaseModel, Generic[T]):
-    data: list[T]
+def _reader(model: str, *, listed: bool = False) -> Callable[[bytes], Any]:
+    """Return what reads an answer into a model, wrapped in `value` or bare (section 4)."""
 
+    @functools.cache
+    def reading() -> tuple[Callable[[bytes], Any], Callable[[Any], Any]]:
+        from pydantic import TypeAdapter
+        from pydantic_core import from_json
 
-def _reader(model: type[T]) -> Callable[[bytes], T]:
-    validate = TypeAdapter(model).validate_python
-    # Answers come wrapped in `value` or bare (section 4); no documented object has a field `value`.
-    return lambda body: validate(_unwrapped(from_json(body)))
+        from knowledge_bot import models
+
+        wanted = getattr(models, model)
+        kind: Any = list[wanted] if listed else wanted  # type: ignore[valid-type]
+        return from_json, TypeAdapter(kind).validate_python
+
+    def read(body: bytes) -> Any:
+        parse, validate = reading()
+        answer = _unwrapped(parse(body))
+        if not listed:
+            return validate(answer)
+        if not isinstance(answer, dict) or "data" not in answer:
+            raise ValueError("there is no list `data` in it")
+        return validate(answer["data"])
+
+    return read
 
 
 def _unwrapped(answer: Any) -> Any:
+    # No documented object has a field `value`.
     return answer["value"] if isinstance(answer, dict) and "value" in answer else answer
 
 
-def _list_reader(model: type[T]) -> Callable[[bytes], list[T]]:
-    read = _reader(_Listing[model])  # type: ignore[valid-type] # a model made from a value
-    return lambda body: read(body).data
-
-
-_read_collections = _list_reader(Collection)
-_read_bots = _list_reader(Bot)
-_read_conversations = _list_reader(Conversation)
-_read_source = _reader(Source)
-_read_message = _reader(Message)
+_read_collections = _reader("Collection", listed=True)
+_read_bots = _reader("Bot", listed=True)
+_read_conversations = _reader("Conversation", listed=True)
+_read_source = _reader("Source")
+_read_message = _reader("Message")
 
 
 def _read_pong(body: bytes) -> Literal[True]:
     # Shown as a JSON string and as plain text (section 4, GET /ping).
     text = body.decode("utf-8").strip()
-    answer = _unwrapped(from_json(text)) if text[:1] in ('"', "{") else text
+    answer = _unwrapped(json.loads(text)) if text[:1] in ('"', "{") else text
     if answer != "pong":
         raise ValueError("it does not say pong")
     return True
@@ -290,6 +315,8 @@ def source_fields(name: str, collections: Collections) -> dict[str, Any]:
 
 def collection_ids(collections: Collections) -> list[str]:
     """Return the ids of collections, each once."""
+    from knowledge_bot.models import Collection
+
     several = [collections] if isinstance(collections, str | Collection) else collections
     if not isinstance(several, Iterable):
         raise ConfigurationError(f"collections: expected ids, not {type(several).__name__}")

@@ -8,11 +8,7 @@ import re
 import time
 import zlib
 from datetime import UTC
-from email.utils import parsedate_to_datetime
-from typing import TypeVar
-
-from pydantic import SecretStr
-from pydantic_core import from_json
+from typing import TYPE_CHECKING, TypeVar
 
 from knowledge_bot._endpoints import Request
 from knowledge_bot._transports import HTTPResponse
@@ -22,6 +18,9 @@ from knowledge_bot.errors import (
     UnexpectedResponseError,
     api_error_class,
 )
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
 
 T = TypeVar("T")
 
@@ -41,7 +40,7 @@ _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 _MESSAGE_LENGTH = 500
 
 
-def result(request: Request[T], response: HTTPResponse, key: SecretStr | None) -> T:
+def result(request: Request[T], response: HTTPResponse, key: "SecretStr | None") -> T:
     """Return what the answer holds.
 
     Args:
@@ -113,7 +112,9 @@ def _unpacked(body: bytes, encoding: str) -> tuple[bytes, str]:
     return bytes(unpacked), "" if unpacker.eof else "its compressed body is cut short"
 
 
-def _error(request: Request[T], response: HTTPResponse, key: SecretStr | None) -> KnowledgeBotError:
+def _error(
+    request: Request[T], response: HTTPResponse, key: "SecretStr | None"
+) -> KnowledgeBotError:
     body, _ = _decoded(response)
     headers = response.headers
     if response.status < 400:
@@ -141,7 +142,7 @@ def _error(request: Request[T], response: HTTPResponse, key: SecretStr | None) -
 
 
 def _unexpected(
-    request: Request[T], response: HTTPResponse, body: bytes, why: str, key: SecretStr | None
+    request: Request[T], response: HTTPResponse, body: bytes, why: str, key: "SecretStr | None"
 ) -> UnexpectedResponseError:
     return UnexpectedResponseError(
         f"{request} was answered with {response.status}, but {_without_in_text(key, why)}",
@@ -154,11 +155,11 @@ def _unexpected(
 def _code_and_message(body: bytes) -> tuple[str | None, str]:
     """Read `code` and `message` (interface section 7), or the start of whatever came instead."""
     try:
-        told = from_json(body)
+        told = json.loads(body)
         if isinstance(told, dict) and isinstance(told.get("value"), dict):
             told = told["value"]
         code, message = told.get("code"), told.get("message")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         text = re.sub(r"<[^>]*>|\s+", " ", body[:_START].decode("utf-8", "replace"))
         return None, " ".join(text.split())[:_MESSAGE_LENGTH]
     return (
@@ -167,7 +168,7 @@ def _code_and_message(body: bytes) -> tuple[str | None, str]:
     )
 
 
-def _without(key: SecretStr | None, body: bytes) -> bytes:
+def _without(key: "SecretStr | None", body: bytes) -> bytes:
     """Return a body without the key, as it is and as JSON may write it."""
     if key is None:
         return body
@@ -179,7 +180,7 @@ def _without(key: SecretStr | None, body: bytes) -> bytes:
     return body
 
 
-def _without_in_text(key: SecretStr | None, text: str) -> str:
+def _without_in_text(key: "SecretStr | None", text: str) -> str:
     return _without(key, text.encode("utf-8", "replace")).decode("utf-8")
 
 
@@ -189,6 +190,8 @@ def _retry_after(value: str | None) -> float | None:
         return None
     if value.strip().isdecimal():
         return float(value)
+    from email.utils import parsedate_to_datetime
+
     try:
         moment = parsedate_to_datetime(value)
     except (ValueError, OverflowError):

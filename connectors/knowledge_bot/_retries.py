@@ -10,9 +10,7 @@ import ssl
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
-
-from pydantic import SecretStr
+from typing import TYPE_CHECKING, TypeVar
 
 from knowledge_bot._endpoints import Request
 from knowledge_bot._responses import outcome_of, result
@@ -25,6 +23,9 @@ from knowledge_bot.errors import (
     KnowledgeBotError,
     RequestTimeoutError,
 )
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
 
 T = TypeVar("T")
 
@@ -84,7 +85,7 @@ class Failure:
 
 
 def exchange(
-    request: Request[T], *, max_retries: int, place: str, key: SecretStr | None
+    request: Request[T], *, max_retries: int, place: str, key: "SecretStr | None"
 ) -> Generator[Send | Sleep, HTTPResponse | Failure | None, T]:
     """Say what to do next until the request has its result.
 

@@ -7,13 +7,12 @@ conventions for generative AI (`gen_ai.*`), HTTP and errors; what is this projec
 """
 
 import functools
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
-
-from pydantic_core import from_json, to_json
 
 from knowledge_bot._endpoints import Request
 from knowledge_bot.errors import APIError, KnowledgeBotError
@@ -63,7 +62,7 @@ class Tracing:
         attributes = {**self._server, "http.request.method": request.method}
         name, asked = str(request), {}
         if request.path == "/messages" and request.body is not None:
-            asked = from_json(request.body)["value"]
+            asked = json.loads(request.body)["value"]
             name = f"invoke_agent {asked['bot_id']}"
             attributes["gen_ai.operation.name"] = "invoke_agent"
             attributes["gen_ai.provider.name"] = "knowledge_bot"
@@ -139,4 +138,4 @@ class CallSpan:
                 ("gen_ai.output.messages", "assistant", result.answer),
             ):
                 message = {"role": role, "parts": [{"type": "text", "content": text}]}
-                self._span.set_attribute(name, to_json([message]).decode())
+                self._span.set_attribute(name, json.dumps([message], ensure_ascii=False))

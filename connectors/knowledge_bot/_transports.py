@@ -23,7 +23,6 @@ from collections.abc import (
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from knowledge_bot.errors import ConfigurationError
 
@@ -137,6 +136,8 @@ def proxy_for(url: str) -> Proxy | None:
         ConfigurationError: it is of a kind that cannot be used, such as SOCKS: speaking HTTP to it
             would show the API key to whoever listens there.
     """
+    from urllib.request import getproxies, proxy_bypass  # loads much that nothing else needs
+
     parts = urlsplit(url)
     proxies = getproxies()
     named = proxies.get(parts.scheme) or proxies.get("all")
