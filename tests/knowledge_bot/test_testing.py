@@ -1,0 +1,309 @@
+"""The service from memory: what it answers, what it keeps, and the faults that a test asks for."""
+
+import asyncio
+import inspect
+import json
+import socket
+import time
+
+import pytest
+
+from knowledge_bot import (
+    APIError,
+    AsyncClient,
+    AuthenticationError,
+    BadRequestError,
+    Client,
+    ConfigurationError,
+    ConnectionFailedError,
+    ConnectionLostError,
+    Delivery,
+    KnowledgeBotError,
+    NotFoundError,
+    RateLimitError,
+    RequestTimeoutError,
+    ServerError,
+    UnexpectedResponseError,
+)
+from knowledge_bot.ingest import File, Ledger, Text, WebPage, aingest, ingest
+from knowledge_bot.testing import MemoryService, no_waiting
+
+URL = "https://service.test"
+pytest_plugins = ["knowledge_bot.testing.pytest"]
+
+
+@pytest.fixture(autouse=True)
+def _no_sockets(monkeypatch):
+    def refuse(self, address):
+        raise AssertionError(f"a test without sockets connects to {address}")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+@pytest.fixture(params=["blocking", "asynchronous"])
+def call(request):
+    """`call(service, use, **options)`: the result of `use(client)` on either client."""
+
+    def run(service, use, **options):
+        if request.param == "blocking":
+            with Client("key", URL, transport=service.transport, **options) as client:
+                return use(client)
+
+        async def main():
+            transport = service.async_transport
+            async with AsyncClient("key", URL, transport=transport, **options) as client:
+                result = use(client)
+                return await result if inspect.isawaitable(result) else result
+
+        return asyncio.run(main())
+
+    return run
+
+
+def ask(client):
+    return client.send_message(bot_id="bot_1", content="When?")
+
+
+def write(client):
+    return client.create_text_source(name="n", collections="col_default", content="c")
+
+
+def upload(client):
+    return client.upload_source(name="n", collections="col_default", file=b"text" * 400_000)
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_both_clients_ask_and_feed_without_sockets(call, wrapped):
+    service = MemoryService(
+        bots={"bot_1": {"When?": "At nine."}, "bot_2": lambda question: question.upper()},
+        collections={"col_1": "House", "col_2": "Garden"},
+        wrapped=wrapped,
+    )
+    assert call(service, lambda client: client.ping()) is True
+    assert [bot.id for bot in call(service, lambda client: client.list_bots())] == [
+        "bot_1",
+        "bot_2",
+    ]
+    named = call(service, lambda client: client.list_collections())
+    assert [(each.id, each.name) for each in named] == [("col_1", "House"), ("col_2", "Garden")]
+    first = call(service, ask)
+    assert first.answer == "At nine."
+    again = call(
+        service,
+        lambda client: client.send_message(
+            bot_id="bot_1", content="What?", conversation_id=first.conversation_id
+        ),
+    )
+    assert again.conversation_id == first.conversation_id
+    assert "could not find" in again.answer
+    assert call(service, lambda c: c.send_message(bot_id="bot_2", content="ah")).answer == "AH"
+    held = call(service, lambda client: client.list_conversations("bot_1"))
+    assert [each.id for each in held] == [first.conversation_id]
+    page = call(
+        service,
+        lambda client: client.create_webpage_source(
+            name="Page", collections=["col_1", "col_2"], url="https://a.example", headers={"A": "b"}
+        ),
+    )
+    assert (page.status, [each.name for each in page.collections]) == (
+        "pending",
+        ["House", "Garden"],
+    )
+    assert service.requests[-1].value == {
+        "name": "Page",
+        "collections": ["col_1", "col_2"],
+        "url": "https://a.example",
+        "headers": [{"name": "A", "value": "b"}],
+    }
+    assert [source["id"] for source in service.sources] == [page.id]
+
+
+@pytest.mark.parametrize("encoding", ["value", "fields"])
+def test_an_upload_arrives_with_its_file(call, tmp_path, encoding):
+    service = MemoryService()
+    path = tmp_path / "handbook ü.md"
+    path.write_bytes(b"\r\n# We open at nine\r\n\x00\xff")
+    call(
+        service,
+        lambda client: client.upload_source(name="n", collections="col_default", file=path),
+        upload_encoding=encoding,
+    )
+    received = service.requests[0]
+    assert received.file == ("handbook ü.md", path.read_bytes())
+    assert received.value["name"] == "n"
+    assert received.path == "/sources/upload"
+    assert "key" not in repr(received)
+
+
+FAULTS = {
+    "429": (lambda s: s.fail_next(429, times=3), RateLimitError, "refused", 3, 0),
+    "429 for a minute": (
+        lambda s: s.fail_next(429, retry_after=60, times=3),
+        RateLimitError,
+        "refused",
+        3,
+        0,
+    ),
+    "503 with Retry-After": (
+        lambda s: s.fail_next(503, retry_after=60, times=3),
+        ServerError,
+        "refused",
+        3,
+        0,
+    ),
+    "500": (lambda s: s.fail_next(500), ServerError, "unknown", 1, 0),
+    "503": (lambda s: s.fail_next(503), ServerError, "unknown", 1, 0),
+    "400": (lambda s: s.fail_next(400), BadRequestError, "refused", 1, 0),
+    "401": (lambda s: s.fail_next(401), AuthenticationError, "refused", 1, 0),
+    "404": (lambda s: s.fail_next(404), NotFoundError, "refused", 1, 0),
+    "418": (lambda s: s.fail_next(418), APIError, "refused", 1, 0),
+    "302": (lambda s: s.answer_next(302), UnexpectedResponseError, "unknown", 1, 0),
+    "junk": (lambda s: s.answer_next(200, b"junk"), UnexpectedResponseError, "unknown", 1, 0),
+    "an empty answer": (lambda s: s.answer_next(204), UnexpectedResponseError, "unknown", 1, 0),
+    "too large an answer": (
+        lambda s: s.answer_next(200, b" " * (17 << 20)),
+        UnexpectedResponseError,
+        "unknown",
+        1,
+        0,
+    ),
+    "a lost answer": (lambda s: s.lose_next_answer(), ConnectionLostError, "unknown", 1, 1),
+    "too late": (lambda s: s.time_out_next(), RequestTimeoutError, "unknown", 1, 0),
+    "too late, and done": (
+        lambda s: s.time_out_next(acts=True),
+        RequestTimeoutError,
+        "unknown",
+        1,
+        1,
+    ),
+    "no connection": (
+        lambda s: s.refuse_next_connection(times=3),
+        ConnectionFailedError,
+        "not_delivered",
+        0,
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("use", [write, upload])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_what_it_is_over_a_socket(call, fault, use):
+    prepare, kind, delivery, arrived, created = FAULTS[fault]
+    service = MemoryService()
+    prepare(service)
+    began = time.monotonic()
+    with no_waiting(), pytest.raises(KnowledgeBotError) as caught:
+        call(service, use)
+    assert time.monotonic() - began < 20  # never a Retry-After of the fault
+    assert (type(caught.value), caught.value.delivery) == (kind, Delivery(delivery))
+    assert (len(service.requests), len(service.sources)) == (arrived, created)
+    assert "https://service.test" in str(caught.value) or "answered with" in str(caught.value)
+    assert call(service, use).status == "pending"  # a fault is over when it has happened
+
+
+def test_a_request_that_is_refused_once_is_sent_again(call):
+    service = MemoryService(bots={"bot_1": {"When?": "At nine."}})
+    service.fail_next(429, retry_after=30)
+    service.refuse_next_connection()
+    with no_waiting():
+        assert call(service, ask).answer == "At nine."
+    assert len(service.requests) == 2
+
+
+def test_waiting_is_switched_off_for_the_block_alone(monkeypatch):
+    waits = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    service = MemoryService()
+    client = Client("key", URL, transport=service.transport)
+    service.fail_next(429, retry_after=7)
+    with no_waiting():
+        write(client)
+    service.fail_next(429, retry_after=7)
+    write(client)
+    assert waits == [0, 7]
+
+
+def test_what_the_interface_does_not_allow_is_refused(call):
+    service = MemoryService()
+    with pytest.raises(BadRequestError, match="no bot bot_9"):
+        call(service, lambda client: client.send_message(bot_id="bot_9", content="c"))
+    with pytest.raises(BadRequestError, match="no col_9"):
+        call(
+            service,
+            lambda client: client.create_text_source(name="n", collections="col_9", content="c"),
+        )
+    with pytest.raises(NotFoundError, match="no conv_9"):
+        call(
+            service,
+            lambda client: client.send_message(
+                bot_id="bot_default", content="c", conversation_id="conv_9"
+            ),
+        )
+    with pytest.raises(NotFoundError, match="no bot bot_9"):
+        call(service, lambda client: client.list_conversations("bot_9"))
+    assert service.sources == []
+
+
+@pytest.mark.parametrize("wrong", [{"bots": {"nobody": {}}}, {"collections": ["house"]}])
+def test_a_service_of_wrong_ids_is_refused(wrong):
+    with pytest.raises(ConfigurationError, match="not an id of the form"):
+        MemoryService(**wrong)
+    with pytest.raises(ConfigurationError, match="several ids"):
+        MemoryService(collections="col_1")
+
+
+def test_an_ingestion_runs_without_sockets_and_adds_nothing_twice(tmp_path):
+    service = MemoryService()
+    path = tmp_path / "a.md"
+    path.write_text("# A")
+    items = [
+        Text(name="t", content="c"),
+        WebPage(name="p", url="https://a.example/"),
+        File(path=path),
+    ]
+    ledger = Ledger(tmp_path / "ledger.db")
+    with Client("key", URL, transport=service.transport) as client:
+        service.lose_next_answer()
+        report = ingest(client, items, collections="col_default", ledger=ledger, concurrency=1)
+        assert (report.created, report.unknown) == (2, 1)
+        report = ingest(client, items, collections="col_default", ledger=ledger)
+        assert (report.created, report.unchanged, report.unknown) == (0, 2, 1)
+    assert len(service.sources) == 3
+
+
+async def test_so_does_an_asynchronous_one():
+    service = MemoryService()
+    async with AsyncClient("key", URL, transport=service.async_transport) as client:
+        items = [Text(name=f"t{n}", content="c") for n in range(50)]
+        report = await aingest(client, items, collections="col_default", ledger=None)
+    assert (report.created, len(service.sources)) == (50, 50)
+
+
+async def test_fifty_questions_at_once():
+    service = MemoryService(bots={"bot_1": str.upper})
+    async with AsyncClient("key", URL, transport=service.async_transport) as client:
+        answers = await asyncio.gather(
+            *(client.send_message(bot_id="bot_1", content=f"q{n}") for n in range(50))
+        )
+    assert [answer.answer for answer in answers] == [f"Q{n}" for n in range(50)]
+    assert len({answer.conversation_id for answer in answers}) == 50
+
+
+def test_the_fixture_waits_for_nothing_and_names_no_other_service(memory_service):
+    with pytest.raises(ConfigurationError, match="no base URL"):
+        Client("key")
+    client = Client("key", URL, transport=memory_service.transport)
+    memory_service.fail_next(429, retry_after=120)
+    assert client.send_message(bot_id="bot_default", content="c").answer
+    assert json.loads(memory_service.requests[0].body)["value"]["bot_id"] == "bot_default"
+
+
+def test_a_transport_of_the_other_kind_is_refused():
+    service = MemoryService()
+    with pytest.raises(ConfigurationError, match=r"expected a knowledge_bot\.Transport"):
+        Client("key", URL, transport=service.async_transport)
+    with pytest.raises(ConfigurationError, match=r"expected a knowledge_bot\.AsyncTransport"):
+        AsyncClient("key", URL, transport=service.transport)
+    with pytest.raises(ConfigurationError, match=r"expected a knowledge_bot\.Transport"):
+        Client("key", URL, transport=object())
