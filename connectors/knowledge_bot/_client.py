@@ -9,6 +9,8 @@ import logging
 import ssl
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -168,6 +170,13 @@ class _BaseClient(Endpoints, ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _derived=False)
         self._connect(None, None)
+
+    def _ingestion_span(self) -> AbstractContextManager[Callable[[Mapping[str, int]], None]]:
+        """Record an ingestion through this client, where spans are recorded."""
+        tracing = self._tracing
+        if tracing is None or isinstance(tracing.provider(), tracing.silent):
+            return nullcontext(lambda _counts: None)
+        return tracing.ingestion()
 
     # What both clients do around an attempt
 

@@ -217,4 +217,4 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 def _in_short(error: BaseException) -> str:
     # aiohttp's own text names an `ssl:default` for http:// too; what the system said is enough.
     told = getattr(error, "os_error", None) or error
-    return (" ".join(str(told).split()) or type(error).__name__)[:300]
+    return (" ".join(str(told).split()) or type(told).__name__)[:300]

@@ -6,6 +6,7 @@ adapters here: aiohttp, the default for asynchronous calls, and the HTTP client 
 """
 
 import asyncio
+import base64
 import contextlib
 import functools
 import os
@@ -271,10 +272,13 @@ class AiohttpTransport:
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
         )
         options: dict[str, Any] = {"allow_redirects": False}
+        to_proxy: list[tuple[str, str]] = []
         if self._proxy is not None:
             options["proxy"] = self._proxy.url
             if self._proxy.login is not None:
-                options["proxy_auth"] = aiohttp.BasicAuth(*self._proxy.login, encoding="utf-8")
+                login = base64.b64encode(":".join(self._proxy.login).encode()).decode("ascii")
+                to_proxy = [("Proxy-Authorization", f"Basic {login}")]
+                options["proxy_headers"] = dict(to_proxy)  # of the request for a tunnel
         # Parsing an address costs as much as a tenth of a call; all but one path are constant.
         address = functools.lru_cache(maxsize=256)(lambda url: URL(url, encoded=True))
         limits = functools.lru_cache(maxsize=16)(
@@ -284,10 +288,12 @@ class AiohttpTransport:
         )
 
         def exchange(request: HTTPRequest, body: Any) -> Any:
+            # Without a tunnel the proxy reads the request itself.
+            plain = request.url.startswith("http:")
             return session.request(
                 request.method,
                 address(request.url),
-                headers=request.headers,
+                headers=request.headers + to_proxy if plain else request.headers,
                 data=body,
                 timeout=limits(request.timeout),
                 **options,

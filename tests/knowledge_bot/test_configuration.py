@@ -30,6 +30,32 @@ def test_the_version_is_added_where_the_address_has_no_path(given, used):
 
 
 @pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("https://service.example", "HTTPS://Service.EXAMPLE:443/"),
+        ("http://127.0.0.1:80/a", "http://127.0.0.1/a/"),
+        ("https://xn--bcher-kva.example", "https://Bücher.example"),
+        ("http://[::1]:8700", "http://[::1]:08700/public/v1"),
+    ],
+)
+def test_one_service_has_one_address_however_it_is_spelled(one, other):
+    # It is part of a source's identity in the ledger.
+    assert base_url(one) == base_url(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("https://service.example", "https://service.example:80"),
+        ("https://service.example/Team", "https://service.example/team"),
+        ("https://service.example", "https://service.example.org"),
+    ],
+)
+def test_two_services_have_two(one, other):
+    assert base_url(one) != base_url(other)
+
+
+@pytest.mark.parametrize(
     ("given", "words"),
     [
         (None, "KNOWLEDGE_BOT_BASE_URL"),
@@ -44,6 +70,7 @@ def test_the_version_is_added_where_the_address_has_no_path(given, used):
         ("https://service.example/a\r\nX: y", "control character"),
         ("https://service example", "space"),
         ("https://[::1", "not a URL"),
+        ("https://b\u00fccher..example", "not the name of a host"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_named(given, words):

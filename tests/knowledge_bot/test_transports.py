@@ -1,19 +1,33 @@
-"""What both kinds of connections take from the environment, and what they keep to themselves."""
+"""What both kinds of connections take from the environment, and what sends in their place."""
 
+import base64
+import contextlib
+import gzip
+import json
+import pickle
+import socket
 import ssl
+import threading
+import time
 
+import httpx
+import httpx2
 import pytest
 import trustme
 
-from calls import SOURCE, create
+from calls import KEY, MESSAGE, SOURCE, ask, create, read, upload, upload_much
 from knowledge_bot import (
+    APIError,
     AsyncClient,
     Client,
     ConfigurationError,
     ConnectionFailedError,
+    ConnectionLostError,
     Delivery,
+    HTTPResponse,
+    RequestTimeoutError,
 )
-from scripted_server import answer, close
+from scripted_server import answer, close, then
 
 ELSEWHERE = "http://service.localhost:9"
 
@@ -35,11 +49,58 @@ def test_a_host_that_needs_no_proxy_is_asked_directly(call, scripted, monkeypatc
     assert proxy.connections == 0
 
 
-def test_a_proxy_that_cannot_be_reached_has_delivered_nothing(call, monkeypatch):
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+def test_a_proxy_that_cannot_be_reached_is_named_and_has_delivered_nothing(call, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://me:hidden-word@127.0.0.1:9")
     with pytest.raises(ConnectionFailedError) as caught:
         call(create, ELSEWHERE, max_retries=0)
     assert caught.value.delivery is Delivery.NOT_DELIVERED
+    place = f"no connection to {ELSEWHERE}/public/v1 through the proxy http://127.0.0.1:9:"
+    assert place in str(caught.value)
+    assert "hidden-word" not in str(caught.value)
+
+
+def test_a_proxy_is_logged_in_to_with_what_its_address_says(call, scripted, monkeypatch):
+    proxy = scripted(answer(body=SOURCE))
+    monkeypatch.setenv("http_proxy", f"http://me:p%40ss@127.0.0.1:{proxy.port}")
+    assert call(create, ELSEWHERE).id == "src_1"
+    sent = proxy.requests[0].headers["proxy-authorization"]
+    assert base64.b64decode(sent.removeprefix("Basic ")) == b"me:p@ss"
+
+
+def test_a_tunnel_through_a_proxy_keeps_the_key_to_the_service(
+    call, scripted, monkeypatch, tmp_path
+):
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("service.localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    server = scripted(answer(body=SOURCE), tls=context)
+    proxy = scripted(tunnel(server.port))
+    monkeypatch.setenv("https_proxy", proxy.url)
+    place = "https://service.localhost:9"
+    assert call(create, place, verify=str(tmp_path / "ca.pem")).id == "src_1"
+    assert call(upload_much, place, verify=str(tmp_path / "ca.pem")).id == "src_1"
+    assert {request.path for request in proxy.requests} == {"service.localhost:9"}
+    assert all("x-api-key" not in request.headers for request in proxy.requests)
+    assert [request.headers["x-api-key"] for request in server.requests] == [KEY, KEY]
+
+
+def tunnel(port):
+    """Connects a request for a tunnel to a port of this machine, until one end is closed."""
+
+    def reply(connection):
+        with socket.create_connection(("127.0.0.1", port)) as service:
+            connection.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
+            threading.Thread(target=copy, args=(service, connection), daemon=True).start()
+            copy(connection, service)
+
+    return reply
+
+
+def copy(source, target):
+    with contextlib.suppress(OSError):
+        while piece := source.recv(65536):
+            target.sendall(piece)
+        target.shutdown(socket.SHUT_WR)
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
@@ -66,6 +127,202 @@ def test_a_trusted_certificate_is_accepted(call, scripted, tmp_path):
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     server = scripted(answer(body=SOURCE), tls=context)
     assert call(create, server.url, verify=str(tmp_path / "ca.pem")).id == "src_1"
+
+
+def test_a_certificate_that_is_not_trusted_is_told_with_what_to_do(call, scripted):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    server = scripted(answer(body=SOURCE), tls=context)
+    with pytest.raises(ConnectionFailedError, match="verify= or SSL_CERT_FILE") as caught:
+        call(create, server.url, max_retries=0)
+    assert "Check the base URL, and that the service runs" not in str(caught.value)
+    assert call(create, server.url, verify=False).id == "src_1"
+
+
+def test_certificate_authorities_of_the_environment_are_trusted(
+    call, scripted, tmp_path, monkeypatch
+):
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    assert call(create, scripted(answer(body=SOURCE), tls=context).url).id == "src_1"
+
+
+def test_a_port_that_does_not_speak_tls_is_told(call, scripted):
+    def speak_first(connection):
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        return True
+
+    server = scripted(close, on_accept=speak_first)
+    with pytest.raises(ConnectionFailedError, match="speaks TLS"):
+        call(create, server.url.replace("http:", "https:"), max_retries=0)
+
+
+def test_an_error_without_encryption_speaks_of_none(call):
+    with pytest.raises(ConnectionFailedError) as caught:
+        call(create, "http://127.0.0.1:9", max_retries=0)
+    assert "ssl" not in str(caught.value).lower()
+    assert "Check the base URL" in str(caught.value)
+
+
+# An upload that is refused before it was sent -----------------------------------------------------
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_an_upload_ends_when_its_refusal_arrives(call, scripted, tmp_path, encrypted):
+    options, context = {}, None
+    if encrypted:
+        authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("127.0.0.1").configure_cert(context)
+        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+        options["verify"] = str(tmp_path / "ca.pem")
+    # The rest is read slowly and thrown away, as servers do that answer before the end.
+    refusal = answer(413, {"code": "too_large", "message": "at most 1 MB"})
+    server = scripted(then(refusal, lingering), read_limit=100_000, tls=context)
+    sent = []
+
+    def use(client):
+        return client.upload_source(
+            name="n",
+            collections="col_1",
+            file=bytes(64 << 20),
+            on_progress=lambda n, _: sent.append(n),
+        )
+
+    with pytest.raises(APIError, match="at most 1 MB") as caught:
+        call(use, server.url, **options)
+    assert (caught.value.status_code, caught.value.delivery) == (413, Delivery.REFUSED)
+    assert server.started == 1
+    assert (sent or [0])[-1] < 32 << 20
+
+
+def lingering(connection):
+    connection.settimeout(5)
+    with contextlib.suppress(OSError):
+        while connection.recv(4096):
+            time.sleep(0.01)
+
+
+def test_an_encrypted_upload_of_many_pieces_is_sent_whole(call, scripted, tmp_path):
+    # TLS 1.3 sends tickets of its own accord, which are no answer.
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    server = scripted(answer(body=SOURCE), tls=context)
+    for _ in range(3):
+        assert call(upload_much, server.url, verify=str(tmp_path / "ca.pem")).id == "src_1"
+
+
+# The HTTP client of a user, over a mock -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2])
+@pytest.mark.parametrize("use", [create, upload, ask, read])
+async def test_a_mock_transport_of_the_http_library_answers_both_clients(library, use):
+    received = []
+
+    def reply(request):
+        received.append((request.method, request.url.path, request.read()))
+        body = {"data": []} if request.method == "GET" else SOURCE
+        return library.Response(200, json=MESSAGE if "messages" in request.url.path else body)
+
+    async def areply(request):
+        await request.aread()
+        return reply(request)
+
+    mock = library.MockTransport(reply)
+    with library.Client(transport=mock) as http_client:
+        blocking = use(Client(KEY, "https://service.test", http_client=http_client))
+    async with library.AsyncClient(transport=library.MockTransport(areply)) as http_client:
+        awaited = await use(AsyncClient(KEY, "https://service.test", http_client=http_client))
+    assert blocking == awaited
+    assert len(received) == 2
+    assert received[0][:2] == received[1][:2]
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2])
+async def test_an_answer_that_an_event_hook_has_read_is_an_answer(scripted, library):
+    body = gzip.compress(json.dumps(SOURCE).encode())
+    server = scripted(answer(body=body, headers={"Content-Encoding": "gzip"}))
+
+    async def aread(response):
+        await response.aread()
+
+    with library.Client(event_hooks={"response": [lambda r: r.read()]}) as http_client:
+        assert create(Client(KEY, server.url, http_client=http_client)).id == "src_1"
+    async with library.AsyncClient(event_hooks={"response": [aread]}) as http_client:
+        assert (await create(AsyncClient(KEY, server.url, http_client=http_client))).id == "src_1"
+
+
+async def test_a_closed_client_of_the_user_is_named_before_anything_is_sent(scripted):
+    server = scripted(answer(body=SOURCE))
+    closed = httpx.Client()
+    closed.close()
+    with pytest.raises(ConfigurationError, match="http_client: it is closed"):
+        create(Client(KEY, server.url, http_client=closed))
+    closed = httpx.AsyncClient()
+    await closed.aclose()
+    with pytest.raises(ConfigurationError, match="http_client: it is closed"):
+        await create(AsyncClient(KEY, server.url, http_client=closed))
+    assert server.connections == 0
+
+
+# A transport of the user --------------------------------------------------------------------------
+
+
+class Recorded:
+    """A transport as a user writes one."""
+
+    def __init__(self, reply):
+        self.reply, self.sent, self.closed = reply, [], 0
+
+    def send(self, request):
+        self.sent.append(request)
+        return self.reply()
+
+    def close(self):
+        self.closed += 1
+
+
+def test_a_transport_of_the_user_gets_the_request_and_is_closed_with_the_client():
+    transport = Recorded(lambda: HTTPResponse(200, {}, json.dumps(SOURCE).encode()))
+    with Client(KEY, "https://service.test", transport=transport, timeout=7) as client:
+        with client.with_options(timeout=3) as hasty:
+            assert create(hasty).id == "src_1"
+        assert create(client).id == "src_1"
+        assert transport.closed == 0
+    assert transport.closed == 1
+    first, second = transport.sent
+    assert (first.method, first.url) == ("POST", "https://service.test/public/v1/sources/write")
+    assert (first.timeout, second.timeout) == (3, 7)
+    assert dict(first.headers)["X-API-KEY"] == KEY
+    assert KEY not in repr(first)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(client)
+    with pytest.raises(ConfigurationError, match="either a transport or an http_client"):
+        Client(KEY, "https://service.test", transport=transport, http_client=httpx.Client())
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "delivery"),
+    [
+        (ConnectionFailedError("down"), ConnectionFailedError, Delivery.NOT_DELIVERED),
+        (ConnectionRefusedError("down"), ConnectionFailedError, Delivery.NOT_DELIVERED),
+        (TimeoutError(), RequestTimeoutError, Delivery.UNKNOWN),
+        (OSError("broken"), ConnectionLostError, Delivery.UNKNOWN),
+        (RuntimeError("odd"), ConnectionLostError, Delivery.UNKNOWN),
+        (ConfigurationError("transport: no route"), ConfigurationError, Delivery.NOT_DELIVERED),
+    ],
+)
+def test_what_a_transport_of_the_user_raises_has_a_delivery(raised, kind, delivery):
+    def fail():
+        raise raised
+
+    client = Client(KEY, "https://service.test", transport=Recorded(fail), max_retries=0)
+    with pytest.raises(kind) as caught:
+        create(client)
+    assert caught.value.delivery is delivery
 
 
 def test_a_cookie_of_the_service_is_not_kept(call, scripted):

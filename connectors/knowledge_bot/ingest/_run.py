@@ -131,7 +131,11 @@ class Ingestion:
 
     def run(self, client: Client, items: Iterable[object]) -> Report:
         """Ingest the items, and wait for it; see `ingest`."""
-        return _Blocking(self, client, items).run()
+        blocking = _Blocking(self, client, items)
+        with client._ingestion_span() as counted:  # noqa: SLF001 - the core's own
+            report = blocking.run()
+            counted(report.counts)
+        return report
 
     async def arun(
         self, client: AsyncClient, items: Iterable[object] | AsyncIterable[object]
@@ -144,10 +148,11 @@ class Ingestion:
             )
         asked = threading.Event()
         run = self._of(client, _Awaiting(client), items, asked)
-        with signals_ask(asked.set, wanted=self.handle_signals):
+        span = client._ingestion_span()  # noqa: SLF001 - the core's own
+        with span as counted, signals_ask(asked.set, wanted=self.handle_signals):
             running = asyncio.create_task(run.run())
             try:
-                return await asyncio.shield(running)
+                report = await asyncio.shield(running)
             except asyncio.CancelledError:
                 run.stop(Stop.REQUESTED, "it was cancelled")
                 try:
@@ -156,6 +161,8 @@ class Ingestion:
                     run.abort()
                     await asyncio.wait([running], timeout=_LAST_WORDS)
                 raise
+            counted(report.counts)
+        return report
 
     def _of(
         self, client: Client | AsyncClient, sender: Any, items: Any, asked: threading.Event
