@@ -25,16 +25,19 @@ else:
             AirflowNotFoundException,
             AirflowSensorTimeout,
         )
-    except ImportError:  # 3.1, or no Airflow at all
-        from knowledge_bot._extras import require
+    except ImportError:
+        try:  # 3.1
+            from airflow.configuration import conf
+            from airflow.exceptions import (
+                AirflowFailException,
+                AirflowNotFoundException,
+                AirflowSensorTimeout,
+            )
+        except ImportError:
+            from knowledge_bot._extras import require
 
-        require("airflow_knowledge_bot", "airflow", "airflow")
-        from airflow.configuration import conf
-        from airflow.exceptions import (
-            AirflowFailException,
-            AirflowNotFoundException,
-            AirflowSensorTimeout,
-        )
+            require("airflow_knowledge_bot", "airflow", "airflow")
+            raise
 
 __all__ = [
     "AirflowFailException",
