@@ -1,8 +1,12 @@
 """The wheel: what is in it, and that each extra alone is enough for its modules."""
 
+import json
+import os
+import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -19,33 +23,88 @@ PACKAGES = {
     "llama_index_knowledge_bot",
 }
 
-# What each extra makes importable, and what it must not bring along.
+# What each extra is enough for, and what it must not bring along.
 EXTRAS = {
     "": (
-        "knowledge_bot._client, knowledge_bot.cli, knowledge_bot.ingest._run",
-        "fastapi airflow langchain_core llama_index psycopg sqlalchemy",
-    ),
-    "serve": (
-        "knowledge_bot_service, knowledge_bot_service.app, knowledge_bot_service.command",
-        "airflow langchain_core llama_index",
+        "from knowledge_bot import AsyncClient, Bot, Client",
+        (
+            "airflow click defusedxml fastapi feedparser keyring langchain_core llama_index "
+            "opentelemetry pathspec psycopg rich sqlalchemy watchfiles"
+        ),
     ),
     "airflow": (
         (
-            "airflow_knowledge_bot.operators, airflow_knowledge_bot.sensors, "
-            "airflow_knowledge_bot.triggers, airflow_knowledge_bot.decorators"
+            "import airflow_knowledge_bot.operators, airflow_knowledge_bot.sensors, "
+            "airflow_knowledge_bot.triggers, airflow_knowledge_bot.decorators; "
+            "from knowledge_bot.ingest import Ledger, from_feed, ingest"
         ),
         "trafilatura langchain_core llama_index",
     ),
+    "all": (
+        (
+            "import airflow_knowledge_bot.operators, knowledge_bot.cli; "
+            "import keyring, opentelemetry.trace, psycopg; "
+            "from knowledge_bot_service import LocalService; "
+            "from langchain_knowledge_bot import ChatKnowledgeBot; "
+            "from llama_index_knowledge_bot import KnowledgeBotLLM"
+        ),
+        "",
+    ),
+    "cli": (
+        "import knowledge_bot.cli, watchfiles; from knowledge_bot.ingest import Ledger, ingest",
+        "airflow fastapi keyring langchain_core llama_index psycopg",
+    ),
+    "ingest": (
+        "from knowledge_bot.ingest import Ledger, from_feed, from_folder, from_sitemap, ingest",
+        "airflow click fastapi keyring langchain_core llama_index psycopg rich watchfiles",
+    ),
+    "keyring": ("import keyring", "click fastapi airflow langchain_core llama_index"),
     "langchain": (
         (
-            "langchain_knowledge_bot.chat_models, langchain_knowledge_bot.retrievers, "
-            "langchain_knowledge_bot.tools, langchain_knowledge_bot.collections"
+            "from langchain_knowledge_bot import ChatKnowledgeBot, KnowledgeBotCollection, "
+            "KnowledgeBotRetriever, KnowledgeBotTool; "
+            "from knowledge_bot.ingest import Ledger, ingest"
         ),
-        "fastapi airflow llama_index",
+        "click fastapi airflow llama_index",
     ),
-    "llama-index": ("llama_index_knowledge_bot", "fastapi airflow langchain_core"),
-    "postgresql": ("psycopg, knowledge_bot.ingest._run", "fastapi airflow langchain_core"),
+    "llama-index": (
+        (
+            "from llama_index_knowledge_bot import CollectionSink, KnowledgeBotLLM, "
+            "KnowledgeBotQueryEngine; "
+            "from knowledge_bot.ingest import Ledger, ingest"
+        ),
+        "fastapi airflow langchain_core",
+    ),
+    "otel": ("import opentelemetry.trace", "click fastapi airflow langchain_core llama_index"),
+    "postgresql": ("import psycopg", "click fastapi airflow langchain_core llama_index"),
+    "serve": (
+        (
+            "import knowledge_bot.cli, knowledge_bot_service.app, knowledge_bot_service.command; "
+            "from knowledge_bot_service import LocalService"
+        ),
+        "airflow langchain_core llama_index",
+    ),
 }
+
+# What the client alone cannot do.
+MISSING = [
+    "import airflow_knowledge_bot.operators",
+    "import langchain_knowledge_bot",
+    "import llama_index_knowledge_bot",
+    "from knowledge_bot.ingest import ingest",
+    "from knowledge_bot_service import LocalService",
+]
+
+# In an environment: its distributions, and the bytes of the files that they record.
+CONTENTS = """
+import importlib.metadata, json
+found = list(importlib.metadata.distributions())
+sizes = (
+    file.locate().stat().st_size
+    for one in found for file in one.files or () if file.locate().is_file()
+)
+print(json.dumps([sorted(one.name for one in found), sum(sizes) / 2**20]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -84,19 +143,54 @@ def test_the_sources_hold_what_is_needed_to_test_them(tmp_path):
     assert not [name for name in names if name.startswith(".venv")]
 
 
+def installed(wheel: Path, extra: str, folder: Path) -> Path:
+    """Return the interpreter of a new environment with the wheel and an extra, and nothing else."""
+    venv.create(folder)
+    python = folder / "bin" / "python"
+    wanted = f"{wheel}[{extra}]" if extra else str(wheel)
+    uv = shutil.which("uv", path=str(Path(sys.executable).parent))
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "--no-compile"]
+    if uv is not None:  # in seconds what takes pip a minute
+        command = [uv, "pip", "install", "--python", python]
+    environment = {**os.environ, "UV_SYSTEM_CERTS": "1"}
+    subprocess.run([*command, "--quiet", wanted], check=True, env=environment)
+    return python
+
+
+def run(python: Path, code: str, folder: Path) -> str:
+    done = subprocess.run(
+        [python, "-I", "-c", code], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_extra_is_tried():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert set(EXTRAS) == {"", *declared["project"]["optional-dependencies"]}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_an_extra_alone_is_enough_for_its_modules(wheel, tmp_path, extra):
-    modules, absent = EXTRAS[extra]
-    venv.create(tmp_path / "env", with_pip=True)
-    python = tmp_path / "env" / "bin" / "python"
-    wanted = f"{wheel}[{extra}]" if extra else str(wheel)
-    subprocess.run([python, "-m", "pip", "install", "--quiet", wanted], check=True)
+    statement, absent = EXTRAS[extra]
     code = (
-        f"import {modules}\n"
+        f"{statement}\n"
         "from importlib.util import find_spec\n"
         f"present = [name for name in '{absent}'.split() if find_spec(name)]\n"
         "assert not present, present\n"
     )
-    subprocess.run([python, "-c", code], check=True, cwd=tmp_path)
+    run(installed(wheel, extra, tmp_path / "env"), code, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_client_alone_is_small_and_says_which_extra_is_missing(wheel, tmp_path):
+    python = installed(wheel, "", tmp_path / "env")
+    names, size = json.loads(run(python, CONTENTS, tmp_path))
+    assert len(names) <= 22, names
+    assert size <= 25
+    for statement in MISSING:
+        code = f"try: {statement}\nexcept ModuleNotFoundError as error: print(error)"
+        assert "pip install 'knowledge-bot[" in run(python, code, tmp_path), statement

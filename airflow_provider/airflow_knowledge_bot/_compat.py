@@ -1,5 +1,6 @@
 """Names that moved between Airflow 3.1 and 3.3, and one asynchronous call that changed its nature.
 
+The public modules import this one before Airflow: it tells in one sentence that Airflow is missing.
 Own lines instead of `airflow.providers.common.compat`: managed Airflow services pin releases of it
 that lack the newer names.
 """
@@ -24,13 +25,19 @@ else:
             AirflowNotFoundException,
             AirflowSensorTimeout,
         )
-    except ImportError:  # 3.1
-        from airflow.configuration import conf
-        from airflow.exceptions import (
-            AirflowFailException,
-            AirflowNotFoundException,
-            AirflowSensorTimeout,
-        )
+    except ImportError:
+        try:  # 3.1
+            from airflow.configuration import conf
+            from airflow.exceptions import (
+                AirflowFailException,
+                AirflowNotFoundException,
+                AirflowSensorTimeout,
+            )
+        except ImportError:
+            from knowledge_bot._extras import require
+
+            require("airflow_knowledge_bot", "airflow", "airflow")
+            raise
 
 __all__ = [
     "AirflowFailException",

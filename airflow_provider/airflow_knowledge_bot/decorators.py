@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_knowledge_bot._compat import AirflowFailException, call_with_context
+
+# isort: split
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 from airflow.sdk.definitions.context import context_merge
 
-from airflow_knowledge_bot._compat import AirflowFailException, call_with_context
 from airflow_knowledge_bot.operators import KnowledgeBotCreateTextSourceOperator
 
 if TYPE_CHECKING:

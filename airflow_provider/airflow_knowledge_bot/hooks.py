@@ -4,9 +4,11 @@ import asyncio
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow_knowledge_bot._compat import AirflowNotFoundException, aget_connection
+
+# isort: split
 from airflow.sdk import BaseHook
 
-from airflow_knowledge_bot._compat import AirflowNotFoundException, aget_connection
 from airflow_knowledge_bot.get_provider_info import get_provider_info
 
 if TYPE_CHECKING:

@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator
-
 from airflow_knowledge_bot._compat import (
     AirflowFailException,
     AirflowNotFoundException,
     AirflowSensorTimeout,
     conf,
 )
+
+# isort: split
+from airflow.sdk import BaseSensorOperator
+
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 
 if TYPE_CHECKING:

@@ -6,9 +6,11 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
+from airflow_knowledge_bot._compat import AirflowNotFoundException
+
+# isort: split
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_knowledge_bot._compat import AirflowNotFoundException
 from airflow_knowledge_bot.failures import passes_by_itself
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from knowledge_bot.errors import KnowledgeBotError

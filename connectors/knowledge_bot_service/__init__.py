@@ -1,11 +1,14 @@
 """The embedded Knowledge-Bot Service: the whole interface, for real, in one process on one file.
 
 `kbot serve` runs it; `LocalService` runs it from Python, for examples, tests and trials. A name is
-loaded when it is first used, since every start of `kbot` imports this package.
+loaded when it is first used, since every start of `kbot` imports this package, also where the extra
+`serve` is not installed.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from knowledge_bot._extras import require
 
 if TYPE_CHECKING:
     from knowledge_bot_service.local import LocalService, LocalServiceError
@@ -22,7 +25,28 @@ _HOMES = {
 }
 
 
+def require_extra() -> None:
+    """Check that the extra `serve` is installed.
+
+    Raises:
+        ModuleNotFoundError: it is not; the text says what to install.
+    """
+    require(
+        __name__,
+        "serve",
+        "charset_normalizer",
+        "fastapi",
+        "lxml",
+        "pypdf",
+        "python_multipart",
+        "snowballstemmer",
+        "trafilatura",
+        "uvicorn",
+    )
+
+
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    require_extra()
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -5,6 +5,8 @@ from urllib.parse import urljoin
 
 import click
 
+from knowledge_bot_service import require_extra
+
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -48,18 +50,13 @@ def serve(  # noqa: PLR0917 - click passes every option by name
         kbot serve --data ./knowledge --port 8700
     """
     try:
-        from knowledge_bot_service.folder import DataFolder, FolderError
-        from knowledge_bot_service.server import AddressError, run
-        from knowledge_bot_service.settings import (
-            Settings,
-            SettingsError,
-            overridden,
-            read_settings,
-        )
+        require_extra()
     except ModuleNotFoundError as error:
-        raise click.ClickException(
-            f"kbot serve needs {error.name}; install it with: pip install 'knowledge-bot[serve]'"
-        ) from None
+        raise click.ClickException(str(error)) from None
+    from knowledge_bot_service.folder import DataFolder, FolderError
+    from knowledge_bot_service.server import AddressError, run
+    from knowledge_bot_service.settings import Settings, SettingsError, overridden, read_settings
+
     try:
         settings = read_settings(config) if config is not None else Settings()
         settings = overridden(

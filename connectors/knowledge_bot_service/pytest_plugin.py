@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from knowledge_bot_service.local import LocalService
+from knowledge_bot_service import LocalService
 
 __all__ = [
     "knowledge_bot_service",

@@ -3,11 +3,15 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from knowledge_bot._extras import require
+
 if TYPE_CHECKING:
     from langchain_knowledge_bot.chat_models import ChatKnowledgeBot
     from langchain_knowledge_bot.collections import KnowledgeBotCollection
     from langchain_knowledge_bot.retrievers import KnowledgeBotRetriever
     from langchain_knowledge_bot.tools import KnowledgeBotTool, KnowledgeBotToolkit
+
+require(__name__, "langchain", "langchain_core")
 
 __all__ = [
     "ChatKnowledgeBot",

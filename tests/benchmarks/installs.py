@@ -1,6 +1,7 @@
 """What each extra installs: packages and MiB, in an empty environment, on every Python at hand."""
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -12,8 +13,20 @@ from typing import Any
 from measuring import Figure, report
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = ("", "serve", "langchain", "llama-index", "airflow", "postgresql", "all")
-VERSIONS = ("3.11", "3.12", "3.13")
+EXTRAS = (
+    "",
+    "ingest",
+    "cli",
+    "serve",
+    "langchain",
+    "llama-index",
+    "airflow",
+    "postgresql",
+    "otel",
+    "keyring",
+    "all",
+)
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 # Told by the environment itself: its distributions, and the bytes of the files that they record.
 CONTENTS = """
 import importlib.metadata, json
@@ -36,8 +49,9 @@ def main() -> None:
         size = wheel.stat().st_size / 1024
     figures = [
         Figure("the wheel, kB", size),
-        Figure("packages of knowledge-bot alone", rows[0]["packages"]),
-        Figure("Pythons on PATH that took every extra, of three", len(pythons)),
+        Figure("packages of knowledge-bot alone", rows[0]["packages"], 22),
+        Figure("knowledge-bot alone, MiB", rows[0]["MiB"], 25),
+        Figure("Pythons on PATH that took every extra, of four", len(pythons)),
     ]
     report("What each extra installs", figures, rows)
 
@@ -56,7 +70,12 @@ def installed(wheel: Path, extra: str, pythons: list[str]) -> dict[str, Any]:
             counts.append(count)
             size = max(size, size_here)
     name = f"knowledge-bot[{extra}]" if extra else "knowledge-bot"
-    return {"install": name, "packages": max(counts), "MiB": round(size), "Pythons": len(counts)}
+    return {
+        "install": name,
+        "packages": max(counts),
+        "MiB": math.ceil(size),
+        "Pythons": len(counts),
+    }
 
 
 def find(version: str) -> str | None:

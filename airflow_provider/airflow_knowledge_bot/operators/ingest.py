@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterable, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from airflow_knowledge_bot._compat import AirflowFailException
+
+# isort: split
 from airflow.sdk import BaseOperator
 
-from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.links import KnowledgeBotServiceLink, service_page
 from airflow_knowledge_bot.operators.request import check_filled, check_on_unknown

@@ -18,11 +18,13 @@ holds an intent on disk before a request leaves. What a killed process left behi
 is reported and never guessed about.
 
 Importing this package loads neither pydantic nor sqlite3; a name is loaded when it is first
-used.
+used. It needs the extra `ingest`.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from knowledge_bot._extras import require
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._database import LedgerError
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
         from_sitemap,
         from_urls,
     )
+
+require(__name__, "ingest", "defusedxml", "feedparser", "pathspec")
 
 _HOMES = {
     "_database": ("LedgerError",),

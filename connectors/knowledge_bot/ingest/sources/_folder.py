@@ -49,7 +49,7 @@ def from_folder(
         ConfigurationError: there is no such folder, or a pattern is none.
     """
     root = Path(folder).resolve()
-    if not root.is_dir():
+    if not os.path.isdir(root):  # noqa: PTH112 - before Python 3.14 a Path raises here
         raise ConfigurationError(f"folder: {os.fspath(folder)!r} is not a folder")
     several = [patterns] if isinstance(patterns, str) else list(patterns)
     matches = None
@@ -140,9 +140,9 @@ class Folder:
         if not target.is_relative_to(self.root):
             told = f"it is a link that leaves the folder, to {_shown(str(target))}"
             return _skipped(relative, told)
-        if target.is_dir():
+        if os.path.isdir(target):  # noqa: PTH112 - before Python 3.14 a Path raises here
             return _skipped(relative, f"it is a link to a folder, {_shown(str(target))}")
-        if not target.exists():
+        if not os.path.exists(target):  # noqa: PTH110 - as above
             return _skipped(relative, f"it is a link to nothing, {_shown(str(target))}")
         return self._file(str(target), str(target)[len(self.root) + 1 :], relative)
 

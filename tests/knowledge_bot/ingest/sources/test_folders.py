@@ -71,12 +71,14 @@ def test_links_that_leave_the_folder_are_skipped_with_a_word(folder, tmp_path):
     (folder / "guide/up").symlink_to(tmp_path)
     (folder / "loop").symlink_to(folder)
     (folder / "dangling.md").symlink_to(folder / "nothing")
+    (folder / "endless.md").symlink_to(folder / ("x" * 300))
     (folder / "same.md").symlink_to("guide/intro.md")
     told = left_out(folder)
     assert "leaves the folder" in told["leak.md"]
     assert "leaves the folder" in told["guide/up"]
     assert "link to a folder" in told["loop"]
     assert "link to nothing" in told["dangling.md"]
+    assert "link to nothing" in told["endless.md"]
     linked = next(item for item in from_folder(folder) if item.name == "same.md")
     assert linked.identity == str(folder / "guide/intro.md")
     assert "leak.md" not in found(folder)
@@ -87,7 +89,7 @@ def test_what_is_no_file_is_skipped_with_a_word(folder):
     assert left_out(folder)["pipe"] == "it is not a regular file"
 
 
-@pytest.mark.parametrize("name", ["missing", "a.md"])
+@pytest.mark.parametrize("name", ["missing", "a.md", "x" * 300])
 def test_a_folder_that_is_none_is_told_at_once(folder, name):
     with pytest.raises(ConfigurationError, match=name):
         from_folder(folder / name)

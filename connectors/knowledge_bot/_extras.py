@@ -1,0 +1,26 @@
+"""What tells, in one sentence, that an extra of the distribution is not installed."""
+
+from importlib.util import find_spec
+
+
+def require(package: str, extra: str, *modules: str) -> None:
+    """Check that what an extra brings is there, without importing it.
+
+    Args:
+        package: what needs it.
+        extra: the extra's name, as `pip install` takes it.
+        modules: what the extra makes importable.
+
+    Raises:
+        ModuleNotFoundError: one of them is missing; its text says what to install.
+    """
+    for module in modules:
+        try:
+            found = find_spec(module)
+        except ModuleNotFoundError:  # of a dotted name, the part before the dot
+            found = None
+        if found is None:
+            raise ModuleNotFoundError(
+                f"{package} needs the extra \"{extra}\": pip install 'knowledge-bot[{extra}]'",
+                name=module,
+            )

@@ -1,0 +1,82 @@
+"""Without its extra, each package says in one sentence what to install."""
+
+import subprocess
+import sys
+
+import pytest
+
+# What a program says, the module that is missing then, and who needs which extra.
+NEEDS = [
+    ("import knowledge_bot.ingest", "feedparser", "knowledge_bot.ingest", "ingest"),
+    ("from knowledge_bot.ingest import ingest", "pathspec", "knowledge_bot.ingest", "ingest"),
+    ("import knowledge_bot.ingest.sources", "defusedxml", "knowledge_bot.ingest", "ingest"),
+    (
+        "from langchain_knowledge_bot import ChatKnowledgeBot",
+        "langchain_core",
+        "langchain_knowledge_bot",
+        "langchain",
+    ),
+    (
+        "from llama_index_knowledge_bot import KnowledgeBotLLM",
+        "llama_index",
+        "llama_index_knowledge_bot",
+        "llama-index",
+    ),
+    (
+        "from llama_index_knowledge_bot.llm import KnowledgeBotLLM",
+        "llama_index.core",
+        "llama_index_knowledge_bot",
+        "llama-index",
+    ),
+    (
+        "from knowledge_bot_service import LocalService",
+        "fastapi",
+        "knowledge_bot_service",
+        "serve",
+    ),
+    (
+        "import knowledge_bot_service.pytest_plugin",
+        "uvicorn",
+        "knowledge_bot_service",
+        "serve",
+    ),
+    *(
+        (f"import airflow_knowledge_bot.{name}", "airflow", "airflow_knowledge_bot", "airflow")
+        for name in ("decorators", "hooks", "operators", "sensors", "triggers")
+    ),
+]
+
+
+def without(module: str, statement: str) -> subprocess.CompletedProcess[str]:
+    program = f"import sys; sys.modules[{module!r}] = None; {statement}"
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize(("statement", "module", "package", "extra"), NEEDS)
+def test_a_missing_extra_is_a_sentence(statement, module, package, extra):
+    done = without(module, statement)
+    sentence = f"{package} needs the extra \"{extra}\": pip install 'knowledge-bot[{extra}]'"
+    assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("module", "statement"),
+    [
+        ("airflow", "import airflow_knowledge_bot.get_provider_info"),
+        ("fastapi", "import knowledge_bot_service, knowledge_bot_service.command"),
+        ("feedparser", "from knowledge_bot import AsyncClient, Client"),
+    ],
+)
+def test_what_does_not_need_the_extra_does_without(module, statement):
+    assert without(module, statement).returncode == 0
+
+
+def test_kbot_serve_says_it_without_a_traceback():
+    program = "from knowledge_bot_service.command import serve; serve([])"
+    done = without("trafilatura", program)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "Error: knowledge_bot_service needs the extra \"serve\": pip install 'knowledge-bot[serve]'"
+    ]
