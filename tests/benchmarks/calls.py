@@ -41,10 +41,10 @@ def main() -> None:
         costs = {**sync_costs(url), **async_costs(url)}
     rows = [row for case, measured in costs.items() for row in rows_of(case, measured)]
     figures = [
-        ratio(costs["sync, 1 in flight"], "httpx", 0.90),
+        ratio(costs["sync, 1 in flight"], "httpx", 0.70),
         ratio(costs["sync, 1 in flight"], "openai", 0.35),
-        ratio(costs["async, 64 in flight"], "openai on aiohttp", 0.30),
-        ratio(costs["async, 64 in flight"], "aiohttp", 2.2),
+        ratio(costs["async, 64 in flight"], "openai on aiohttp", 0.15),
+        ratio(costs["async, 64 in flight"], "aiohttp", 1.35),
         ratio(costs["sync, 1 in flight"], "anthropic"),
         ratio(costs["sync, 1 in flight"], "raw socket"),
         ratio(costs["async, 64 in flight"], "httpx"),

@@ -39,6 +39,11 @@ def main() -> None:
     figures = [
         Figure("import knowledge_bot, CPU ms", cpu["import knowledge_bot"], 40),
         Figure("import knowledge_bot, modules", modules["import knowledge_bot"], 80),
+        Figure(
+            "from knowledge_bot import Client, CPU against import httpx",
+            cpu["from knowledge_bot import Client"] / cpu["import httpx"],
+            1.2,
+        ),
     ]
     rows = [
         {"statement": name, "CPU ms": round(cpu[name], 1), "modules": modules[name]}

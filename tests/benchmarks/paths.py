@@ -1,16 +1,18 @@
-"""How much of our code one file passes through, from the disk to the ledger, and how much there is.
+"""How much of our code a question passes through, and a file from the disk to the ledger.
 
-    python tests/benchmarks/ingestion_paths.py [--json FILE]
+    python tests/benchmarks/paths.py [--json FILE]
 
 `sys.setprofile` sees every call. A coroutine or generator that goes on is the same frame again, so
 a frame counts when it is first seen. Modules count where something of them is called; bodies of
 classes, modules and comprehensions are no calls.
 """
 
+import asyncio
 import sys
 import tempfile
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,7 +20,7 @@ from typing import Any
 from answering_server import answering
 from measuring import Figure, report
 
-from knowledge_bot import Client
+from knowledge_bot import AsyncClient, Client
 from knowledge_bot.ingest import Ledger, from_folder, ingest
 
 OURS = Path(__file__).parents[2] / "connectors"
@@ -51,26 +53,44 @@ class Seen:
         if file.is_relative_to(OURS) and name not in NO_CALLS:
             self.calls[str(file.relative_to(OURS)), name] += 1
 
+    @property
+    def modules(self) -> dict[str, Counter[str]]:
+        """The calls of each function, by module."""
+        modules: dict[str, Counter[str]] = {}
+        for (module, name), calls in self.calls.items():
+            modules.setdefault(module, Counter())[name] += calls
+        return modules
+
+
+def watched(work: Callable[[], object]) -> Seen:
+    """Let it happen twice, and watch the second time: what is imported is no part of it."""
+    work()
+    seen = Seen()
+    threading.setprofile(seen.watch)
+    sys.setprofile(seen.watch)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type] # as its documentation says
+    return seen
+
 
 def main() -> None:
-    """Watch one file being ingested, and report."""
+    """Watch a question, to either client, and one file being ingested, and report."""
     with tempfile.TemporaryDirectory() as folder, answering() as url, Client("key", url) as client:
-        one_file(client, Path(folder), "first")  # what is imported is no part of it
-        seen = Seen()
-        threading.setprofile(seen.watch)
-        sys.setprofile(seen.watch)
-        try:
-            one_file(client, Path(folder), "second")
-        finally:
-            sys.setprofile(None)
-            threading.setprofile(None)  # type: ignore[arg-type] # as its documentation says
+        asked = watched(lambda: ask(client))
+        with asyncio.Runner() as runner:
+            aclient = AsyncClient("key", url)
+            awaited = watched(lambda: runner.run(aask(aclient)))
+            runner.run(aclient.aclose())
+        names = iter(("first", "second"))
+        seen = watched(lambda: one_file(client, Path(folder), next(names)))
     # The executor's own, the second one of which ends the first.
     executors = ("ThreadPoolExecutor", "asyncio_", "_do_shutdown")
     threads = {name for name in seen.threads if not any(part in name for part in executors)}
     threads.discard(threading.current_thread().name)
-    modules: dict[str, Counter[str]] = {}
-    for (module, name), calls in seen.calls.items():
-        modules.setdefault(module, Counter())[name] += calls
+    modules = seen.modules
     sources = sorted(ENGINE.glob("*.py"))
     rows = [
         {
@@ -81,6 +101,8 @@ def main() -> None:
         for module, calls in sorted(modules.items(), key=lambda item: -item[1].total())
     ]
     figures = [
+        Figure("modules that one question passes through", len(asked.modules), 7),
+        Figure("modules that one awaited question passes through", len(awaited.modules), 7),
         Figure("modules that one file passes through", len(modules), 16),
         Figure("calls of ours for one file", seen.calls.total(), 200),
         Figure("threads besides the caller's and asyncio's executor", len(threads), 2),
@@ -88,6 +110,16 @@ def main() -> None:
         Figure("lines of engine and ledger", sum(map(lines_of, sources)), 2400),
     ]
     report(f"One file from the disk to the ledger; threads: {', '.join(threads)}", figures, rows)
+
+
+def ask(client: Client) -> None:
+    """Ask one question."""
+    client.send_message(bot_id="bot_1", content="When do you open?")
+
+
+async def aask(client: AsyncClient) -> None:
+    """Ask one question, awaiting."""
+    await client.send_message(bot_id="bot_1", content="When do you open?")
 
 
 def one_file(client: Client, folder: Path, name: str) -> None:
