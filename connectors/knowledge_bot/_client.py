@@ -23,7 +23,9 @@ from knowledge_bot._retries import Failure, Sleep, exchange
 from knowledge_bot._tracing import CallSpan, Tracing
 from knowledge_bot._transports import (
     AiohttpTransport,
+    AsyncHTTPClient,
     AsyncTransport,
+    HTTPClient,
     HTTPRequest,
     HTTPResponse,
     InjectedAsyncTransport,
@@ -36,7 +38,6 @@ from knowledge_bot._uploads import Body, UploadEncoding
 from knowledge_bot.errors import ConfigurationError, Delivery
 
 if TYPE_CHECKING:
-    import httpx
     from pydantic import SecretStr
 
 T = TypeVar("T")
@@ -263,7 +264,7 @@ class Client(_BaseClient, SyncDriver):
             timeout: float = _DEFAULT_TIMEOUT,
             max_retries: int = _DEFAULT_RETRIES,
             transport: Transport | None = None,
-            http_client: "httpx.Client | Any" = None,
+            http_client: HTTPClient | None = None,
             upload_encoding: UploadEncoding = "value",
             verify: bool | str | ssl.SSLContext = True,
         ) -> None: ...
@@ -395,7 +396,7 @@ class AsyncClient(_BaseClient, AsyncDriver):
             timeout: float = _DEFAULT_TIMEOUT,
             max_retries: int = _DEFAULT_RETRIES,
             transport: AsyncTransport | None = None,
-            http_client: "httpx.AsyncClient | Any" = None,
+            http_client: AsyncHTTPClient | None = None,
             upload_encoding: UploadEncoding = "value",
             verify: bool | str | ssl.SSLContext = True,
         ) -> None: ...

@@ -18,6 +18,7 @@ from collections.abc import (
     AsyncIterable,
     AsyncIterator,
     Callable,
+    Coroutine,
     Iterable,
     Mapping,
 )
@@ -389,6 +390,42 @@ async def _read(
 
 
 # The HTTP client of a user ------------------------------------------------------------------------
+
+
+class HTTPClient(Protocol):
+    """What is used of an `httpx.Client`, which an `httpx2.Client` offers as well."""
+
+    @property
+    def headers(self) -> Any:
+        """Headers for every request."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it can no longer send."""
+
+    def send(self, request: Any, *, stream: bool, follow_redirects: bool) -> Any:
+        """Send a request; the answer's body is still to be read."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+class AsyncHTTPClient(Protocol):
+    """What is used of an `httpx.AsyncClient`, which an `httpx2.AsyncClient` offers as well."""
+
+    @property
+    def headers(self) -> Any:
+        """Headers for every request."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it can no longer send."""
+
+    async def send(self, request: Any, *, stream: bool, follow_redirects: bool) -> Any:
+        """Send a request; the answer's body is still to be read."""
+
+    def aclose(self) -> Coroutine[Any, Any, None]:
+        """Close the connections."""
 
 
 class _Injected:
