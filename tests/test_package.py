@@ -26,7 +26,7 @@ PACKAGES = {
 # What each extra is enough for, and what it must not bring along.
 EXTRAS = {
     "": (
-        "from knowledge_bot import AsyncClient, Bot, Client",
+        "import knowledge_bot.testing, knowledge_bot.transcripts",
         (
             "airflow click defusedxml fastapi feedparser keyring langchain_core llama_index "
             "opentelemetry pathspec psycopg rich sqlalchemy watchfiles"
@@ -85,6 +85,25 @@ EXTRAS = {
         "airflow langchain_core llama_index",
     ),
 }
+
+# Nobody listens at that port: whatever the clients need is loaded before they notice.
+CALLS = """
+import asyncio
+from knowledge_bot import AsyncClient, Client, ConnectionFailedError
+
+async def ping():
+    async with AsyncClient("key", "http://127.0.0.1:9", max_retries=0) as client:
+        await client.ping()
+
+try:
+    Client("key", "http://127.0.0.1:9", max_retries=0).ping()
+except ConnectionFailedError:
+    pass
+try:
+    asyncio.run(ping())
+except ConnectionFailedError:
+    print("both")
+"""
 
 # What the client alone cannot do.
 MISSING = [
@@ -191,6 +210,7 @@ def test_the_client_alone_is_small_and_says_which_extra_is_missing(wheel, tmp_pa
     names, size = json.loads(run(python, CONTENTS, tmp_path))
     assert len(names) <= 22, names
     assert size <= 25
+    assert run(python, CALLS, tmp_path) == "both\n"
     for statement in MISSING:
         code = f"try: {statement}\nexcept ModuleNotFoundError as error: print(error)"
         assert "pip install 'knowledge-bot[" in run(python, code, tmp_path), statement
