@@ -58,10 +58,15 @@ _DEFAULT_RETRIES = 2
 class _Connections:
     """What a client sends over, shared with the clients that are derived from it."""
 
-    def __init__(self, transport: Any, place: str, *, given: bool) -> None:
+    def __init__(self, transport: Any, place: str, key: "SecretStr | None", *, given: bool) -> None:
         self.transport, self.place = transport, place
         self.given = given
         self.closed: bool = False
+        fixed = [*_HEADERS]
+        if key is not None:
+            fixed.append(("X-API-KEY", key.get_secret_value()))
+        # The key is where neither `vars` nor a traceback shows it.
+        self.headers: Callable[[], list[tuple[str, str]]] = fixed.copy
 
 
 class _BaseClient(Endpoints, ABC):
@@ -104,9 +109,10 @@ class _BaseClient(Endpoints, ABC):
             opened = self._default(ssl_context(settings.verify), proxy)
             if proxy is not None:
                 place += f" through the proxy {proxy.url}"
-            self._connections = _Connections(opened, place, given=False)
+            self._connections = _Connections(opened, place, settings.api_key, given=False)
         if transport is not None:
-            self._connections = _Connections(transport, place, given=True)
+            key = self._configuration.api_key
+            self._connections = _Connections(transport, place, key, given=True)
         self._tracing = Tracing.of(self.base_url)
 
     @staticmethod
@@ -206,7 +212,7 @@ class _BaseClient(Endpoints, ABC):
     def _http_request(self, request: Request[T], content: Any, body: Body | None) -> HTTPRequest:
         """Return the request as it travels. It holds the key: no frame of ours keeps it."""
         settings = self._configuration
-        headers = [*_HEADERS]
+        headers = self._connections.headers()
         if body is not None:
             headers.append(("Content-Type", body.content_type))
             if body.length is not None:
@@ -214,8 +220,6 @@ class _BaseClient(Endpoints, ABC):
         elif request.body is not None:
             headers.append(("Content-Type", "application/json"))
             headers.append(("Content-Length", str(len(request.body))))
-        if settings.api_key is not None:
-            headers.append(("X-API-KEY", settings.api_key.get_secret_value()))
         return HTTPRequest(
             request.method,
             settings.base_url + request.path,

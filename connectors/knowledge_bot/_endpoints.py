@@ -5,11 +5,13 @@ the answer is read into; `endpoint` gives the same builder to both clients, type
 """
 
 import functools
+import inspect
 import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MethodType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -83,6 +85,19 @@ class endpoint(Generic[P, T]):  # noqa: N801 - used as a decorator
         self._build = build
         self.__doc__ = build.__doc__
 
+        @functools.wraps(build)
+        def call(client: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+            return client._call(build(*args, **kwargs))  # noqa: SLF001 - the drivers' one method
+
+        # Bound to a client, it has the arguments of the builder.
+        del call.__wrapped__
+        signature = inspect.signature(build)
+        client = inspect.Parameter("client", inspect.Parameter.POSITIONAL_ONLY)
+        call.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[client, *signature.parameters.values()]
+        )
+        self._call = call
+
     @overload
     def __get__(self, client: None, owner: type) -> Callable[P, Request[T]]: ...
     @overload
@@ -90,15 +105,7 @@ class endpoint(Generic[P, T]):  # noqa: N801 - used as a decorator
     @overload
     def __get__(self, client: AsyncDriver, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, client: Any, owner: type) -> Any:
-        build = self._build
-        if client is None:
-            return build
-
-        @functools.wraps(build)
-        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return client._call(build(*args, **kwargs))  # noqa: SLF001 - the drivers' one method
-
-        return call
+        return self._build if client is None else MethodType(self._call, client)
 
 
 class Endpoints:

@@ -283,12 +283,12 @@ class AiohttpTransport:
         # Parsing an address costs as much as a tenth of a call; all but one path are constant.
         address = functools.lru_cache(maxsize=256)(lambda url: URL(url, encoded=True))
         limits = functools.lru_cache(maxsize=16)(
-            lambda seconds: aiohttp.ClientTimeout(
-                connect=seconds, sock_connect=seconds, sock_read=seconds
+            lambda seconds, total: aiohttp.ClientTimeout(
+                total=total, connect=seconds, sock_connect=seconds, sock_read=seconds
             )
         )
 
-        def exchange(request: HTTPRequest, body: Any) -> Any:
+        def exchange(request: HTTPRequest, body: Any, total: float | None) -> Any:
             # Without a tunnel the proxy reads the request itself.
             plain = request.url.startswith("http:")
             return session.request(
@@ -296,7 +296,7 @@ class AiohttpTransport:
                 address(request.url),
                 headers=request.headers + to_proxy if plain else request.headers,
                 data=body,
-                timeout=limits(request.timeout),
+                timeout=limits(request.timeout, total),
                 **options,
             )
 
@@ -309,8 +309,14 @@ class AiohttpTransport:
         """Send a request in the running loop."""
         exchange = await self.open()
         # Nothing else bounds a send that stalls or an answer that drips.
-        async with asyncio.timeout(2 * request.timeout) as limit:
-            async with exchange(request, _paced(request, limit)) as response:
+        patience = 2 * request.timeout
+        if request.body is None or isinstance(request.body, bytes):
+            async with exchange(request, request.body, patience) as response:
+                return await _read(
+                    request, response.status, response.headers, response.content.iter_any()
+                )
+        async with asyncio.timeout(patience) as limit:
+            async with exchange(request, _paced(request, limit), None) as response:
                 return await _read(
                     request, response.status, response.headers, response.content.iter_any()
                 )
