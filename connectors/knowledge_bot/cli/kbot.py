@@ -30,6 +30,7 @@ _COMMANDS = {
     "login": "login:login",
     "logout": "login:logout",
     "profiles": "login:profiles",
+    "doctor": "doctor:doctor",
     "ping": "reading:ping",
     "collections": "reading:collections",
     "bots": "reading:bots",
@@ -41,6 +42,7 @@ _COMMANDS = {
     "ledger": "ledgers:ledger",
     "api": "calling:api",
     "completion": "completion:completion",
+    "man": "man:man",
 }
 
 # Commands of other packages, such as `kbot serve`.
@@ -100,6 +102,12 @@ class _Kbot(click.Group):
             raise Failed(str(error), exit_of(error)) from None
         except (KeyboardInterrupt, click.Abort):  # Abort: Ctrl-C at a prompt
             raise Failed("Interrupted.", Exit.INTERRUPTED) from None
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.startswith("knowledge_bot"):
+                raise
+            raise Failed(
+                f"This needs {error.name}, which is not installed; pip install 'knowledge-bot[cli]'"
+            ) from None
         except BrokenPipeError:
             give_up(sys.stdout)
             ctx.exit(Exit.INTERRUPTED)
