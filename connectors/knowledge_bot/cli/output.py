@@ -124,7 +124,8 @@ def _write_paragraphs(
     for number, line in enumerate(lines):
         if number:
             screen.print()
-        for column, value in zip(columns, line, strict=True):
+        told = [one for one in zip(columns, line, strict=True) if one[1]]
+        for column, value in told:
             # The terminal itself goes on in the next line, and copies it as one.
             screen.print(Text.assemble((f"{column:{width}}", "bold"), "  ", value), soft_wrap=True)
 
