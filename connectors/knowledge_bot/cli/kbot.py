@@ -4,9 +4,12 @@ Each family of commands has a module of its own, loaded when one of its commands
 them loads the client, rich or the database at its top: every `kbot --help` imports them all.
 """
 
+import errno
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
@@ -21,7 +24,7 @@ from knowledge_bot.cli.connection import (
     PROFILE_VARIABLE,
     Connection,
 )
-from knowledge_bot.cli.exits import Exit, Failed, exit_of
+from knowledge_bot.cli.exits import Exit, Failed, StdoutError, exit_of
 from knowledge_bot.cli.ids import profile_names
 from knowledge_bot.cli.settings import FILE_VARIABLE
 from knowledge_bot.cli.terminal import give_up, tell
@@ -47,6 +50,9 @@ _COMMANDS = {
 
 # Commands of other packages, such as `kbot serve`.
 PLUGINS = "knowledge_bot.commands"
+
+# A full disk, a closed stream, a terminal that was hung up.
+_STDOUT_CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EBADF, errno.EIO)
 
 ENVIRONMENT = {
     ADDRESS_VARIABLE: "The service's address. An option wins over the environment, and that over "
@@ -92,10 +98,14 @@ class _Kbot(click.Group):
             with formatter.section(title):
                 formatter.write_dl(rows)
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         _survive_any_stream()
+        with _help_on_stdout():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
         try:
-            with warnings.catch_warnings():
+            with _help_on_stdout(), warnings.catch_warnings():
                 warnings.showwarning = _show_warning
                 return super().invoke(ctx)
         except KnowledgeBotError as error:
@@ -190,6 +200,18 @@ def _survive_any_stream() -> None:
         reconfigure = getattr(getattr(sys, name), "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def _help_on_stdout() -> Iterator[None]:
+    """Surround what prints a help text, which click does by itself."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _STDOUT_CANNOT_BE_WRITTEN:
+            raise
+        give_up(sys.stdout)
+        raise StdoutError(f"stdout cannot be written: {error.strerror}.") from None
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
