@@ -28,6 +28,9 @@ _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 _DEFAULT = "default"
 
+# Seconds; who asks whether something works sits in front of it.
+_PATIENCE = 10.0
+
 
 class _Setting(NamedTuple):
     name: str
@@ -69,9 +72,7 @@ def doctor(ctx: click.Context, ledger_address: str | None, as_json: bool) -> Non
     ]
     failed = [check for check in checks if check.ok is False]
     if as_json:
-        found = [
-            {"name": one.name, "value": one.value, "from": one.origin} for one in settings
-        ]
+        found = [{"name": one.name, "value": one.value, "from": one.origin} for one in settings]
         tried = [{"name": one.name, "ok": one.ok, "detail": one.detail} for one in checks]
         write_document({"ok": not failed, "settings": found, "checks": tried})
     else:
@@ -172,12 +173,13 @@ def _checks_of_the_service(connection: Connection) -> Iterator[_Check]:
         yield _Check("settings", False, error.message, _account_or_failed(Exit(error.exit_code)))
         return
     try:
-        client = connection.client()
+        opened = connection.client()
     except (Failed, KnowledgeBotError) as error:
         code = _account_or_failed(Exit(error.exit_code)) if isinstance(error, Failed) else None
         yield _Check("service", False, str(error), code or Exit.FAILED)
         return
-    with client:
+    with opened:
+        client = opened.with_options(timeout=min(connection.timeout, _PATIENCE))
         answers = _tried("service", lambda: _pinged(client))
         yield answers
         if key is None:

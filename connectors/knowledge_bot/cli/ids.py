@@ -65,7 +65,7 @@ def bot_to_ask(client: "Client", given: str | None) -> str:
     """
     if given is not None:
         return given
-    only = _only(client.list_bots(), "bot", "Name one, before the question.")
+    only = _only(client.list_bots(), "bot", "Name one: kbot ask BOT QUESTION, or kbot chat BOT.")
     tell(f"(asking {_told(only)}, the only bot)")
     return only.id
 
@@ -144,7 +144,10 @@ def _only(found: "Sequence[Any]", kind: str, ways: str) -> "Bot | Collection":
         raise Failed(f"The service has no {kind}; somebody has to make one there first.")
     if len(found) > 1:
         width = max(len(one.id) for one in found[:_LISTED])
-        listed = [f"  {one.id:{width}}  {one_line(one.name)}" for one in found[:_LISTED]]
+        listed = [
+            f"  {one.id:{width}}  {one_line(one.name) * (one.name != one.id)}".rstrip()
+            for one in found[:_LISTED]
+        ]
         if len(found) > _LISTED:
             listed.append(f"  … and {len(found) - _LISTED} more, see `kbot {kind}s`")
         raise Failed(

@@ -120,9 +120,10 @@ def login(
 @click.option("--all", "everything", is_flag=True, help="Remove all profiles, and the file.")
 @click.pass_obj
 def logout(connection: Connection, own_name: str | None, everything: bool) -> None:
-    """Remove a profile that `kbot login` kept: the default one, or the one that is named.
+    """Forget a service that `kbot login` kept.
 
-    The file goes with the last one. The key stays valid; only this machine forgets it.
+    It is the default one, or the profile that is named; the file goes with the last one. The key
+    stays valid; only this machine forgets it.
 
     \b
     kbot logout
@@ -161,9 +162,9 @@ def logout(connection: Connection, own_name: str | None, everything: bool) -> No
 )
 @as_json_option
 def profiles(new_default: str | None, as_json: bool) -> None:
-    """List the services that `kbot login` kept, and which is the default.
+    """List the services that `kbot login` kept.
 
-    `--profile NAME` before a command's name, or KBOT_PROFILE, takes another one.
+    One of them is the default. `--profile NAME` before a command's name, or KBOT_PROFILE, takes another one.
 
     \b
     kbot profiles

@@ -346,7 +346,8 @@ def _as_toml(settings: Settings) -> str:
             "keyring": profile.in_keyring or None,
             "collections": list(profile.collections) or None,
         }
-        lines.append(f"\n[profiles.{_string(profile.name)}]\n")
+        bare = re.fullmatch(r"[A-Za-z0-9_-]+", profile.name)
+        lines.append(f"\n[profiles.{profile.name if bare else _string(profile.name)}]\n")
         lines += [
             f"{name} = {_string(value)}\n" for name, value in values.items() if value is not None
         ]

@@ -66,7 +66,7 @@ def test_of_several_bots_none_is_asked(kbot, with_several):
     for command in (("ask", "When do you open?"), ("chat",)):
         done = kbot(*command, stdin="When do you open?")
         assert (done.returncode, done.stdout) == (2, "")
-        assert "Which bot? The service has 2:\n  bot_a " in done.stderr
+        assert "Which bot? The service has 2:\n  bot_a\n  bot_handbook\nName one: " in done.stderr
 
 
 def test_a_long_list_is_not_told_to_its_end(run, answering):
