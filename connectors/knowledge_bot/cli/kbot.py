@@ -111,6 +111,8 @@ class _Kbot(click.Group):
         except KnowledgeBotError as error:
             raise Failed(str(error), exit_of(error)) from None
         except (KeyboardInterrupt, click.Abort):  # Abort: Ctrl-C at a prompt
+            if sys.stderr.isatty():
+                tell("")  # the terminal has written ^C
             raise Failed("Interrupted.", Exit.INTERRUPTED) from None
         except ModuleNotFoundError as error:
             if error.name is None or error.name.startswith("knowledge_bot"):

@@ -164,7 +164,8 @@ def logout(connection: Connection, own_name: str | None, everything: bool) -> No
 def profiles(new_default: str | None, as_json: bool) -> None:
     """List the services that `kbot login` kept.
 
-    One of them is the default. `--profile NAME` before a command's name, or KBOT_PROFILE, takes another one.
+    One of them is the default; `--profile NAME` before a command's name, or KBOT_PROFILE, takes
+    another one.
 
     \b
     kbot profiles

@@ -132,7 +132,7 @@ def test_ctrl_c_at_a_prompt_is_an_interruption_and_nothing_worse(program, argume
         screen.expect(prompt)
         screen.interrupt_prompt()
         assert screen.end() == 130
-    assert "Interrupted." in screen.shown
+    assert "\nError: Interrupted.\n" in screen.shown
     assert "Aborted" not in screen.shown
 
 
