@@ -51,6 +51,8 @@ _COMMANDS = {
 # Commands of other packages, such as `kbot serve`.
 PLUGINS = "knowledge_bot.commands"
 
+_INSTALL = "pip install 'knowledge-bot[cli]'"
+
 # A full disk, a closed stream, a terminal that was hung up.
 _STDOUT_CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EBADF, errno.EIO)
 
@@ -117,9 +119,8 @@ class _Kbot(click.Group):
         except ModuleNotFoundError as error:
             if error.name is None or error.name.startswith("knowledge_bot"):
                 raise
-            raise Failed(
-                f"This needs {error.name}, which is not installed; pip install 'knowledge-bot[cli]'"
-            ) from None
+            told = f"This needs {error.name}, which is not installed; {_INSTALL}"
+            raise Failed(str(error) if "pip install" in str(error) else told) from None
         except BrokenPipeError:
             give_up(sys.stdout)
             ctx.exit(Exit.INTERRUPTED)

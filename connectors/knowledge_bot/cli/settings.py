@@ -369,7 +369,8 @@ def _in_keyring(call: str, profile: Profile, hint: str, *more: str) -> Any:
         keyring: Any = import_module("keyring")  # not a dependency: who wants it has it
     except ImportError:
         raise Failed(
-            f"The package keyring is not installed: pip install keyring. {hint}", Exit.ACCOUNT
+            f"The package keyring is not installed: pip install 'knowledge-bot[keyring]'. {hint}",
+            Exit.ACCOUNT,
         ) from None
     # Which address the key is for is a part of its name: an edited file sends it nowhere else.
     user = f"{profile.name} at {profile.base_url}"
