@@ -25,8 +25,7 @@ if _missing := [module for module in ("click", "rich") if not _is_there(module)]
     def main() -> None:  # type: ignore[misc] # in the place of click's command
         """Say what `kbot` misses."""
         sys.stderr.write(
-            f"Error: kbot needs {' and '.join(_missing)}, which is not installed; "
-            "pip install 'knowledge-bot[cli]'\n"
+            f"Error: kbot needs {' and '.join(_missing)}: pip install 'knowledge-bot[cli]'\n"
         )
         raise SystemExit(1)
 
