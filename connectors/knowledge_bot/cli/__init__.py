@@ -1,5 +1,33 @@
-"""`kbot`, the command line of the Knowledge-Bot Service."""
+"""`kbot`, the command line of the Knowledge-Bot Service.
 
-from knowledge_bot.cli.kbot import main
+What it needs is an extra of its own: who only calls the service from Python has none of it.
+"""
+
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from knowledge_bot.cli.kbot import main
 
 __all__ = ["main"]
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+if _missing := [module for module in ("click", "rich") if not _is_there(module)]:
+
+    def main() -> None:  # type: ignore[misc] # in the place of click's command
+        """Say what `kbot` misses."""
+        sys.stderr.write(
+            f"Error: kbot needs {' and '.join(_missing)}: pip install 'knowledge-bot[cli]'\n"
+        )
+        raise SystemExit(1)
+
+else:
+    from knowledge_bot.cli.kbot import main

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from knowledge_bot import KnowledgeBotError
-from knowledge_bot.cli.connection import Connection, collections_option
+from knowledge_bot.cli.connection import Connection
 from knowledge_bot.cli.exits import (
+    AnswerLost,
     Exit,
     Failed,
     OutcomeUnknown,
-    StdoutError,
     is_of_the_account,
     posting,
+    telling,
 )
+from knowledge_bot.cli.ids import collections_option, collections_to_add_to
 from knowledge_bot.cli.output import as_json_option, fields_of, write_line, write_table
 from knowledge_bot.cli.progress import upload_progress
 from knowledge_bot.cli.terminal import tell
@@ -63,12 +65,13 @@ def page(
     kbot add page https://library.example/hours.html --name "Opening hours"
     kbot add page https://intranet.example/ --header @token.txt
     """  # noqa: D301 - \b is for click
-    wanted = connection.collections(collections)
     listed = _headers(headers)
-    with connection.client(needs_key=True) as client, posting():
-        source = client.create_webpage_source(
-            name=name or url, collections=wanted, url=url, headers=listed
-        )
+    with connection.client(needs_key=True) as client:
+        wanted = collections_to_add_to(connection, client, collections)
+        with posting():
+            source = client.create_webpage_source(
+                name=name or url, collections=wanted, url=url, headers=listed
+            )
     _write_source(source, as_json=as_json)
 
 
@@ -98,11 +101,12 @@ def text(
         raise click.UsageError("name a FILE (or `-`), or pass --content, one of the two")
     if not name and source in (None, "-"):
         raise click.UsageError("a text without a file needs a --name")
-    wanted = connection.collections(collections)
     body = content if source is None else read_text(source)
     title = name or Path(source or "").name
-    with connection.client(needs_key=True) as client, posting():
-        created = client.create_text_source(name=title, collections=wanted, content=body or "")
+    with connection.client(needs_key=True) as client:
+        wanted = collections_to_add_to(connection, client, collections)
+        with posting():
+            created = client.create_text_source(name=title, collections=wanted, content=body or "")
     _write_source(created, as_json=as_json)
 
 
@@ -139,12 +143,17 @@ def file(
         raise click.UsageError("--name is for a single file")
     if "-" in paths and not name:
         raise click.UsageError("`-` has no name of its own: pass --name, and no other file")
-    wanted = connection.collections(collections)
     ends: list[Exit] = []
     with connection.client(needs_key=True) as client:
-        for path in paths:
+        wanted = collections_to_add_to(connection, client, collections)
+        for number, path in enumerate(paths, 1):
             try:
-                source = _upload(client, path, name, wanted)
+                _write_source(_upload(client, path, name, wanted), as_json=as_json)
+            except AnswerLost as error:
+                if number == len(paths):
+                    raise
+                left = ", ".join(paths[number:])
+                raise AnswerLost(f"{error.message} Not sent: {left}.") from None
             except (KnowledgeBotError, OutcomeUnknown) as error:
                 if len(paths) == 1:
                     raise
@@ -152,8 +161,6 @@ def file(
                 ends.append(_end(error))
                 if Exit.ACCOUNT in ends:
                     break
-            else:
-                _write_source(source, as_json=as_json)
     if ends:
         raise Failed("Not every file is added; see above.", max(ends))
 
@@ -193,11 +200,8 @@ def _headers(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _write_source(source: "Source", *, as_json: bool) -> None:
-    try:
+    with telling(f"{source.id} ({source.name}) is created all the same."):
         if as_json:
             write_line(fields_of(source))
         else:
             write_table(("id", "name", "status"), [(source.id, source.name, source.status)])
-    except (BrokenPipeError, StdoutError):
-        tell(f"{source.id} is created all the same.")
-        raise

@@ -9,7 +9,8 @@ import click
 
 from knowledge_bot import ConfigurationError, KnowledgeBotError
 from knowledge_bot.cli.connection import Connection
-from knowledge_bot.cli.exits import OutcomeUnknown, is_of_the_account, posting
+from knowledge_bot.cli.exits import OutcomeUnknown, is_of_the_account, posting, telling
+from knowledge_bot.cli.ids import bot_ids, bot_to_ask, conversation_ids, is_a_bots
 from knowledge_bot.cli.output import (
     as_json_option,
     fields_of,
@@ -21,66 +22,81 @@ from knowledge_bot.cli.terminal import printable
 from knowledge_bot.cli.texts import given_text, read_lines
 
 if TYPE_CHECKING:
-    from knowledge_bot import Chat
+    from knowledge_bot import Chat, Message
 
 _conversation = click.option(
-    "--conversation", metavar="ID", help="Go on in this conversation.  [default: a new one]"
+    "--conversation",
+    metavar="ID",
+    shell_complete=conversation_ids,
+    help="Go on in this conversation.  [default: a new one]",
 )
 
 _HINT = "Asked again, the question may stand twice in the conversation, and nothing worse."
 
 
 @click.command()
-@click.argument("bot")
-@click.argument("question")
+@click.argument("words", nargs=-1, required=True, metavar="[BOT] QUESTION", shell_complete=bot_ids)
 @_conversation
 @as_json_option
 @click.pass_obj
 def ask(
-    connection: Connection, bot: str, question: str, conversation: str | None, as_json: bool
+    connection: Connection, words: tuple[str, ...], conversation: str | None, as_json: bool
 ) -> None:
     """Ask BOT a QUESTION and print the answer.
 
-    QUESTION is `-` to read it from stdin. The conversation's id is told on stderr.
+    Without BOT the only one that the service has is asked. QUESTION is `-` to read it from stdin.
+    The conversation's id is told on stderr.
 
     \b
     kbot ask bot_guide "When do you open on Saturday?"
-    kbot ask bot_guide "And on Sunday?" --conversation conv_42
+    kbot ask "And on Sunday?" --conversation conv_42
     git log -1 --format=%B | kbot ask bot_guide - --json | jq -r .answer
     """  # noqa: D301 - \b is for click
+    given, question = _bot_and_question(words)
     content = given_text(question)
-    with connection.client(needs_key=True) as client, posting(_HINT):
-        message = client.send_message(bot_id=bot, content=content, conversation_id=conversation)
-    if as_json:
-        write_document(fields_of(message))
-        return
-    write_text(message.answer)
+    with connection.client(needs_key=True) as client:
+        bot = bot_to_ask(client, given)
+        with posting(_HINT):
+            message = client.send_message(bot_id=bot, content=content, conversation_id=conversation)
+    with telling(_answered(message)):
+        if as_json:
+            write_document(fields_of(message))
+            return
+        write_text(message.answer)
     _tell_conversation(message.conversation_id)
 
 
 @click.command()
-@click.argument("bot")
+@click.argument("bot", required=False, shell_complete=bot_ids)
 @_conversation
 @as_json_option
 @click.pass_obj
-def chat(connection: Connection, bot: str, conversation: str | None, as_json: bool) -> None:
+def chat(connection: Connection, bot: str | None, conversation: str | None, as_json: bool) -> None:
     """Talk with BOT, one question a line; Ctrl-D ends it.
 
-    Without a terminal it reads questions from stdin and stops at the first that fails. With --json
-    each answer is a line of JSON.
+    Without BOT it is the only one that the service has. Without a terminal it reads questions from
+    stdin and stops at the first that fails. With --json each answer is a line of JSON.
 
     \b
     kbot chat bot_guide
     kbot chat bot_guide --json < questions.txt | jq -r .answer
     """  # noqa: D301 - \b is for click
     with connection.client(needs_key=True) as client:
-        talk = client.chat(bot, conversation)
+        talk = client.chat(bot_to_ask(client, bot), conversation)
         try:
             for question in _questions():
                 _turn(talk, question, as_json=as_json)
         finally:
             if talk.conversation_id is not None:
                 _tell_conversation(talk.conversation_id)
+
+
+def _bot_and_question(words: tuple[str, ...]) -> tuple[str | None, str]:
+    if len(words) > 2:
+        raise click.UsageError("a QUESTION is one argument: put it into quotes")
+    if len(words) == 1 and is_a_bots(words[0]):
+        raise click.UsageError(f"there is no QUESTION to {words[0]}")
+    return (words[0] if len(words) == 2 else None), words[-1]
 
 
 def _turn(talk: "Chat", question: str, *, as_json: bool) -> None:
@@ -93,10 +109,11 @@ def _turn(talk: "Chat", question: str, *, as_json: bool) -> None:
             raise
         click.echo(f"Error: {printable(str(error))}", err=True)  # a person reads it, and goes on
         return
-    if as_json:
-        write_line(fields_of(message))
-    else:
-        write_text(f"\n{message.answer}\n" if _is_a_dialogue() else message.answer)
+    with telling(_answered(message)):
+        if as_json:
+            write_line(fields_of(message))
+        else:
+            write_text(f"\n{message.answer}\n" if _is_a_dialogue() else message.answer)
 
 
 def _questions() -> Iterator[str]:
@@ -117,6 +134,11 @@ def _questions() -> Iterator[str]:
             return
         if question:
             yield question
+
+
+def _answered(message: "Message") -> str:
+    # The interface has no way to read an answer again.
+    return f"The answer, in {message.conversation_id}:\n{message.answer}"
 
 
 def _is_a_dialogue() -> bool:

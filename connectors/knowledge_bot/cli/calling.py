@@ -5,7 +5,7 @@ import re
 import click
 
 from knowledge_bot.cli.connection import Connection
-from knowledge_bot.cli.exits import Exit, Failed, posting
+from knowledge_bot.cli.exits import Exit, Failed, posting, telling
 from knowledge_bot.cli.output import write_bytes
 from knowledge_bot.cli.texts import given_text
 
@@ -34,11 +34,12 @@ def api(connection: Connection, method: str, path: str, data: str | None) -> Non
 
     with connection.open(RawClient, needs_key=method == "POST") as client:
         if method == "GET":
-            answer = client.get(path)
-        else:
-            with posting():
-                answer = client.post(path, body or b"{}")
-    write_bytes(answer)
+            write_bytes(client.get(path))
+            return
+        with posting():
+            answer = client.post(path, body or b"{}")
+    with telling(f"The answer:\n{answer.decode('utf-8', 'replace')}"):
+        write_bytes(answer)
 
 
 def _check_path(path: str) -> None:

@@ -11,7 +11,8 @@ from knowledge_bot.cli.output import write_text
 def completion(ctx: click.Context, shell: str) -> None:
     """Print what makes SHELL complete `kbot`.
 
-    It completes commands, options and files, and asks no service.
+    It completes commands, options and files, and the ids of bots, collections and conversations,
+    for which it asks the service, for two seconds at most. Where that fails it completes nothing.
 
     \b
     kbot completion bash > ~/.local/share/bash-completion/completions/kbot

@@ -1,44 +1,68 @@
-"""Which service a command talks to, and with which key: option, then environment, then file."""
+"""Which service a command talks to, and with which key: option, then environment, then profile."""
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
-
-import click
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from knowledge_bot.cli.exits import Exit, Failed
-from knowledge_bot.cli.output import F
-from knowledge_bot.cli.settings import read_settings, settings_file
+from knowledge_bot.cli.settings import (
+    Profile,
+    Settings,
+    read_settings,
+    same_service,
+    settings_file,
+)
 
 if TYPE_CHECKING:
+    from pydantic import SecretStr
+
     from knowledge_bot import Client
-    from knowledge_bot.cli.settings import Settings
 
     C = TypeVar("C", bound=Client)
 
-
-def collections_option(command: F) -> F:
-    """Add the option `--collection`, which may be given several times."""
-    return click.option(
-        "--collection",
-        "collections",
-        multiple=True,
-        envvar="KNOWLEDGE_BOT_COLLECTION",
-        metavar="ID",
-        help="Add to this collection. Repeatable.  [default: the ones of `kbot login`]",
-    )(command)
+ADDRESS_VARIABLE = "KNOWLEDGE_BOT_BASE_URL"
+KEY_VARIABLE = "KNOWLEDGE_BOT_API_KEY"
+COLLECTION_VARIABLE = "KNOWLEDGE_BOT_COLLECTION"
+PROFILE_VARIABLE = "KBOT_PROFILE"
 
 
-@dataclass(frozen=True, slots=True)
+class Address(NamedTuple):
+    """The service's address, and what names it; both are empty where nothing does."""
+
+    base_url: str
+    origin: str
+
+
+class Key(NamedTuple):
+    """The key, and what it comes from."""
+
+    secret: "SecretStr | str"
+    origin: str
+
+
+class Collections(NamedTuple):
+    """The ids of the collections to add to, and what names them; empty where nothing does."""
+
+    ids: tuple[str, ...]
+    origin: str
+
+
+@dataclass(frozen=True)
 class Connection:
     """What the options before the command's name say, and the rest from where it is kept.
 
+    An option wins over the environment, and that over the profile. A profile that is named by an
+    option wins over the environment as well: who names it means its service, whatever is set.
+
     Args:
-        base_url: the service's address, from the option or the environment; None: from the file.
+        base_url: the address of `--base-url`.
+        profile: the name of `--profile`.
         timeout: seconds.
     """
 
     base_url: str | None
+    profile: str | None
     timeout: float
 
     def client(self, *, needs_key: bool = False) -> "Client":
@@ -55,48 +79,106 @@ class Connection:
 
         return self.open(Client, needs_key=needs_key)
 
-    def collections(self, given: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the collections to add to: those given, or those kept by `kbot login`.
-
-        Raises:
-            Failed: none is named anywhere.
-        """
-        if given:
-            return given
-        saved = read_settings()
-        if saved.collections and saved.serves(self.base_url):
-            return saved.collections
-        raise Failed(
-            "No collection is named. Pass --collection ID, or set KNOWLEDGE_BOT_COLLECTION; "
-            "`kbot collections` lists them, and `kbot login --collection ID` keeps one.",
-            Exit.USAGE,
-        )
-
     def open(self, kind: "type[C]", *, needs_key: bool) -> "C":
         """Return a client as `client` does, of a class of the caller's."""
-        environment_key = os.environ.get("KNOWLEDGE_BOT_API_KEY")
-        # With both at hand, a file that is broken or unsafe is none of this command's business.
-        saved = None if self.base_url and environment_key else read_settings()
-        base_url = self.base_url or (saved.base_url if saved else None)
+        base_url = self.address.base_url
         if not base_url:
             raise Failed(
                 "No service is named. Do `kbot login`, set KNOWLEDGE_BOT_BASE_URL, or pass "
                 "--base-url; `kbot serve` runs a service on this machine.",
                 Exit.USAGE,
             )
-        key = None
-        if saved is not None and not environment_key and saved.serves(base_url):
-            key = saved.api_key
-        if needs_key and not environment_key and key is None:
-            raise Failed(_no_key(base_url, saved), Exit.ACCOUNT)
-        return kind(key, base_url, timeout=self.timeout)
+        key = self.key
+        # The client would take the environment's, which may be for another service.
+        if key is None and (needs_key or os.environ.get(KEY_VARIABLE)):
+            raise Failed(self.no_key(), Exit.ACCOUNT)
+        return kind(None if key is None else key.secret, base_url, timeout=self.timeout)
 
+    @cached_property
+    def profile_name(self) -> str | None:
+        """The name of the profile to use; None: the default one."""
+        return self.profile or os.environ.get(PROFILE_VARIABLE) or None
 
-def _no_key(base_url: str, saved: "Settings | None") -> str:
-    ways = "Do `kbot login`, or set KNOWLEDGE_BOT_API_KEY. Nothing was sent."
-    if saved is not None and saved.api_key is not None:
-        return (
-            f"No API key for {base_url}: the one in {settings_file()} is for {saved.base_url}. "
-            f"{ways}"
+    @cached_property
+    def settings(self) -> Settings:
+        """What `kbot login` kept.
+
+        Raises:
+            Failed: the file cannot be used.
+        """
+        return read_settings()
+
+    @cached_property
+    def saved(self) -> Profile | None:
+        """The profile to use; None where none is kept.
+
+        Raises:
+            Failed: there is no profile of that name, or the file cannot be used.
+        """
+        return self.settings.find(self.profile_name)
+
+    @cached_property
+    def address(self) -> Address:
+        """The service's address."""
+        variable = os.environ.get(ADDRESS_VARIABLE)
+        if self.base_url:
+            return Address(self.base_url, "--base-url")
+        if variable and not self.profile:
+            return Address(variable, ADDRESS_VARIABLE)
+        return Address(self.saved.base_url, _told(self.saved)) if self.saved else Address("", "")
+
+    @cached_property
+    def key(self) -> Key | None:
+        """The key of the service; None where none is known for it.
+
+        Raises:
+            Failed: the file or the keyring cannot be used.
+        """
+        variable = os.environ.get(KEY_VARIABLE)
+        # With both at hand, a file that is broken or unsafe is none of this command's business.
+        if variable and not self.profile:
+            return Key(variable, KEY_VARIABLE)
+        if self.saved and self.saved.serves(self.address.base_url) and (key := self.saved.key()):
+            return Key(key, f"{'keyring, ' if self.saved.in_keyring else ''}{_told(self.saved)}")
+        return Key(variable, KEY_VARIABLE) if variable and self._environment_is_of_it() else None
+
+    def collections(self, given: tuple[str, ...]) -> Collections:
+        """Return the collections to add to: of the option, the environment, or the profile.
+
+        Args:
+            given: those of `--collection`.
+        """
+        variable = Collections(
+            tuple(os.environ.get(COLLECTION_VARIABLE, "").split()), COLLECTION_VARIABLE
         )
-    return f"No API key. {ways}"
+        if given:
+            return Collections(given, "--collection")
+        if variable.ids and not self.profile:
+            return variable
+        if self.saved and self.saved.collections and self.saved.serves(self.address.base_url):
+            return Collections(self.saved.collections, _told(self.saved))
+        return variable if variable.ids and self._environment_is_of_it() else Collections((), "")
+
+    def no_key(self) -> str:
+        """Say that there is no key for the service, and where there is one for another."""
+        base_url = self.address.base_url
+        ways = "Do `kbot login`, or set KNOWLEDGE_BOT_API_KEY. Nothing was sent."
+        kept = self.settings.profiles.values()
+        if fitting := next((one for one in kept if one.serves(base_url)), None):
+            if fitting != self.saved:
+                return f"No API key for {base_url} here; --profile {fitting.name} has one. {ways}"
+        elif self.saved is not None and (self.saved.api_key or self.saved.in_keyring):
+            return (
+                f"No API key for {base_url}: the one in {settings_file()} is for "
+                f"{self.saved.base_url}. {ways}"
+            )
+        return f"No API key. {ways}"
+
+    def _environment_is_of_it(self) -> bool:
+        """Tell whether what else the environment holds may belong to the service."""
+        variable = os.environ.get(ADDRESS_VARIABLE)
+        return not variable or same_service(variable, self.address.base_url)
+
+
+def _told(profile: Profile) -> str:
+    return f"profile {profile.name} in {settings_file()}"

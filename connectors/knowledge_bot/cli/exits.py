@@ -1,5 +1,6 @@
 """How a command ends: its exit codes, and the sentence on stderr."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -15,7 +16,7 @@ from knowledge_bot import (
     PaymentRequiredError,
     PermissionDeniedError,
 )
-from knowledge_bot.cli.terminal import printable, tell
+from knowledge_bot.cli.terminal import give_up, printable, tell
 
 
 class Exit(IntEnum):
@@ -38,13 +39,13 @@ class Exit(IntEnum):
 _MEANINGS = {
     Exit.DONE: "Done.",
     Exit.FAILED: "Failed: the service, the network or this machine.",
-    Exit.USAGE: "The command line or a setting is wrong; nothing was sent.",
+    Exit.USAGE: "The command line or a setting is wrong; nothing was added or asked.",
     Exit.SOME_FAILED: "Some items are not done (all, if the ledger cannot be used); a next run "
     "tries them again.",
     Exit.ACCOUNT: "The key is missing or not accepted (401), or may not do this (403), or the "
     "account's quota is used up (402).",
-    Exit.UNKNOWN: "The service may have acted on something that has no answer. Look there before "
-    "sending it again.",
+    Exit.UNKNOWN: "Some outcomes are unknown: the service may have acted on what has no answer. Or "
+    "it was done, and stdout did not take the answer; stderr has it. Look before sending it again.",
     Exit.INTERRUPTED: "Ctrl-C, SIGTERM, a closed terminal, or a reader of stdout that went away; "
     "nothing is left uncertain.",
 }
@@ -70,11 +71,37 @@ class StdoutError(Failed):
     """What a command has to say cannot be written, for example since the disk is full."""
 
 
+class AnswerLost(Failed):
+    """The service has acted, and stdout did not take what it answered; the text tells it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, Exit.UNKNOWN)
+
+
 class OutcomeUnknown(Failed):
     """The service may have acted on a request that has no answer."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, Exit.UNKNOWN)
+
+
+@contextmanager
+def telling(done: str) -> Iterator[None]:
+    """Surround the writing of what a POST was answered with: it was done, whoever hears of it.
+
+    Args:
+        done: a sentence on what was done, for stderr.
+
+    Raises:
+        AnswerLost: stdout cannot be written, or its reader has gone.
+    """
+    try:
+        yield
+    except StdoutError as error:
+        raise AnswerLost(f"{error.message} {done}") from None
+    except BrokenPipeError:
+        give_up(sys.stdout)
+        raise AnswerLost(f"Whoever read stdout has gone. {done}") from None
 
 
 def exit_of(error: KnowledgeBotError) -> Exit:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knowledge_bot.cli.connection import Connection, collections_option
+from knowledge_bot.cli.connection import Connection
 from knowledge_bot.cli.exits import Exit, Failed
+from knowledge_bot.cli.ids import collections_option, collections_to_add_to
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 
 if TYPE_CHECKING:
@@ -109,13 +110,13 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
         from knowledge_bot.ingest import Ingestion, LedgerError
 
         how = {name: given.pop(name) for name in set(given) & set(Ingestion.__dataclass_fields__)}
-        wanted = connection.collections(collections)
         try:
             ledger = open_ledger(ledger_address, for_writing=not how["dry_run"])
-            options = Ingestion(collections=wanted, ledger=ledger, **how)
             if "exclude" in given:
                 given["exclude"] += _own_files(ledger, given["path"])
-            with connection.client(needs_key=not options.dry_run) as client:
+            with connection.client(needs_key=not how["dry_run"]) as client:
+                wanted = collections_to_add_to(connection, client, collections, quiet=quiet)
+                options = Ingestion(collections=wanted, ledger=ledger, **how)
                 session = Session(client, options, as_json=as_json, quiet=quiet)
                 if watch:
                     from knowledge_bot.cli.watching import watch_and_ingest

@@ -4,9 +4,12 @@ Each family of commands has a module of its own, loaded when one of its commands
 them loads the client, rich or the database at its top: every `kbot --help` imports them all.
 """
 
+import errno
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
@@ -14,14 +17,23 @@ from typing import Any
 import click
 
 from knowledge_bot import KnowledgeBotError, __version__
-from knowledge_bot.cli.connection import Connection
-from knowledge_bot.cli.exits import Exit, Failed, exit_of
+from knowledge_bot.cli.connection import (
+    ADDRESS_VARIABLE,
+    COLLECTION_VARIABLE,
+    KEY_VARIABLE,
+    PROFILE_VARIABLE,
+    Connection,
+)
+from knowledge_bot.cli.exits import Exit, Failed, StdoutError, exit_of
+from knowledge_bot.cli.ids import profile_names
 from knowledge_bot.cli.settings import FILE_VARIABLE
 from knowledge_bot.cli.terminal import give_up, tell
 
 _COMMANDS = {
     "login": "login:login",
     "logout": "login:logout",
+    "profiles": "login:profiles",
+    "doctor": "doctor:doctor",
     "ping": "reading:ping",
     "collections": "reading:collections",
     "bots": "reading:bots",
@@ -33,25 +45,32 @@ _COMMANDS = {
     "ledger": "ledgers:ledger",
     "api": "calling:api",
     "completion": "completion:completion",
+    "man": "man:man",
 }
 
 # Commands of other packages, such as `kbot serve`.
-_PLUGINS = "knowledge_bot.commands"
+PLUGINS = "knowledge_bot.commands"
 
-_ENVIRONMENT = {
-    "KNOWLEDGE_BOT_BASE_URL": "The service's address.",
-    "KNOWLEDGE_BOT_API_KEY": "The key. There is no option for it: other users see command lines.",
-    "KNOWLEDGE_BOT_COLLECTION": "Collections to add to, separated by spaces.",
+_INSTALL = "pip install 'knowledge-bot[cli]'"
+
+# A full disk, a closed stream, a terminal that was hung up.
+_STDOUT_CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EBADF, errno.EIO)
+
+ENVIRONMENT = {
+    ADDRESS_VARIABLE: "The service's address. An option wins over the environment, and that over "
+    "the profile; `kbot doctor` tells where each setting comes from.",
+    KEY_VARIABLE: "The key. There is no option for it: other users see command lines.",
+    COLLECTION_VARIABLE: "Collections to add to, separated by spaces.",
     "KNOWLEDGE_BOT_LEDGER": "What `kbot ingest` remembers what it sent in: a file or a URL.",
-    FILE_VARIABLE: "The file that `kbot login` writes. An option wins over the environment, the "
-    "environment over the file.",
-    "NO_COLOR": "Set to anything: no colours.",
+    PROFILE_VARIABLE: "The profile of `kbot login` to use, where no --profile is given.",
+    FILE_VARIABLE: "The file that `kbot login` writes.",
+    "NO_COLOR": "Set to anything: no colours and no bold letters.",
 }
 
 
 class _Kbot(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
-        return [*_COMMANDS, *sorted(entry_points(group=_PLUGINS).names)]
+        return [*_COMMANDS, *sorted(entry_points(group=PLUGINS).names)]
 
     def get_command(
         self,
@@ -61,7 +80,7 @@ class _Kbot(click.Group):
         if home := _COMMANDS.get(cmd_name):
             module, _, name = home.partition(":")
             return _command(getattr(import_module(f"knowledge_bot.cli.{module}"), name), home)
-        for entry_point in entry_points(group=_PLUGINS, name=cmd_name):
+        for entry_point in entry_points(group=PLUGINS, name=cmd_name):
             try:
                 return _command(entry_point.load(), entry_point.value)
             except ModuleNotFoundError as error:
@@ -75,22 +94,33 @@ class _Kbot(click.Group):
     ) -> None:
         exits = [(str(code.value), code.meaning) for code in Exit]
         for title, rows in {
-            "Environment": list(_ENVIRONMENT.items()),
+            "Environment": list(ENVIRONMENT.items()),
             "Exit codes": exits,
         }.items():
             with formatter.section(title):
                 formatter.write_dl(rows)
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         _survive_any_stream()
+        with _help_on_stdout():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
         try:
-            with warnings.catch_warnings():
+            with _help_on_stdout(), warnings.catch_warnings():
                 warnings.showwarning = _show_warning
                 return super().invoke(ctx)
         except KnowledgeBotError as error:
             raise Failed(str(error), exit_of(error)) from None
         except (KeyboardInterrupt, click.Abort):  # Abort: Ctrl-C at a prompt
+            if sys.stderr.isatty():
+                tell("")  # the terminal has written ^C
             raise Failed("Interrupted.", Exit.INTERRUPTED) from None
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.startswith("knowledge_bot"):
+                raise
+            told = f"This needs {error.name}, which is not installed; {_INSTALL}"
+            raise Failed(str(error) if "pip install" in str(error) else told) from None
         except BrokenPipeError:
             give_up(sys.stdout)
             ctx.exit(Exit.INTERRUPTED)
@@ -99,10 +129,16 @@ class _Kbot(click.Group):
 @click.group(cls=_Kbot, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kbot")
 @click.option(
+    "--profile",
+    metavar="NAME",
+    shell_complete=profile_names,
+    help="Use this profile of `kbot login`, whatever the environment says.  [default: "
+    "KBOT_PROFILE, or the default one of `kbot profiles`]",
+)
+@click.option(
     "--base-url",
-    envvar="KNOWLEDGE_BOT_BASE_URL",
     metavar="URL",
-    help="The service's address.  [default: the one of `kbot login`]",
+    help="The service's address.  [default: KNOWLEDGE_BOT_BASE_URL, or the profile's]",
 )
 @click.option(
     "--timeout",
@@ -114,20 +150,27 @@ class _Kbot(click.Group):
 )
 @click.option("-v", "--verbose", is_flag=True, help="Tell of every request on stderr.")
 @click.pass_context
-def main(ctx: click.Context, base_url: str | None, timeout: float, verbose: bool) -> None:
+def main(
+    ctx: click.Context,
+    *,
+    profile: str | None,
+    base_url: str | None,
+    timeout: float,
+    verbose: bool,
+) -> None:
     """Feed and ask a Knowledge-Bot Service.
 
     Begin with `kbot login`, or set KNOWLEDGE_BOT_BASE_URL and KNOWLEDGE_BOT_API_KEY.
 
     \b
-    kbot ask bot_guide "When do you open on Saturday?"
+    kbot ask "When do you open on Saturday?"
     kbot ingest folder handbook --collection col_handbook
     kbot bots --json | jq -r '.[].id'
 
     Data goes to stdout, everything else to stderr. Lists are tables on a terminal and lines of
     tab-separated values in a pipe; --json prints JSON. `-` stands for stdin.
     """  # noqa: D301 - \b is for click
-    ctx.obj = Connection(base_url, timeout)
+    ctx.obj = Connection(base_url, profile, timeout)
     if verbose:
         _log_to_stderr(ctx)
 
@@ -160,6 +203,18 @@ def _survive_any_stream() -> None:
         reconfigure = getattr(getattr(sys, name), "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def _help_on_stdout() -> Iterator[None]:
+    """Surround what prints a help text, which click does by itself."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _STDOUT_CANNOT_BE_WRITTEN:
+            raise
+        give_up(sys.stdout)
+        raise StdoutError(f"stdout cannot be written: {error.strerror}.") from None
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from knowledge_bot.cli.exits import Exit, Failed
+from knowledge_bot.cli.ids import collection_ids
 from knowledge_bot.cli.output import F, as_json_option, write_document, write_table, write_text
 from knowledge_bot.cli.settings import data_folder
 from knowledge_bot.cli.terminal import tell
@@ -226,7 +227,10 @@ def resolve(
 @ledger.command()
 @click.argument("keys", nargs=-1, metavar="[KEY]...")
 @click.option(
-    "--collection", metavar="ID", help="What is in this collection; with a KEY, only there."
+    "--collection",
+    metavar="ID",
+    shell_complete=collection_ids,
+    help="What is in this collection; with a KEY, only there.",
 )
 @click.option(
     "--origin", metavar="NAME", help="What came from there, as `kbot ledger gone` shows it."

@@ -1,21 +1,28 @@
-"""`kbot login` and `kbot logout`: the service and the key, kept in a file of yours."""
+"""`kbot login`, `logout` and `profiles`: services and keys, kept in a file of yours."""
 
 import os
 import sys
+import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from knowledge_bot.cli.connection import Connection
+from knowledge_bot.cli.connection import ADDRESS_VARIABLE, KEY_VARIABLE, Connection
 from knowledge_bot.cli.exits import Exit, Failed
+from knowledge_bot.cli.ids import collection_ids, profile_names
+from knowledge_bot.cli.output import F, as_json_option, write_document, write_table
 from knowledge_bot.cli.settings import (
+    UNNAMED,
+    Profile,
     Settings,
+    check_name,
     read_settings,
     remove_settings,
     settings_file,
     write_settings,
 )
-from knowledge_bot.cli.terminal import printable
+from knowledge_bot.cli.terminal import tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,68 +30,194 @@ if TYPE_CHECKING:
     from knowledge_bot import Collection
 
 
+def _profile_option(command: F) -> F:
+    # Also behind the command's name, where it reads best.
+    return click.option(
+        "--profile",
+        "own_name",
+        metavar="NAME",
+        shell_complete=profile_names,
+        help="The profile's name.  [default: KBOT_PROFILE, or the default one]",
+    )(command)
+
+
 @click.command()
+@_profile_option
 @click.option("--key-stdin", is_flag=True, help="Read the key from stdin instead of asking for it.")
+@click.option(
+    "--keyring/--no-keyring",
+    "in_keyring",
+    default=None,
+    help="Keep the key in the operating system's keyring (needs the package keyring), or in the "
+    "file.  [default: where it was; in the file]",
+)
 @click.option(
     "--collection",
     "wanted",
     multiple=True,
     metavar="ID",
+    shell_complete=collection_ids,
     help="Add to this collection from now on. Repeatable.  [default: the only one, if it is]",
 )
 @click.pass_obj
-def login(connection: Connection, key_stdin: bool, wanted: tuple[str, ...]) -> None:
-    """Keep the service's address and your key in a file.
+def login(
+    connection: Connection,
+    *,
+    own_name: str | None,
+    key_stdin: bool,
+    in_keyring: bool | None,
+    wanted: tuple[str, ...],
+) -> None:
+    """Keep a service's address and your key in a file.
 
     Both are tried by listing the collections, then written with mode 600. Whether the service
     looks at the key for that is its own affair; if it does not, the first `ask` or `add` will tell.
+    For several services, each has a profile; the first one is the default.
 
     \b
     kbot login
+    kbot login --profile staging --keyring
     pass show kbot | kbot --base-url https://service.example login --key-stdin
     """  # noqa: D301 - \b is for click
-    base_url = connection.base_url or _asked_address(key_stdin)
-    key = _piped_key() if key_stdin else _asked_key()
+    settings = read_settings(to_replace=True)
+    name = own_name or connection.profile_name or settings.default or UNNAMED
+    known = settings.profiles.get(name)
+    if known is None:
+        check_name(name)
+    named = bool(own_name or connection.profile)
+    base_url = connection.base_url or _address(known, named=named, ask=not key_stdin)
 
     from pydantic import SecretStr
 
     from knowledge_bot import Client
 
-    with Client(key, base_url, timeout=connection.timeout) as client:
+    if in_keyring is None:
+        in_keyring = known is not None and known.in_keyring
+    profile = Profile(name, base_url, in_keyring=in_keyring)
+    # What cannot be used is told before anybody has typed a key.
+    Client("not-yet-known", base_url).close()
+    if in_keyring:
+        profile.check_keyring()
+    key = _piped_key() if key_stdin else _asked_key()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # told by now
+        client = Client(key, base_url, timeout=connection.timeout)
+    with client:
         found = client.list_collections()
     chosen = _collections(wanted, found)
-    file = write_settings(Settings(base_url, SecretStr(key), chosen))
-    click.echo(f"The service answers. Written to {file}, for you alone to read.", err=True)
-    if chosen:
-        click.echo(f"Sources are added to {printable(', '.join(chosen))}.", err=True)
-    else:
-        click.echo("`kbot collections` lists the collections to choose from.", err=True)
-    if os.environ.get("KNOWLEDGE_BOT_API_KEY"):
-        click.echo("KNOWLEDGE_BOT_API_KEY is set, and wins over the file.", err=True)
+    profile = replace(profile, api_key=None if in_keyring else SecretStr(key), collections=chosen)
+    if in_keyring:
+        profile.put_into_keyring(key)
+    settings = settings.with_profile(profile)
+    file = write_settings(settings)
+    if known and known.in_keyring and replace(known, collections=chosen) != profile:
+        _forget_key(known)
+    _tell_what_was_kept(profile, settings, str(file))
 
 
 @click.command()
-def logout() -> None:
-    """Remove the file that `kbot login` wrote.
+@_profile_option
+@click.option("--all", "everything", is_flag=True, help="Remove all profiles, and the file.")
+@click.pass_obj
+def logout(connection: Connection, own_name: str | None, everything: bool) -> None:
+    """Forget a service that `kbot login` kept.
 
-    The key stays valid; only this machine forgets it.
+    It is the default one, or the profile that is named; the file goes with the last one. The key
+    stays valid; only this machine forgets it.
 
-    Example: kbot logout
-    """
-    if remove_settings():
-        click.echo(f"{settings_file()} is removed.", err=True)
-    else:
-        click.echo(f"There is no {settings_file()}.", err=True)
+    \b
+    kbot logout
+    kbot logout --profile staging
+    """  # noqa: D301 - \b is for click
+    if everything and (own_name or connection.profile):
+        raise click.UsageError("--all goes with no --profile")
+    file = settings_file()
+    if everything:
+        _remove_all()
+        return
+    settings = read_settings(to_replace=True)
+    profile = settings.find(own_name or connection.profile_name)
+    if profile is None:
+        tell(f"There is no {file}." if not file.exists() else f"There is no profile in {file}.")
+        return
+    if profile.in_keyring:
+        profile.remove_from_keyring()
+    left = settings.without_profile(profile.name)
+    if not left.profiles:
+        remove_settings()
+        tell(f"{file} is removed.")
+        return
+    write_settings(left)
+    default = f"the default is {left.default}" if left.default else "none of them is the default"
+    tell(f"The profile {profile.name} is removed; {', '.join(left.profiles)} stay, {default}.")
 
 
-def _asked_address(key_stdin: bool) -> str:
-    if key_stdin or not sys.stdin.isatty():
-        raise Failed("No service is named: kbot --base-url URL login …", Exit.USAGE)
-    try:
-        known = read_settings().base_url
-    except Failed:  # a broken file is what a new login repairs
-        known = None
-    return str(click.prompt("Base URL", default=known, err=True))
+@click.command()
+@click.option(
+    "--default",
+    "new_default",
+    metavar="NAME",
+    shell_complete=profile_names,
+    help="Use this one where none is named.",
+)
+@as_json_option
+def profiles(new_default: str | None, as_json: bool) -> None:
+    """List the services that `kbot login` kept.
+
+    One of them is the default; `--profile NAME` before a command's name, or KBOT_PROFILE, takes
+    another one.
+
+    \b
+    kbot profiles
+    kbot profiles --default staging
+    """  # noqa: D301 - \b is for click
+    settings = read_settings()
+    if new_default is not None:
+        settings.find(new_default)
+        settings = Settings(settings.profiles, new_default)
+        write_settings(settings)
+    listed = [
+        {
+            "name": one.name,
+            "base_url": one.base_url,
+            "key": "keyring" if one.in_keyring else "file" if one.api_key else None,
+            "collections": list(one.collections),
+            "default": one.name == settings.default,
+        }
+        for one in settings.profiles.values()
+    ]
+    if as_json:
+        write_document(listed)
+        return
+    if not listed:
+        tell("There is no profile; `kbot login` makes one.")
+        return
+    write_table(
+        ("profile", "service", "key in", "collections", "default"),
+        (
+            (
+                one["name"],
+                one["base_url"],
+                one["key"] or "",
+                ", ".join(settings.profiles[str(one["name"])].collections),
+                "default" if one["default"] else "",
+            )
+            for one in listed
+        ),
+    )
+
+
+def _address(known: Profile | None, *, named: bool, ask: bool) -> str:
+    """Return the address from the environment, or from the profile, or ask for it."""
+    variable, kept = os.environ.get(ADDRESS_VARIABLE), known.base_url if known else None
+    # Who names a profile does not mean whatever service is set.
+    if variable and not named:
+        return variable
+    if ask and sys.stdin.isatty():
+        return str(click.prompt("Base URL", default=kept or variable, err=True)).strip()
+    if address := kept or variable:
+        return address
+    raise Failed("No service is named: kbot --base-url URL login …", Exit.USAGE)
 
 
 def _asked_key() -> str:
@@ -109,3 +242,36 @@ def _collections(wanted: tuple[str, ...], found: "Sequence[Collection]") -> tupl
             Exit.USAGE,
         )
     return wanted or (tuple(there) if len(there) == 1 else ())
+
+
+def _tell_what_was_kept(profile: Profile, settings: Settings, file: str) -> None:
+    where = "the key to the keyring, the rest to " if profile.in_keyring else ""
+    tell(f"The service answers. Written: {where}{file}, for you alone to read.")
+    if profile.name != settings.default:
+        tell(f"Use it with --profile {profile.name} or KBOT_PROFILE={profile.name}.")
+    if profile.collections:
+        tell(f"Sources are added to {', '.join(profile.collections)}.")
+    else:
+        tell("`kbot collections` lists the collections to choose from.")
+    if os.environ.get(KEY_VARIABLE):
+        tell(f"{KEY_VARIABLE} is set, and wins over the file.")
+
+
+def _remove_all() -> None:
+    try:
+        settings = read_settings(to_replace=True)
+    except Failed as error:
+        tell(f"Warning: {error.message} What it may have kept in a keyring stays there.")
+        settings = Settings()
+    for profile in settings.profiles.values():
+        if profile.in_keyring:
+            _forget_key(profile)
+    file = settings_file()
+    tell(f"{file} is removed." if remove_settings() else f"There is no {file}.")
+
+
+def _forget_key(profile: Profile) -> None:
+    try:
+        profile.remove_from_keyring()
+    except Failed as error:
+        tell(f"Warning: {error.message}")

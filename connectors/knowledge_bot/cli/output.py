@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from knowledge_bot.cli.exits import StdoutError
-from knowledge_bot.cli.terminal import give_up, one_line, printable
+from knowledge_bot.cli.terminal import console, give_up, one_line, printable
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+    from rich.console import Console
 
 F = TypeVar("F", bound=Callable[..., Any])
 """A command under construction, as click's decorators take and return it."""
+
+# Columns whose cells may go over several lines, at their spaces. All others hold ids, addresses,
+# times and numbers.
+_PROSE = ("name", "collections", "what happened", "detail", "value", "from")
+
+_BETWEEN_COLUMNS = 3
 
 
 def as_json_option(command: F) -> F:
@@ -28,26 +35,25 @@ def as_json_option(command: F) -> F:
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows: a table on a terminal, otherwise one line each, with tabs and without a head.
 
+    Where a terminal is too narrow for the ids and addresses, each field has a line of its own: what
+    is cut in two cannot be copied.
+
     Raises:
         StdoutError: stdout does not take it, as for everything that is printed here.
         BrokenPipeError: whoever read it has gone (`| head`).
     """
+    lines = [[one_line(str(value)) for value in row] for row in rows]
     if not sys.stdout.isatty():
-        for row in rows:
-            _print("\t".join(one_line(str(value)) for value in row))
+        for line in lines:
+            _print("\t".join(line))
         return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")  # an id that is cut short is of no use
-    for row in rows:
-        table.add_row(*(Text(printable(str(value))) for value in row))
+    screen = console()
+    widths = _widths(columns, lines, screen.width)
     with _to_stdout():
-        Console(highlight=False).print(table)
+        if widths is None:
+            _write_paragraphs(screen, columns, lines)
+        else:
+            _write_lines(screen, columns, lines, widths)
 
 
 def write_text(text: str) -> None:
@@ -89,6 +95,61 @@ def write_listing(models: Sequence["BaseModel"], *, as_json: bool) -> None:
         write_document(found)
     else:
         write_table(("id", "name"), [(one["id"], one["name"]) for one in found])
+
+
+def _write_lines(
+    screen: "Console",
+    columns: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    widths: Sequence[int],
+) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(column, width=width, overflow="fold")
+    for line in lines:
+        table.add_row(*map(Text, line))
+    screen.print(table)
+
+
+def _write_paragraphs(
+    screen: "Console", columns: Sequence[str], lines: Sequence[Sequence[str]]
+) -> None:
+    from rich.text import Text
+
+    width = max(map(len, columns))
+    for number, line in enumerate(lines):
+        if number:
+            screen.print()
+        told = [one for one in zip(columns, line, strict=True) if one[1]]
+        for column, value in told:
+            # The terminal itself goes on in the next line, and copies it as one.
+            screen.print(Text.assemble((f"{column:{width}}", "bold"), "  ", value), soft_wrap=True)
+
+
+def _widths(
+    columns: Sequence[str], lines: Sequence[Sequence[str]], available: int
+) -> list[int] | None:
+    """Return how wide each column is to be; None where no widths keep everything whole."""
+    from rich.cells import cell_len
+
+    wanted, needed = [], []
+    for number, column in enumerate(columns):
+        cells = [column, *(line[number] for line in lines)]
+        wanted.append(max(map(cell_len, cells)))
+        words = [word for cell in cells for word in cell.split()] if column in _PROSE else cells
+        needed.append(max(map(cell_len, words)))
+    left = available - sum(needed) - _BETWEEN_COLUMNS * (len(columns) - 1)
+    if left < 0:
+        return None
+    widths = []
+    for least, most in zip(needed, wanted, strict=True):
+        widths.append(least + min(left, most - least))
+        left -= widths[-1] - least
+    return widths
 
 
 def _print(text: str) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from knowledge_bot.cli.terminal import give_up, one_line, printable
+from knowledge_bot.cli.terminal import console, give_up, one_line, printable
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest import Report
@@ -23,7 +23,6 @@ def upload_progress(name: str) -> Iterator[Callable[[int, int | None], None] | N
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     columns = (
@@ -32,7 +31,7 @@ def upload_progress(name: str) -> Iterator[Callable[[int, int | None], None] | N
         DownloadColumn(),
         TransferSpeedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task(printable(name), total=None)
         yield lambda sent, total: bar.update(task, completed=sent, total=total)
 
@@ -44,12 +43,11 @@ class IngestionProgress:
     """
 
     def __init__(self) -> None:
-        from rich.console import Console
         from rich.live import Live
 
         # What is printed elsewhere stays where it belongs: stdout may be a file.
         self._live = Live(
-            console=Console(stderr=True, highlight=False),
+            console=console(stderr=True),
             auto_refresh=False,
             transient=True,
             redirect_stdout=False,

@@ -3,6 +3,7 @@
 import click
 
 from knowledge_bot.cli.connection import Connection
+from knowledge_bot.cli.ids import bot_ids
 from knowledge_bot.cli.output import as_json_option, write_listing, write_text
 
 
@@ -45,7 +46,7 @@ def bots(connection: Connection, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("bot")
+@click.argument("bot", shell_complete=bot_ids)
 @as_json_option
 @click.pass_obj
 def conversations(connection: Connection, bot: str, as_json: bool) -> None:

@@ -3,9 +3,12 @@
 import os
 import re
 import sys
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # Everything that steers a terminal, but not tabs and line ends: C0, DEL, C1, and what turns the
 # direction of writing around.
@@ -23,6 +26,14 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """Return the text, printable, on a line of its own and without tabs."""
     return re.sub(r"[\t\r\n]+", " ", printable(text))
+
+
+def console(*, stderr: bool = False) -> "Console":
+    """Return rich's console of stdout or stderr; NO_COLOR takes bold letters away as well."""
+    from rich.console import Console
+
+    plain = bool(os.environ.get("NO_COLOR"))
+    return Console(stderr=stderr, highlight=False, color_system=None if plain else "auto")
 
 
 def tell(text: str) -> None:

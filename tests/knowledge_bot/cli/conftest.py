@@ -19,7 +19,13 @@ def _no_settings_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """No test reads or writes the settings and the ledger of whoever runs it."""
     monkeypatch.setenv("KBOT_CONFIG", str(tmp_path / "settings" / "config.toml"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    for name in ("KNOWLEDGE_BOT_COLLECTION", "NO_COLOR", "FORCE_COLOR", "PYTHONIOENCODING"):
+    for name in (
+        "KNOWLEDGE_BOT_COLLECTION",
+        "KBOT_PROFILE",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "PYTHONIOENCODING",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 

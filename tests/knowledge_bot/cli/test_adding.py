@@ -1,6 +1,7 @@
 """`kbot add page`, `text` and `file`."""
 
 import json
+import os
 import subprocess
 
 import pytest
@@ -80,15 +81,6 @@ def test_a_text_comes_as_an_option_from_a_file_and_from_stdin(run, answering, tm
 def test_a_text_without_what_it_needs_is_a_usage_error(run, answering, arguments):
     server = answering(answer(body=SOURCE))
     assert run("add", "text", *arguments, *IN_ONE, stdin="x").exit_code == 2
-    assert server.started == 0
-
-
-def test_without_a_collection_the_ways_to_name_one_are_told(run, answering):
-    server = answering(answer(body=SOURCE))
-    done = run("add", "text", "--name", "A", "--content", "x")
-    assert done.exit_code == 2
-    assert "kbot collections" in done.stderr
-    assert "--collection" in done.stderr
     assert server.started == 0
 
 
@@ -175,5 +167,39 @@ def test_what_was_created_is_told_also_when_stdout_cannot_be_written(program, an
         text=True,
         check=False,
     )
-    assert (done.returncode, len(server.requests)) == (1, 1)
-    assert done.stderr.startswith("src_1 is created all the same.\nError: stdout cannot be written")
+    assert (done.returncode, len(server.requests)) == (8, 1)
+    assert done.stderr == (
+        "Error: stdout cannot be written: No space left on device. "
+        "src_1 (Handbook) is created all the same.\n"
+    )
+
+
+def test_files_that_were_not_sent_since_stdout_is_full_are_named(program, answering, tmp_path):
+    for name in ("a.txt", "b.txt", "c.txt"):
+        (tmp_path / name).write_text("x")
+    server = answering(answer(body=SOURCE))
+    done = subprocess.run(
+        f"{program} add file {tmp_path}/?.txt {' '.join(IN_ONE)} >/dev/full",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, len(server.requests)) == (8, 1)
+    assert f"Not sent: {tmp_path}/b.txt, {tmp_path}/c.txt." in done.stderr
+
+
+def test_a_reader_that_went_away_before_the_id_is_told_like_a_full_disk(program, answering):
+    server = answering(answer(body=SOURCE))
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [program, "add", "text", "--name", "N", "--content", "C", *IN_ONE],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, len(server.requests)) == (8, 1)
+    assert "src_1 (Handbook) is created all the same." in done.stderr

@@ -1,6 +1,7 @@
 """`kbot ask` and `kbot chat`."""
 
 import json
+import subprocess
 
 import pytest
 
@@ -17,6 +18,31 @@ def test_the_answer_is_all_that_is_on_stdout(run, answering):
     assert server.requests[0].json() == {
         "value": {"bot_id": "bot_1", "content": "When do you open?"}
     }
+
+
+@pytest.mark.parametrize("words", [("bot_1",), ("bot_1", "When", "open?"), ()])
+def test_a_question_that_is_missing_or_not_quoted_is_not_asked(run, answering, words):
+    server = answering(answer(body=MESSAGE))
+    done = run("ask", *words)
+    assert (done.exit_code, server.started) == (2, 0)
+    assert "QUESTION" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["ask bot_1 When?", "ask bot_1 When? --json", "chat bot_1"])
+@pytest.mark.parametrize("where", [">/dev/full", ">&-"])
+def test_an_answer_that_stdout_does_not_take_is_told_on_stderr(program, answering, command, where):
+    server = answering(answer(body=MESSAGE))
+    done = subprocess.run(
+        f"{program} {command} {where}",
+        shell=True,
+        input="When?\nAnd then?\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, len(server.requests)) == (8, 1)
+    assert "The answer, in conv_1:\nAt nine.\n" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_conversation_goes_on(run, answering):

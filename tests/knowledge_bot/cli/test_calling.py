@@ -1,6 +1,7 @@
 """`kbot api`."""
 
 import json
+import subprocess
 
 import pytest
 
@@ -28,6 +29,19 @@ def test_a_post_without_an_answer_is_sent_once_and_ends_with_8(run, answering, r
     server = answering(reply)
     assert run("api", "POST", "/sources/write", "--data", "{}").exit_code == 8
     assert len(server.requests) == 1
+
+
+def test_what_a_post_was_answered_is_told_where_stdout_does_not_take_it(program, answering):
+    server = answering(answer(body=b'{"id": "src_7"}'))
+    done = subprocess.run(
+        f"{program} api POST /sources/write --data '{{}}' >/dev/full",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, len(server.requests)) == (8, 1)
+    assert '{"id": "src_7"}' in done.stderr
 
 
 def test_a_get_is_sent_again_as_everywhere(run, answering):

@@ -49,14 +49,15 @@ def test_the_key_of_the_file_goes_to_the_same_service_by_another_path(run, scrip
 
 
 def test_the_collections_of_the_file_are_those_of_its_service(run, scripted, settings_file):
-    ours = scripted(LISTING)
+    ours, other = scripted(LISTING), scripted(LISTING)
     write(settings_file, base_url=ours.url, more='collections = ["col_1"]\n')
     done = run(
-        *("--base-url", "http://127.0.0.1:9", "add", "text", "--name", "A", "--content", "x"),
+        *("--base-url", other.url, "add", "text", "--name", "A", "--content", "x"),
         KNOWLEDGE_BOT_API_KEY="k",
     )
-    assert done.exit_code == 2
-    assert "No collection is named" in done.stderr
+    assert done.exit_code == 1
+    assert "The service has no collection" in done.stderr
+    assert [request.method for request in other.requests] == ["GET"]
 
 
 def test_a_call_that_needs_a_key_is_not_sent_without_one(run, scripted):

@@ -220,7 +220,13 @@ def test_a_key_that_a_header_cannot_carry_is_not_shown(kbot):
     ("where", "reason"),
     [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")],
 )
-@pytest.mark.parametrize("command", ["bots", "bots --json", "ping", "api GET /bots"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("bots", "bots --json", "ping", "api GET /bots", "doctor"),
+        *("--help", "--version", "ask --help", "ingest folder --help", "man", "completion zsh"),
+    ],
+)
 def test_a_stdout_that_cannot_be_written_is_a_sentence(program, answering, command, where, reason):
     answering(answer(body={"data": [{"id": "bot_1", "name": "n"}]}))
     if command == "ping":

@@ -29,9 +29,8 @@ def test_a_login_asks_tries_and_writes_a_file_of_the_users_own(program, scripted
     assert server.requests[0].headers["x-api-key"] == KEY
     assert settings_file.stat().st_mode & 0o777 == 0o600
     assert tomllib.loads(settings_file.read_text()) == {
-        "base_url": server.url,
-        "api_key": KEY,
-        "collections": ["col_1"],
+        "default": "default",
+        "profiles": {"default": {"base_url": server.url, "api_key": KEY, "collections": ["col_1"]}},
     }
     assert os.listdir(settings_file.parent) == ["config.toml"]
 
@@ -59,13 +58,15 @@ def test_a_login_over_another_replaces_it_as_a_whole(run, scripted, settings_fil
     settings_file.chmod(0o644)
     assert login(run, second).exit_code == 0
     assert settings_file.stat().st_mode & 0o777 == 0o600
-    assert tomllib.loads(settings_file.read_text()) == {"base_url": second.url, "api_key": KEY}
+    kept = tomllib.loads(settings_file.read_text())["profiles"]
+    assert kept == {"default": {"base_url": second.url, "api_key": KEY}}
 
 
 def test_collections_are_kept_when_they_exist(run, scripted, settings_file):
     server = scripted(answer(body=TWO))
     assert login(run, server, "--collection", "col_2").exit_code == 0
-    assert tomllib.loads(settings_file.read_text())["collections"] == ["col_2"]
+    kept = tomllib.loads(settings_file.read_text())["profiles"]["default"]
+    assert kept["collections"] == ["col_2"]
     done = login(run, server, "--collection", "col_9")
     assert done.exit_code == 2
     assert "no collection col_9; it has col_1, col_2" in done.stderr
@@ -119,9 +120,48 @@ def test_a_second_logout_has_nothing_to_remove(run, scripted, settings_file):
     assert "There is no" in done.stderr
 
 
-def test_ctrl_c_at_a_prompt_is_an_interruption_and_nothing_worse(program):
-    with terminal([program, "--base-url", "http://127.0.0.1:9", "login"], {}) as screen:
-        screen.expect("API key (not shown): ")
+@pytest.mark.parametrize(
+    ("arguments", "prompt"),
+    [
+        (("login",), "Base URL: "),
+        (("--base-url", "http://127.0.0.1:9", "login"), "API key (not shown): "),
+    ],
+)
+def test_ctrl_c_at_a_prompt_is_an_interruption_and_nothing_worse(program, arguments, prompt):
+    with terminal([program, *arguments], {}) as screen:
+        screen.expect(prompt)
         screen.interrupt_prompt()
         assert screen.end() == 130
-    assert "Interrupted." in screen.shown
+    assert "\nError: Interrupted.\n" in screen.shown
+    assert "Aborted" not in screen.shown
+
+
+@pytest.mark.parametrize("address", ["service.example", "ftp://h.example", "http://u:pw@h.example"])
+def test_an_address_that_is_none_is_told_before_the_key_is_asked_for(program, address):
+    with terminal([program, "login"], {}) as screen:
+        screen.expect("Base URL: ")
+        screen.type(f"{address}\n")
+        assert screen.end() == 2
+    assert "base_url" in screen.shown
+    assert "API key" not in screen.shown
+
+
+def test_a_key_that_would_travel_unencrypted_is_warned_of_before_it_is_typed(program):
+    with terminal([program, "--base-url", "http://192.0.2.1", "login"], {}) as screen:
+        screen.expect("travel unencrypted")
+        screen.expect("API key (not shown): ")
+        screen.interrupt_prompt()
+        screen.end()
+    assert screen.shown.count("unencrypted") == 1
+
+
+def test_a_broken_file_is_removed_by_a_logout_of_all_alone(run, scripted, settings_file):
+    settings_file.parent.mkdir()
+    settings_file.write_text("base_url = ")
+    server = scripted(answer(body=ONE))
+    done = login(run, server)
+    assert (done.exit_code, server.started) == (2, 0)
+    assert "kbot logout --all" in done.stderr
+    assert run("logout").exit_code == 2
+    assert run("logout", "--all").exit_code == 0
+    assert login(run, server).exit_code == 0

@@ -1,0 +1,291 @@
+"""`kbot doctor`: where each setting comes from, and whether what it names works."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+import click
+from click.core import ParameterSource
+
+from knowledge_bot import KnowledgeBotError
+from knowledge_bot.cli.connection import PROFILE_VARIABLE, Connection
+from knowledge_bot.cli.exits import Exit, Failed, is_of_the_account
+from knowledge_bot.cli.kbot import PLUGINS
+from knowledge_bot.cli.ledgers import ledger_option, open_ledger
+from knowledge_bot.cli.output import as_json_option, write_document, write_table, write_text
+from knowledge_bot.cli.settings import FILE_VARIABLE, settings_file
+
+if TYPE_CHECKING:
+    from knowledge_bot import Client
+
+_DISTRIBUTION = "knowledge-bot"
+
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+_DEFAULT = "default"
+
+# Seconds; who asks whether something works sits in front of it.
+_PATIENCE = 10.0
+
+
+class _Setting(NamedTuple):
+    name: str
+    value: str | None
+    origin: str | None
+
+
+class _Check(NamedTuple):
+    """What was tried; `ok` is None where nothing is wrong and nothing is there either."""
+
+    name: str
+    ok: bool | None
+    detail: str
+    code: Exit = Exit.FAILED
+
+
+@click.command()
+@ledger_option
+@as_json_option
+@click.pass_context
+def doctor(ctx: click.Context, ledger_address: str | None, as_json: bool) -> None:
+    """Tell where each setting comes from, and what works.
+
+    It pings the service, lists its bots and collections with the key, and reads the ledger. It
+    never shows the key, and changes nothing. The exit code is 4 where the key is at fault, 1 where
+    something else is.
+
+    \b
+    kbot doctor
+    kbot --profile staging doctor --json | jq '.checks[] | select(.ok == false)'
+    """  # noqa: D301 - \b is for click
+    connection: Connection = ctx.obj
+    settings = list(_settings(ctx, connection, ledger_address))
+    checks = [
+        *_checks_of_the_service(connection),
+        _check_of_the_ledger(ledger_address),
+        *_checks_of_the_commands(),
+        *_checks_of_the_extras(),
+    ]
+    failed = [check for check in checks if check.ok is False]
+    if as_json:
+        found = [{"name": one.name, "value": one.value, "from": one.origin} for one in settings]
+        tried = [{"name": one.name, "ok": one.ok, "detail": one.detail} for one in checks]
+        write_document({"ok": not failed, "settings": found, "checks": tried})
+    else:
+        write_table(
+            ("setting", "value", "from"),
+            [(one.name, one.value or "-", one.origin or "-") for one in settings],
+        )
+        write_text("")
+        results = {True: "ok", False: "failed", None: "-"}
+        write_table(
+            ("check", "result", "detail"),
+            [(one.name, results[one.ok], one.detail) for one in checks],
+        )
+    if failed:
+        names = ", ".join(check.name for check in failed)
+        raise Failed(f"Not in order: {names}.", max(check.code for check in failed))
+
+
+def _settings(
+    ctx: click.Context, connection: Connection, ledger_address: str | None
+) -> Iterator[_Setting]:
+    file = settings_file()
+    there = str(file) if file.exists() else f"{file} (not there)"
+    yield _Setting("file", there, FILE_VARIABLE if os.environ.get(FILE_VARIABLE) else _DEFAULT)
+    yield _read("profile", lambda: _profile(connection))
+    yield _read("address", lambda: connection.address)
+    yield _read("key", lambda: ("set", connection.key.origin) if connection.key else (None, None))
+
+    def collections() -> tuple[str | None, str]:
+        named = connection.collections(())
+        return " ".join(named.ids) or None, named.origin
+
+    yield _read("collections", collections)
+    named = _named_by(ctx, "ledger_address", "--ledger", "KNOWLEDGE_BOT_LEDGER")
+    yield _read("ledger", lambda: (str(open_ledger(ledger_address)), named))
+    timeout = _named_by(ctx.find_root(), "timeout", "--timeout", "")
+    yield _Setting("timeout", f"{connection.timeout:g} s", timeout)
+    yield from _proxies(connection)
+    for name in _CERTIFICATES:
+        if value := os.environ.get(name):
+            yield _Setting("certificates", value, name)
+
+
+def _read(name: str, value: Callable[[], tuple[str | None, str | None]]) -> _Setting:
+    try:
+        found, origin = value()
+        return _Setting(name, found or None, origin or None)
+    except (Failed, KnowledgeBotError):  # a check tells why
+        return _Setting(name, None, None)
+
+
+def _profile(connection: Connection) -> tuple[str | None, str | None]:
+    if connection.profile:
+        return connection.profile, "--profile"
+    if connection.profile_name:
+        return connection.profile_name, PROFILE_VARIABLE
+    saved = connection.saved
+    return (saved.name, f"{_DEFAULT} of the file") if saved else (None, None)
+
+
+def _named_by(ctx: click.Context, parameter: str, option: str, variable: str) -> str:
+    return {
+        ParameterSource.COMMANDLINE: option,
+        ParameterSource.ENVIRONMENT: variable,
+    }.get(ctx.get_parameter_source(parameter) or ParameterSource.DEFAULT, _DEFAULT)
+
+
+def _proxies(connection: Connection) -> Iterator[_Setting]:
+    from urllib.request import getproxies, proxy_bypass
+
+    try:
+        parts = urlsplit(connection.address.base_url)
+        host = parts.hostname or ""
+    except (Failed, ValueError):
+        parts, host = None, ""
+    known = getproxies()
+    used = known.get(parts.scheme) or known.get("all") if parts else None
+    passed_by = bool(host and proxy_bypass(host))
+    for name in (spelled for one in _PROXIES for spelled in (one, one.lower())):
+        if not (value := os.environ.get(name)):
+            continue
+        told = re.sub(
+            r"^([a-z][a-z0-9+.-]*://)?.*@", r"\1***@", value, flags=re.IGNORECASE | re.DOTALL
+        )
+        if name.upper() != "NO_PROXY" and (passed_by or value != used):
+            told += " (not for this service)"
+        yield _Setting("proxy", told, name)
+
+
+def _checks_of_the_service(connection: Connection) -> Iterator[_Check]:
+    try:
+        if not connection.address.base_url:
+            yield _Check("service", False, "No service is named: `kbot login` keeps one.")
+            return
+        key = connection.key
+    except Failed as error:
+        # Of the settings, or of the keyring alone.
+        yield _Check("settings", False, error.message, _account_or_failed(Exit(error.exit_code)))
+        return
+    try:
+        opened = connection.client()
+    except (Failed, KnowledgeBotError) as error:
+        code = _account_or_failed(Exit(error.exit_code)) if isinstance(error, Failed) else None
+        yield _Check("service", False, str(error), code or Exit.FAILED)
+        return
+    with opened:
+        client = opened.with_options(timeout=min(connection.timeout, _PATIENCE))
+        answers = _tried("service", lambda: _pinged(client))
+        yield answers
+        if key is None:
+            yield _Check("key", False, connection.no_key(), Exit.ACCOUNT)
+        if not answers.ok:
+            return
+        if key is not None:
+            yield _tried("key", lambda: f"With it the service lists {_bots(client)}.")
+        yield _collections(connection, client)
+
+
+def _account_or_failed(code: Exit) -> Exit:
+    return code if code is Exit.ACCOUNT else Exit.FAILED
+
+
+def _tried(name: str, what: Callable[[], str]) -> _Check:
+    try:
+        return _Check(name, True, what())
+    except KnowledgeBotError as error:
+        return _Check(
+            name, False, str(error), Exit.ACCOUNT if is_of_the_account(error) else Exit.FAILED
+        )
+
+
+def _pinged(client: "Client") -> str:
+    client.ping()
+    return "It answers."
+
+
+def _bots(client: "Client") -> str:
+    count = len(client.list_bots())
+    return "1 bot" if count == 1 else f"{count} bots"
+
+
+def _collections(connection: Connection, client: "Client") -> _Check:
+    wanted = connection.collections(()).ids
+    there: set[str] = set()
+
+    def what() -> str:
+        there.update(one.id for one in client.list_collections())
+        if wanted:
+            return f"The service has {', '.join(wanted)}."
+        if len(there) == 1:
+            return f"{there.copy().pop()} is the only one, and taken where none is named."
+        return f"The service has {len(there)}; name one where sources are added."
+
+    check = _tried("collections", what)
+    if check.ok and (missing := [one for one in wanted if one not in there]):
+        return _Check("collections", False, f"The service has no {', '.join(missing)}.")
+    return check
+
+
+def _check_of_the_ledger(address: str | None) -> _Check:
+    try:
+        ledger = open_ledger(address)
+        if not ledger.exists():
+            return _Check("ledger", None, "Not there yet; the first `kbot ingest` makes it.")
+        held = ledger.status()
+    except KnowledgeBotError as error:
+        return _Check("ledger", False, str(error))
+    created, unknown = (sum(getattr(one, name) for one in held) for name in ("created", "unknown"))
+    told = f"It can be read: created {created}, unknown {unknown}."
+    settle = " `kbot ledger unknown` lists them." if unknown else ""
+    return _Check("ledger", True, told + settle)
+
+
+def _checks_of_the_commands() -> Iterator[_Check]:
+    for entry_point in sorted(metadata.entry_points(group=PLUGINS), key=lambda one: one.name):
+        name = f"kbot {entry_point.name}"
+        try:
+            entry_point.load()
+        except ModuleNotFoundError as error:
+            yield _Check(name, None, f"Needs {error.name}, which is not installed.")
+        except Exception as error:  # noqa: BLE001 - a package of somebody else, installed wrongly
+            yield _Check(name, False, f"Cannot be loaded: {error}")
+        else:
+            yield _Check(name, True, f"Loads {entry_point.value.partition(':')[0]}.")
+
+
+def _checks_of_the_extras() -> Iterator[_Check]:
+    """Look at what is installed of each extra; importing it would take seconds."""
+    try:
+        about = metadata.metadata(_DISTRIBUTION)
+        requirements = metadata.requires(_DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:  # it runs from a folder of sources
+        return
+    for extra in about.get_all("Provides-Extra") or []:
+        named = f"""extra == ['"]{re.escape(extra)}['"]"""
+        packages = [
+            re.split(r"[^\w.-]", one, maxsplit=1)[0]
+            for one in requirements
+            if re.search(named, one)
+        ]
+        versions = {name: _version(name) for name in packages if name != _DISTRIBUTION}
+        if not versions or extra == "all":  # it stands for other extras
+            continue
+        told = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+        if lacking := ", ".join(name for name, version in versions.items() if not version):
+            install = f"pip install '{_DISTRIBUTION}[{extra}]'"
+            yield _Check(f"extra {extra}", None, f"Not installed: {lacking}; {install}")
+        else:
+            yield _Check(f"extra {extra}", True, told)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,193 @@
+"""Ids on the command line: named, the only one that the service has, or completed by the shell."""
+
+import re
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knowledge_bot.cli.connection import Connection
+from knowledge_bot.cli.exits import Exit, Failed
+from knowledge_bot.cli.output import F
+from knowledge_bot.cli.settings import read_settings
+from knowledge_bot.cli.terminal import one_line, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from click.shell_completion import CompletionItem
+
+    from knowledge_bot import Bot, Client, Collection, Conversation
+
+# How many are listed where one has to be chosen.
+_LISTED = 20
+
+# Who presses Tab waits for it.
+_SECONDS_TO_COMPLETE = 2.0
+
+# A shell puts what completes a word into its command line as it is.
+_HARMLESS_WORD = re.compile(r"[\w.-]+", re.ASCII)
+
+
+def collections_to_add_to(
+    connection: Connection, client: "Client", given: tuple[str, ...], *, quiet: bool = False
+) -> tuple[str, ...]:
+    """Return the ids of the collections that are named somewhere, or of the only one there is.
+
+    Args:
+        connection: says what is named besides the option.
+        client: asks the service for its collections, if none is.
+        given: those of `--collection`.
+        quiet: do not tell which one was taken.
+
+    Raises:
+        Failed: none is named, and the service has several, or none.
+    """
+    if named := connection.collections(given).ids:
+        return named
+    only = _only(
+        client.list_collections(),
+        "collection",
+        "Pass --collection ID, set KNOWLEDGE_BOT_COLLECTION, or keep one with `kbot login "
+        "--collection ID`.",
+    )
+    if not quiet:
+        tell(f"(adding to {_told(only)}, the only collection)")
+    return (only.id,)
+
+
+def bot_to_ask(client: "Client", given: str | None) -> str:
+    """Return the id of the bot that is named, or of the only one there is.
+
+    Raises:
+        Failed: none is named, and the service has several, or none.
+    """
+    if given is not None:
+        return given
+    only = _only(client.list_bots(), "bot", "Name one: kbot ask BOT QUESTION, or kbot chat BOT.")
+    tell(f"(asking {_told(only)}, the only bot)")
+    return only.id
+
+
+def bot_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    """Complete a bot's id; of several words, only the first can be one."""
+    if param.nargs != 1 and ctx.params.get(str(param.name)):
+        return []
+    return _completed(ctx, incomplete, lambda client: client.list_bots())
+
+
+def collection_ids(
+    ctx: click.Context,
+    param: click.Parameter,  # noqa: ARG001 - click's
+    incomplete: str,
+) -> "list[CompletionItem]":
+    """Complete a collection's id."""
+    return _completed(ctx, incomplete, lambda client: client.list_collections())
+
+
+def conversation_ids(
+    ctx: click.Context,
+    param: click.Parameter,  # noqa: ARG001 - click's
+    incomplete: str,
+) -> "list[CompletionItem]":
+    """Complete the id of a conversation of the bot that is named, or of the only one."""
+
+    def found(client: "Client") -> "Sequence[Conversation]":
+        words = ctx.params.get("words") or (ctx.params.get("bot"),)
+        named = words[0] if words[0] and is_a_bots(words[0]) else None
+        bots = [named] if named else [one.id for one in client.list_bots()]
+        return client.list_conversations(bots[0]) if len(bots) == 1 else []
+
+    return _completed(ctx, incomplete, found)
+
+
+def profile_names(
+    ctx: click.Context,  # noqa: ARG001 - click's
+    param: click.Parameter,  # noqa: ARG001 - click's
+    incomplete: str,
+) -> "list[CompletionItem]":
+    """Complete a profile's name."""
+    from click.shell_completion import CompletionItem
+
+    try:
+        profiles = read_settings().profiles.values()
+    except Failed:
+        return []
+    return [
+        CompletionItem(one.name, help=one_line(one.base_url))
+        for one in profiles
+        if one.name.startswith(incomplete) and _HARMLESS_WORD.fullmatch(one.name)
+    ]
+
+
+def is_a_bots(word: str) -> bool:
+    """Tell whether a word can only be meant as a bot's id."""
+    return re.fullmatch(r"bot_\S*", word) is not None
+
+
+def collections_option(command: F) -> F:
+    """Add the option `--collection`, which may be given several times."""
+    return click.option(
+        "--collection",
+        "collections",
+        multiple=True,
+        metavar="ID",
+        shell_complete=collection_ids,
+        help="Add to this collection. Repeatable.  [default: KNOWLEDGE_BOT_COLLECTION, the ones of "
+        "`kbot login`, or the only one there is]",
+    )(command)
+
+
+def _only(found: "Sequence[Any]", kind: str, ways: str) -> "Bot | Collection":
+    if not found:
+        raise Failed(f"The service has no {kind}; somebody has to make one there first.")
+    if len(found) > 1:
+        width = max(len(one.id) for one in found[:_LISTED])
+        listed = [
+            f"  {one.id:{width}}  {one_line(one.name) * (one.name != one.id)}".rstrip()
+            for one in found[:_LISTED]
+        ]
+        if len(found) > _LISTED:
+            listed.append(f"  … and {len(found) - _LISTED} more, see `kbot {kind}s`")
+        raise Failed(
+            "\n".join([f"Which {kind}? The service has {len(found)}:", *listed, ways]), Exit.USAGE
+        )
+    only: Bot | Collection = found[0]
+    return only
+
+
+def _told(one: "Bot | Collection") -> str:
+    return one.id if one.name in ("", one.id) else f"{one.id}, {one_line(one.name)!r}"
+
+
+def _completed(
+    ctx: click.Context, incomplete: str, find: "Callable[[Client], Sequence[Any]]"
+) -> "list[CompletionItem]":
+    """Ask the service; whatever goes wrong, or takes long, completes nothing and says nothing."""
+    from click.shell_completion import CompletionItem
+
+    found: list[Any] = []
+    options = ctx.find_root().params
+    connection = Connection(
+        options.get("base_url"), options.get("profile"), timeout=_SECONDS_TO_COMPLETE
+    )
+
+    def ask() -> None:
+        try:
+            with connection.client() as client:
+                found.extend(find(client))
+        except BaseException:  # noqa: BLE001, S110 - a shell has no place for it
+            pass
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # The client's own timeout is one for each step, and it would try again.
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        asking.join(_SECONDS_TO_COMPLETE)
+    return [
+        CompletionItem(one.id, help=one_line(one.name) or None)
+        for one in list(found)
+        if one.id.startswith(incomplete) and _HARMLESS_WORD.fullmatch(one.id)
+    ]

@@ -1,0 +1,61 @@
+"""`kbot` where its extra is not installed."""
+
+import os
+import subprocess
+
+import pytest
+
+BLOCKER = """
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+@pytest.fixture
+def without(program, tmp_path):
+    """Run `kbot` as if packages were not installed."""
+
+    def run(blocked, *arguments):
+        (tmp_path / "sitecustomize.py").write_text(BLOCKER.format(blocked=blocked))
+        path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+        return subprocess.run(
+            [program, *arguments],
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("--version",), ("bots",)])
+@pytest.mark.parametrize(
+    ("blocked", "named"),
+    [(["click"], "click"), (["rich"], "rich"), (["click", "rich"], "click and rich")],
+)
+def test_it_says_in_a_sentence_what_to_install(without, blocked, named, arguments):
+    done = without(blocked, *arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"Error: kbot needs {named}: pip install 'knowledge-bot[cli]'\n"
+
+
+def test_a_part_that_is_missing_is_told_by_the_command_that_needs_it(
+    without, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "k")
+    done = without(
+        ["watchfiles"], "ingest", "folder", str(tmp_path), "--watch", "--collection", "col_1"
+    )
+    assert done.returncode == 1
+    assert (
+        "needs watchfiles, which is not installed; pip install 'knowledge-bot[cli]'" in done.stderr
+    )
+    assert "Traceback" not in done.stderr
