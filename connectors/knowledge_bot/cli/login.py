@@ -112,6 +112,8 @@ def login(
     file = write_settings(settings)
     if known and known.in_keyring and replace(known, collections=chosen) != profile:
         _forget_key(known)
+    if known and known.base_url != base_url:
+        tell(f"The profile {name} was {known.base_url} until now.")
     _tell_what_was_kept(profile, settings, str(file))
 
 

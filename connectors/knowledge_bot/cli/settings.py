@@ -7,7 +7,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -138,17 +138,13 @@ class Settings:
 
     def with_profile(self, profile: Profile) -> "Settings":
         """Return the settings with this profile; the first one is the default."""
-        return replace(
-            self,
-            profiles={**self.profiles, profile.name: profile},
-            default=self.default or (None if self.profiles else profile.name),
-        )
+        profiles = {**self.profiles, profile.name: profile}
+        return Settings(profiles, self.default or _first_choice(profiles))
 
     def without_profile(self, name: str) -> "Settings":
         """Return the settings without this profile; a single one that is left is the default."""
         left = {one: profile for one, profile in self.profiles.items() if one != name}
-        default = self.default if self.default in left else None
-        return Settings(left, default or (next(iter(left)) if len(left) == 1 else None))
+        return Settings(left, self.default if self.default in left else _first_choice(left))
 
     def _named(self) -> str:
         return ", ".join(sorted(self.profiles))
@@ -159,6 +155,13 @@ class Settings:
         near = get_close_matches(name, self.profiles, cutoff=0.5)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
         return f"There is no profile {name!r}.{meant} There are {self._named()}."
+
+
+def _first_choice(profiles: Mapping[str, Profile]) -> str | None:
+    """Return the profile to use where nobody has said which is the default."""
+    if UNNAMED in profiles:
+        return UNNAMED
+    return next(iter(profiles)) if len(profiles) == 1 else None
 
 
 def same_service(one: str, other: str) -> bool:
@@ -296,10 +299,7 @@ class _Reader:
         if flat:
             tables.setdefault(UNNAMED, flat)
         profiles = {name: self._profile(name, table) for name, table in tables.items()}
-        default = found.get("default")
-        if default is None and (UNNAMED in profiles or len(profiles) == 1):
-            default = UNNAMED if UNNAMED in profiles else next(iter(profiles))
-        return Settings(profiles, default)
+        return Settings(profiles, found.get("default") or _first_choice(profiles))
 
     def _profile(self, name: str, found: object) -> Profile:
         from pydantic import SecretStr

@@ -1,6 +1,7 @@
 """`kbot doctor`: where settings come from, and what works."""
 
 import json
+import sqlite3
 
 import pytest
 
@@ -167,6 +168,18 @@ def test_a_profile_that_is_not_there_is_a_failure(examined, settings_file):
     code, _, checks = examined("--profile", "wrk")
     assert code == 1
     assert "Did you mean work?" in checks["settings"][1]
+
+
+def test_a_ledger_of_another_schema_is_a_failure(examined, of_the_service, tmp_path):
+    for name, statement in {
+        "other.db": "CREATE TABLE accounts (id)",
+        "older.db": "CREATE TABLE kbot_items (id)",
+    }.items():
+        connection = sqlite3.connect(tmp_path / name)
+        connection.execute(statement)
+        connection.close()
+        code, _, checks = examined(KNOWLEDGE_BOT_LEDGER=str(tmp_path / name))
+        assert (code, checks["ledger"][0]) == (1, False)
 
 
 def test_a_ledger_that_cannot_be_read_is_a_failure_and_shows_no_password(

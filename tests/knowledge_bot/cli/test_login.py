@@ -56,7 +56,9 @@ def test_a_login_over_another_replaces_it_as_a_whole(run, scripted, settings_fil
     first, second = scripted(answer(body=ONE)), scripted(answer(body=TWO))
     assert login(run, first).exit_code == 0
     settings_file.chmod(0o644)
-    assert login(run, second).exit_code == 0
+    replaced = login(run, second)
+    assert replaced.exit_code == 0
+    assert f"The profile default was {first.url} until now." in replaced.stderr
     assert settings_file.stat().st_mode & 0o777 == 0o600
     kept = tomllib.loads(settings_file.read_text())["profiles"]
     assert kept == {"default": {"base_url": second.url, "api_key": KEY}}

@@ -190,6 +190,15 @@ def test_after_the_default_is_gone_the_one_that_is_left_is_it(run, two):
     assert reached(two) == {"home": "key-of-home"}
 
 
+def test_the_profile_without_a_name_is_the_default_once_more(run, two, scripted):
+    unnamed = scripted(ONE)
+    login = ("--base-url", unnamed.url, "login", "--profile", "default", "--key-stdin")
+    run(*login, stdin="key-of-default")
+    assert "the default is default" in run("logout").stderr
+    run("bots")
+    assert reached({**two, "unnamed": unnamed}) == {"unnamed": "key-of-default"}
+
+
 def test_of_several_that_are_left_none_is_taken(run, two, scripted):
     third = scripted(ONE)
     run("--base-url", third.url, "login", "--profile", "third", "--key-stdin", stdin=KEY)
