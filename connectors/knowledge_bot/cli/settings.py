@@ -242,7 +242,7 @@ def write_settings(settings: Settings) -> Path:
     Raises:
         Failed: it cannot be written.
     """
-    file = settings_file()
+    file = _replaceable()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         # mkstemp makes it with mode 600.
@@ -261,6 +261,21 @@ def write_settings(settings: Settings) -> Path:
     return file
 
 
+def _replaceable() -> Path:
+    """Return the file that stands there for the settings, behind any links.
+
+    `KBOT_CONFIG=/dev/null` is how people say "no settings", and root may replace that too.
+    """
+    file = settings_file()
+    try:
+        file = file.resolve()
+        if file.exists() and not file.is_file():
+            raise Failed(f"{file}: is no file that settings can be kept in.", Exit.USAGE)
+    except (OSError, RuntimeError) as error:  # links in a circle
+        raise Failed(f"{file}: cannot be written: {error}.") from None
+    return file
+
+
 def remove_settings() -> bool:
     """Remove the file; return whether there was one.
 
@@ -268,6 +283,7 @@ def remove_settings() -> bool:
         Failed: it cannot be removed.
     """
     file = settings_file()
+    _replaceable()
     try:
         file.unlink()
     except FileNotFoundError:

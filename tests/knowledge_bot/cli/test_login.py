@@ -113,6 +113,30 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(run, scripted, tmp_path):
     assert "config.toml: cannot be written" in done.stderr
 
 
+def test_what_is_no_file_is_neither_replaced_nor_removed(run, scripted, tmp_path):
+    # `KBOT_CONFIG=/dev/null` is how people say "no settings", and root could replace that.
+    server = scripted(answer(body=ONE))
+    link = tmp_path / "config.toml"
+    link.symlink_to("/dev/null")
+    for arguments in (("--base-url", server.url, "login", "--key-stdin"), ("logout", "--all")):
+        done = run(*arguments, stdin=KEY, KBOT_CONFIG=str(link))
+        assert done.exit_code == 2
+        assert "/dev/null: is no file that settings can be kept in" in done.stderr
+    assert link.is_symlink()
+
+
+def test_a_link_to_the_file_stays_one(run, scripted, tmp_path):
+    server = scripted(answer(body=ONE))
+    link, kept = tmp_path / "config.toml", tmp_path / "dotfiles" / "kbot.toml"
+    kept.parent.mkdir()
+    kept.touch(mode=0o600)
+    link.symlink_to(kept)
+    login = ("--base-url", server.url, "login", "--key-stdin")
+    assert run(*login, stdin=KEY, KBOT_CONFIG=str(link)).exit_code == 0
+    assert link.is_symlink()
+    assert KEY in kept.read_text()
+
+
 def test_a_second_logout_has_nothing_to_remove(run, scripted, settings_file):
     login(run, scripted(answer(body=ONE)))
     assert "is removed" in run("logout").stderr
