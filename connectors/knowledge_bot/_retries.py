@@ -120,7 +120,7 @@ def exchange(
                 error.__context__ = None
         if attempt >= max_retries or not may_be_sent_again(request, error):
             raise error
-        yield Sleep(_pause(attempt, error))
+        yield Sleep(seconds_to_wait(_pause(attempt, error)))
         attempt += 1
 
 
@@ -143,7 +143,10 @@ class _Waiting:
 
 @contextmanager
 def no_waiting() -> Iterator[None]:
-    """Let no client of this process wait before it sends a request again, within the block."""
+    """Let no call and no ingestion of this process wait before it sends again, within the block.
+
+    An ingestion still waits for a service that cannot be reached, for which it looks with pings.
+    """
     before, _Waiting.allowed = _Waiting.allowed, False
     try:
         yield
@@ -151,9 +154,12 @@ def no_waiting() -> Iterator[None]:
         _Waiting.allowed = before
 
 
+def seconds_to_wait(seconds: float) -> float:
+    """Return the seconds, or 0 where a test lets nothing wait."""
+    return seconds if _Waiting.allowed else 0.0
+
+
 def _pause(attempt: int, error: KnowledgeBotError) -> float:
-    if not _Waiting.allowed:
-        return 0.0
     if isinstance(error, APIError) and error.retry_after is not None:
         return min(error.retry_after, _LONGEST_RETRY_AFTER)
     return random.uniform(0, min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2**attempt))  # noqa: S311

@@ -272,6 +272,17 @@ def test_an_ingestion_runs_without_sockets_and_adds_nothing_twice(tmp_path):
     assert len(service.sources) == 3
 
 
+def test_nor_does_it_wait_for_what_a_test_lets_the_service_ask_for(memory_service):
+    memory_service.fail_next(429, retry_after=60)
+    memory_service.fail_next(503, retry_after=60)
+    began = time.monotonic()
+    with Client("key", URL, transport=memory_service.transport) as client:
+        items = [Text(name=f"t{n}", content="c") for n in range(5)]
+        report = ingest(client, items, collections="col_default", ledger=None)
+    assert (report.created, len(memory_service.sources)) == (5, 5)
+    assert time.monotonic() - began < 30
+
+
 async def test_so_does_an_asynchronous_one():
     service = MemoryService()
     async with AsyncClient("key", URL, transport=service.async_transport) as client:

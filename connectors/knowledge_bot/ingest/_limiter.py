@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from knowledge_bot._retries import seconds_to_wait
 from knowledge_bot.errors import (
     APIError,
     AuthenticationError,
@@ -219,11 +220,11 @@ class Limiter:
 
     def _overloaded(self, error: APIError, began: float, tries: int) -> Verdict:
         self._slow_down(error, began)
-        asked = min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER)
+        asked = seconds_to_wait(min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER))
         # A rate is of all requests together; otherwise it may be about this one alone.
         if asked and (error.status_code == 429 or self._refused_in_a_row >= self._a_round):
             self._pause(asked, "the service asked for it")
-        return self._again(max(asked, _backoff(tries, 8.0)), tries)
+        return self._again(seconds_to_wait(max(asked, _backoff(tries, 8.0))), tries)
 
     def _slow_down(self, error: APIError, began: float) -> None:
         now = time.monotonic()
@@ -237,7 +238,7 @@ class Limiter:
             self._slowed_at, self._allowed = now, max(1.0, self._allowed / 2)
         if self._refused_in_a_row >= self._a_round and error.retry_after is None:
             told = f"the service is overloaded ({error.status_code})"
-            self._pause(_backoff(self._rounds, _LONGEST_BACKOFF), told)
+            self._pause(seconds_to_wait(_backoff(self._rounds, _LONGEST_BACKOFF)), told)
 
     def _again(self, seconds: float, tries: int) -> Verdict:
         if tries >= _TRIES:
