@@ -13,10 +13,18 @@ from typing import TYPE_CHECKING, TypeVar
 from knowledge_bot._endpoints import Request
 from knowledge_bot._transports import HTTPResponse
 from knowledge_bot.errors import (
+    APIError,
+    AuthenticationError,
+    BadRequestError,
+    ConflictError,
     Delivery,
     KnowledgeBotError,
+    NotFoundError,
+    PaymentRequiredError,
+    PermissionDeniedError,
+    RateLimitError,
+    ServerError,
     UnexpectedResponseError,
-    api_error_class,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +46,16 @@ _START = 4000
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 _MESSAGE_LENGTH = 500
+
+_BY_STATUS: dict[int, type[APIError]] = {
+    400: BadRequestError,
+    401: AuthenticationError,
+    402: PaymentRequiredError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    409: ConflictError,
+    429: RateLimitError,
+}
 
 
 def result(request: Request[T], response: HTTPResponse, key: "SecretStr | None") -> T:
@@ -129,7 +147,9 @@ def _error(
     delivery = Delivery.REFUSED if refused else Delivery.UNKNOWN
     code, message = _code_and_message(_without(key, body))
     request_id = headers.get("x-request-id")
-    return api_error_class(response.status)(
+    status = response.status
+    kind = ServerError if status >= 500 else _BY_STATUS.get(status, APIError)
+    return kind(
         response.status,
         code,
         message,

@@ -200,22 +200,6 @@ class ServerError(APIError):
     """5xx: the service failed. A 503 with `Retry-After` is `REFUSED`; any other is `UNKNOWN`."""
 
 
-_BY_STATUS: dict[int, type[APIError]] = {
-    400: BadRequestError,
-    401: AuthenticationError,
-    402: PaymentRequiredError,
-    403: PermissionDeniedError,
-    404: NotFoundError,
-    409: ConflictError,
-    429: RateLimitError,
-}
-
-
-def api_error_class(status_code: int) -> type[APIError]:
-    """Return the class of error that stands for an HTTP status of 400 and above."""
-    return ServerError if status_code >= 500 else _BY_STATUS.get(status_code, APIError)
-
-
 def _rebuild(
     cls: type[KnowledgeBotError], args: tuple[Any, ...], state: dict[str, Any]
 ) -> KnowledgeBotError:

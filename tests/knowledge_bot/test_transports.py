@@ -325,6 +325,14 @@ def test_what_a_transport_of_the_user_raises_has_a_delivery(raised, kind, delive
     assert caught.value.delivery is delivery
 
 
+def test_what_a_mock_asserts_reaches_the_test():
+    def fail():
+        raise AssertionError("not mocked!")
+
+    with pytest.raises(AssertionError, match="not mocked!"):
+        create(Client(KEY, "https://service.test", transport=Recorded(fail)))
+
+
 def test_a_cookie_of_the_service_is_not_kept(call, scripted):
     server = scripted(answer(body=SOURCE, headers={"Set-Cookie": "a=b; Path=/"}))
 
