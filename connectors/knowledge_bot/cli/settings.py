@@ -208,6 +208,8 @@ def read_settings(*, to_replace: bool = False) -> Settings:
     import tomllib
 
     file = settings_file()
+    if to_replace:
+        _check_that_it_is_a_file(file)
     try:
         with file.open("rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode
@@ -243,6 +245,7 @@ def write_settings(settings: Settings) -> Path:
         Failed: it cannot be written.
     """
     file = settings_file()
+    _check_that_it_is_a_file(file)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         # mkstemp makes it with mode 600.
@@ -268,6 +271,7 @@ def remove_settings() -> bool:
         Failed: it cannot be removed.
     """
     file = settings_file()
+    _check_that_it_is_a_file(file)
     try:
         file.unlink()
     except FileNotFoundError:
@@ -275,6 +279,14 @@ def remove_settings() -> bool:
     except OSError as error:
         raise Failed(f"{file}: cannot be removed: {error.strerror}.") from None
     return True
+
+
+def _check_that_it_is_a_file(file: Path) -> None:
+    # Root could replace or remove a device, such as /dev/null, for everybody.
+    if file.exists() and not file.is_file():
+        raise Failed(
+            f"{file}: is not a file that can be replaced; set KBOT_CONFIG to another.", Exit.USAGE
+        )
 
 
 class _Reader:

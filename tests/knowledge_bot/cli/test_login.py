@@ -113,6 +113,22 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(run, scripted, tmp_path):
     assert "config.toml: cannot be written" in done.stderr
 
 
+def test_a_device_is_neither_replaced_nor_removed(run, scripted, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    keeping = os.open(pipe, os.O_RDWR)  # who opens it would wait
+    os.set_blocking(keeping, False)
+    server = scripted(answer(body=ONE))
+    settings = {"KBOT_CONFIG": str(pipe)}
+    for arguments in (("logout",), ("logout", "--all"), ("login", "--key-stdin")):
+        done = run("--base-url", server.url, *arguments, stdin=KEY, **settings)
+        assert done.exit_code == 2
+        assert "is not a file" in done.stderr
+    assert pipe.is_fifo()
+    assert server.started == 0
+    os.close(keeping)
+
+
 def test_a_second_logout_has_nothing_to_remove(run, scripted, settings_file):
     login(run, scripted(answer(body=ONE)))
     assert "is removed" in run("logout").stderr
