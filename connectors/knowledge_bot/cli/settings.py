@@ -208,6 +208,8 @@ def read_settings(*, to_replace: bool = False) -> Settings:
     import tomllib
 
     file = settings_file()
+    if to_replace:
+        _check_that_it_is_a_file(file)
     try:
         with file.open("rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode
@@ -242,8 +244,10 @@ def write_settings(settings: Settings) -> Path:
     Raises:
         Failed: it cannot be written.
     """
-    file = _replaceable()
+    file = settings_file()
+    _check_that_it_is_a_file(file)
     try:
+        file = file.resolve()  # a link to it stays one
         file.parent.mkdir(parents=True, exist_ok=True)
         # mkstemp makes it with mode 600.
         descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
@@ -261,21 +265,6 @@ def write_settings(settings: Settings) -> Path:
     return file
 
 
-def _replaceable() -> Path:
-    """Return the file that stands there for the settings, behind any links.
-
-    `KBOT_CONFIG=/dev/null` is how people say "no settings", and root may replace that too.
-    """
-    file = settings_file()
-    try:
-        file = file.resolve()
-        if file.exists() and not file.is_file():
-            raise Failed(f"{file}: is no file that settings can be kept in.", Exit.USAGE)
-    except (OSError, RuntimeError) as error:  # links in a circle
-        raise Failed(f"{file}: cannot be written: {error}.") from None
-    return file
-
-
 def remove_settings() -> bool:
     """Remove the file; return whether there was one.
 
@@ -283,7 +272,7 @@ def remove_settings() -> bool:
         Failed: it cannot be removed.
     """
     file = settings_file()
-    _replaceable()
+    _check_that_it_is_a_file(file)
     try:
         file.unlink()
     except FileNotFoundError:
@@ -291,6 +280,14 @@ def remove_settings() -> bool:
     except OSError as error:
         raise Failed(f"{file}: cannot be removed: {error.strerror}.") from None
     return True
+
+
+def _check_that_it_is_a_file(file: Path) -> None:
+    # Root could replace or remove a device, such as /dev/null, for everybody.
+    if file.exists() and not file.is_file():
+        raise Failed(
+            f"{file}: is not a file that can be replaced; set KBOT_CONFIG to another.", Exit.USAGE
+        )
 
 
 class _Reader:

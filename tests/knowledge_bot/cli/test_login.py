@@ -113,16 +113,20 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(run, scripted, tmp_path):
     assert "config.toml: cannot be written" in done.stderr
 
 
-def test_what_is_no_file_is_neither_replaced_nor_removed(run, scripted, tmp_path):
-    # `KBOT_CONFIG=/dev/null` is how people say "no settings", and root could replace that.
+def test_a_device_is_neither_replaced_nor_removed(run, scripted, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    keeping = os.open(pipe, os.O_RDWR)  # who opens it would wait
+    os.set_blocking(keeping, False)
     server = scripted(answer(body=ONE))
-    link = tmp_path / "config.toml"
-    link.symlink_to("/dev/null")
-    for arguments in (("--base-url", server.url, "login", "--key-stdin"), ("logout", "--all")):
-        done = run(*arguments, stdin=KEY, KBOT_CONFIG=str(link))
+    settings = {"KBOT_CONFIG": str(pipe)}
+    for arguments in (("logout",), ("logout", "--all"), ("login", "--key-stdin")):
+        done = run("--base-url", server.url, *arguments, stdin=KEY, **settings)
         assert done.exit_code == 2
-        assert "/dev/null: is no file that settings can be kept in" in done.stderr
-    assert link.is_symlink()
+        assert "is not a file" in done.stderr
+    assert pipe.is_fifo()
+    assert server.started == 0
+    os.close(keeping)
 
 
 def test_a_link_to_the_file_stays_one(run, scripted, tmp_path):
