@@ -9,7 +9,7 @@ import logging
 import ssl
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -449,11 +449,14 @@ class AsyncClient(_BaseClient, AsyncDriver):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def _call(self, request: Request[T]) -> T:
+    def _call(self, request: Request[T]) -> Coroutine[Any, Any, T]:
         self._check(request)
         tracing = self._tracing
         if tracing is None or isinstance(tracing.provider(), tracing.silent):
-            return await self._exchanged(request)
+            return self._exchanged(request)
+        return self._traced(request, tracing)
+
+    async def _traced(self, request: Request[T], tracing: Tracing) -> T:
         with tracing.call(request) as span:
             result = await self._exchanged(request, span)
             span.ended(result)

@@ -41,7 +41,7 @@ Headers: TypeAlias = Mapping[str, str] | Iterable["Header"]
 """Request headers as a mapping or as `Header` objects."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request(Generic[T]):
     """One call as a value.
 
@@ -75,7 +75,7 @@ class AsyncDriver(ABC):
     """What an endpoint needs of a client that awaits."""
 
     @abstractmethod
-    async def _call(self, request: Request[T]) -> T: ...
+    def _call(self, request: Request[T]) -> Coroutine[Any, Any, T]: ...
 
 
 class endpoint(Generic[P, T]):  # noqa: N801 - used as a decorator
@@ -250,10 +250,11 @@ class Endpoints:
 
 
 def _post(path: str, fields: Mapping[str, Any], read: Callable[[bytes], T]) -> Request[T]:
+    from pydantic_core import PydanticSerializationError, to_json  # the key has loaded it
+
     try:
-        body = json.dumps({"value": fields}, ensure_ascii=False, separators=(",", ":"))
-        return Request("POST", path, read, body.encode())
-    except UnicodeEncodeError:
+        return Request("POST", path, read, to_json({"value": fields}))
+    except PydanticSerializationError:
         raise ConfigurationError(
             f"POST {path}: an argument holds half of a surrogate pair, which is not Unicode text"
         ) from None

@@ -253,11 +253,14 @@ class AiohttpTransport:
 
     async def open(self) -> Callable[..., Any]:
         """Make ready to send in the running loop: what is heavy is loaded and made by then."""
+        return self._held() or await self._opened()
+
+    def _held(self) -> Callable[..., Any] | None:
         if self._forks != forks():
             keep_for_ever(self._sessions)
             self._begin()
         held = self._sessions.get(asyncio.get_running_loop())
-        return held[0] if held else await self._opened()
+        return held[0] if held else None
 
     async def _opened(self) -> Callable[..., Any]:
         import aiohttp
@@ -307,11 +310,14 @@ class AiohttpTransport:
 
     async def send(self, request: HTTPRequest) -> HTTPResponse:
         """Send a request in the running loop."""
-        exchange = await self.open()
+        exchange = self._held() or await self._opened()
         # Nothing else bounds a send that stalls or an answer that drips.
         patience = 2 * request.timeout
         if request.body is None or isinstance(request.body, bytes):
             async with exchange(request, request.body, patience) as response:
+                length = response.content_length
+                if response.status < 400 and length is not None and length <= request.max_bytes:
+                    return HTTPResponse(response.status, response.headers, await response.read())
                 return await _read(
                     request, response.status, response.headers, response.content.iter_any()
                 )
