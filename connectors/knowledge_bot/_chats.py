@@ -8,6 +8,8 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from knowledge_bot._endpoints import identifier
+
 if TYPE_CHECKING:
     from knowledge_bot._client import AsyncClient, Client
     from knowledge_bot.models import Message
@@ -23,7 +25,7 @@ class Chat:
     def __init__(
         self, send_message: "Callable[..., Message]", bot_id: str, conversation_id: str | None
     ) -> None:
-        self._send_message, self._bot_id = send_message, bot_id
+        self._send_message, self._bot_id = send_message, identifier("bot_id", bot_id, "bot_")
         self.conversation_id = conversation_id
         self._turn = threading.Lock()
 
@@ -52,7 +54,7 @@ class AsyncChat:
         bot_id: str,
         conversation_id: str | None,
     ) -> None:
-        self._send_message, self._bot_id = send_message, bot_id
+        self._send_message, self._bot_id = send_message, identifier("bot_id", bot_id, "bot_")
         self.conversation_id = conversation_id
         # A lock belongs to the first event loop in which somebody had to wait for it.
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (

@@ -30,6 +30,7 @@ from knowledge_bot._transports import (
     HTTPResponse,
     InjectedAsyncTransport,
     InjectedTransport,
+    Place,
     Transport,
     proxy_for,
     ssl_context,
@@ -58,7 +59,9 @@ _DEFAULT_RETRIES = 2
 class _Connections:
     """What a client sends over, shared with the clients that are derived from it."""
 
-    def __init__(self, transport: Any, place: str, key: "SecretStr | None", *, given: bool) -> None:
+    def __init__(
+        self, transport: Any, place: Place, key: "SecretStr | None", *, given: bool
+    ) -> None:
         self.transport, self.place = transport, place
         self.given = given
         self.closed: bool = False
@@ -98,7 +101,7 @@ class _BaseClient(Endpoints, ABC):
     def _connect(self, transport: Any, http_client: Any) -> None:
         if transport is not None and http_client is not None:
             raise ConfigurationError("transport: give either a transport or an http_client")
-        place = self.base_url
+        place = Place(self.base_url)
         if http_client is not None:
             transport = self._injected(http_client)
         elif transport is not None:
@@ -107,8 +110,7 @@ class _BaseClient(Endpoints, ABC):
             settings, proxy = self._configuration, proxy_for(self.base_url)
             # Found out later, what cannot be used would look like a call that failed on its way.
             opened = self._default(ssl_context(settings.verify), proxy)
-            if proxy is not None:
-                place += f" through the proxy {proxy.url}"
+            place = Place(self.base_url, proxy)
             self._connections = _Connections(opened, place, settings.api_key, given=False)
         if transport is not None:
             key = self._configuration.api_key
@@ -245,6 +247,9 @@ class Client(_BaseClient, SyncDriver):
         timeout: seconds to wait for a connection, and again for the answer after sending. Of an
             answer's headers, each read is bounded and not the whole; `AsyncClient` bounds both.
         max_retries: how many times a request is sent again where that cannot duplicate anything.
+            Before that it waits as long as the answer's `Retry-After` asks for, at most 120
+            seconds, or else a random time of up to 0.5, 1, 2, … 8 seconds (exponential backoff with
+            full jitter).
         transport: a `Transport` to send with, for example the one of
             `knowledge_bot.testing.MemoryService`; it is closed with the client.
         http_client: an `httpx.Client` or `httpx2.Client` to send with, for example through a
@@ -318,7 +323,10 @@ class Client(_BaseClient, SyncDriver):
         return client
 
     def close(self) -> None:
-        """Close the connections. Calls after this raise `ConfigurationError`."""
+        """Close the connections, once no call is under way any more.
+
+        Calls after this raise `ConfigurationError`.
+        """
         self._closed = True
         if not self._derived:
             self._connections.closed = True
@@ -365,9 +373,7 @@ class Client(_BaseClient, SyncDriver):
             body = request.upload.open(self._configuration.upload_encoding)
         content = request.body if body is None else body.stream()
         try:
-            return self._connections.transport.send(  # type: ignore[no-any-return]
-                self._http_request(request, content, body)
-            )
+            response = self._connections.transport.send(self._http_request(request, content, body))
         except Exception as error:  # noqa: BLE001 - whatever a transport raises has a delivery
             return _failure(error, started, body)
         except BaseException as error:
@@ -376,6 +382,7 @@ class Client(_BaseClient, SyncDriver):
         finally:
             if body is not None:
                 body.close()
+        return _checked(response, started)
 
 
 class AsyncClient(_BaseClient, AsyncDriver):
@@ -488,7 +495,7 @@ class AsyncClient(_BaseClient, AsyncDriver):
             body = await asyncio.to_thread(request.upload.open, encoding)
         content = request.body if body is None else body.astream()
         try:
-            return await self._connections.transport.send(  # type: ignore[no-any-return]
+            response = await self._connections.transport.send(
                 self._http_request(request, content, body)
             )
         except Exception as error:  # noqa: BLE001 - whatever a transport raises has a delivery
@@ -499,6 +506,14 @@ class AsyncClient(_BaseClient, AsyncDriver):
         finally:
             if body is not None:
                 await asyncio.to_thread(body.close)
+        return _checked(response, started)
+
+
+def _checked(response: Any, started: float) -> HTTPResponse | Failure:
+    if isinstance(response, HTTPResponse):
+        return response
+    returned = f"the transport returned {type(response).__name__} and no HTTPResponse"
+    return Failure(TypeError(returned), time.monotonic() - started)
 
 
 def _failure(error: Exception, started: float, body: Body | None) -> Failure:
@@ -524,11 +539,13 @@ def _note_interruption(error: BaseException, request: Request[T], body: Body | N
 
 
 def _forget_frames(error: BaseException | None) -> None:
-    # The libraries' frames hold the request and with it the key, and tell a person nothing.
+    # The libraries' frames hold the request and with it the key, and tell a person nothing; the
+    # exceptions of httpx hold it too.
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         error.with_traceback(None)
+        vars(error).pop("_request", None)
         error = error.__cause__ or error.__context__
 
 

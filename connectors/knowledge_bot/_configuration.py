@@ -1,13 +1,13 @@
 """What a client is configured with: checked once, before anything is sent."""
 
 import ipaddress
-import math
 import os
+import re
 import ssl
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
-from urllib.parse import urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Any, get_args
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from knowledge_bot._uploads import UploadEncoding
 from knowledge_bot.errors import ConfigurationError, InsecureTransportWarning
@@ -19,6 +19,12 @@ BASE_URL_VARIABLE = "KNOWLEDGE_BOT_BASE_URL"
 API_KEY_VARIABLE = "KNOWLEDGE_BOT_API_KEY"
 
 _VERSION_PATH = "/public/v1"
+
+# What every clock and socket takes, in seconds: eleven days.
+_LONGEST_TIMEOUT = 1_000_000
+
+# RFC 1035, section 2.3.4; underscores and the final dot are met in practice.
+_LABELS = re.compile(r"(?:[^.]{1,63}\.)*[^.]{1,63}\.?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +39,15 @@ class Configuration:
     verify: bool | str | ssl.SSLContext
 
     def __post_init__(self) -> None:
-        if not _is_number(self.timeout) or not 0 < self.timeout < math.inf:
-            raise ConfigurationError(f"timeout: expected seconds above 0, not {self.timeout!r}")
-        if not _is_number(self.max_retries) or self.max_retries < 0:
-            raise ConfigurationError(f"max_retries: expected 0 or more, not {self.max_retries!r}")
+        if not _is_number(self.timeout, int | float) or not 0 < self.timeout <= _LONGEST_TIMEOUT:
+            raise ConfigurationError(
+                f"timeout: expected seconds above 0, at most {_LONGEST_TIMEOUT:,}, not "
+                f"{str(self.timeout)[:40]!r}"
+            )
+        if not _is_number(self.max_retries, int) or self.max_retries < 0:
+            raise ConfigurationError(
+                f"max_retries: expected a number from 0, not {self.max_retries!r}"
+            )
 
     @classmethod
     def resolve(
@@ -60,7 +71,9 @@ class Configuration:
             )
         return cls(
             base_url=_base_url(base_url or os.environ.get(BASE_URL_VARIABLE)),
-            api_key=_api_key(api_key or os.environ.get(API_KEY_VARIABLE)),
+            api_key=_api_key(
+                os.environ.get(API_KEY_VARIABLE) if api_key in (None, "") else api_key
+            ),
             timeout=timeout,
             max_retries=max_retries,
             upload_encoding=upload_encoding,
@@ -68,15 +81,17 @@ class Configuration:
         )
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float)  # a setting of a file or a form often comes as text
+def _is_number(value: object, kind: Any) -> bool:
+    return isinstance(value, kind)  # a setting of a file or a form often comes as text
 
 
 def _api_key(key: "str | SecretStr | None") -> "SecretStr | None":
-    if not key:
+    if key is None or key == "":
         return None
     from pydantic import SecretStr
 
+    if not isinstance(key, str | SecretStr):
+        raise ConfigurationError(f"api_key: expected a string, not {type(key).__name__}")
     secret = key if isinstance(key, SecretStr) else SecretStr(key)
     # A key that a header cannot carry would be quoted in the HTTP library's own error.
     if not all("!" <= character <= "~" for character in secret.get_secret_value()):
@@ -93,6 +108,8 @@ def _base_url(url: str | None) -> str:
             f"base_url: no base URL; pass base_url= or set {BASE_URL_VARIABLE}, "
             f"for example to https://service.example.com{_VERSION_PATH}"
         )
+    if not isinstance(url, str):
+        raise ConfigurationError(f"base_url: expected a string, not {type(url).__name__}")
     if any(character <= " " or character == "\x7f" for character in url):
         raise ConfigurationError("base_url: the base URL holds a space or a control character")
     try:
@@ -117,7 +134,7 @@ def _base_url(url: str | None) -> str:
             InsecureTransportWarning,
             stacklevel=4,  # the caller of Client()
         )
-    path = parts.path.rstrip("/") or _VERSION_PATH
+    path = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~-._") or _VERSION_PATH
     return urlunsplit((parts.scheme, _authority(parts.scheme, host, port), path, "", ""))
 
 
@@ -132,6 +149,8 @@ def _authority(scheme: str, host: str, port: int | None) -> str:
             raise ConfigurationError(
                 f"base_url: {host!r} is not the name of a host: {error}"
             ) from None
+    if ":" not in host and (len(host) > 253 or not _LABELS.fullmatch(host)):
+        raise ConfigurationError(f"base_url: {host[:100]!r} is not the name of a host")
     host = f"[{host}]" if ":" in host else host
     is_default = port is None or port == {"http": 80, "https": 443}[scheme]
     return host if is_default else f"{host}:{port}"

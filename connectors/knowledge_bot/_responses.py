@@ -8,10 +8,10 @@ import re
 import time
 import zlib
 from datetime import UTC
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from knowledge_bot._endpoints import Request
-from knowledge_bot._transports import HTTPResponse
+from knowledge_bot._transports import HTTPResponse, Place
 from knowledge_bot.errors import (
     APIError,
     AuthenticationError,
@@ -47,6 +47,11 @@ _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 _MESSAGE_LENGTH = 500
 
+_ADVICE = {
+    407: "Check the proxy's address and login in HTTP_PROXY or HTTPS_PROXY",
+    413: "It is larger than the service, or what stands before it, takes: send it in parts",
+}
+
 _BY_STATUS: dict[int, type[APIError]] = {
     400: BadRequestError,
     401: AuthenticationError,
@@ -58,27 +63,50 @@ _BY_STATUS: dict[int, type[APIError]] = {
 }
 
 
-def result(request: Request[T], response: HTTPResponse, key: "SecretStr | None") -> T:
+def result(request: Request[T], response: HTTPResponse, place: Place, key: "SecretStr | None") -> T:
     """Return what the answer holds.
 
     Args:
         request: what was asked.
         response: what was answered.
+        place: where the request went.
         key: the API key, which no error repeats.
 
     Raises:
         KnowledgeBotError: an answer that says what went wrong, or that cannot be read.
     """
     if response.status >= 300:
-        raise _error(request, response, key)
+        raise _error(request, response, place, key)
     body, excess = _decoded(response)
     if excess:
-        raise _unexpected(request, response, body, excess, key)
+        raise _unexpected(request, response, place, key, body=body, why=excess)
     try:
         return request.read(body)
     except ValueError as error:  # invalid JSON, invalid UTF-8, pydantic's ValidationError
-        why = f"it cannot be read: {' '.join(str(error).split())[:300]}"
-        raise _unexpected(request, response, body, why, key) from None
+        why = f"it cannot be read: {_unread(error)}. {_beginning(response, body, key)}"
+        raise _unexpected(request, response, place, key, body=body, why=why) from None
+
+
+def _unread(error: ValueError) -> str:
+    told = str(error)
+    if isinstance(error, _errors_of_pydantic()):  # much more than a person needs
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        told = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found)
+    return " ".join(told.split())[:300]
+
+
+def _errors_of_pydantic() -> Any:
+    from pydantic import ValidationError
+
+    return ValidationError
+
+
+def _beginning(response: HTTPResponse, body: bytes, key: "SecretStr | None") -> str:
+    if not body:
+        return "It is empty"
+    start = _printable(_without(key, body[:_START]).decode("utf-8", "replace"))[:80]
+    kind = _printable(response.headers.get("content-type", ""))[:80]
+    return f"It begins with {start!r}" + (f", as {kind}" if kind else "")
 
 
 def outcome_of(request: Request[T], delivery: Delivery) -> str:
@@ -131,41 +159,51 @@ def _unpacked(body: bytes, encoding: str) -> tuple[bytes, str]:
 
 
 def _error(
-    request: Request[T], response: HTTPResponse, key: "SecretStr | None"
+    request: Request[T], response: HTTPResponse, place: Place, key: "SecretStr | None"
 ) -> KnowledgeBotError:
     body, _ = _decoded(response)
-    headers = response.headers
-    if response.status < 400:
-        target = headers.get("location", "nowhere").partition("?")[0][:200]
+    headers, status = response.headers, response.status
+    if status < 400:
+        target = headers.get("location", "nowhere").partition("?")[0]
+        target = _printable(_without_in_text(key, target))[:200]
         why = (
             f"it redirects to {target}. Redirects are never followed, since the API key would go "
             "along; set base_url to the service's own address"
         )
-        return _unexpected(request, response, body, why, key)
+        return _unexpected(request, response, place, key, body=body, why=why)
     retry_after = _retry_after(headers.get("retry-after"))
-    refused = response.status < 500 or (response.status == 503 and retry_after is not None)
+    refused = status < 500 or (status == 503 and retry_after is not None)
     delivery = Delivery.REFUSED if refused else Delivery.UNKNOWN
     code, message = _code_and_message(_without(key, body))
     request_id = headers.get("x-request-id")
-    status = response.status
     kind = ServerError if status >= 500 else _BY_STATUS.get(status, APIError)
+    advice = _ADVICE.get(status)
+    if status == 401 and key is None:
+        advice = "There is no API key: pass api_key= or set KNOWLEDGE_BOT_API_KEY"
     return kind(
-        response.status,
+        status,
         code,
         message,
-        request_id if request_id is None else _without_in_text(key, request_id),
+        request_id if request_id is None else _printable(_without_in_text(key, request_id)),
         retry_after=retry_after,
         delivery=delivery,
         outcome=outcome_of(request, delivery),
-        request=str(request),
+        request=f"{request} to {place}",
+        advice=advice,
     )
 
 
 def _unexpected(
-    request: Request[T], response: HTTPResponse, body: bytes, why: str, key: "SecretStr | None"
+    request: Request[T],
+    response: HTTPResponse,
+    place: Place,
+    key: "SecretStr | None",
+    *,
+    body: bytes,
+    why: str,
 ) -> UnexpectedResponseError:
     return UnexpectedResponseError(
-        f"{request} was answered with {response.status}, but {_without_in_text(key, why)}",
+        f"{request} to {place} was answered with {response.status}, but {why}",
         status_code=response.status,
         body=_without(key, body),
         outcome=outcome_of(request, Delivery.UNKNOWN),
@@ -181,11 +219,17 @@ def _code_and_message(body: bytes) -> tuple[str | None, str]:
         code, message = told.get("code"), told.get("message")
     except (ValueError, AttributeError, RecursionError):
         text = re.sub(r"<[^>]*>|\s+", " ", body[:_START].decode("utf-8", "replace"))
-        return None, " ".join(text.split())[:_MESSAGE_LENGTH]
+        return None, _printable(" ".join(text.split()))[:_MESSAGE_LENGTH]
     return (
-        str(code)[:_MESSAGE_LENGTH] if code is not None else None,
-        str(message)[:_MESSAGE_LENGTH] if message is not None else "",
+        _printable(str(code))[:_MESSAGE_LENGTH] if code is not None else None,
+        _printable(str(message))[:_MESSAGE_LENGTH] if message is not None else "",
     )
+
+
+def _printable(text: str) -> str:
+    """Return a text that every terminal and log takes: what the service wrote may be anything."""
+    spaced = " ".join(text.splitlines())
+    return "".join(each if each.isprintable() else "\ufffd" for each in spaced)
 
 
 def _without(key: "SecretStr | None", body: bytes) -> bytes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from knowledge_bot._endpoints import Request
 from knowledge_bot._responses import outcome_of, result
-from knowledge_bot._transports import HTTPResponse
+from knowledge_bot._transports import HTTPResponse, Place
 from knowledge_bot.errors import (
     APIError,
     ConnectionFailedError,
@@ -85,7 +85,7 @@ class Failure:
 
 
 def exchange(
-    request: Request[T], *, max_retries: int, place: str, key: "SecretStr | None"
+    request: Request[T], *, max_retries: int, place: Place, key: "SecretStr | None"
 ) -> Generator[Send | Sleep, HTTPResponse | Failure | None, T]:
     """Say what to do next until the request has its result.
 
@@ -109,11 +109,12 @@ def exchange(
         reply = yield Send(attempt)
         if isinstance(reply, Failure):
             error = _failed(request, reply, place)
+            error.__cause__ = reply.error
         elif reply is None:
             raise TypeError("a Send is answered with a response or a Failure")
         else:
             try:
-                return result(request, reply, key)
+                return result(request, reply, place, key)
             except KnowledgeBotError as answered:
                 # Its frames, and pydantic's error behind it, hold the answer with all it repeats.
                 error = answered.with_traceback(None)
@@ -165,7 +166,7 @@ def _pause(attempt: int, error: KnowledgeBotError) -> float:
     return random.uniform(0, min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2**attempt))  # noqa: S311
 
 
-def _failed(request: Request[T], failure: Failure, place: str) -> KnowledgeBotError:
+def _failed(request: Request[T], failure: Failure, place: Place) -> KnowledgeBotError:
     error = failure.error
     names = {cls.__name__ for cls in type(error).__mro__}
     never_left = isinstance(error, ConnectionFailedError) or not _BEFORE_SENDING.isdisjoint(names)
@@ -187,7 +188,7 @@ def _failed(request: Request[T], failure: Failure, place: str) -> KnowledgeBotEr
             f"{request}: no connection to {place}: {reason}",
             delivery=delivery,
             outcome=outcome,
-            advice=_advice_on_tls(error),
+            advice=_advice(error, place),
         )
     where = "before the whole request was sent" if failure.incomplete else "before a whole answer"
     return ConnectionLostError(
@@ -197,7 +198,8 @@ def _failed(request: Request[T], failure: Failure, place: str) -> KnowledgeBotEr
     )
 
 
-def _advice_on_tls(error: BaseException) -> str | None:
+def _advice(error: BaseException, place: Place) -> str | None:
+    """Return what to do about a connection that was not made; None: what the error's class says."""
     for behind in _chain(error):
         if isinstance(behind, ssl.SSLCertVerificationError):
             return (
@@ -208,6 +210,11 @@ def _advice_on_tls(error: BaseException) -> str | None:
             return (
                 "Check that the base URL's port speaks TLS, or begins with http:// if it does not"
             )
+    if place.proxy is not None:
+        return (
+            "Check the proxy's address and login in HTTP_PROXY or HTTPS_PROXY, or name the "
+            "service's host in NO_PROXY"
+        )
     return None
 
 
@@ -223,4 +230,6 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 def _in_short(error: BaseException) -> str:
     # aiohttp's own text names an `ssl:default` for http:// too; what the system said is enough.
     told = getattr(error, "os_error", None) or error
+    if isinstance(told, KnowledgeBotError):  # of somebody's transport
+        told = str(told).partition(f". {told.advice}")[0] if told.advice else told
     return (" ".join(str(told).split()) or type(told).__name__)[:300]

@@ -145,11 +145,11 @@ def proxy_for(url: str) -> Proxy | None:
     named = proxies.get(parts.scheme) or proxies.get("all")
     if not named or proxy_bypass(parts.netloc):
         return None
-    proxy = urlsplit(named if "://" in named else f"http://{named}", allow_fragments=False)
     try:
+        proxy = urlsplit(named if "://" in named else f"http://{named}")
         host, port = proxy.hostname, proxy.port
     except ValueError:
-        host, port = None, None
+        proxy, host, port = urlsplit(""), None, None
     if host is None or proxy.scheme not in ("http", "https"):
         # Its address is not quoted: it often holds a password.
         raise ConfigurationError(
@@ -162,6 +162,23 @@ def proxy_for(url: str) -> Proxy | None:
     if proxy.username is not None:
         login = unquote(proxy.username), unquote(proxy.password or "")
     return Proxy(f"{proxy.scheme}://{netloc}" + (f":{port}" if port else ""), login)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where requests go, as errors name it.
+
+    Attributes:
+        base_url: the service's address.
+        proxy: the proxy on the way, or None.
+    """
+
+    base_url: str
+    proxy: Proxy | None = None
+
+    def __str__(self) -> str:
+        through = f" through the proxy {self.proxy.url}" if self.proxy else ""
+        return self.base_url + through
 
 
 def ssl_context(verify: bool | str | ssl.SSLContext) -> ssl.SSLContext:
@@ -177,7 +194,12 @@ def ssl_context(verify: bool | str | ssl.SSLContext) -> ssl.SSLContext:
         return _loaded_context(file or None, folder or None, "SSL_CERT_FILE or SSL_CERT_DIR")
     if verify is False:
         return _unverified_context()
-    return _loaded_context(os.fspath(verify), None, "verify")
+    named: Any = verify  # whatever a file of settings holds
+    if not isinstance(named, str | os.PathLike) or not os.fspath(named):
+        raise ConfigurationError(
+            f"verify: expected True, False, a file's path or an ssl.SSLContext, not {verify!r}"
+        )
+    return _loaded_context(os.fspath(named), None, "verify")
 
 
 # Loading the certificate authorities takes tens of milliseconds: once for a whole process.

@@ -82,7 +82,15 @@ class Upload:
             raise ConfigurationError(
                 f"file: expected a path, bytes or a binary file object, not {type(file).__name__}"
             )
-        content_type = content_type or _guessed_type(name)
+        content_type = content_type or _guessed_type(str(name))
+        for argument, text in (("filename", name), ("content_type", content_type)):
+            if not isinstance(text, str):
+                kind = type(text).__name__
+                raise ConfigurationError(f"{argument}: expected a string, not {kind}")
+        if on_progress is not None and not callable(on_progress):
+            raise ConfigurationError(
+                f"on_progress: expected a function, not {type(on_progress).__name__}"
+            )
         if not _CONTENT_TYPE.fullmatch(content_type):
             raise ConfigurationError(f"content_type: {content_type!r} is not a media type")
         return cls(fields, file, name, content_type, on_progress, start)
@@ -113,7 +121,7 @@ class Upload:
         if isinstance(self.file, str | os.PathLike):
             return Path(self.file).open("rb"), True
         if isinstance(self.file, bytes | bytearray | memoryview):
-            return io.BytesIO(self.file), True
+            return io.BytesIO(bytes(self.file)), True
         if self.start is not None:
             self.file.seek(self.start)
         return self.file, False
@@ -252,6 +260,8 @@ def _name_of(file: BinaryIO) -> str | None:
 def _start_of(file: BinaryIO) -> int | None:
     try:
         return file.tell() if file.seekable() else None
+    except AttributeError:  # it reads, and does nothing else
+        return None
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"file: cannot be read: {error}") from error
 

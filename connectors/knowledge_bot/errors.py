@@ -140,6 +140,7 @@ class APIError(KnowledgeBotError):
         delivery: Delivery = Delivery.UNKNOWN,
         outcome: str = "",
         request: str = "The request",
+        advice: str | None = None,
     ) -> None:
         named = f" [{code}]" if code else ""
         traced = f" (request id {request_id})" if request_id else ""
@@ -148,6 +149,7 @@ class APIError(KnowledgeBotError):
             f"{request} was answered with {status_code}{named}{traced}{detail}",
             delivery=delivery,
             outcome=outcome,
+            advice=advice,
         )
         self.status_code = status_code
         self.code = code

@@ -34,6 +34,7 @@ def test_the_version_is_added_where_the_address_has_no_path(given, used):
     [
         ("https://service.example", "HTTPS://Service.EXAMPLE:443/"),
         ("http://127.0.0.1:80/a", "http://127.0.0.1/a/"),
+        ("http://127.0.0.1/p%C3%BCbl", "http://127.0.0.1/pübl"),
         ("https://xn--bcher-kva.example", "https://Bücher.example"),
         ("http://[::1]:8700", "http://[::1]:08700/public/v1"),
     ],
@@ -105,14 +106,26 @@ def test_a_secret_is_taken_as_well_as_a_string():
         ({"timeout": "60"}, "timeout"),
         ({"max_retries": "2"}, "max_retries"),
         ({"max_retries": -1}, "max_retries"),
+        ({"max_retries": 1.5}, "max_retries"),
+        ({"timeout": 1e10}, "timeout"),
+        ({"timeout": 10**400}, "timeout"),
+        ({"verify": None}, "verify"),
+        ({"verify": ""}, "verify"),
+        ({"verify": 1}, "verify"),
+        ({"api_key": b"key"}, "api_key"),
+        ({"api_key": []}, "api_key"),
+        ({"base_url": b"https://service.example"}, "base_url"),
+        ({"base_url": "https://a..b"}, "base_url"),
+        ({"base_url": f"https://{'a' * 64}.example"}, "base_url"),
         ({"upload_encoding": "base64"}, "upload_encoding"),
         ({"verify": "/nowhere/ca.pem"}, "verify"),
     ],
 )
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_an_option_that_cannot_be_used_is_named(kind, options, words):
+    arguments = {"api_key": "key", "base_url": "https://service.example", **options}
     with pytest.raises(ConfigurationError, match=words):
-        kind("key", "https://service.example", **options)
+        kind(**arguments)
 
 
 @pytest.mark.parametrize("options", [{"timeout": 0}, {"max_retries": -1}])

@@ -1,12 +1,14 @@
 """What each failure is, whether the service may have acted, and how often it was asked."""
 
+import json
+import re
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calls import KEY, SOURCE, create
+from calls import KEY, SOURCE, create, read
 from knowledge_bot import (
     AuthenticationError,
     BadRequestError,
@@ -57,10 +59,59 @@ def test_an_error_tells_code_message_request_id_and_what_to_do(call, scripted):
     assert (error.status_code, error.code, error.request_id) == (402, "quota_exceeded", "req-7")
     assert error.message == "10 of 10 sources used"
     assert str(error) == (
-        "POST /sources/write was answered with 402 [quota_exceeded] (request id req-7): "
-        "10 of 10 sources used. Raise the account's quota or wait for its next period, then send "
-        "it again. The service did not act on it."
+        f"POST /sources/write to {server.url}/public/v1 was answered with 402 [quota_exceeded] "
+        "(request id req-7): 10 of 10 sources used. Raise the account's quota or wait for its next "
+        "period, then send it again. The service did not act on it."
     )
+
+
+def test_what_an_error_says_can_be_printed_anywhere(call, scripted):
+    odd = {"code": "\ud800", "message": "one\ntwo\x1b[31m \u202e\0"}
+    server = scripted(answer(400, json.dumps(odd).encode(), {"X-Request-Id": "a\x7fb"}))
+    with pytest.raises(BadRequestError) as caught:
+        call(create, server.url)
+    told = str(caught.value)
+    assert told.isprintable()
+    assert told.encode()
+    assert "one two" in told
+
+
+@pytest.mark.parametrize(
+    ("status", "key", "words"),
+    [
+        (401, None, "There is no API key"),
+        (401, KEY, "Check the API key"),
+        (413, KEY, "send it in parts"),
+        (407, KEY, "Check the proxy's address and login"),
+    ],
+)
+def test_an_error_says_what_to_do(call, scripted, status, key, words):
+    with pytest.raises(KnowledgeBotError, match=words):
+        call(read, scripted(answer(status)).url, api_key=key)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            b"<!doctype html><title>Sign in",
+            "It begins with '<!doctype html><title>Sign in', as app",
+        ),
+        ({"name": 3}, "id: Field required; name: Input should be a valid string"),
+        (b"", "It is empty"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_shown_in_short(call, scripted, body, words):
+    with pytest.raises(UnexpectedResponseError, match=re.escape(words)) as caught:
+        call(create, scripted(answer(body=body)).url)
+    assert "pydantic.dev" not in str(caught.value)
+
+
+def test_a_short_key_leaves_our_own_sentences_alone(call, scripted):
+    server = scripted(answer(302, headers={"Location": "https://key.example/the-service"}))
+    with pytest.raises(UnexpectedResponseError, match="the API key would go along") as caught:
+        call(create, server.url, api_key="key")
+    assert "redirects to https://***.example/the-service" in str(caught.value)
 
 
 def test_an_error_that_repeats_the_key_does_not_show_it(call, scripted):

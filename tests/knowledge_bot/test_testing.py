@@ -233,7 +233,7 @@ def test_what_the_interface_does_not_allow_is_refused(call):
             service,
             lambda client: client.create_text_source(name="n", collections="col_9", content="c"),
         )
-    with pytest.raises(NotFoundError, match="no conv_9"):
+    with pytest.raises(BadRequestError, match="no conv_9"):
         call(
             service,
             lambda client: client.send_message(
@@ -251,6 +251,34 @@ def test_a_service_of_wrong_ids_is_refused(wrong):
         MemoryService(**wrong)
     with pytest.raises(ConfigurationError, match="several ids"):
         MemoryService(collections="col_1")
+
+
+async def later(question):
+    return question
+
+
+@pytest.mark.parametrize(
+    "bots", [None, ["bot_1"], {"bot_1": "hi"}, {"bot_1": None}, {"bot_1": later}]
+)
+def test_a_bot_that_cannot_answer_is_refused(bots):
+    with pytest.raises(ConfigurationError, match="bots"):
+        MemoryService(bots=bots)
+
+
+@pytest.mark.parametrize("wrong", [KeyError("mine"), None])
+def test_what_is_wrong_with_a_bot_of_the_test_reaches_the_test(call, wrong):
+    def answer(question):
+        if wrong is not None:
+            raise wrong
+
+    with pytest.raises(AssertionError, match="what answers for bot_1"):
+        call(MemoryService(bots={"bot_1": answer}), ask)
+
+
+@pytest.mark.parametrize("arguments", [{"status": 200}, {"status": 404, "times": 0}])
+def test_a_fault_that_is_none_is_refused(arguments):
+    with pytest.raises(ConfigurationError, match=r"status|times"):
+        MemoryService().fail_next(**arguments)
 
 
 def test_an_ingestion_runs_without_sockets_and_adds_nothing_twice(tmp_path):

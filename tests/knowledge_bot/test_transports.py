@@ -57,6 +57,7 @@ def test_a_proxy_that_cannot_be_reached_is_named_and_has_delivered_nothing(call,
     place = f"no connection to {ELSEWHERE}/public/v1 through the proxy http://127.0.0.1:9:"
     assert place in str(caught.value)
     assert "hidden-word" not in str(caught.value)
+    assert "Check the proxy's address" in str(caught.value)
 
 
 def test_a_proxy_is_logged_in_to_with_what_its_address_says(call, scripted, monkeypatch):
@@ -111,6 +112,7 @@ def copy(source, target):
         "socks4://127.0.0.1:9",
         "socks5://me:hidden-word@127.0.0.1:9",
         "socks5h://127.0.0.1:9",
+        "http://[bad",
     ],
 )
 def test_a_proxy_of_another_kind_is_told_before_anything_is_sent(monkeypatch, kind, proxy):
@@ -323,6 +325,27 @@ def test_what_a_transport_of_the_user_raises_has_a_delivery(raised, kind, delive
     with pytest.raises(kind) as caught:
         create(client)
     assert caught.value.delivery is delivery
+
+
+@pytest.mark.parametrize("garbage", [None, "x", b"{}"])
+def test_a_transport_that_returns_no_answer_is_named(garbage):
+    client = Client(KEY, "https://service.test", transport=Recorded(lambda: garbage))
+    with pytest.raises(
+        ConnectionLostError, match=r"the transport returned .* no HTTPResponse"
+    ) as caught:
+        create(client)
+    assert caught.value.delivery is Delivery.UNKNOWN
+
+
+def test_the_error_of_a_transport_is_the_cause_and_told_once():
+    def fail():
+        raise ConnectionFailedError("no route")
+
+    client = Client(KEY, "https://service.test", transport=Recorded(fail), max_retries=0)
+    with pytest.raises(ConnectionFailedError) as caught:
+        create(client)
+    assert str(caught.value).count("Check the base URL") == 1
+    assert isinstance(caught.value.__cause__, ConnectionFailedError)
 
 
 def test_what_a_mock_asserts_reaches_the_test():

@@ -268,3 +268,26 @@ def test_many_uploads_at_once_share_nothing(scripted, tmp_path):
             thread.join()
     contents = {parts(request)[1].get_payload(decode=True)[:1] for request in server.requests}
     assert contents == {bytes([65 + n]) for n in range(8)}
+
+
+class OnlyReads:
+    def __init__(self, content):
+        self.read = io.BytesIO(content).read
+
+
+@pytest.mark.parametrize(
+    "file",
+    [lambda: OnlyReads(b"xyz"), lambda: memoryview(b"x_y_z_")[::2], lambda: bytearray(b"xyz")],
+)
+def test_whatever_gives_bytes_is_a_file(call, scripted, file):
+    server = scripted(answer(body=SOURCE))
+    call(sender(file=file()), server.url)
+    assert parts(server.requests[0])[1].get_payload(decode=True) == b"xyz"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"filename": 3}, {"filename": b"x"}, {"content_type": 3}, {"on_progress": 3}]
+)
+def test_an_argument_of_another_type_is_named(wrong):
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        Client.upload_source(name="n", collections="col_1", file=b"x", **wrong)

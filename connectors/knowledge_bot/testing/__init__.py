@@ -8,6 +8,7 @@
 """
 
 import asyncio
+import inspect
 import itertools
 import json
 import threading
@@ -104,8 +105,7 @@ class MemoryService:
     sources: list[dict[str, Any]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.collections, str):
-            raise ConfigurationError("collections: expected several ids, not one string")
+        _check(self.bots, self.collections)
         named = self.collections
         self.collections = (
             dict(named) if isinstance(named, Mapping) else {name: name for name in named}
@@ -149,6 +149,10 @@ class MemoryService:
             retry_after: seconds that `Retry-After` names; None: there is no such header.
             times: how many requests.
         """
+        if not 400 <= status <= 599:
+            raise ConfigurationError(
+                f"status: expected 400 to 599, not {status!r}; see answer_next"
+            )
         headers = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
         body = json.dumps({"code": code, "message": message}).encode()
         self.answer_next(status, body, headers, times=times)
@@ -197,6 +201,8 @@ class MemoryService:
         self._expect(_Fault(refused, acts=False, arrives=False), times)
 
     def _expect(self, fault: _Fault, times: int) -> None:
+        if times < 1:
+            raise ConfigurationError(f"times: expected 1 or more, not {times!r}")
         with self._lock:
             self._faults += [fault] * times
 
@@ -221,14 +227,15 @@ class MemoryService:
         return answer if fault is None else fault.happen()
 
     def _answer(self, received: ReceivedRequest) -> HTTPResponse:
+        status = 200
         try:
             answer = self._act(received)
+            if self.wrapped and not isinstance(answer, str):
+                answer = {"value": answer}
         except _RefusedError as error:
-            body = {"code": error.code, "message": str(error)}
-            return HTTPResponse(error.status, {}, json.dumps(body).encode())
-        if self.wrapped and not isinstance(answer, str):
-            answer = {"value": answer}
-        return HTTPResponse(200, {}, json.dumps(answer).encode())
+            status, answer = error.status, {"code": error.code, "message": str(error)}
+        content_type = {"content-type": "application/json"}
+        return HTTPResponse(status, content_type, json.dumps(answer).encode())
 
     def _act(self, received: ReceivedRequest) -> object:
         route = received.method, received.path
@@ -243,7 +250,7 @@ class MemoryService:
         if received.method == "GET" and received.path.endswith("/conversations"):
             return self._listed(unquote(received.path.split("/")[2]))
         if route == ("POST", "/messages"):
-            return self._message(received.value)
+            return self._message(_value_of(received))
         if received.method == "POST" and received.path in _SOURCES:
             return self._source(received)
         raise _RefusedError(404, "not_found", "there is nothing at this address")
@@ -258,7 +265,7 @@ class MemoryService:
 
     def _listed(self, bot: str) -> object:
         if bot not in self.bots:
-            raise _RefusedError(404, "not_found", f"there is no bot {bot}")
+            raise _RefusedError(404, "unknown_bot", f"there is no bot {bot}")
         held = [conversation for conversation, of in self._conversations.items() if of == bot]
         return {"data": [{"id": each, "name": each} for each in held]}
 
@@ -269,9 +276,8 @@ class MemoryService:
         conversation = value.get("conversation_id") or f"conv_{next(self._numbers)}"
         known = self._conversations.get(conversation) == bot
         if value.get("conversation_id") and not known:
-            raise _RefusedError(404, "unknown_conversation", f"{bot} has no {conversation}")
-        answers = self.bots[bot]
-        answer = answers(content) if callable(answers) else answers.get(content, NOT_FOUND)
+            raise _RefusedError(400, "unknown_conversation", f"{bot} has no {conversation}")
+        answer = self._answer_of(bot, content)
         self._conversations[conversation] = bot
         return {
             "id": f"msg_{next(self._numbers)}",
@@ -280,17 +286,27 @@ class MemoryService:
             "created_at": int(time.time() * 1000),
         }
 
+    def _answer_of(self, bot: str, content: str) -> str:
+        answers = self.bots[bot]
+        if not callable(answers):
+            return answers.get(content, NOT_FOUND)
+        try:
+            answer = answers(content)
+        except Exception as error:
+            # An assertion reaches the test; anything else would look like a lost connection.
+            raise AssertionError(f"what answers for {bot} raised {error!r}") from error
+        assert isinstance(answer, str), f"what answers for {bot} returned {answer!r}"  # noqa: S101
+        return answer
+
     def _source(self, received: ReceivedRequest) -> object:
-        value = received.value
+        value = _value_of(received)
         name, ids = _text(value, "name"), value.get("collections")
         for needed in _SOURCES[received.path]:
             _text(value, needed)
         if received.path == "/sources/upload" and received.file is None:
-            raise _RefusedError(400, "invalid", "file is missing")
-        if isinstance(ids, str):  # one plain form field
-            ids = [ids]
+            raise _RefusedError(400, "invalid_request", "file is missing")
         if not isinstance(ids, list) or not ids:
-            raise _RefusedError(400, "invalid", "collections is not a list of ids")
+            raise _RefusedError(400, "invalid_request", "collections is not a list of ids")
         if unknown := [str(each) for each in ids if each not in self._known]:
             raise _RefusedError(400, "unknown_collection", f"there is no {', '.join(unknown)}")
         source = {
@@ -304,6 +320,24 @@ class MemoryService:
         return source
 
 
+def _check(bots: Any, collections: Any) -> None:
+    """Check what a test gives, whose types nobody may have checked."""
+    if isinstance(collections, str) or not isinstance(collections, Iterable):
+        raise ConfigurationError("collections: expected several ids, or names by id")
+    if not isinstance(bots, Mapping):
+        raise ConfigurationError(
+            f"bots: expected what each bot answers, by id, not {type(bots).__name__}"
+        )
+    for bot, answers in bots.items():
+        if not isinstance(answers, Mapping) and (
+            not callable(answers) or inspect.iscoroutinefunction(answers)
+        ):
+            raise ConfigurationError(
+                f"bots: what {bot} answers is neither a mapping nor a function that returns a "
+                f"string, but {type(answers).__name__}"
+            )
+
+
 # The paths that create a source, and the fields that each needs beside `name` and `collections`.
 _SOURCES = {"/sources/webpage": ("url",), "/sources/write": ("content",), "/sources/upload": ()}
 
@@ -314,10 +348,17 @@ class _RefusedError(Exception):
         self.status, self.code = status, code
 
 
+def _value_of(received: ReceivedRequest) -> dict[str, Any]:
+    try:
+        return received.value
+    except (ValueError, TypeError, AttributeError):
+        raise _RefusedError(400, "invalid_request", "the body is no JSON object") from None
+
+
 def _text(value: Mapping[str, Any], name: str) -> str:
     text = value.get(name)
     if not isinstance(text, str) or not text.strip():
-        raise _RefusedError(400, "invalid", f"{name} is missing")
+        raise _RefusedError(400, "invalid_request", f"{name} is missing")
     return text
 
 
@@ -341,9 +382,8 @@ def _read_form(received: ReceivedRequest) -> tuple[dict[str, Any], tuple[str, by
             file = str(part.get_filename()), content
         elif name == "value":
             fields[name] = json.loads(content)
-        elif name in fields:
-            before = fields[name]
-            fields[name] = [*(before if isinstance(before, list) else [before]), content.decode()]
+        elif name == "collections":  # plain form fields, one for each
+            fields.setdefault(name, []).append(content.decode())
         else:
             fields[name] = content.decode()
     return fields, file
