@@ -193,6 +193,8 @@ def _unavailable(name: str, module: str) -> click.Command:
 
 
 def _survive_any_stream() -> None:
+    if sys.stdin is None:  # closed, as by `<&-` and by some daemons: nothing comes from it
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
     for name, mode in (("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:  # closed, as by `>&-`
             # This takes its number, so that no other file gets it. Nobody misses what stderr would

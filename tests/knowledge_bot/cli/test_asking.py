@@ -120,7 +120,7 @@ def test_a_chat_on_a_terminal_goes_on_after_a_failure_and_ends_with_ctrl_d(progr
         screen.expect("At nine.")
         screen.expect("you> ")
         screen.type("And on Sunday?\n")
-        screen.expect("Error: POST /messages was answered with 400 [no]: not now")
+        screen.expect("was answered with 400 [no]: not now")
         screen.expect("you> ")
         screen.type("\x04")
         assert screen.end() == 0

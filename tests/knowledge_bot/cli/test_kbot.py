@@ -128,7 +128,8 @@ def test_a_failed_reading_call_leaves_nothing_uncertain(run, answering, status, 
     answering(answer(status))
     done = run("bots")
     assert (done.exit_code, done.stdout) == (code, "")
-    assert done.stderr.startswith(f"Error: GET /bots was answered with {status}")
+    assert done.stderr.startswith("Error: GET /bots to http://127.0.0.1:")
+    assert f" was answered with {status}" in done.stderr
 
 
 def test_an_expected_error_is_a_sentence_without_a_traceback(kbot):
@@ -246,3 +247,29 @@ def test_a_stderr_that_is_closed_changes_nothing(program, answering):
         )
         assert done.returncode == code
     assert done.stdout.startswith(b"src_1\t")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "chat bot_guide",
+        "ask -",
+        "ask bot_guide -",
+        "add text -",
+        "add file - --name n",
+        "login",
+        "login --key-stdin",
+        "ingest jsonl -",
+        "ingest urls -",
+        "ledger forget -",
+        "ledger forget --all",
+        "bots",
+    ],
+)
+def test_a_stdin_that_is_closed_is_an_empty_one(program, of_the_service, command):
+    done = subprocess.run(
+        ["sh", "-c", f"{program} {command} <&-"], capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr
+    well = ("bots", "chat bot_guide", "ingest jsonl -", "ingest urls -", "ledger forget -")
+    assert (done.returncode == 0) == (command in well), done
