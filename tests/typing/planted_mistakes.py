@@ -26,6 +26,8 @@ from knowledge_bot import (
     Source,
 )
 from knowledge_bot._chats import aask_bots, ask_bots
+from knowledge_bot.ingest import File, WebPage
+from knowledge_bot.testing import MemoryService
 
 
 def right(client: Client, collection: Collection, headers: Mapping[str, str]) -> None:
@@ -56,6 +58,11 @@ def right(client: Client, collection: Collection, headers: Mapping[str, str]) ->
     with Client("key", "https://service.example", http_client=httpx.Client()) as given:
         assert_type(given, Client)
     Client(http_client=httpx2.Client())
+    WebPage(name="n", url="u", headers={"a": "b"}, collections=collection)
+    File(path=Path("handbook.md"), collections="col_1")
+    service = MemoryService(bots={"bot_1": {"?": "!"}}, collections=["col_1"])
+    Client(transport=service.transport)
+    AsyncClient(transport=service.async_transport)
 
 
 async def right_as_well(client: AsyncClient) -> None:

@@ -8,11 +8,11 @@ import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field, SecretStr
 
-from knowledge_bot._endpoints import collection_ids, header_list
+from knowledge_bot._endpoints import Collections, Headers, collection_ids, header_list
 
 # Bytes kept of a SHA-256: enough to tell contents apart, and rows stay small.
 DIGEST_SIZE = 16
@@ -69,6 +69,19 @@ class WebPage(_Item):
         default=(), repr=False
     )
 
+    if TYPE_CHECKING:  # what is taken, which is more than what is kept
+
+        def __init__(
+            self,
+            *,
+            name: str,
+            url: str,
+            headers: Headers | None = None,
+            collections: Collections | None = None,
+            key: str | None = None,
+            version: str | None = None,
+        ) -> None: ...
+
     @property
     def identity(self) -> str:
         """The item's key."""
@@ -90,6 +103,18 @@ class Text(_Item):
 
     name: str = Field(min_length=1)
     content: str
+
+    if TYPE_CHECKING:  # as above
+
+        def __init__(
+            self,
+            *,
+            name: str,
+            content: str,
+            collections: Collections | None = None,
+            key: str | None = None,
+            version: str | None = None,
+        ) -> None: ...
 
     @property
     def identity(self) -> str:
@@ -116,6 +141,19 @@ class File(_Item):
     path: Annotated[str, BeforeValidator(os.fspath)]
     name: str = ""
     open: Callable[[], BinaryIO] | None = Field(default=None, repr=False, exclude=True)
+
+    if TYPE_CHECKING:  # as above
+
+        def __init__(
+            self,
+            *,
+            path: str | os.PathLike[str],
+            name: str = "",
+            open: Callable[[], BinaryIO] | None = None,  # noqa: A002 - the field
+            collections: Collections | None = None,
+            key: str | None = None,
+            version: str | None = None,
+        ) -> None: ...
 
     @property
     def identity(self) -> str:
