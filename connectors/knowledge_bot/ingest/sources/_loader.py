@@ -5,6 +5,7 @@ Neither framework is imported. A loader is known by its methods, a document by i
 
 import asyncio
 import hashlib
+import inspect
 import io
 import json
 import re
@@ -176,7 +177,7 @@ def _loaded(loader: Any) -> Iterator[Any]:
 
 
 def _taken(given: Any) -> Iterator[Any]:
-    if asyncio.iscoroutine(given):
+    if inspect.iscoroutine(given):  # asyncio's own takes a generator for one, before 3.12
         with asyncio.Runner() as runner:
             given = runner.run(given)
     if not isinstance(given, AsyncIterable):

@@ -30,7 +30,8 @@ def from_rows(
     Args:
         rows: a cursor of any DB-API driver after its `execute`, a result of SQLAlchemy, or an
             iterable of dicts, `sqlite3.Row` objects, named tuples or objects with attributes. They
-            are taken one at a time.
+            are taken one at a time, in another thread: sqlite3 allows that where the connection was
+            made with `check_same_thread=False`.
         key: the column that a row is known by: its name, or a function of the row. A row where it
             is empty is `invalid`.
         text: the column of the text. A row without one is `skipped`.
@@ -77,6 +78,8 @@ def _texts(
             yield _text(row, number, fields, places)
     except Exception as error:  # noqa: BLE001 - each driver raises errors of its own
         told = " ".join(str(error).split())[:300] or type(error).__name__
+        if "same thread" in told:  # of sqlite3; an ingestion takes its items in a thread of its own
+            told += " Connect with sqlite3.connect(..., check_same_thread=False)."
         reason = f"the rows end after {number}: {told}"
         yield Skipped("the rows", reason, invalid=True, partial=True)
 
