@@ -1,10 +1,8 @@
 """From the ingest operator's parameters to the items that are ingested."""
 
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -23,7 +21,7 @@ from knowledge_bot.ingest import (
 )
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context, ObjectStoragePath
+    from airflow.sdk import Context
 
 # Which field of a dict tells what kind of item it is.
 _KINDS: dict[str, type[Item]] = {"url": WebPage, "content": Text, "path": File}
@@ -46,8 +44,7 @@ def items_of(name: str, value: Any, context: "Context") -> Iterator[Iterable[obj
         _check_is_several(given)
         yield map(_item, given)
     elif name == "objects":
-        with TemporaryDirectory(prefix="knowledge-bot-objects-") as folder:
-            yield _copies(value, Path(folder))
+        yield found(value)
     elif name == "sitemap":
         yield from_sitemap(value)
     else:
@@ -78,26 +75,6 @@ def _no_item(given: dict[str, Any], reason: str) -> Skipped:
     name = str(next(filter(None, told), "an item"))
     # It may be known from an earlier run, and is not gone then.
     return Skipped(name, reason, invalid=True, partial=True)
-
-
-def _copies(objects: "str | ObjectStoragePath", folder: Path) -> Iterator[object]:
-    # The engine hashes a file before it sends it, and sends it again where that is safe: both read
-    # a copy. It is known by the object's own address.
-    for number, one in enumerate(found(objects)):
-        if one.path.protocol == "file":
-            yield File(path=Path(one.path.path), name=one.name)
-            continue
-        copy = folder / str(number) / one.path.name
-        copy.parent.mkdir()
-        try:
-            source = one.path.open("rb")  # type: ignore[no-untyped-call] # Airflow leaves it untyped
-            with source, copy.open("wb") as target:
-                shutil.copyfileobj(source, target)
-        except (FileNotFoundError, PermissionError) as error:
-            reason = f"it cannot be read: {error}"
-            yield Skipped(one.address, reason, invalid=True, partial=True)
-        else:
-            yield File(path=copy, name=one.name, key=one.address)
 
 
 def _check_is_several(given: object) -> None:
