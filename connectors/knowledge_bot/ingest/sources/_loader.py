@@ -33,7 +33,7 @@ LOADING = (
 
 # What loaders call the place of a document, and what they call its name, the best first.
 _SOURCES = ("source", "file_path", "url")
-_NAMES = ("title", "file_name", *_SOURCES)
+_NAMES = ("title", "file_name", "filename", *_SOURCES)
 
 _NAME_LENGTH = 80
 
