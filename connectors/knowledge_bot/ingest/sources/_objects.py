@@ -246,7 +246,8 @@ class _Reading(io.RawIOBase):
         self, store: Any, path: str, token: str | None, size: int | None, hide: Callable[[str], str]
     ) -> None:
         self._store, self._path, self._token, self._size = store, path, token, size
-        self._hide, self._checked = hide, False
+        self._hide = hide
+        self._at, self._checked_at_end, self._is_conditional = 0, False, False
         if size == 0:
             self._stream: Any = io.BytesIO()
             return
@@ -256,7 +257,7 @@ class _Reading(io.RawIOBase):
             self._check()
             raise OSError(hide(_said(error))) from None
         # s3fs names the listed ETag in each request (If-Match), which needs no request of its own.
-        self._checked = "IfMatch" in (getattr(self._stream, "read_kw", None) or {})
+        self._is_conditional = "IfMatch" in (getattr(self._stream, "read_kw", None) or {})
 
     def readable(self) -> bool:
         return True
@@ -265,24 +266,34 @@ class _Reading(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        if whence == io.SEEK_END and self._size is not None:  # some stores cannot
-            offset, whence = offset + self._size, io.SEEK_SET
-        self._stream.seek(offset, whence)
-        return self.tell()
+        # The store hears of it when it is read from there: some ask anew at each seek.
+        if whence == io.SEEK_END and self._size is None:
+            self._at = int(self._stream.seek(offset, whence))
+        else:
+            start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size or 0}[whence]
+            self._at = start + offset
+        self._checked_at_end = False  # it may be sent once more, from its first byte
+        return self._at
 
     def tell(self) -> int:
-        return int(self._stream.tell())
+        return self._at
 
     def readinto(self, buffer: Any, /) -> int:
+        if self._checked_at_end and self._size is not None and self._at >= self._size:
+            return 0
         try:
+            if self._stream.tell() != self._at:
+                self._stream.seek(self._at)
             piece = self._stream.read(len(buffer))
-            at_end = not piece or (self._size is not None and self._stream.tell() >= self._size)
         except Exception as error:  # noqa: BLE001 - as in _by_folder
             self._check()
             raise OSError(self._hide(_said(error))) from None
-        if at_end and not self._checked:
-            self._check()
-            self._checked = True
+        self._at += len(piece)
+        at_end = not piece or (self._size is not None and self._at >= self._size)
+        if at_end and not self._checked_at_end:
+            if not self._is_conditional:
+                self._check()
+            self._checked_at_end = True
         buffer[: len(piece)] = piece
         return len(piece)
 
@@ -351,13 +362,12 @@ class _Place:
         user, _, host = place.rpartition("@")
         if protocol in _NAMES_THE_PLACE:
             user, host = "", place
-        secrets = {user, user.partition(":")[2], user.partition(":")[0]}
         return cls(
             protocol,
             f"{protocol}://{base}",
             f"{protocol}://{host}{slash}{path}".rstrip("/"),
             pattern,
-            frozenset(secrets | {unquote(secret) for secret in secrets}),
+            frozenset(_of_user(user)),
         )
 
 
@@ -377,12 +387,22 @@ class _Hiding:
 def _secrets(options: Mapping[str, Any]) -> set[str]:
     found: set[str] = set()
     for name, value in options.items():
+        is_secret = bool(_SECRET.search(str(name)))
         if isinstance(value, Mapping):
-            inner = {str(key): each for key, each in value.items()}
-            found |= set(map(str, inner.values())) if _SECRET.search(str(name)) else _secrets(inner)
-        elif isinstance(value, str) and _SECRET.search(str(name)):
+            found |= _secrets({f"{name if is_secret else ''}.{key}": value[key] for key in value})
+        elif isinstance(value, list | tuple):
+            found |= _secrets({f"{name}.{number}": each for number, each in enumerate(value)})
+        elif isinstance(value, str) and is_secret:
             found.add(value)
+        elif isinstance(value, str) and "://" in value:
+            found |= _of_user(value.partition("://")[2].partition("/")[0].rpartition("@")[0])
     return found
+
+
+def _of_user(user: str) -> set[str]:
+    """Return what is not to be told of the part of an address before the @."""
+    name, _, password = user.partition(":")
+    return {form for each in (user, name, password) for form in (each, unquote(each))}
 
 
 def _lists_all_at_once(store: Any) -> bool:

@@ -326,6 +326,19 @@ def test_credentials_are_neither_in_keys_nor_in_errors(memory, send, ledger):
     assert b"AKIA12345" not in ledger.database.file.read_bytes()
 
 
+def test_every_secret_among_the_options_is_known():
+    options = {
+        "auth": ("reader", "s3cret-1"),
+        "client_kwargs": {"token": "s3cret-2", "region": "north"},
+        "secrets": {"a": {"b": "s3cret-3"}},
+        "base_url": "https://reader:s3cret%2D4@h.example/dav",
+        "port": 22,
+    }
+    known = objects._secrets(options)
+    assert {"s3cret-1", "s3cret-2", "s3cret-3", "s3cret-4", "s3cret%2D4"} <= known
+    assert not {"north", "https://reader:s3cret%2D4@h.example/dav"} & known
+
+
 @pytest.mark.parametrize(
     ("listed", "asked", "same"),
     [
