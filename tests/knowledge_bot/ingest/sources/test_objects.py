@@ -1,6 +1,7 @@
 """Objects of a store: which are found, and that only those that changed are opened."""
 
 import collections
+import datetime as dt
 import logging
 import os
 import sys
@@ -162,11 +163,15 @@ def test_of_many_objects_the_three_that_changed_are_opened(store, send, ledger, 
 
 def test_an_object_that_was_written_just_now_is_read_again(memory, send, ledger, monkeypatch):
     monkeypatch.setattr(objects, "_SETTLED", 2.0)
-    memory.write("docs/a.md", b"one")
-    address = f"{memory.address}/docs/**"
-    send(from_objects(address), ledger=ledger)
-    memory.write("docs/a.md", b"two")  # of the same size, perhaps at the same tick
-    assert send(from_objects(address), ledger=ledger).superseded == 1
+    now = dt.datetime.now(dt.UTC)
+
+    def run(content):
+        memory.write("docs/a.md", content)
+        MemoryFileSystem.store["/bucket/docs/a.md"].created = now  # at the same tick of its clock
+        return send(from_objects(f"{memory.address}/docs/**"), ledger=ledger)
+
+    assert run(b"one").created == 1
+    assert run(b"two").superseded == 1
 
 
 def test_an_empty_object_is_skipped_without_being_opened_and_is_not_gone(store, send, ledger):
