@@ -1,7 +1,6 @@
 """From the ingest operator's parameters to the items that are ingested."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +26,8 @@ if TYPE_CHECKING:
 _KINDS: dict[str, type[Item]] = {"url": WebPage, "content": Text, "path": File}
 
 
-@contextmanager
-def items_of(name: str, value: Any, context: "Context") -> Iterator[Iterable[object]]:
-    """Give the items of one of the operator's parameters, for as long as they are sent.
+def items_of(name: str, value: Any, context: "Context") -> Iterable[object]:
+    """Return the items of one of the operator's parameters.
 
     Args:
         name: the parameter's name.
@@ -42,14 +40,13 @@ def items_of(name: str, value: Any, context: "Context") -> Iterator[Iterable[obj
     if name == "items":
         given = call_with_context(value, context) if callable(value) else value
         _check_is_several(given)
-        yield map(_item, given)
-    elif name == "objects":
-        yield found(value)
-    elif name == "sitemap":
-        yield from_sitemap(value)
-    else:
-        _check_is_there(name, Path(value))
-        yield from_folder(value) if name == "folder" else from_jsonl(value)
+        return map(_item, given)
+    if name == "objects":
+        return found(value)
+    if name == "sitemap":
+        return from_sitemap(value)
+    _check_is_there(name, Path(value))
+    return from_folder(value) if name == "folder" else from_jsonl(value)
 
 
 def _item(given: object) -> object:

@@ -205,7 +205,8 @@ class KnowledgeBotIngestOperator(BaseOperator):
             gone_limit=self.gone_limit,
             stop=self._stop,
         )
-        with items_of(*self._place(), context) as items, hook.get_conn() as client:
+        items = items_of(*self._place(), context)
+        with hook.get_conn() as client:
             return ingestion.run(client, items)
 
     def _place(self) -> tuple[str, Any]:

@@ -54,7 +54,7 @@ _OPTIONS = (
         "--origin",
         metavar="NAME",
         help="A name for where the items come from, which stands for it wherever it is. What it "
-        "no longer has is told as gone.  [default: the folder, sitemap or file itself]",
+        "no longer has is told as gone.  [default: the folder, address or file itself]",
     ),
     click.option(
         "--gone-limit",
