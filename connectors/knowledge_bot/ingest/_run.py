@@ -67,8 +67,8 @@ class Ingestion:
         origin: a name for what yields the items, such as `handbook`. Items that it yields no longer
             are told as `gone`, after a run that came to its end. A folder, objects of a store, a
             sitemap and a file of lines have one of their own; a folder that is named is the same
-            one wherever it is. A feed has none, since what is too old for it is not gone; a loader and
-            a table have none unless they are given one.
+            one wherever it is. A feed has none, since what is too old for it is not gone; a loader
+            and a table have none unless they are given one.
         gone_limit: the share of an origin's items that may vanish at once, 0 to 1; where more do,
             none is noted as gone.
         limit: how many items are sent at most in this run.
