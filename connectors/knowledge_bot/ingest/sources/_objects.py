@@ -218,7 +218,7 @@ class Objects:
             yield File(
                 path=address,
                 name=name,
-                key=self.prefix if single else f"{self.prefix}/{name}",
+                key=address if self.prefix == self.address else f"{self.prefix}/{name}",
                 version=token if token and _is_settled(info, now) else None,
                 open=cast("Callable[[], BinaryIO]", read),
             )

@@ -1,10 +1,12 @@
 """Objects of a store: which are found, and that only those that changed are opened."""
 
+import asyncio
 import collections
 import datetime as dt
 import logging
 import os
 import sys
+import threading
 import time
 
 import httpx
@@ -127,6 +129,8 @@ def test_an_object_is_known_by_its_address_or_by_the_origin_that_it_is_given(sto
     assert from_objects(address).origin == address
     (single,) = from_objects(f"{address}/b.txt")
     assert (single.name, single.key) == ("b.txt", f"{address}/b.txt")
+    (single,) = from_objects(f"{address}/b.txt", origin="handbook")
+    assert (single.name, single.key) == ("b.txt", "handbook/b.txt")
 
 
 def test_only_what_changed_is_opened_and_what_vanished_is_gone(store, send, service, ledger):
@@ -437,3 +441,76 @@ def test_an_object_of_s3_that_changed_since_it_was_listed_is_named(s3, send, led
     assert not any("AKIA12345" in text or "s3cret" in text for text in told.values())
     (denied,) = from_objects("s3://nowhere/docs", storage_options=options)
     assert "cannot be listed" in denied.reason
+
+
+@pytest.fixture
+def sftp(tmp_path):
+    """A server of SFTP, the folder that it serves, and what was opened there."""
+    asyncssh = pytest.importorskip("asyncssh", reason="asyncssh is not installed")
+    pytest.importorskip("sshfs", reason="sshfs is not installed")
+    root, opened, served = tmp_path / "served", collections.Counter(), []
+    started, end = threading.Event(), threading.Event()
+
+    class Files(asyncssh.SFTPServer):
+        def __init__(self, channel):
+            super().__init__(channel, chroot=str(root))
+
+        def open(self, path, flags, attributes):
+            opened[path.decode()] += 1
+            return super().open(path, flags, attributes)
+
+    class Server(asyncssh.SSHServer):
+        def begin_auth(self, username):
+            return True
+
+        def password_auth_supported(self):
+            return True
+
+        def validate_password(self, username, password):
+            return password == "s3cret-of-sftp"
+
+    async def serve():
+        key = asyncssh.generate_private_key("ssh-ed25519")
+        server = await asyncssh.listen(
+            "127.0.0.1", 0, server_factory=Server, server_host_keys=[key], sftp_factory=Files
+        )
+        served.append(server.sockets[0].getsockname()[1])
+        started.set()
+        await asyncio.to_thread(end.wait)
+
+    root.mkdir()
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
+    thread.start()
+    assert started.wait(20)
+    yield f"sftp://reader:s3cret-of-sftp@127.0.0.1:{served[0]}", root, opened
+    end.set()
+    thread.join(10)
+
+
+@pytest.mark.slow
+def test_of_an_sftp_server_only_what_changed_is_opened(sftp, send, ledger):
+    address, root, opened = sftp
+
+    def write(number, content, time):
+        path = root / f"docs/{number % 10}/{number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+        os.utime(path, (time, time))
+
+    for number in range(200):
+        write(number, f"text {number}", 1_700_000_000)
+
+    def run():
+        opened.clear()
+        items = from_objects(f"{address}/docs/**", storage_options={"known_hosts": None})
+        return send(items, ledger=ledger)
+
+    assert run().created == 200
+    assert (run().unchanged, opened) == (200, {})
+    write(7, "another text", 1_700_000_100)
+    (root / "docs/8/8.txt").unlink()
+    report = run()
+    assert (report.superseded, report.unchanged, report.gone) == (1, 198, 1)
+    assert opened == {"/docs/7/7.txt": 2}  # compared, and sent
+    assert not any("reader" in entry.key or "s3cret" in entry.key for entry in ledger.gone())
+    assert b"s3cret-of-sftp" not in ledger.database.file.read_bytes()
