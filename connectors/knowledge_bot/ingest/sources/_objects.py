@@ -248,16 +248,17 @@ class _Reading(io.RawIOBase):
         self._store, self._path, self._token, self._size = store, path, token, size
         self._hide = hide
         self._at, self._checked_at_end, self._is_conditional = 0, False, False
+        self._stream: Any = io.BytesIO()
         if size == 0:
-            self._stream: Any = io.BytesIO()
             return
         try:
             self._stream = store.open(path, "rb", block_size=_BLOCK)
         except Exception as error:  # noqa: BLE001 - as in _by_folder
             self._check()
             raise OSError(hide(_said(error))) from None
-        # s3fs names the listed ETag in each request (If-Match), which needs no request of its own.
-        self._is_conditional = "IfMatch" in (getattr(self._stream, "read_kw", None) or {})
+        # s3fs names an ETag in each request (If-Match): the listed one, where it has the listing.
+        if "IfMatch" in (getattr(self._stream, "read_kw", None) or {}):
+            self._is_conditional = _token(self._stream.details) == token
 
     def readable(self) -> bool:
         return True

@@ -439,6 +439,11 @@ def test_an_object_of_s3_that_changed_since_it_was_listed_is_named(s3, send, led
     assert "it was removed since it was listed" in told["1/1.txt"]
     assert report.created == 1
     assert not any("AKIA12345" in text or "s3cret" in text for text in told.values())
+    (single,) = from_objects("s3://bucket/docs/2/2.txt", storage_options=options)
+    assert opened(single) == b"2"
+    storage.pipe("bucket/docs/2/2.txt", b"3")
+    with pytest.raises(OSError, match="it changed since it was listed"):
+        opened(single)
     (denied,) = from_objects("s3://nowhere/docs", storage_options=options)
     assert "cannot be listed" in denied.reason
 
