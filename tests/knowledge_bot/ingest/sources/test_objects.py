@@ -394,11 +394,11 @@ def s3(monkeypatch):
 
 
 def fill(storage, number):
-    for i in range(number):
-        storage.pipe(f"bucket/docs/{i % 40}/{i}.txt", b"%d" % i)
+    storage.pipe({f"bucket/docs/{i % 40}/{i}.txt": b"%d" % i for i in range(number)})
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_of_ten_thousand_objects_in_s3_the_three_that_changed_are_opened(s3, send, ledger):
     storage, options, requests = s3
     number = int(os.environ.get("KBOT_TEST_OBJECTS", "10000"))
