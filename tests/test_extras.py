@@ -40,6 +40,12 @@ NEEDS = [
         "knowledge_bot_service",
         "serve",
     ),
+    (
+        "from knowledge_bot.ingest import from_objects; from_objects('s3://bucket/docs')",
+        "fsspec",
+        "from_objects",
+        "objects",
+    ),
     *(
         (f"import airflow_knowledge_bot.{name}", "airflow", "airflow_knowledge_bot", "airflow")
         for name in ("decorators", "hooks", "operators", "sensors", "triggers")

@@ -28,7 +28,7 @@ EXTRAS = {
     "": (
         "import knowledge_bot.testing, knowledge_bot.transcripts",
         (
-            "airflow click defusedxml fastapi feedparser keyring langchain_core llama_index "
+            "airflow click defusedxml fastapi feedparser fsspec keyring langchain_core llama_index "
             "opentelemetry pathspec psycopg rich sqlalchemy watchfiles"
         ),
     ),
@@ -56,7 +56,7 @@ EXTRAS = {
     ),
     "ingest": (
         "from knowledge_bot.ingest import Ledger, from_feed, from_folder, from_sitemap, ingest",
-        "airflow click fastapi keyring langchain_core llama_index psycopg rich watchfiles",
+        "airflow click fastapi fsspec keyring langchain_core llama_index psycopg rich watchfiles",
     ),
     "keyring": ("import keyring", "click fastapi airflow langchain_core llama_index"),
     "langchain": (
@@ -74,6 +74,13 @@ EXTRAS = {
             "from knowledge_bot.ingest import Ledger, ingest"
         ),
         "fastapi airflow langchain_core",
+    ),
+    "objects": (
+        (
+            "from knowledge_bot.ingest import Ledger, from_objects, ingest; "
+            "from_objects('memory://bucket/docs/**')"
+        ),
+        "airflow boto3 click fastapi langchain_core llama_index s3fs",
     ),
     "otel": ("import opentelemetry.trace", "click fastapi airflow langchain_core llama_index"),
     "postgresql": ("import psycopg", "click fastapi airflow langchain_core llama_index"),

@@ -1,10 +1,7 @@
 """From the ingest operator's parameters to the items that are ingested."""
 
-import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -23,15 +20,14 @@ from knowledge_bot.ingest import (
 )
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context, ObjectStoragePath
+    from airflow.sdk import Context
 
 # Which field of a dict tells what kind of item it is.
 _KINDS: dict[str, type[Item]] = {"url": WebPage, "content": Text, "path": File}
 
 
-@contextmanager
-def items_of(name: str, value: Any, context: "Context") -> Iterator[Iterable[object]]:
-    """Give the items of one of the operator's parameters, for as long as they are sent.
+def items_of(name: str, value: Any, context: "Context") -> Iterable[object]:
+    """Return the items of one of the operator's parameters.
 
     Args:
         name: the parameter's name.
@@ -44,15 +40,13 @@ def items_of(name: str, value: Any, context: "Context") -> Iterator[Iterable[obj
     if name == "items":
         given = call_with_context(value, context) if callable(value) else value
         _check_is_several(given)
-        yield map(_item, given)
-    elif name == "objects":
-        with TemporaryDirectory(prefix="knowledge-bot-objects-") as folder:
-            yield _copies(value, Path(folder))
-    elif name == "sitemap":
-        yield from_sitemap(value)
-    else:
-        _check_is_there(name, Path(value))
-        yield from_folder(value) if name == "folder" else from_jsonl(value)
+        return map(_item, given)
+    if name == "objects":
+        return found(value)
+    if name == "sitemap":
+        return from_sitemap(value)
+    _check_is_there(name, Path(value))
+    return from_folder(value) if name == "folder" else from_jsonl(value)
 
 
 def _item(given: object) -> object:
@@ -78,26 +72,6 @@ def _no_item(given: dict[str, Any], reason: str) -> Skipped:
     name = str(next(filter(None, told), "an item"))
     # It may be known from an earlier run, and is not gone then.
     return Skipped(name, reason, invalid=True, partial=True)
-
-
-def _copies(objects: "str | ObjectStoragePath", folder: Path) -> Iterator[object]:
-    # The engine hashes a file before it sends it, and sends it again where that is safe: both read
-    # a copy. It is known by the object's own address.
-    for number, one in enumerate(found(objects)):
-        if one.path.protocol == "file":
-            yield File(path=Path(one.path.path), name=one.name)
-            continue
-        copy = folder / str(number) / one.path.name
-        copy.parent.mkdir()
-        try:
-            source = one.path.open("rb")  # type: ignore[no-untyped-call] # Airflow leaves it untyped
-            with source, copy.open("wb") as target:
-                shutil.copyfileobj(source, target)
-        except (FileNotFoundError, PermissionError) as error:
-            reason = f"it cannot be read: {error}"
-            yield Skipped(one.address, reason, invalid=True, partial=True)
-        else:
-            yield File(path=copy, name=one.name, key=one.address)
 
 
 def _check_is_several(given: object) -> None:

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from airflow.sdk import ObjectStoragePath
 
 from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
+from knowledge_bot.ingest.sources._objects import objects_in
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest.sources._objects import Objects
 
 # What tells of an object that is not there for us; the last three, of a connection that is missing
 # or a protocol that nothing is installed for. Other failures of a storage pass, and Airflow may
@@ -50,23 +53,10 @@ def opened(file: str | ObjectStoragePath) -> Iterator[tuple[BinaryIO, str]]:
         yield stream, path.name
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """An object that was found.
-
-    Attributes:
-        path: opens it.
-        name: where it is, seen from where the search began.
-        address: the same whoever reads it, since it holds no connection's id.
-    """
-
-    path: ObjectStoragePath
-    name: str
-    address: str
-
-
-def found(objects: str | ObjectStoragePath) -> Iterator[Found]:
+def found(objects: str | ObjectStoragePath) -> "Objects":
     """Find objects by an address with wildcards, or all of them below a folder.
+
+    Each is known by its address, without the connection's id, and has a version from the listing.
 
     Args:
         objects: the value of the operator's parameter `objects`.
@@ -79,17 +69,13 @@ def found(objects: str | ObjectStoragePath) -> Iterator[Found]:
         start = ObjectStoragePath(base)
         if not start.exists():
             raise FileNotFoundError("it is not there")
-        is_folder = start.is_dir()
-        paths = start.glob(pattern or "**/*") if is_folder else iter([start])
+        storage = start.fs
     except _NOT_THERE as error:
         raise AirflowFailException(
             f"The task's parameter 'objects' cannot be read: {error} ({base}). Nothing was sent."
         ) from error
-    folder = f"{start.path.rstrip('/')}/"
-    for path in paths:
-        if path.is_file():
-            name = path.path.removeprefix(folder) if is_folder else path.name
-            yield Found(path, name, f"{path.protocol}://{path.bucket}/{path.key}")
+    address = f"{start.protocol}://{start.bucket}/{start.key}".rstrip("/")
+    return objects_in(lambda: (storage, start.path), address, pattern)
 
 
 def _split(address: str) -> tuple[str, str]:

@@ -36,7 +36,12 @@ def summary(report: "Report") -> dict[str, Any]:
 
 
 def failure_of(
-    report: "Report", *, on_unknown: str, conn_id: str, collections: Sequence[str]
+    report: "Report",
+    *,
+    on_unknown: str,
+    conn_id: str,
+    collections: Sequence[str],
+    from_a_store: bool = False,
 ) -> Exception | None:
     """Return what fails the task where items are not in the service; None where all are.
 
@@ -45,6 +50,8 @@ def failure_of(
         on_unknown: `resend` leaves unknown outcomes to the next try.
         conn_id: the connection, named where the key is at fault.
         collections: the task's, named where the service refused one.
+        from_a_store: whether what could not be read may be readable at the next try, as an object
+            that changed since it was listed.
 
     Returns:
         `AirflowFailException` where trying again mends nothing, with what a person must do;
@@ -57,6 +64,7 @@ def failure_of(
         # Its worker may have died a moment ago, and its lease on the item still runs.
         or report.elsewhere > 0
         or report.stopped in _PASSING
+        or (report.invalid > 0 and from_a_store)
         or (report.unknown > 0 and on_unknown == "resend")
     )
     if passing:

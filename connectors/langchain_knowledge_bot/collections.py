@@ -1,7 +1,5 @@
 """Documents into collections, each once, however often they are given."""
 
-import hashlib
-from collections import Counter
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -21,9 +19,8 @@ from knowledge_bot.ingest import (
     SupersededSource,
     Text,
 )
+from knowledge_bot.ingest.sources._loader import Texts
 from langchain_knowledge_bot.connection import Connection
-
-_NAME_LENGTH = 80
 
 
 def _ids(collections: Any) -> tuple[str, ...]:
@@ -44,9 +41,10 @@ class KnowledgeBotCollection(Connection):
     service deletes nothing. That, and that it reads nothing back, is why this is neither a vector
     store nor a `DocumentIndex` for `index()`.
 
-    A document is known by its `id`. Without one it is known by its `source` in the metadata and its
-    place among the documents of that source, as the pages of a file; without both, by its text. To
-    know it by something else, give `key`. One without text is skipped, and named in the report.
+    A document is known by its `id`. Without one it is known by its `source` in the metadata (or its
+    `file_path`, or its `url`) and its place among the documents of that source, as the pages of a
+    file; without both, by its text. To know it by something else, give `key`. One without text is
+    skipped, and named in the report. `knowledge_bot.ingest.from_loader` has the same rule.
 
     Setup:
         Install the package with its LangChain extra, and name the service.
@@ -133,7 +131,7 @@ class KnowledgeBotCollection(Connection):
         self, documents: Iterable[Document] | AsyncIterable[Document]
     ) -> Report:
         """Do as `add_documents` does, without blocking; also takes a loader's `alazy_load`."""
-        as_item = _Items(self.key)
+        as_item = _items(self.key)
         items: Any = (
             (as_item(document) async for document in documents)
             if isinstance(documents, AsyncIterable)
@@ -204,7 +202,7 @@ class KnowledgeBotCollection(Connection):
         return one.collections == tuple(sorted(self.collections))
 
     def _add(self, documents: Iterable[Document], ingestion: Ingestion) -> Report:
-        return self._checked(ingestion.run(self._sync, map(_Items(self.key), documents)))
+        return self._checked(ingestion.run(self._sync, map(_items(self.key), documents)))
 
     def _checked(self, report: Report) -> Report:
         if not report.ok:
@@ -214,33 +212,15 @@ class KnowledgeBotCollection(Connection):
         return report
 
 
-class _Items:
-    """Makes an item of each document of one call."""
+def _items(key: Callable[[Document], str] | None) -> Callable[[Document], Text]:
+    """Return what makes an item of each document of one call, as for the documents of a loader."""
+    as_text = Texts(key=key)
 
-    def __init__(self, key: Callable[[Document], str] | None) -> None:
-        self._key = key
-        # By hashes, since a source's name may be long and there may be a million.
-        self._seen: Counter[int] = Counter()
-
-    def __call__(self, document: Document) -> Text:
+    def item(document: Document) -> Text:
         if not isinstance(document, Document):
             raise ConfigurationError(
                 f"documents: expected Document objects, not {type(document).__name__}"
             )
-        content, source = document.page_content, str(document.metadata.get("source") or "")
-        place = ""
-        if source:
-            count = self._seen[hash(source)] = self._seen[hash(source)] + 1
-            place = f" ({count})" if count > 1 else ""
-        titles = (str(document.metadata.get("title") or ""), source, content)
-        title = next(filter(None, map(str.strip, titles)), "")
-        name = f"{title.splitlines()[0][:_NAME_LENGTH]}{place}" if title else "(no name)"
-        if self._key is not None:
-            key = self._key(document)
-        elif document.id:
-            key = document.id
-        elif source:
-            key = f"{source}{place}"
-        else:
-            key = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
-        return Text(name=name, content=content, key=key)
+        return as_text(document)
+
+    return item

@@ -10,7 +10,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
-from knowledge_bot.ingest import Text
+from knowledge_bot.ingest import IncompleteIngestionError, Text
 from page_server import answer as page
 from page_server import serving
 
@@ -92,13 +92,53 @@ def test_objects_are_found_by_wildcard_and_known_by_their_address(
     for address in (f"{bucket}/{pattern}", ObjectStoragePath(f"{bucket}/{pattern}")):
         report = run(ingesting(objects=address))
         assert report["created"] + report["unchanged"] == len(expected)
-    # The second run knew what it copied anew.
     assert len(good.requests) == len(expected)
     bodies = b"".join(request.body for request in good.requests)
     assert all(f'filename="{name}"'.encode() in bodies for name in expected)
 
 
-def test_objects_on_this_machine_s_disk_are_not_copied(good, ledger, tmp_path):
+def test_only_objects_that_changed_are_opened_and_what_vanished_is_gone(
+    good, ledger, bucket, monkeypatch
+):
+    opened = []
+    plain = MemoryFileSystem._open
+
+    def counting(self, path, mode="rb", **options):
+        if mode == "rb":
+            opened.append(path)
+        return plain(self, path, mode=mode, **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "_open", counting)
+    monkeypatch.setattr("knowledge_bot.ingest.sources._objects._SETTLED", -10.0)
+    assert run(ingesting(objects=f"{bucket}/docs"))["created"] == 3
+    opened.clear()
+    assert run(ingesting(objects=f"{bucket}/docs"))["unchanged"] == 3
+    assert opened == []
+    storage = MemoryFileSystem()
+    storage.pipe("/bucket/docs/a.txt", b"another text")
+    storage.rm("/bucket/docs/c.md")
+    report = run(ingesting(objects=f"{bucket}/docs"))
+    assert (report["created"], report["unchanged"], report["gone"]) == (1, 1, 1)
+    assert set(opened) == {"/bucket/docs/a.txt"}
+
+
+def test_an_object_that_cannot_be_read_now_is_left_to_the_next_try(
+    good, ledger, bucket, monkeypatch
+):
+    def failing(self, path, **options):
+        if path.endswith("a.txt"):
+            raise TimeoutError("the store does not answer")
+        return plain(self, path, **options)
+
+    plain = MemoryFileSystem._open
+    monkeypatch.setattr(MemoryFileSystem, "_open", failing)
+    with pytest.raises(IncompleteIngestionError, match="the store does not answer"):
+        run(ingesting(objects=f"{bucket}/docs"))
+    monkeypatch.undo()
+    assert len(good.requests) == 2
+
+
+def test_objects_may_lie_on_this_machine_s_disk(good, ledger, tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text("a")
     assert run(ingesting(objects=f"file://{tmp_path}/docs/*.txt"))["created"] == 1

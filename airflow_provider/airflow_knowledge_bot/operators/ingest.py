@@ -47,9 +47,10 @@ class KnowledgeBotIngestOperator(BaseOperator):
             parts of Airflow's context that it names (templated).
         folder: a folder whose files are uploaded, on a disk that the worker sees (templated).
         objects: the address of objects, with wildcards or of a folder
-            (`s3://connection@bucket/documents/**/*.pdf`), or an `ObjectStoragePath`; each is copied
-            to the worker's disk first, and all copies stay there until the task ends (templated).
-            Object storage needs its own Airflow provider.
+            (`s3://connection@bucket/documents/**/*.pdf`), or an `ObjectStoragePath` (templated).
+            Only those are opened that the listing tells as new or changed, and they are streamed;
+            what cannot be read is tried again by the next try. Object storage needs its own Airflow
+            provider.
         sitemap: the address of a sitemap, whose pages the service scrapes (templated).
         jsonl: the path of a file with one item in each line, as JSON (templated).
         collections: id or ids of the collections (templated); by default the connection's
@@ -61,8 +62,9 @@ class KnowledgeBotIngestOperator(BaseOperator):
         concurrency: how many requests are in flight at most.
         origin: a name for what yields the items, such as `handbook` (templated). What it yields no
             longer is told as `gone`, and listed by `kbot ledger gone`. A folder has one of its own,
-            its path; a folder that is named is the same one wherever a worker mounts it. Give
-            none to mapped tasks of which each has a part of the items.
+            its path, and objects have their address; a folder that is named is the same one
+            wherever a worker mounts it. Give none to mapped tasks of which each has a part of the
+            items.
         gone_limit: the share of an origin's items that may vanish at once, 0 to 1; where more do,
             none is noted as gone.
         knowledge_bot_conn_id: the connection (templated).
@@ -150,6 +152,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
             on_unknown=self.on_unknown,
             conn_id=self.knowledge_bot_conn_id,
             collections=collections,
+            from_a_store=self.objects is not None,
         )
         if failure is not None:
             context["ti"].xcom_push(key="return_value", value=told)
@@ -202,7 +205,8 @@ class KnowledgeBotIngestOperator(BaseOperator):
             gone_limit=self.gone_limit,
             stop=self._stop,
         )
-        with items_of(*self._place(), context) as items, hook.get_conn() as client:
+        items = items_of(*self._place(), context)
+        with hook.get_conn() as client:
             return ingestion.run(client, items)
 
     def _place(self) -> tuple[str, Any]:

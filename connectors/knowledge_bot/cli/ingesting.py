@@ -1,5 +1,6 @@
 """`kbot ingest`: many items, each exactly once. Each command only says where they are found."""
 
+import json
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -53,7 +54,7 @@ _OPTIONS = (
         "--origin",
         metavar="NAME",
         help="A name for where the items come from, which stands for it wherever it is. What it "
-        "no longer has is told as gone.  [default: the folder, sitemap or file itself]",
+        "no longer has is told as gone.  [default: the folder, address or file itself]",
     ),
     click.option(
         "--gone-limit",
@@ -112,7 +113,7 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
         how = {name: given.pop(name) for name in set(given) & set(Ingestion.__dataclass_fields__)}
         try:
             ledger = open_ledger(ledger_address, for_writing=not how["dry_run"])
-            if "exclude" in given:
+            if "exclude" in given and "path" in given:
                 given["exclude"] += _own_files(ledger, given["path"])
             with connection.client(needs_key=not how["dry_run"]) as client:
                 wanted = collections_to_add_to(connection, client, collections, quiet=quiet)
@@ -180,6 +181,90 @@ def folder(
     from knowledge_bot.ingest import from_folder
 
     return from_folder(path, include, exclude=exclude, hidden=hidden)
+
+
+def _settings(
+    context: click.Context,  # noqa: ARG001 - click's
+    option: click.Parameter,
+    given: tuple[str, ...],
+) -> dict[str, Any]:
+    """Read `key=value` pairs; a value is JSON, or else a text."""
+    settings: dict[str, Any] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not name.isidentifier():
+            # Without its value, which may be a secret.
+            raise click.BadParameter(f"expected NAME=VALUE, not {name!r}", param=option)
+        try:
+            settings[name] = json.loads(value)
+        except ValueError:
+            settings[name] = value
+    return settings
+
+
+@ingest.command()
+@click.argument("address", metavar="ADDRESS")
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="PATTERN",
+    help="Not these objects, in the notation of a .gitignore: *.tmp, drafts/. Repeatable.",
+)
+@click.option(
+    "--set",
+    "storage_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_settings,
+    help="An option of the store, as fsspec takes it: endpoint_url=https://…, anon=true. A value "
+    "is JSON, or else a text. Repeatable. Other users of the machine see it; keys are better "
+    "left where the store's own tools look for them, such as ~/.aws.",
+)
+@_ingestion
+def objects(
+    *, address: str, exclude: tuple[str, ...], storage_options: dict[str, Any]
+) -> Iterable[object]:
+    """Upload the objects of a store that ADDRESS names.
+
+    The store's listing says which are new or changed; only these are read. ADDRESS is one of
+    fsspec, with `*` for a part of a name and `**/` for any number of folders, or a folder's. What
+    the protocol needs is installed besides, such as s3fs.
+
+    \b
+    kbot ingest objects 's3://bucket/docs/**/*.pdf' --collection col_handbook
+    kbot ingest objects sftp://host/srv/docs --set username=reader --dry-run
+    """  # noqa: D301 - \b is for click
+    from knowledge_bot.ingest import from_objects
+
+    return from_objects(address, exclude=exclude, storage_options=storage_options)
+
+
+@ingest.command()
+@click.argument("name", metavar="MODULE:CLASS")
+@click.option(
+    "--set",
+    "arguments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_settings,
+    help="An argument of the class, or of its load_data. A value is JSON, or else a text. "
+    "Repeatable. Other users of the machine see it; keys are better left in the environment.",
+)
+@_ingestion
+def loader(*, name: str, arguments: dict[str, Any]) -> Iterable[object]:
+    """Add the documents of a loader of LangChain or a reader of LlamaIndex.
+
+    The module is imported and runs, as everything in it does. What a loader finds no longer is told
+    as gone where it has an --origin.
+
+    \b
+    kbot ingest loader langchain_community.document_loaders:CSVLoader --set file_path=books.csv
+    kbot ingest loader llama_index.core:SimpleDirectoryReader --set input_dir=notes --origin notes
+    """  # noqa: D301 - \b is for click
+    from knowledge_bot.cli.loaders import loader_of
+    from knowledge_bot.ingest import from_loader
+
+    return from_loader(loader_of(name, arguments))
 
 
 @ingest.command()

@@ -17,6 +17,9 @@ from knowledge_bot._endpoints import Collections, Headers, collection_ids, heade
 # Bytes kept of a SHA-256: enough to tell contents apart, and rows stay small.
 DIGEST_SIZE = 16
 
+EMPTY = hashlib.sha256().digest()[:DIGEST_SIZE]
+"""The digest of a file without content."""
+
 _PIECE = 1024 * 1024
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from knowledge_bot.ingest._items import File, Item, Skipped, Text, WebPage
+from knowledge_bot.ingest._items import EMPTY, File, Item, Skipped, Text, WebPage
 from knowledge_bot.ingest._report import Outcome
 from knowledge_bot.ingest._store import Row, State, Store, item_id
 
@@ -270,12 +270,11 @@ class Planner:
         try:
             if "\0" in job.key or "\0" in job.name:
                 raise _UnfitError("invalid", "its name or key holds a NUL character")
-            if isinstance(job.item, Text) and not job.item.content.strip():
-                raise _UnfitError("skipped", "it has no content")
-            if isinstance(job.item, File) and job.item.open is None:
-                _check_file(job.item.path)
+            _check_content(job.item)
             if self._store is not None and not job.digest:
                 job.digest = job.item.digest()
+            if job.is_opened and job.digest == EMPTY:
+                raise _UnfitError("skipped", f"{job.place} is empty")
         except _UnfitError as error:
             told = str(error)
             if job.before is not None and job.before.digest is not None:
@@ -354,6 +353,13 @@ def fingerprint_of(path: str, now: float) -> tuple[str | None, bool]:
         return None, False
     settled = now - found.st_mtime > _SETTLED and now - found.st_ctime > _SETTLED
     return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}", settled
+
+
+def _check_content(item: Item) -> None:
+    if isinstance(item, Text) and not item.content.strip():
+        raise _UnfitError("skipped", "it has no content")
+    if isinstance(item, File) and item.open is None:
+        _check_file(item.path)
 
 
 def _check_file(path: str) -> None:

@@ -65,9 +65,10 @@ class Ingestion:
         on_outcome: called with each item that is created (in a dry run: would be) or fails.
         dry_run: compare only. Nothing is sent or written, also no ledger.
         origin: a name for what yields the items, such as `handbook`. Items that it yields no longer
-            are told as `gone`, after a run that came to its end. A folder, a sitemap and a file of
-            lines have one of their own; a folder that is named is the same one wherever it is. A
-            feed has none, since what is too old for it is not gone.
+            are told as `gone`, after a run that came to its end. A folder, objects of a store, a
+            sitemap and a file of lines have one of their own; a folder that is named is the same
+            one wherever it is. A feed has none, since what is too old for it is not gone; a loader
+            and a table have none unless they are given one.
         gone_limit: the share of an origin's items that may vanish at once, 0 to 1; where more do,
             none is noted as gone.
         limit: how many items are sent at most in this run.

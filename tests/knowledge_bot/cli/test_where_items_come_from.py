@@ -235,3 +235,130 @@ def test_a_list_that_cannot_be_read_to_its_end_is_a_sentence(run, answering):
     assert done.exit_code == 3
     assert "The run ended early: [Errno 5] Input/output error. " in done.stderr
     assert "Ingestion until then" in done.stderr
+
+
+# Stores and loaders -------------------------------------------------------------------------------
+
+LOADERS = """
+from dataclasses import dataclass, field
+from pathlib import Path
+
+@dataclass
+class Document:
+    page_content: str
+    metadata: dict = field(default_factory=dict)
+
+class Lines:
+    def __init__(self, path, limit=None, breaks=False):
+        self.path, self.limit, self.breaks = path, limit, breaks
+    def lazy_load(self):
+        for number, line in enumerate(Path(self.path).read_text().splitlines()[: self.limit]):
+            yield Document(line, {"source": self.path})
+        if self.breaks:
+            raise OSError("the disk is away")
+
+class Reader:
+    def load_data(self, texts):
+        return [Document(text) for text in texts]
+
+class Strict:
+    def __init__(self, password):
+        raise ValueError(f"wrong: {password}")
+    def load(self):
+        return []
+
+class Other:
+    pass
+
+number = 3
+"""
+
+
+@pytest.fixture
+def loaders(tmp_path, monkeypatch):
+    """A module of loaders in the working folder, and a file for them."""
+    (tmp_path / "my_loaders.py").write_text(LOADERS)
+    (tmp_path / "lines.txt").write_text("one\ntwo\nthree\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    yield "my_loaders"
+    sys.modules.pop("my_loaders", None)
+
+
+def test_objects_are_uploaded_and_only_those_that_changed_again(run, answering, handbook):
+    server = answering(answer(body=SOURCE))
+    address = f"file://{handbook}/**"
+    done = run("ingest", "objects", address, "--exclude", "*.txt", "--exclude", ".*", *IN_ONE)
+    assert (done.exit_code, done.stdout) == (0, "created\t2\nunchanged\t0\n"), done.stderr
+    done = run("ingest", "objects", address, "--exclude", "*.txt", "--exclude", ".*", *IN_ONE)
+    assert done.stdout == "created\t0\nunchanged\t2\n"
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("handbook",), "for a folder use from_folder"),
+        (("gs://bucket/docs",), "gcsfs"),
+        (("memory://a", "--set", "endpoint"), "expected NAME=VALUE, not 'endpoint'"),
+    ],
+)
+def test_an_address_of_no_store_is_a_usage_error(run, answering, arguments, told):
+    server = answering(answer(body=SOURCE))
+    done = run("ingest", "objects", *arguments, *IN_ONE)
+    assert (done.exit_code, server.started) == (2, 0)
+    assert told in done.stderr
+
+
+def test_a_place_that_cannot_be_listed_is_told(run, answering):
+    answering(answer(body=SOURCE))
+    done = run("ingest", "objects", "memory://nowhere/**", *IN_ONE)
+    assert done.exit_code == 3
+    assert "memory://nowhere" in done.stderr
+    assert "it cannot be listed: there is nothing" in done.stderr
+
+
+def test_a_loader_is_named_by_its_module_and_class(run, answering, loaders):
+    server = answering(answer(body=SOURCE))
+    lines = ("ingest", "loader", f"{loaders}:Lines", "--set", "path=lines.txt")
+    assert run(*lines, "--set", "limit=2", *IN_ONE).stdout == "created\t2\nunchanged\t0\n"
+    assert run(*lines, *IN_ONE).stdout == "created\t1\nunchanged\t2\n"
+    assert [one["content"] for one in sent(server)] == ["one", "two", "three"]
+
+
+def test_what_a_class_does_not_take_goes_to_its_load_data(run, answering, loaders):
+    server = answering(answer(body=SOURCE))
+    reader = ("ingest", "loader", f"{loaders}:Reader", "--set", 'texts=["a", "b"]')
+    assert run(*reader, *IN_ONE).stdout == "created\t2\nunchanged\t0\n"
+    assert [one["content"] for one in sent(server)] == ["a", "b"]
+
+
+def test_what_a_loader_raises_is_told_and_what_it_gave_before_is_sent(run, answering, loaders):
+    answering(answer(body=SOURCE))
+    options = ("--set", "path=lines.txt", "--set", "breaks=true")
+    done = run("ingest", "loader", f"{loaders}:Lines", *options, *IN_ONE)
+    assert (done.exit_code, done.stdout) == (3, "created\t3\nunchanged\t0\ninvalid\t1\n")
+    assert "the loader ends after 3 documents: OSError: the disk is away" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("Lines",), "names no class: expected package.module:Class"),
+        (("my_loaders:Lines; x",), "names no class"),
+        (("../my_loaders:Lines",), "names no class"),
+        (("no_such_module:Lines",), "no_such_module cannot be imported: ModuleNotFoundError"),
+        (("my_loaders:Missing",), "my_loaders has no Missing"),
+        (("my_loaders:Other",), "my_loaders:Other is no loader"),
+        (("my_loaders:number",), "my_loaders:number is no loader"),
+        (("my_loaders:Lines", "--set", "file=x"), "takes no argument 'file'; it takes breaks, "),
+        (("my_loaders:Lines",), "cannot be made: TypeError: "),
+        (("my_loaders:Strict", "--set", "password=s3cret"), "cannot be made: ValueError: wrong"),
+    ],
+)
+def test_a_loader_that_cannot_be_used_is_a_usage_error(run, answering, loaders, arguments, told):
+    server = answering(answer(body=SOURCE))
+    done = run("ingest", "loader", *arguments, *IN_ONE)
+    assert (done.exit_code, server.started) == (2, 0)
+    assert told in " ".join(done.stderr.split())
+    assert "s3cret" not in done.stderr

@@ -55,7 +55,7 @@ def from_folder(
     matches = None
     try:
         if several != ["*"]:
-            matches = re.compile("|".join(f"(?:{_expression(each)})" for each in several)).fullmatch
+            matches = re.compile("|".join(f"(?:{expression(each)})" for each in several)).fullmatch
     except re.error as error:
         raise ConfigurationError(
             f"patterns: {', '.join(several)} cannot be used: {error.msg}"
@@ -63,7 +63,8 @@ def from_folder(
     name = str(root)
     if matches is not None:  # another selection of the same folder is another origin
         name = f"{name} [{' '.join(sorted(several))}]"
-    excluding = _ignoring(root, [exclude] if isinstance(exclude, str) else list(exclude))
+    left_out = [exclude] if isinstance(exclude, str) else list(exclude)
+    excluding = ignoring([*_ignored_lines(root), *left_out])
     found = Folder(str(root), str(root), name, matches, excluding, hidden)
     return found if origin is None else found.named(origin)
 
@@ -154,20 +155,30 @@ class Folder:
             return Skipped(_shown(name), reason, invalid=True)
 
 
-def _ignoring(root: Path, exclude: list[str]) -> Callable[[str], bool] | None:
-    """Return what tells whether a path below the root is left out; None where nothing is."""
+def _ignored_lines(root: Path) -> list[str]:
     try:
-        lines = (root / IGNORE_FILE).read_text(encoding="utf-8").splitlines()
+        return (root / IGNORE_FILE).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        lines = []
+        return []
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{root / IGNORE_FILE} cannot be read: {error}") from None
-    if not lines and not exclude:
+
+
+def ignoring(patterns: list[str]) -> Callable[[str], bool] | None:
+    """Return what tells whether a path below the root is left out; None where nothing is.
+
+    Args:
+        patterns: in the notation of a `.gitignore`.
+
+    Raises:
+        ConfigurationError: one is none.
+    """
+    if not patterns:
         return None
     from pathspec import GitIgnoreSpec
 
     try:
-        spec: Any = GitIgnoreSpec.from_lines([*lines, *exclude])
+        spec: Any = GitIgnoreSpec.from_lines(patterns)
     except ValueError as error:
         raise ConfigurationError(f"exclude: {error}") from None
     return lambda relative: bool(spec.match_file(relative))
@@ -181,8 +192,11 @@ def _shown(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def _expression(pattern: str) -> str:
-    """Return a glob pattern as a regular expression for the path below the root."""
+def expression(pattern: str) -> str:
+    """Return a glob pattern as a regular expression for the path below the root.
+
+    One without a slash is for the name, at any depth.
+    """
     parts = re.split(r"(\*\*/|\*\*|\*|\?|\[!?\]?[^\]/]*\])", pattern.lstrip("/"))
     wild = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     expression = "".join(

@@ -1,0 +1,146 @@
+"""Rows of a table, of a query's result, or of anything alike."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from pydantic import ValidationError
+
+from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.ingest._items import Skipped, Text
+from knowledge_bot.ingest.sources._documents import Found
+
+Column: TypeAlias = str | Callable[[Any], object]
+"""A column's name, or what returns its value of a row."""
+
+
+def from_rows(
+    rows: Iterable[Any],
+    *,
+    key: Column,
+    text: Column,
+    name: Column | None = None,
+    version: Column | None = None,
+    origin: str | None = None,
+) -> Found:
+    """Find the texts of a table, one in each row.
+
+        cursor.execute("SELECT id, title, body, changed_at FROM article")
+        from_rows(cursor, key="id", text="body", name="title", version="changed_at")
+
+    Args:
+        rows: a cursor of any DB-API driver after its `execute`, a result of SQLAlchemy, or an
+            iterable of dicts, `sqlite3.Row` objects, named tuples or objects with attributes. They
+            are taken one at a time, in another thread: sqlite3 allows that where the connection was
+            made with `check_same_thread=False`.
+        key: the column that a row is known by: its name, or a function of the row. A row where it
+            is empty is `invalid`.
+        text: the column of the text. A row without one is `skipped`.
+        name: the column of the source's name; by default the key.
+        version: a column that changes when the text does, such as the time of the last change. By
+            default the text itself is compared.
+        origin: a name that stands for the table, such as `articles`. With it, rows that are no
+            longer there are told as gone. Give it only where these are all rows.
+
+    Returns:
+        An iterable of a `Text` for each row, and a `Skipped` for one that cannot be read. Where the
+        database fails, a `Skipped` tells it, and ends it.
+
+    Raises:
+        ConfigurationError: these are no rows, or they have no such column; raised at once where
+            the columns are known before the rows.
+    """
+    fields: dict[str, Any] = {"key": key, "text": text, "name": name, "version": version}
+    for option, column in fields.items():
+        optional = option in ("name", "version") and column is None
+        if not (optional or isinstance(column, str) or callable(column)):
+            told = f"expected a column or a function, not {type(column).__name__}"
+            raise ConfigurationError(f"{option}: {told}")
+    columns = _columns(rows)
+    for option, column in fields.items():
+        if columns and isinstance(column, str) and column not in columns:
+            raise ConfigurationError(
+                f"{option}: there is no column {column!r}; there are {', '.join(columns)}"
+            )
+    if not isinstance(rows, Iterable) and not hasattr(rows, "fetchone"):
+        raise ConfigurationError(f"rows: expected several rows, not {type(rows).__name__}")
+    places = {column: place for place, column in enumerate(columns)}
+    return Found(_texts(rows, fields, places), origin)
+
+
+def _texts(
+    rows: Any, fields: dict[str, Column | None], places: dict[str, int]
+) -> Iterator[Text | Skipped]:
+    number = 0
+    # Not every driver's cursor can be iterated over: DB-API leaves it open.
+    each = rows if isinstance(rows, Iterable) else iter(rows.fetchone, None)
+    try:
+        for number, row in enumerate(each, 1):
+            yield _text(row, number, fields, places)
+    except Exception as error:  # noqa: BLE001 - each driver raises errors of its own
+        told = " ".join(str(error).split())[:300] or type(error).__name__
+        if "same thread" in told:  # of sqlite3; an ingestion takes its items in a thread of its own
+            told += " Connect with sqlite3.connect(..., check_same_thread=False)."
+        reason = f"the rows end after {number}: {told}"
+        yield Skipped("the rows", reason, invalid=True, partial=True)
+
+
+def _text(
+    row: Any, number: int, fields: dict[str, Column | None], places: dict[str, int]
+) -> Text | Skipped:
+    told = f"row {number}"
+    try:
+        values = {
+            option: "" if column is None else _shown(_value(row, column, places))
+            for option, column in fields.items()
+        }
+        if not values["key"].strip():
+            # It may be known from an earlier run, and is not gone then.
+            return Skipped(told, "its key is empty", invalid=True, partial=True)
+        return Text(
+            name=values["name"].strip() or values["key"],
+            content=values["text"],  # an empty one is told as skipped, and is not gone
+            key=values["key"],
+            version=values["version"] or None,
+        )
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        reason = f"it is no text: {first['loc'][0]}: {first['msg']}"
+    except Exception as error:  # noqa: BLE001 - a function of the caller's may raise anything
+        reason = f"it cannot be read: {type(error).__name__}: {str(error)[:300]}"
+    return Skipped(told, reason, invalid=True, partial=True)
+
+
+def _columns(rows: Any) -> list[str]:
+    """Return the columns, where they are known before the rows."""
+    if description := getattr(rows, "description", None):
+        return [str(column[0]) for column in description]
+    keys = getattr(rows, "keys", None)  # of SQLAlchemy's results
+    if callable(keys) and not isinstance(rows, Mapping):
+        return list(map(str, keys()))
+    return []
+
+
+def _value(row: Any, column: Column, places: dict[str, int]) -> object:
+    if callable(column):
+        return column(row)
+    row = getattr(row, "_mapping", row)  # of SQLAlchemy's rows
+    if isinstance(row, tuple) and not hasattr(row, "_fields"):
+        if column not in places:
+            raise LookupError(f"there is no column {column!r}")
+        return row[places[column]]
+    if isinstance(row, Mapping) or hasattr(row, "keys"):
+        try:
+            return row[column]
+        except (LookupError, KeyError):
+            raise LookupError(f"there is no column {column!r}") from None
+    return getattr(row, column)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return ""
+    if callable(read := getattr(value, "read", None)):  # a large object of Oracle's
+        value = read()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8")
+    return str(value)

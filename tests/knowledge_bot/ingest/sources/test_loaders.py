@@ -1,0 +1,293 @@
+"""Documents of loaders: by methods and attributes, and of loaders of the frameworks themselves."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from knowledge_bot import ConfigurationError
+from knowledge_bot.ingest import File, Skipped, from_loader
+
+
+@dataclass
+class Document:
+    """As LangChain's."""
+
+    page_content: str
+    metadata: dict = field(default_factory=dict)
+    id: str | None = None
+
+
+@dataclass
+class Node:
+    """As LlamaIndex's."""
+
+    text: str
+    metadata: dict = field(default_factory=dict)
+    id_: str = "0a6b63a4-6a6a-4f5e-8d4e-0f9c2b1a7c11"  # such as it makes up anew each time
+
+
+class Loader:
+    def __init__(self, *documents):
+        self.documents = documents
+
+    def lazy_load(self):
+        yield from self.documents
+
+
+PAGES = [Document(f"Page {n}.", {"source": "guide.pdf", "page": n}) for n in range(1, 8)]
+
+
+def keys(items):
+    return [item.key for item in items]
+
+
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [
+        ([Document("a", {"source": "x"}, id="known")], ["known"]),
+        (PAGES[:3], ["guide.pdf", "guide.pdf (2)", "guide.pdf (3)"]),
+        ([Document("a", {"file_path": "/x/a.md"})], ["/x/a.md"]),
+        ([Document("a", {"url": "https://h/a"})], ["https://h/a"]),
+        ([Node("a", {"file_path": "/x/a.md"})], ["/x/a.md"]),
+        ([Node("a", {"file_path": "/x/a.md"}, id_="known")], ["known"]),
+        (
+            [Document("a"), Node("a")],
+            ["ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"] * 2,
+        ),
+    ],
+    ids=["id", "source", "file_path", "url", "made-up id", "id_", "text"],
+)
+def test_a_document_is_known_by_the_same_key_each_time(documents, expected):
+    for _ in range(2):
+        assert keys(from_loader(Loader(*documents))) == expected
+
+
+def test_a_document_is_named_by_its_title_its_file_its_source_or_its_first_line():
+    documents = [
+        Document("a", {"title": " Hours\n", "source": "a.html"}),
+        Node("a", {"file_name": "a.md", "file_path": "/x/a.md"}),
+        Document("a", {"source": "b.html"}),
+        Document("One line.\nAnother."),
+        Document(""),
+    ]
+    assert [item.name for item in from_loader(documents)] == [
+        "Hours", "a.md", "b.html", "One line.", "(no name)",
+    ]  # fmt: skip
+    (item,) = from_loader(
+        [Document("a", {"number": 3})],
+        name=lambda each: f"number {each.metadata['number']}",
+        key=lambda each: str(each.metadata["number"]),
+    )
+    assert (item.name, item.key) == ("number 3", "3")
+
+
+class OnlyAsync:
+    async def alazy_load(self):
+        for page in PAGES[:2]:
+            yield page
+
+
+class OnlyLoad:
+    def load(self):
+        return PAGES[:2]
+
+
+class OnlyLoadData:
+    def lazy_load_data(self):
+        raise NotImplementedError("as LlamaIndex's readers have it")
+
+    def load_data(self):
+        return PAGES[:2]
+
+
+class OnlyAloadData:
+    async def aload_data(self):
+        return PAGES[:2]
+
+
+@pytest.mark.parametrize("kind", [OnlyAsync, OnlyLoad, OnlyLoadData, OnlyAloadData])
+def test_a_loader_is_known_by_its_methods(kind):
+    assert keys(from_loader(kind())) == ["guide.pdf", "guide.pdf (2)"]
+
+
+def test_documents_are_taken_one_at_a_time():
+    taken = []
+
+    class Lazy:
+        def lazy_load(self):
+            for page in PAGES:
+                taken.append(page)
+                yield page
+
+    items = iter(from_loader(Lazy()))
+    next(items)
+    assert len(taken) == 1
+
+
+class Breaking:
+    def __init__(self, *, after=6):
+        self.after = after
+
+    def lazy_load(self):
+        yield from PAGES[: self.after]
+        raise ConnectionError("the wiki is away")
+
+
+def test_of_a_loader_that_raises_at_the_seventh_the_six_before_are_sent(send, ledger):
+    assert send(from_loader(Loader(*PAGES), origin="guide"), ledger=ledger).created == 7
+    report = send(from_loader(Breaking(), origin="guide"), ledger=ledger)
+    assert (report.unchanged, report.invalid, report.gone) == (6, 1, 0)
+    (told,) = report.failures
+    assert told.name == "Breaking"
+    assert told.error == "the loader ends after 6 documents: ConnectionError: the wiki is away"
+
+
+def test_what_a_loader_finds_no_longer_is_gone_where_it_has_an_origin(send, ledger):
+    for origin, gone in ((None, 0), ("guide", 0), ("guide", 2)):
+        pages = PAGES[:5] if gone else PAGES
+        assert send(from_loader(Loader(*pages), origin=origin), ledger=ledger).gone == gone
+
+
+def test_an_empty_document_is_skipped_and_not_gone(send, ledger):
+    send(from_loader(Loader(*PAGES[:3]), origin="guide"), ledger=ledger)
+    pages = [PAGES[0], Document(" ", {"source": "guide.pdf"}), PAGES[2]]
+    report = send(from_loader(Loader(*pages), origin="guide"), ledger=ledger)
+    assert (report.unchanged, report.skipped, report.gone) == (2, 1, 0)
+
+
+def test_what_is_no_document_is_named_and_the_rest_is_done():
+    one, wrong, other = from_loader([PAGES[0], {"page_content": "x"}, PAGES[1]])
+    assert [one.key, other.key] == ["guide.pdf", "guide.pdf (2)"]
+    assert isinstance(wrong, Skipped)
+    assert (wrong.name, wrong.invalid, wrong.partial) == ("the documents, document 2", True, True)
+
+
+@pytest.mark.parametrize("loader", [3, "text", {"a": 1}, None, object()])
+def test_what_is_no_loader_is_told_at_once(loader):
+    with pytest.raises(ConfigurationError, match="expected an object with one of the methods"):
+        from_loader(loader)
+
+
+# Readers that tell what they have -----------------------------------------------------------------
+
+
+class Wiki:
+    """A reader of resources, as LlamaIndex's `ResourcesReaderMixin`."""
+
+    def __init__(self):
+        self.pages = {f"pages/{n}": (1, f"Text {n}.") for n in range(5)}
+        self.loaded = []
+
+    def list_resources(self):
+        return list(self.pages)
+
+    def get_resource_info(self, resource):
+        return {"revision": self.pages[resource][0]}
+
+    def load_resource(self, resource):
+        self.loaded.append(resource)
+        return [Node(self.pages[resource][1]), Node("")]
+
+
+def test_of_a_reader_with_resources_only_what_changed_is_loaded(send, service, ledger):
+    wiki = Wiki()
+
+    def run():
+        wiki.loaded.clear()
+        report = send(from_loader(wiki, origin="wiki"), ledger=ledger)
+        return report, set(wiki.loaded)
+
+    assert run()[0].created == 5
+    report, loaded = run()
+    assert (report.unchanged, loaded) == (5, set())
+    wiki.pages["pages/3"] = (2, "Another text.")
+    del wiki.pages["pages/4"]
+    report, loaded = run()
+    assert (report.superseded, report.unchanged, report.gone) == (1, 3, 1)
+    assert loaded == {"pages/3"}
+    assert b"Another text." in service.raw[-1]
+    assert b'filename="3.txt"' in service.raw[-1]
+
+
+@pytest.mark.parametrize(
+    ("info", "tells"),
+    [
+        ({"last_modified_date": "2026-01-05T10:00:00Z"}, True),
+        ({"last_modified_date": "2026-01-05"}, False),
+        ({"etag": "abc"}, True),
+        ({"title": "Hours"}, False),
+        (NotImplementedError(), False),
+        (OSError(), False),
+    ],
+)
+def test_a_resource_has_a_version_where_its_information_tells_a_change(info, tells):
+    class Reader(Wiki):
+        def get_resource_info(self, resource):
+            if isinstance(info, Exception):
+                raise info
+            return info
+
+    for item in from_loader(Reader()):
+        assert isinstance(item, File)
+        assert (item.version is not None) is tells
+
+
+def test_a_resource_that_cannot_be_loaded_is_named_and_the_rest_is_done(send, ledger):
+    class Reader(Wiki):
+        def load_resource(self, resource):
+            if resource == "pages/2":
+                raise RuntimeError("no right to read it")
+            return super().load_resource(resource)
+
+    report = send(from_loader(Reader(), origin="wiki"), ledger=ledger)
+    assert (report.created, report.invalid) == (4, 1)
+    assert "no right to read it" in report.failures[0].error
+
+
+# Loaders of the frameworks ------------------------------------------------------------------------
+
+
+def test_a_loader_of_langchain_is_taken(send, ledger):
+    core = pytest.importorskip("langchain_core")
+    assert core
+    from langchain_core.document_loaders import BaseLoader
+    from langchain_core.documents import Document as LangChainDocument
+
+    class Own(BaseLoader):
+        def load(self):
+            return [LangChainDocument("Nine.", metadata={"source": "hours.md"})]
+
+    assert keys(from_loader(Own())) == ["hours.md"]
+    assert send(from_loader(Own()), ledger=ledger).created == 1
+
+
+def test_llama_index_s_reader_of_a_directory_loads_only_what_changed(send, ledger, tmp_path):
+    pytest.importorskip("llama_index.core")
+    from llama_index.core import SimpleDirectoryReader
+
+    folder = tmp_path / "folder"
+    for name in ("a.md", "b.txt", "more/c.md"):
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_text(f"The text of {name}.")
+
+    def run():
+        reader = SimpleDirectoryReader(str(folder), recursive=True)
+        return send(from_loader(reader, origin="folder"), ledger=ledger)
+
+    assert run().created == 3
+    assert run().unchanged == 3
+    (folder / "a.md").write_text("Another text.")
+    (folder / "b.txt").unlink()
+    report = run()
+    assert (report.superseded, report.unchanged, report.gone) == (1, 1, 1)
+
+
+def test_llama_index_s_reader_of_texts_is_taken(send, ledger):
+    pytest.importorskip("llama_index.core")
+    from llama_index.core.readers import StringIterableReader
+
+    documents = StringIterableReader().load_data(["Nine to five.", "Closed."])
+    assert [item.name for item in from_loader(documents)] == ["Nine to five.", "Closed."]
+    for created in (2, 0):
+        documents = StringIterableReader().load_data(["Nine to five.", "Closed."])
+        assert send(from_loader(documents), ledger=ledger).created == created

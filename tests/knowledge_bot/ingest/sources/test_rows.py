@@ -1,0 +1,163 @@
+"""Rows of a table: of drivers, of SQLAlchemy, and of what people have at hand."""
+
+import sqlite3
+from collections import namedtuple
+
+import pytest
+
+from knowledge_bot import ConfigurationError
+from knowledge_bot.ingest import Skipped, Text, from_rows
+
+ROWS = [(1, "Hours", "The desk opens at nine.", "t1"), (2, "Lending", "Three weeks.", "t1")]
+COLUMNS = ("id", "title", "body", "changed")
+BY_NAME = {"key": "id", "text": "body", "name": "title", "version": "changed"}
+
+Named = namedtuple("Named", COLUMNS)
+
+
+@pytest.fixture
+def database(tmp_path):
+    with sqlite3.connect(tmp_path / "shop.db", check_same_thread=False) as connection:
+        connection.execute("CREATE TABLE article (id, title, body, changed)")
+        connection.executemany("INSERT INTO article VALUES (?, ?, ?, ?)", ROWS)
+    connection.commit()
+    yield connection
+    connection.close()
+
+
+class Bare:
+    """A cursor that can only fetch: DB-API demands no more."""
+
+    def __init__(self):
+        self.description = [(name, None) for name in COLUMNS]
+        self._rows = iter(ROWS)
+
+    def fetchone(self):
+        return next(self._rows, None)
+
+
+def sqlite_rows(database):
+    database.row_factory = sqlite3.Row
+    return database.execute("SELECT * FROM article")
+
+
+def of_sqlalchemy(database, *, mappings=False):
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    engine = sqlalchemy.create_engine("sqlite://", creator=lambda: database)
+    result = engine.connect().execute(sqlalchemy.text("SELECT * FROM article"))
+    return result.mappings() if mappings else result
+
+
+KINDS = {
+    "cursor": lambda database: database.execute("SELECT * FROM article"),
+    "cursor that cannot be iterated over": lambda _: Bare(),
+    "sqlite3.Row": sqlite_rows,
+    "list of sqlite3.Row": lambda database: sqlite_rows(database).fetchall(),
+    "SQLAlchemy result": of_sqlalchemy,
+    "SQLAlchemy rows": lambda database: of_sqlalchemy(database).all(),
+    "SQLAlchemy mappings": lambda database: of_sqlalchemy(database, mappings=True),
+    "dicts": lambda _: [dict(zip(COLUMNS, row, strict=True)) for row in ROWS],
+    "named tuples": lambda _: [Named(*row) for row in ROWS],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_every_kind_are_texts(database, kind):
+    assert list(from_rows(KINDS[kind](database), **BY_NAME)) == [
+        Text(key="1", name="Hours", content="The desk opens at nine.", version="t1"),
+        Text(key="2", name="Lending", content="Three weeks.", version="t1"),
+    ]
+
+
+def test_columns_may_be_functions_of_the_row():
+    (text,) = from_rows(
+        [{"shop": "north", "id": 7, "body": b"caf\xc3\xa9"}],
+        key=lambda row: f"{row['shop']}/{row['id']}",
+        text="body",
+    )
+    assert text == Text(key="north/7", name="north/7", content="café")
+
+
+@pytest.mark.parametrize("key", [None, "", "  "])
+def test_a_row_with_an_empty_key_is_named_and_the_rest_is_done(send, ledger, key):
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in ROWS]
+    rows.insert(1, {"id": key, "title": "None", "body": "x", "changed": ""})
+    report = send(from_rows(rows, **BY_NAME, origin="articles"), ledger=ledger)
+    assert (report.created, report.invalid) == (2, 1)
+    assert (report.failures[0].name, report.failures[0].error) == ("row 2", "its key is empty")
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"id": 1}, "LookupError: there is no column 'body'"),
+        ({"id": 1, "body": b"\xff"}, "UnicodeDecodeError"),
+        (None, "AttributeError"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_named(row, told):
+    good = {"id": 2, "body": "x"}
+    one, wrong, other = from_rows([good, row, good], key="id", text="body")
+    assert one == other
+    assert isinstance(wrong, Skipped)
+    assert (wrong.name, wrong.invalid, wrong.partial) == ("row 2", True, True)
+    assert told in wrong.reason
+
+
+def test_a_second_run_sends_what_changed_and_tells_what_is_gone(database, send, ledger):
+    def run():
+        rows = database.execute("SELECT * FROM article ORDER BY id")
+        return send(from_rows(rows, **BY_NAME, origin="articles"), ledger=ledger)
+
+    database.execute("INSERT INTO article VALUES (3, 'Fees', 'None.', 't1')")
+    assert run().created == 3
+    assert run().unchanged == 3
+    database.execute("UPDATE article SET body = 'Four weeks.', changed = 't2' WHERE id = 2")
+    database.execute("DELETE FROM article WHERE id = 3")
+    report = run()
+    assert (report.superseded, report.unchanged, report.gone) == (1, 1, 1)
+    assert [entry.name for entry in ledger.gone()] == ["Fees"]
+
+
+def test_a_row_without_a_text_is_skipped_and_not_gone(database, send, ledger):
+    def run():
+        rows = database.execute("SELECT * FROM article ORDER BY id")
+        return send(from_rows(rows, key="id", text="body", origin="articles"), ledger=ledger)
+
+    run()
+    database.execute("UPDATE article SET body = NULL WHERE id = 2")
+    report = run()
+    assert (report.unchanged, report.skipped, report.gone) == (1, 1, 0)
+
+
+def test_rows_are_taken_one_at_a_time_and_a_failure_of_the_database_is_told(send, ledger):
+    def rows():
+        for number in range(6):
+            yield {"id": number, "body": f"text {number}"}
+        raise sqlite3.OperationalError("the server closed the connection")
+
+    items = iter(from_rows(rows(), key="id", text="body"))
+    assert next(items).key == "0"
+    report = send(from_rows(rows(), key="id", text="body", origin="table"), ledger=ledger)
+    assert (report.created, report.invalid, report.gone) == (6, 1, 0)
+    assert "the rows end after 6: the server closed the connection" in report.failures[0].error
+
+
+def test_a_connection_of_sqlite_that_is_bound_to_its_thread_is_told_with_the_remedy(send, tmp_path):
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        rows = connection.execute("SELECT 1 AS id, 'x' AS body")
+        report = send(from_rows(rows, key="id", text="body"))
+    assert "check_same_thread=False" in report.failures[0].error
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "told"),
+    [
+        (Bare(), {"key": "nr", "text": "body"}, "key: there is no column 'nr'; there are id, "),
+        ([], {"key": 0, "text": "body"}, "key: expected a column or a function, not int"),
+        (3, {"key": "id", "text": "body"}, "rows: expected several rows, not int"),
+    ],
+)
+def test_what_cannot_be_used_is_told_at_once(rows, options, told):
+    with pytest.raises(ConfigurationError, match=told):
+        from_rows(rows, **options)
