@@ -8,8 +8,9 @@
             client, from_folder("handbook"), collections="col_1", ledger=Ledger("kbot.db")
         )
 
-- Items say what is sent: `WebPage`, `Text`, `File`. `from_folder`, `from_sitemap`, `from_feed`,
-  `from_jsonl` and `from_urls` find them, one at a time. In between they may yield a `Skipped`.
+- Items say what is sent: `WebPage`, `Text`, `File`. `from_folder`, `from_site`, `from_sitemap`,
+  `from_feed`, `from_jsonl` and `from_urls` find them, one at a time. In between they may yield a
+  `Skipped`.
 - A `Ledger` remembers what was sent. `ingest` and `aingest` compare, send and record, and return a
   `Report`. An `Ingestion` holds their options, for those who ingest in many places.
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         from_feed,
         from_folder,
         from_jsonl,
+        from_site,
         from_sitemap,
         from_urls,
     )
@@ -50,7 +52,7 @@ _HOMES = {
     "_report": ("IncompleteIngestionError", "Outcome", "Report", "Stop"),
     "_run": ("Ingestion", "aingest", "ingest"),
     "_store": ("State",),
-    "sources": ("from_feed", "from_folder", "from_jsonl", "from_sitemap", "from_urls"),
+    "sources": ("from_feed", "from_folder", "from_jsonl", "from_site", "from_sitemap", "from_urls"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -75,6 +77,7 @@ __all__ = [
     "from_feed",
     "from_folder",
     "from_jsonl",
+    "from_site",
     "from_sitemap",
     "from_urls",
     "ingest",
