@@ -174,7 +174,7 @@ def fill(site: TrapSite) -> None:  # noqa: PLR0915 - one trap after the other
     site.makers["/grow/"] = lambda path: Response(_html(path, ("x/",)))
     site.sendable |= {"/grow/" + "x/" * times for times in range(DEPTH)}
     seeds.append("/calendar?month=0")
-    site.makers["/calendar"] = lambda path: _month(path)
+    site.makers["/calendar"] = _month
     site.sendable |= {f"/calendar?month={month}" for month in range(-DEPTH + 1, DEPTH)}
 
     # Sessions: a new one in every link of every page.
@@ -219,7 +219,9 @@ def fill(site: TrapSite) -> None:  # noqa: PLR0915 - one trap after the other
     )
     site.page("/said/a")
     seeds.append(site.page("/said/nofollow", "/hidden/1", head=robots.format("robots", "nofollow")))
-    seeds.append(site.page("/said/none", "/hidden/2", sent=False, head=robots.format("ROBOTS", "none")))
+    seeds.append(
+        site.page("/said/none", "/hidden/2", sent=False, head=robots.format("ROBOTS", "none"))
+    )
     ours = robots.format("Knowledge-Bot", "noindex, nofollow")
     seeds.append(site.page("/said/ours", "/hidden/3", sent=False, head=ours))
     theirs = robots.format("other-bot", "noindex, nofollow")
@@ -235,7 +237,9 @@ def fill(site: TrapSite) -> None:  # noqa: PLR0915 - one trap after the other
         path = f"/said/header/{name}"
         seeds.append(site.page(path, link, sent=sent, headers={"X-Robots-Tag": tag}))
         site.page(link, sent=follows, read=False)
-    seeds.append('<a href="/hidden/4" rel="external NoFollow">a link that is not to be followed</a>')
+    seeds.append(
+        '<a href="/hidden/4" rel="external NoFollow">a link that is not to be followed</a>'
+    )
     for number in range(1, 5):
         site.page(f"/hidden/{number}", sent=False, read=False)
 
@@ -247,7 +251,9 @@ def fill(site: TrapSite) -> None:  # noqa: PLR0915 - one trap after the other
     by_header = {"Link": '</style.css>; rel=preload, </kept/by-header>; rel="canonical"'}
     seeds.append(site.page("/copy/by-header", sent=False, headers=by_header))
     site.page("/kept/by-header")
-    seeds.append(site.page("/kept/abroad", head='<link rel=canonical href="http://other.invalid/">'))
+    seeds.append(
+        site.page("/kept/abroad", head='<link rel=canonical href="http://other.invalid/">')
+    )
     seeds.append(site.page("/based/index.html", "one", "two", head='<base href="/elsewhere/x">'))
     site.page("/elsewhere/one")
     site.page("/elsewhere/two")
@@ -286,7 +292,8 @@ def fill(site: TrapSite) -> None:  # noqa: PLR0915 - one trap after the other
 
     # Pages that only the sitemaps name.
     orphans = [site.page(f"/orphan/{number}") for number in range(12)]
-    index = f"<sitemapindex><sitemap><loc>/maps/pages.xml.gz</loc></sitemap>{_loc('/maps/none.xml', 'sitemap')}</sitemapindex>"
+    maps = _loc("/maps/pages.xml.gz", "sitemap") + _loc("/maps/none.xml", "sitemap")
+    index = f"<sitemapindex>{maps}</sitemapindex>"
     pages = "".join(_loc(path, "url", "2026-01-02") for path in ["/", *orphans])
     away = _loc("http://other.invalid/x", "url")
     site.responses["/maps/index.xml"] = Response(index.encode(), kind="text/xml")
@@ -312,11 +319,13 @@ def _month(path: str) -> Response:
 
 def _shop(site: TrapSite, path: str) -> Response:
     number = int(urlsplit(path).path.partition(";")[0].rpartition("/")[2] or 0)
-    links = [
-        f"/shop/{other};jsessionid={site.session()}?PHPSESSID={site.session()}&amp;sid={site.session()}"
+    session = site.session
+    links = tuple(
+        f'<li><a href="/shop/{other};jsessionid={session()}'
+        f'?PHPSESSID={session()}&amp;sid={session()}">item {other}</a>'
         for other in range(5)
-    ]
-    return Response(_html(f"/shop/{number}", tuple(links)).replace(b"&amp;amp;", b"&amp;"))
+    )
+    return Response(_html(f"/shop/{number}", links))
 
 
 def _busy(site: TrapSite) -> Response:
@@ -326,7 +335,7 @@ def _busy(site: TrapSite) -> Response:
 
 
 @contextmanager
-def serving_traps(
+def serving_traps(  # noqa: C901 - a server, whole
     clock: Callable[[], float] = lambda: 0.0, filling: Callable[[TrapSite], None] = fill
 ) -> Iterator[TrapSite]:
     site = TrapSite(clock)

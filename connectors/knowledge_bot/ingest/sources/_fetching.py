@@ -17,7 +17,7 @@ from email.utils import parsedate_to_datetime
 from io import BytesIO
 from time import monotonic, sleep
 from typing import IO, Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 import httpcore
 
@@ -77,7 +77,13 @@ class Answer:
     def location(self, url: str) -> str | None:
         """Return where this answer redirects to; None where it does not."""
         location = self.first("location") if self.status in _REDIRECTING else None
-        return urljoin(url, _as_sent(location)) if location else None
+        if not location:
+            return None
+        location = _as_sent(location)
+        try:
+            return urljoin(url, location)
+        except ValueError:  # it is no address
+            return location
 
 
 class Fetcher:
@@ -180,12 +186,12 @@ class Fetcher:
         wanted: Callable[[Answer], bool],
         into: IO[bytes] | None,
     ) -> Answer:
-        pool = self._pool(url)
+        address, pool = _encoded(url), self._pool(url)
         request = httpcore.Request(
             "GET",
-            _encoded(url),
+            address,
             headers=[
-                ("Host", urlsplit(url).netloc),
+                ("Host", urlsplit(url).netloc.rpartition("@")[2]),
                 ("User-Agent", f"{AGENT}/{__version__}"),
                 ("Accept", "text/html, application/xhtml+xml, */*;q=0.5"),
                 ("Accept-Encoding", "gzip"),
@@ -405,7 +411,15 @@ def _as_sent(location: str) -> str:
 
 
 def _encoded(url: str) -> httpcore.URL:
+    """Return an address in parts: httpcore itself loses what stands after a `;`."""
     try:
-        return httpcore.URL(url.encode("ascii"))
+        parts = urlsplit(url)
+        target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+        return httpcore.URL(
+            scheme=parts.scheme,
+            host=parts.hostname or "",
+            port=parts.port,
+            target=quote(target, "/:@!$&'()*+,;=~%?"),
+        )
     except (UnicodeEncodeError, ValueError) as error:
         raise UnreadableError(f"it is no address: {error}") from error

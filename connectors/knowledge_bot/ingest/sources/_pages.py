@@ -145,7 +145,6 @@ class PageReader:
         if before is not None and before.reader != self._name:
             before = None
         address = at or url
-        address = at or url
         answer = self._fetcher.get(
             address, headers=_conditions(before), largest=self._largest, wanted=_is_page
         )
