@@ -94,7 +94,26 @@ def test_a_page_of_very_many_links_has_the_first_ones():
 
 @pytest.mark.parametrize(
     "piece",
-    ["<", "<!", "<a_", "<a_b='", '<a_="', "<!--", "</", "<![", "<?", "<a/", "<script>", "<title>", "&#", "&", "<style></styl", "<nav>", "<p_role=banner>", "<meta_"],
+    [
+        "<",
+        "<!",
+        "<a_",
+        "<a_b='",
+        '<a_="',
+        "<!--",
+        "</",
+        "<![",
+        "<?",
+        "<a/",
+        "<script>",
+        "<title>",
+        "&#",
+        "&",
+        "<style></styl",
+        "<nav>",
+        "<p_role=banner>",
+        "<meta_",
+    ],
 )
 def test_no_page_takes_long(piece):
     """html.parser of Python 3.11 needs 111 seconds for 100 KB of the third one."""
