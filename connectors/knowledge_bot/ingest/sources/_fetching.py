@@ -102,7 +102,7 @@ class Fetcher:
         self.requests = self.received = 0
         self._start, self._headers = urlsplit(start), tuple(headers)
         self._allow_private: bool | None = allow_private or None
-        self._next = 0.0
+        self._next = self._until = 0.0
         self._pools: dict[Proxy | None, httpcore.ConnectionPool] = {}
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ class Fetcher:
         )
         self._wait()
         self.requests += 1
-        began = monotonic()
+        self._until = monotonic() + _LONGEST_ANSWER
         with closing(pool.handle_request(request)) as response:
             answer = Answer(
                 response.status,
@@ -219,7 +219,7 @@ class Fetcher:
             sink.seek(0)
             sink.truncate()
             left = largest
-            pieces = self._counted(response.iter_stream(), began)
+            pieces = self._counted(response.iter_stream())
             for piece in _unpacked(pieces, answer.first("content-encoding")):
                 sink.write(piece[:left])
                 left -= len(piece)
@@ -234,12 +234,14 @@ class Fetcher:
             sleep(self._next - now)
         self._next = max(now, self._next) + self.interval
 
-    def _counted(self, pieces: Any, began: float) -> Iterator[bytes]:
+    def _counted(self, pieces: Any) -> Iterator[bytes]:
         for piece in pieces:
             self.received += len(piece)
             yield piece
-            if monotonic() - began > _LONGEST_ANSWER:
-                raise UnreachableError(f"its answer took longer than {_LONGEST_ANSWER:g} seconds")
+
+    def _check_time(self) -> None:
+        if monotonic() > self._until:
+            raise UnreachableError(f"its answer took longer than {_LONGEST_ANSWER:g} seconds")
 
     def _own_headers(self, url: str) -> Headers:
         """Return the caller's headers for the host that they are meant for, never in the clear."""
@@ -263,36 +265,28 @@ class Fetcher:
             proxy = proxy_for(url)
         except ConfigurationError as error:
             raise UnreadableError(str(error)) from error
-        guard = _Guard(allow_private=self._allow_private)
-        if proxy is not None:
-            guard.check(parts.hostname)  # the proxy resolves it once more, and is trusted
+        if proxy is not None and not self._allow_private:
+            _refuse_private(parts.hostname)
         if proxy not in self._pools:
+            allowed = self._allow_private or proxy is not None  # a proxy is often near
             self._pools[proxy] = httpcore.ConnectionPool(
                 ssl_context=ssl_context(verify=True),
                 max_connections=1,
                 keepalive_expiry=15.0,
-                network_backend=None if proxy else guard,
+                network_backend=_Network(self._check_time, allow_private=allowed),
                 proxy=httpcore.Proxy(proxy.url, auth=proxy.login) if proxy else None,
             )
         return self._pools[proxy]
 
 
-class _Guard(httpcore.SyncBackend):
+class _Network(httpcore.SyncBackend):
     """Connects to public addresses only, unless others are allowed.
 
     A name is resolved once, and the address that was checked is the one that is connected to.
     """
 
-    def __init__(self, *, allow_private: bool) -> None:
-        self._allow_private = allow_private
-
-    def check(self, host: str) -> None:
-        """Refuse a host by what it resolves to here, if it does."""
-        try:
-            addresses = _resolved(host, None)
-        except OSError:
-            return
-        self._refuse(host, addresses)
+    def __init__(self, check_time: Callable[[], None], *, allow_private: bool) -> None:
+        self._check_time, self._allow_private = check_time, allow_private
 
     def connect_tcp(
         self,
@@ -306,23 +300,60 @@ class _Guard(httpcore.SyncBackend):
             addresses = _resolved(host, port)
         except OSError as error:
             raise httpcore.ConnectError(f"its host is not known: {error.strerror}") from error
-        self._refuse(host, addresses)
+        if not self._allow_private:
+            _refuse(host, addresses)
         failed: Exception = httpcore.ConnectError("its host has no address")
         for address in addresses:
             try:
-                return super().connect_tcp(address, port, timeout, local_address, socket_options)
+                stream = super().connect_tcp(address, port, timeout, local_address, socket_options)
+                return _Connection(stream, self._check_time)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failed = error
         raise failed
 
-    def _refuse(self, host: str, addresses: Sequence[str]) -> None:
-        if self._allow_private:
-            return
-        for address in _private(addresses):
-            told = "" if address == host else f", {address}"
-            raise UnreadableError(
-                f"its host is at a private address{told}; allow_private allows it"
-            )
+
+class _Connection(httpcore.NetworkStream):
+    """A connection on which an answer has only so long in all, its headers included."""
+
+    def __init__(self, stream: httpcore.NetworkStream, check_time: Callable[[], None]) -> None:
+        self._stream, self._check_time = stream, check_time
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        self._check_time()
+        return self._stream.read(max_bytes, timeout)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, timeout)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.NetworkStream:
+        secured = self._stream.start_tls(ssl_context, server_hostname, timeout)
+        return _Connection(secured, self._check_time)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+def _refuse_private(host: str) -> None:
+    """Refuse a host by what it resolves to here; a proxy, which is trusted, may know others."""
+    try:
+        addresses = _resolved(host, None)
+    except OSError:
+        return
+    _refuse(host, addresses)
+
+
+def _refuse(host: str, addresses: Sequence[str]) -> None:
+    for address in _private(addresses):
+        told = "" if address == host else f", {address}"
+        raise UnreadableError(f"its host is at a private address{told}; allow_private allows it")
 
 
 def _resolved(host: str, port: int | None) -> list[str]:

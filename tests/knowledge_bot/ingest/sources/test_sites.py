@@ -3,6 +3,7 @@
 import itertools
 import socket
 import ssl
+import threading
 from urllib.parse import urlsplit
 
 import pytest
@@ -239,6 +240,26 @@ def test_a_page_that_drips_is_given_up(small, plain, clock):
     assert "longer than 120 seconds" in reasons(small, items)["/slow"]
 
 
+def test_headers_that_drip_are_given_up(web, plain, clock):
+    def dripping(connection):
+        connection.sendall(b"HTTP/1.1 200 OK\r\n")
+        for number in range(100):
+            clock.now += 29
+            connection.sendall(b"X-%d: y\r\n" % number)
+            web.dripping.wait(0.01)
+
+    web.dripping = threading.Event()
+    web.answers["/robots.txt"] = web.answers["/sitemap.xml"] = answer(b"", status="404 No")
+    web.answers["/"] = answer(b"<a href=/slow>x</a><a href=/other>x</a>")
+    web.answers["/slow"] = dripping
+    items = list(from_site(web.url()))
+    assert sorted(versions(items)) == [web.url(), web.url("/other")]
+    (told,) = (item for item in items if isinstance(item, Skipped))
+    assert told == Skipped(
+        web.url("/slow"), "its answer took longer than 120 seconds", invalid=True, partial=True
+    )
+
+
 def test_a_site_that_stops_to_answer_is_left_alone(small, plain):
     small.page("/", *[f"/n/{number}" for number in range(100)])
     small.makers["/n/"] = lambda path: Response(b"", 503)
@@ -423,6 +444,35 @@ def test_a_certificate_that_fails_is_named_without_a_second_try(plain):
     assert "its certificate is not trusted here" in told.reason
     assert told.invalid
     assert told.partial
+
+
+def test_a_certificate_is_checked_for_the_host_s_name(plain, monkeypatch, tmp_path):
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    with serving(context) as server:
+        server.answers["/robots.txt"] = server.answers["/sitemap.xml"] = answer(b"", status="404 N")
+        assert len(versions(from_site(f"https://localhost:{server.port}/"))) == 1
+        (told,) = from_site(f"https://127.0.0.1:{server.port}/")
+    assert "its certificate is not trusted here" in told.reason
+
+
+def test_a_proxy_of_the_environment_is_used_and_leads_to_no_private_address(
+    web, plain, monkeypatch
+):
+    """The proxy knows names that are not known here, as in many companies."""
+    monkeypatch.setenv("HTTP_PROXY", web.url())
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    start = "http://beyond.invalid/"
+    web.answers[f"{start}robots.txt"] = answer(b"", status="404 No")
+    web.answers[f"{start}sitemap.xml"] = redirect("http://10.0.0.1/sitemap.xml")
+    web.answers[start] = answer(b"<p>x")
+    (page,) = from_site(start)
+    assert page.url == start
+    assert not any("10.0.0.1" in request.partition("\r\n")[0] for request in web.requests)
 
 
 def test_a_server_that_is_not_there_is_told(clock):
