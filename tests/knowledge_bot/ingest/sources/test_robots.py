@@ -58,10 +58,13 @@ def test_a_byte_order_mark_is_understood(encoding):
 
 def test_of_ten_megabytes_the_first_500_kib_count_and_no_half_line():
     rule = b"Disallow: /forbidden-" + b"x" * 77 + b"\n"
-    text = b"User-agent: *\n" + rule * 3000 + b"Disallow: /a/long/one\n"
-    text = text[: robots.LARGEST - 15] + b"\nDisallow: /a/long/one\n" + rule * 100_000
-    found = Robots(text, "a")
-    assert found.allows("https://h.example/a/other")
+    text = b"User-agent: *\n" + rule * 6000
+    text = text[: robots.LARGEST - 15] + b"\nDisallow: /a/long/one\nDisallow: /beyond\n"
+    found = Robots(text + rule * 100_000, "a")
+    assert len(text) > robots.LARGEST
+    assert found.allows("https://h.example/a/long/one")
+    assert found.allows("https://h.example/a/l")  # as far as the line was read
+    assert found.allows("https://h.example/beyond")
     assert not found.allows("https://h.example/forbidden-" + "x" * 77)
 
 

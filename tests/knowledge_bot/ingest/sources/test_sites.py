@@ -218,7 +218,10 @@ def test_a_page_of_100_megabytes_is_cut_off_and_named_and_the_rest_is_done(small
     small.page("/small")
     small.responses["/huge"] = Response(b"<a href=/in-huge>x</a>", more=much)
     small.page("/in-huge")
-    items = list(from_site(f"{small.root}/", page_bytes=1_000_000))
+    memory = Memory()
+    items = list(from_site(f"{small.root}/", page_bytes=1_000_000, memory=memory))
+    assert f"{small.root}/small" in memory
+    assert f"{small.root}/huge" not in memory  # it is read and named again in the next run
     assert sent(small, items) == {"/", "/small", "/in-huge"}
     assert reasons(small, items)["/huge"] == (
         "it is larger than 1,000,000 bytes, which are read of a page"
@@ -435,13 +438,14 @@ def test_a_private_start_or_permission_leads_there(web, names, plain):
     assert len(list(from_site(web.url("/", "localhost")))) == 1
 
 
-def test_a_certificate_that_fails_is_named_without_a_second_try(plain):
+def test_a_certificate_that_fails_is_named_without_a_second_try(plain, clock):
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     with serving(context) as server:
         (told,) = from_site(f"https://127.0.0.1:{server.port}/")
     assert "its certificate is not trusted here" in told.reason
+    assert clock.slept == []
     assert told.invalid
     assert told.partial
 
