@@ -232,7 +232,7 @@ class Fetcher:
         now = monotonic()
         if now < self._next:
             sleep(self._next - now)
-        self._next = max(now, self._next) + self.interval
+        self._next = monotonic() + self.interval
 
     def _counted(self, pieces: Any) -> Iterator[bytes]:
         for piece in pieces:
