@@ -73,6 +73,7 @@ class TrapSite:
     def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
         self.clock = clock
         self.requests: list[Request] = []
+        self.connections = 0
         self.sendable: set[str] = set()
         self.read: set[str] = set()  # those that are read, and not sent
         self.responses: dict[str, Response] = {}
@@ -343,6 +344,10 @@ def serving_traps(  # noqa: C901 - a server, whole
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         wbufsize = -1  # one write for head and body
+
+        def setup(self) -> None:
+            site.connections += 1
+            super().setup()
 
         def do_HEAD(self) -> None:
             self.do_GET()

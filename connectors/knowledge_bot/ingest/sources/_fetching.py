@@ -41,6 +41,7 @@ _ATTEMPTS = 3
 _BACKOFF = 2.0  # seconds before the second attempt, twice as many before the third
 _LONGEST_WAIT = 120.0
 _TRY_AGAIN = (429, 502, 503, 504)
+_SHORT = 65_536  # bytes that are read for nothing: a new connection costs more
 _REDIRECTING = (301, 302, 303, 307, 308)
 
 Headers = Iterable[tuple[str, str]]
@@ -214,6 +215,9 @@ class Fetcher:
                 ),
             )
             if not wanted(answer):
+                if _is_short(answer):
+                    for _ in self._counted(response.iter_stream()):
+                        pass  # so that the connection can be used once more
                 return answer
             sink = BytesIO() if into is None else into
             sink.seek(0)
@@ -402,6 +406,11 @@ def _unpacked(pieces: Iterator[bytes], encoding: str | None) -> Iterator[bytes]:
                 left = unpacking.unconsumed_tail
     except zlib.error as error:
         raise UnreadableError(f"it cannot be unpacked: {error}") from error
+
+
+def _is_short(answer: Answer) -> bool:
+    length = answer.first("content-length") or ""
+    return answer.status == 304 or (length.isdecimal() and int(length) <= _SHORT)
 
 
 def _retry_after(answer: Answer) -> float | None:
