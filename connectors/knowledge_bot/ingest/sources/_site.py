@@ -76,7 +76,8 @@ def from_site(
             with its query: `docs/`, `*.html`. Nothing else is read but the page to begin with.
         exclude: what to leave out, in the same notation.
         compare: what tells that a page changed: its main text (`content`), or what the sitemap or
-            its server says (`lastmod`).
+            its server says (`lastmod`). A page without the one that is asked for has no version, so
+            that no later change of it is seen.
         sitemaps: whether to begin with the pages of the sitemaps as well that robots.txt names,
             and of `/sitemap.xml`.
         rate: how many requests are made a second, at most; fewer where robots.txt asks for it.
@@ -227,7 +228,7 @@ class _Crawl:
     """One way through a site, in the order of its links.
 
     No more addresses wait than may still be read, and of those that were seen a hash of eight bytes
-    is kept: the memory is bounded by the number of pages, whatever the site links to.
+    is kept, until no more may wait: the memory is bounded, whatever the site links to.
     """
 
     def __init__(self, of: Site, fetcher: "Fetcher", reader: "PageReader") -> None:
@@ -356,20 +357,25 @@ class _Crawl:
         if entry.depth > self._bounds.depth:
             self._deeper = True
             return
+        reason = self._refused(url)
         if not at_once and self._read + len(self._waiting) >= self._bounds.pages:
-            self._more = True
+            self._more = self._more or not reason
             return
         self._seen.add(hashed)
-        if len(url) > LONGEST:
-            yield Skipped(f"{url[:200]}…", f"its address is longer than {LONGEST} characters")
-        elif _NO_PAGE.search(urlsplit(url).path):
-            yield Skipped(url, "it is no page, by its name")
-        elif not self._robots.allows(url):
-            yield Skipped(url, "robots.txt does not allow it", invalid=entry.depth == 0)
+        if reason:
+            yield Skipped(url[:LONGEST], reason, invalid=entry.depth == 0)
         elif at_once:
             self._waiting.appendleft(entry)
         else:
             self._waiting.append(entry)
+
+    def _refused(self, url: str) -> str:
+        """Return why an address is not even asked for; empty where it may be."""
+        if len(url) > LONGEST:
+            return f"its address is longer than {LONGEST:,} characters"
+        if _NO_PAGE.search(urlsplit(url).path):
+            return "it is no page, by its name"
+        return "" if self._robots.allows(url) else "robots.txt does not allow it"
 
     def _own(self, url: str) -> str | None:
         """Return an address of this site, in its scheme; None for another site's."""

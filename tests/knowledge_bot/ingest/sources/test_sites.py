@@ -207,6 +207,17 @@ def test_the_depth_counts_links(small, plain, depth, expected):
     assert not any(item.partial for item in items if isinstance(item, Skipped))
 
 
+def test_a_crawl_that_reads_all_there_is_does_not_say_that_there_is_more(small, plain):
+    small.page("/", "/1", "/2.pdf", "/x" * 1001)
+    small.page("/1")
+    assert not any(
+        item.partial for item in from_site(f"{small.root}/", pages=2) if not sent(small, [item])
+    )
+    told = reasons(small, from_site(f"{small.root}/"))
+    assert told["/2.pdf"] == "it is no page, by its name"
+    assert "its address is longer than 2,000 characters" in told.values()
+
+
 def test_a_page_of_100_megabytes_is_cut_off_and_named_and_the_rest_is_done(small, plain):
     taken = itertools.count()
 
