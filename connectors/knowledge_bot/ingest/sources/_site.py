@@ -180,7 +180,7 @@ class Site:
 
     def headers_for(self, url: str) -> tuple[tuple[str, SecretStr], ...]:
         """Return what the service is to send while it scrapes a page: nothing to another host."""
-        if urlsplit(url).hostname != urlsplit(self.start).hostname:
+        if site(url) != site(self.start):
             return ()
         return tuple((name, SecretStr(value)) for name, value in self._headers)
 
