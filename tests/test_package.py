@@ -55,7 +55,7 @@ EXTRAS = {
         "airflow fastapi keyring langchain_core llama_index psycopg",
     ),
     "ingest": (
-        "from knowledge_bot.ingest import Ledger, from_feed, from_folder, from_sitemap, ingest",
+        "from knowledge_bot.ingest import Ledger, from_feed, from_folder, from_site, ingest",
         "airflow click fastapi fsspec keyring langchain_core llama_index psycopg rich watchfiles",
     ),
     "keyring": ("import keyring", "click fastapi airflow langchain_core llama_index"),

@@ -8,9 +8,9 @@
             client, from_folder("handbook"), collections="col_1", ledger=Ledger("kbot.db")
         )
 
-- Items say what is sent: `WebPage`, `Text`, `File`. `from_folder`, `from_objects`, `from_sitemap`,
-  `from_feed`, `from_loader`, `from_rows`, `from_jsonl` and `from_urls` find them, one at a time. In
-  between they may yield a `Skipped`.
+- Items say what is sent: `WebPage`, `Text`, `File`. `from_folder`, `from_objects`, `from_site`,
+  `from_sitemap`, `from_feed`, `from_loader`, `from_rows`, `from_jsonl` and `from_urls` find them,
+  one at a time. In between they may yield a `Skipped`.
 - A `Ledger` remembers what was sent. `ingest` and `aingest` compare, send and record, and return a
   `Report`. An `Ingestion` holds their options, for those who ingest in many places.
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         from_loader,
         from_objects,
         from_rows,
+        from_site,
         from_sitemap,
         from_urls,
     )
@@ -61,6 +62,7 @@ _HOMES = {
         "from_loader",
         "from_objects",
         "from_rows",
+        "from_site",
         "from_sitemap",
         "from_urls",
     ),
@@ -91,6 +93,7 @@ __all__ = [
     "from_loader",
     "from_objects",
     "from_rows",
+    "from_site",
     "from_sitemap",
     "from_urls",
     "ingest",

@@ -17,10 +17,12 @@ from knowledge_bot.ingest import (
     Text,
     from_folder,
     from_jsonl,
+    from_site,
     from_sitemap,
     ingest,
 )
 from scripted_server import answer, reset
+from trap_site import TrapSite, serving_traps
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -128,6 +130,36 @@ def test_nothing_is_gone_that_stands_behind_what_cannot_be_read(ingested, ledger
     report = ingested(find(str(path)))
     assert (report.invalid, report.gone, report.gone_withheld) == (1, 0, 0)
     assert gone(ledger) == []
+
+
+def three_pages(site: TrapSite) -> None:
+    del site.responses["/robots.txt"]
+    site.page("/", "/a", "/b")
+    site.page("/a")
+    site.page("/b")
+
+
+def test_a_site_is_an_origin_and_a_page_without_links_to_it_is_gone(send, ledger):
+    with serving_traps(filling=three_pages) as site:
+        pages = from_site(f"{site.root}/", rate=1000)
+        assert send(pages, ledger=ledger).created == 3
+        assert send(pages, ledger=ledger).unchanged == 3
+        site.page("/", "/a")
+        site.footer = "Another banner."
+        report = send(pages, ledger=ledger)
+        assert (report.created, report.unchanged, report.gone) == (1, 1, 1)  # `/` links to less
+        assert gone(ledger) == [f"{site.root}/b"]
+
+
+@pytest.mark.parametrize("failure", [500, 403])
+def test_nothing_of_a_site_is_gone_that_stands_behind_a_failure(send, ledger, failure):
+    with serving_traps(filling=three_pages) as site:
+        pages = from_site(f"{site.root}/", rate=1000)
+        assert send(pages, ledger=ledger).created == 3
+        site.responses["/b"].status = failure
+        assert send(pages, ledger=ledger).gone == 0
+        site.responses["/b"].status = 404
+        assert send(pages, ledger=ledger).gone == 1
 
 
 def written(folder, find, count: int):

@@ -60,11 +60,11 @@ def opened(address: str) -> Iterator[IO[bytes]]:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
             _fetch(address, file)
             file.seek(0)
-            yield _unpacked(file)
+            yield unpacked(file)
         return
     try:
         with Path(address).open("rb") as file:
-            yield _unpacked(file)
+            yield unpacked(file)
     except OSError as error:
         raise UnreadableError(f"it cannot be read: {error.strerror or error}") from error
 
@@ -99,7 +99,8 @@ def _fetch(address: str, into: IO[bytes]) -> None:
         ) from error
 
 
-def _unpacked(file: IO[bytes]) -> IO[bytes]:
+def unpacked(file: IO[bytes]) -> IO[bytes]:
+    """Return a document without its compression, of which at most `TOO_LARGE` bytes are read."""
     stream: IO[bytes] = file
     for _ in range(_LAYERS):
         start = _bounded(stream)

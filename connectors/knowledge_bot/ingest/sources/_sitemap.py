@@ -1,6 +1,8 @@
 """Pages of a sitemap (sitemaps.org, protocol 0.9), nested ones included."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import IO, TypeAlias
 from urllib.parse import urljoin
 from xml.etree.ElementTree import Element, ParseError
 
@@ -10,6 +12,9 @@ from knowledge_bot.ingest.sources._documents import Found, UnreadableError, is_w
 # The protocol allows one index of 50,000 sitemaps; some sites nest once more.
 _DEPTH = 3
 _SITEMAPS = 50_000
+
+Opening: TypeAlias = Callable[[str], AbstractContextManager[IO[bytes]]]
+"""Opens a document by its address."""
 
 
 def from_sitemap(address: str) -> Found:
@@ -25,10 +30,14 @@ def from_sitemap(address: str) -> Found:
     Returns:
         An iterable of a `WebPage` for each page, and a `Skipped` for what cannot be read.
     """
-    return Found(_pages(address, 0, set()), address)
+    return Found(sitemap_pages(address, opened), address)
 
 
-def _pages(address: str, depth: int, seen: set[str]) -> Iterator[WebPage | Skipped]:
+def sitemap_pages(
+    address: str, opening: Opening, depth: int = 0, seen: set[str] | None = None
+) -> Iterator[WebPage | Skipped]:
+    """Yield the pages of a sitemap and of those that it names, each opened with `opening`."""
+    seen = set() if seen is None else seen
     if depth > _DEPTH or len(seen) >= _SITEMAPS:
         reason = "sitemaps are nested too deeply, or too many"
         yield Skipped(address, reason, invalid=True, partial=True)
@@ -38,7 +47,7 @@ def _pages(address: str, depth: int, seen: set[str]) -> Iterator[WebPage | Skipp
     seen.add(address)
     nested = []
     try:
-        for kind, location, modified in _entries(address):
+        for kind, location, modified in _entries(address, opening):
             target = _joined(address, location)
             if not is_web_address(target):
                 yield Skipped(location[:500], f"{address}: it is no web address", invalid=True)
@@ -52,14 +61,14 @@ def _pages(address: str, depth: int, seen: set[str]) -> Iterator[WebPage | Skipp
         reason = f"the sitemap ends there: {error}"
         yield Skipped(address, reason, invalid=True, partial=True)
     for sitemap in nested:
-        yield from _pages(sitemap, depth + 1, seen)
+        yield from sitemap_pages(sitemap, opening, depth + 1, seen)
 
 
-def _entries(address: str) -> Iterator[tuple[str, str, str | None]]:
+def _entries(address: str, opening: Opening) -> Iterator[tuple[str, str, str | None]]:
     from defusedxml import DefusedXmlException  # type: ignore[import-untyped] # ships no types
     from defusedxml.ElementTree import iterparse  # type: ignore[import-untyped] # ships no types
 
-    with opened(address) as stream:
+    with opening(address) as stream:
         root: Element | None = None
         try:
             for event, element in iterparse(stream, events=("start", "end")):

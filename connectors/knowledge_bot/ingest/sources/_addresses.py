@@ -1,0 +1,112 @@
+"""Addresses of web pages: one spelling for each, so that no page is read or sent twice."""
+
+import re
+from urllib.parse import quote, unquote_plus, urljoin, urlsplit, urlunsplit
+
+LONGEST = 2000
+"""Characters of an address; what is longer grew in a loop, or holds somebody's state."""
+
+# What counts visits, not pages. What a parameter begins with, then whole names.
+_TRACKING = re.compile(
+    r"utm_.*|mtm_.*|pk_.*|hsa_.*|_hs.*|mc_[ce]id|gclid|gclsrc|gbraid|wbraid|dclid|fbclid|msclkid"
+    r"|yclid|twclid|ttclid|li_fat_id|igshid|igsh|_ga|_gl|_openstat|s_cid|vero_id|oly_(anon|enc)_id"
+    r"|wickedid|mkt_tok|trk_\w+",
+    re.IGNORECASE,
+)
+# Parameters that hold a session whatever their value, and those that do when it looks like one.
+_SESSION = re.compile(
+    r"phpsessid|jsessionid|aspsessionid\w*|asp\.net_sessionid|cfid|cftoken|session_?id|sessid"
+    r"|osc?sid|zenid",
+    re.IGNORECASE,
+)
+_PERHAPS_SESSION = re.compile(r"sid|s|session|sess", re.IGNORECASE)
+_TOKEN = re.compile(r"(?=.*\d)[0-9a-z-]{16,}", re.IGNORECASE)
+_SESSION_IN_PATH = re.compile(
+    r";(jsessionid|phpsessid|sid|sessionid)=[^/?;]*|(?<=/)\([A-Z]\([0-9a-z]{16,}\)\)/",
+    re.IGNORECASE,
+)
+
+_ESCAPE = re.compile(r"%([0-9a-fA-F]{2})?")
+_PORTS = {"http": 80, "https": 443}
+# What may stand in a path or a query as it is (RFC 3986, section 3.3 and 3.4).
+_PATH = "/:@!$&'()*+,;=~%"
+_QUERY = _PATH + "?"
+
+
+def cleaned(link: str, base: str = "", encoding: str = "utf-8") -> str | None:
+    """Return a link's address as it is spelled here; None where it is no web page's.
+
+    The fragment, tracking parameters and session ids are gone, the host is in lower case without a
+    default port, and what is not ASCII is escaped.
+
+    Args:
+        link: the link.
+        base: the address that it is relative to.
+        encoding: that of the page, in which browsers escape a query.
+    """
+    try:
+        parts = urlsplit(urljoin(base, link.strip()))
+        host, port = parts.hostname, parts.port
+        if parts.scheme not in _PORTS or not host or parts.username is not None:
+            return None
+        netloc = _host(host)
+    except ValueError:  # half of an IPv6 address, a port of letters, a host that cannot be one
+        return None
+    if port is not None and port != _PORTS[parts.scheme]:
+        netloc = f"{netloc}:{port}"
+    path = _escaped(_SESSION_IN_PATH.sub("", parts.path) or "/", _PATH, "utf-8")
+    query = _escaped(_without_visits(parts.query), _QUERY, encoding)
+    return urlunsplit((parts.scheme, netloc, _without_dots(path), query, ""))
+
+
+def site(url: str) -> str:
+    """Return what all pages of a site share: its host, with the port where it is not the default.
+
+    `http` and `https` are one site; which of the two it is, the first page tells.
+    """
+    return urlsplit(url).netloc
+
+
+def _host(host: str) -> str:
+    if ":" in host:
+        return f"[{host}]"
+    if not host.isascii():
+        host = host.encode("idna").decode("ascii")
+    if re.search(r"[^0-9a-z._-]", host, re.IGNORECASE):
+        raise ValueError("no host has such characters")
+    return host.lower()
+
+
+def _without_visits(query: str) -> str:
+    return "&".join(part for part in query.split("&") if part and not _counts_visits(part))
+
+
+def _counts_visits(part: str) -> bool:
+    name, _, value = part.partition("=")
+    name = unquote_plus(name)
+    if _TRACKING.fullmatch(name) or _SESSION.fullmatch(name):
+        return True
+    return bool(_PERHAPS_SESSION.fullmatch(name) and _TOKEN.fullmatch(value))
+
+
+def _escaped(text: str, safe: str, encoding: str) -> str:
+    """Escape what must be, and write the escapes that are there in upper case."""
+    text = _ESCAPE.sub(lambda found: found[0].upper() if found[1] else "%25", text)
+    try:
+        return quote(text, safe, encoding, "xmlcharrefreplace")
+    except (LookupError, UnicodeError):
+        return quote(text, safe, "utf-8", "replace")
+
+
+def _without_dots(path: str) -> str:
+    """Return a path without `.` and `..`, which `urljoin` leaves in an absolute address."""
+    if "/." not in path:
+        return path
+    kept: list[str] = []
+    parts = path.split("/")
+    for part in parts:
+        if part == "..":
+            del kept[max(1, len(kept) - 1) :]
+        elif part != ".":
+            kept.append(part)
+    return "/".join(kept) + ("/" if parts[-1] in (".", "..") else "")

@@ -1,0 +1,465 @@
+"""Fetches from the web with manners: slowly, within bounds, and never from inside a network.
+
+What is fetched is named by strangers. So a site that began in public leads to no private address,
+redirects are handed back instead of followed, and no answer can fill the memory.
+"""
+
+import ipaddress
+import logging
+import socket
+import ssl
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+from io import BytesIO
+from time import monotonic, sleep
+from typing import IO, Any
+from urllib.parse import quote, urljoin, urlsplit
+
+import httpcore
+
+from knowledge_bot import __version__
+from knowledge_bot._transports import Proxy, proxy_for, ssl_context
+from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.ingest.sources._documents import UnreadableError
+
+logger = logging.getLogger(__name__)
+
+AGENT = "knowledge-bot"
+"""What a robots.txt calls this crawler."""
+
+REDIRECTS = 5
+"""Redirects in a row that are followed: RFC 9309, section 2.3.1.2 asks for no less."""
+
+_TIMEOUT = 30.0
+# Seconds that one answer may take in all, however steadily its bytes drip.
+_LONGEST_ANSWER = 120.0
+_ATTEMPTS = 3
+_BACKOFF = 2.0  # seconds before the second attempt, twice as many before the third
+_LONGEST_WAIT = 120.0
+_TRY_AGAIN = (429, 502, 503, 504)
+_SHORT = 65_536  # bytes that are read for nothing: a new connection costs more
+_REDIRECTING = (301, 302, 303, 307, 308)
+
+Headers = Iterable[tuple[str, str]]
+
+
+class UnreachableError(UnreadableError):
+    """A server that did not answer, or asked to be left alone for now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server answered.
+
+    Attributes:
+        status: the status code.
+        headers: the headers in their order, their names in lower case.
+        body: the content, unpacked; empty where it was not wanted.
+        cut: whether there was more of it.
+    """
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes = b""
+    cut: bool = False
+
+    def all(self, name: str) -> list[str]:
+        """Return the values of a header."""
+        return [value for each, value in self.headers if each == name]
+
+    def first(self, name: str) -> str | None:
+        """Return a header's first value."""
+        return next(iter(self.all(name)), None)
+
+    def location(self, url: str) -> str | None:
+        """Return where this answer redirects to; None where it does not."""
+        location = self.first("location") if self.status in _REDIRECTING else None
+        if not location:
+            return None
+        location = _as_sent(location)
+        try:
+            return urljoin(url, location)
+        except ValueError:  # it is no address
+            return location
+
+
+class Fetcher:
+    """Fetches one address after the other, over connections that it keeps.
+
+    Attributes:
+        interval: seconds from one request to the next.
+        requests: how many were sent.
+        received: how many bytes came.
+    """
+
+    def __init__(
+        self, start: str, rate: float, *, allow_private: bool, headers: Headers = ()
+    ) -> None:
+        self.interval = 1 / rate
+        self.requests = self.received = 0
+        self._start, self._headers = urlsplit(start), tuple(headers)
+        self._allow_private: bool | None = allow_private or None
+        self._next = self._until = 0.0
+        self._pools: dict[Proxy | None, httpcore.ConnectionPool] = {}
+
+    def close(self) -> None:
+        """Close the connections."""
+        for pool in self._pools.values():
+            pool.close()
+
+    def get(
+        self,
+        url: str,
+        *,
+        headers: Headers = (),
+        largest: int,
+        wanted: Callable[[Answer], bool] = lambda answer: answer.status == 200,
+        into: IO[bytes] | None = None,
+    ) -> Answer:
+        """Fetch an address; a redirect is an answer like another.
+
+        Args:
+            url: the address.
+            headers: what is sent besides.
+            largest: bytes of the content, once unpacked; what is more is cut off.
+            wanted: tells from an answer without its body whether the body is read.
+            into: a file that the content is written to, instead of the answer.
+
+        Raises:
+            UnreachableError: the server cannot be reached, or is too busy.
+            UnreadableError: it may not be asked, or its answer cannot be read.
+        """
+        reason, pause = "", 0.0
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                sleep(pause)
+            pause = _BACKOFF * 2**attempt
+            try:
+                answer = self._once(url, tuple(headers), largest, wanted, into)
+            except httpcore.ConnectError as error:
+                reason = _told(error)
+                if _is_certificate(error):
+                    break
+            except (
+                httpcore.TimeoutException,
+                httpcore.NetworkError,
+                httpcore.ProtocolError,
+                httpcore.ProxyError,
+            ) as error:
+                reason = _told(error)
+            else:
+                if answer.status not in _TRY_AGAIN:
+                    return answer
+                reason = f"it was answered with {answer.status}"
+                asked = _retry_after(answer)
+                if asked is not None and asked > _LONGEST_WAIT:
+                    raise UnreachableError(f"{reason}, to come back in {asked:.0f} seconds")
+                pause = max(pause, asked or 0.0)
+        raise UnreachableError(reason)
+
+    def follow(
+        self, url: str, *, largest: int, into: IO[bytes] | None = None
+    ) -> tuple[Answer | None, str]:
+        """Fetch an address and what it redirects to, on any host.
+
+        Returns:
+            The last answer and its address; None for redirects without end.
+
+        Raises:
+            UnreadableError: as by `get`.
+        """
+        for _ in range(REDIRECTS + 1):
+            answer = self.get(url, largest=largest, into=into)
+            if (location := answer.location(url)) is None:
+                return answer, url
+            url = location
+        return None, url
+
+    def _once(
+        self,
+        url: str,
+        headers: Headers,
+        largest: int,
+        wanted: Callable[[Answer], bool],
+        into: IO[bytes] | None,
+    ) -> Answer:
+        address, pool = _encoded(url), self._pool(url)
+        request = httpcore.Request(
+            "GET",
+            address,
+            headers=[
+                ("Host", urlsplit(url).netloc.rpartition("@")[2]),
+                ("User-Agent", f"{AGENT}/{__version__}"),
+                ("Accept", "text/html, application/xhtml+xml, */*;q=0.5"),
+                ("Accept-Encoding", "gzip"),
+                *[
+                    (name, value.encode("latin-1"))
+                    for name, value in (*headers, *self._own_headers(url))
+                ],
+            ],
+            extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"), _TIMEOUT)},
+        )
+        self._wait()
+        self.requests += 1
+        self._until = monotonic() + _LONGEST_ANSWER
+        with closing(pool.handle_request(request)) as response:
+            answer = Answer(
+                response.status,
+                tuple(
+                    (name.decode("ascii", "replace").lower(), value.decode("latin-1"))
+                    for name, value in response.headers
+                ),
+            )
+            if not wanted(answer):
+                if _is_short(answer):
+                    for _ in self._counted(response.iter_stream()):
+                        pass  # so that the connection can be used once more
+                return answer
+            sink = BytesIO() if into is None else into
+            sink.seek(0)
+            sink.truncate()
+            left = largest
+            pieces = self._counted(response.iter_stream())
+            for piece in _unpacked(pieces, answer.first("content-encoding")):
+                sink.write(piece[:left])
+                left -= len(piece)
+                if left < 0:
+                    break
+        body = sink.getvalue() if isinstance(sink, BytesIO) else b""
+        return replace(answer, body=body, cut=left < 0)
+
+    def _wait(self) -> None:
+        now = monotonic()
+        if now < self._next:
+            sleep(self._next - now)
+        self._next = monotonic() + self.interval
+
+    def _counted(self, pieces: Any) -> Iterator[bytes]:
+        for piece in pieces:
+            self.received += len(piece)
+            yield piece
+
+    def _check_time(self) -> None:
+        if monotonic() > self._until:
+            raise UnreachableError(f"its answer took longer than {_LONGEST_ANSWER:g} seconds")
+
+    def _own_headers(self, url: str) -> Headers:
+        """Return the caller's headers for the host that they are meant for, never in the clear."""
+        parts = urlsplit(url)
+        safer = (parts.scheme, self._start.scheme) == ("https", "http")
+        same = parts.scheme == self._start.scheme and parts.port == self._start.port
+        if parts.hostname == self._start.hostname and (same or safer):
+            return self._headers
+        return ()
+
+    def _pool(self, url: str) -> httpcore.ConnectionPool:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UnreadableError("it is no http:// or https:// address")
+        if self._allow_private is None:
+            try:
+                self._allow_private = any(_private(_resolved(self._start.hostname or "", None)))
+            except OSError:
+                self._allow_private = False
+        try:
+            proxy = proxy_for(url)
+        except ConfigurationError as error:
+            raise UnreadableError(str(error)) from error
+        if proxy is not None and not self._allow_private:
+            _refuse_private(parts.hostname)
+        if proxy not in self._pools:
+            allowed = self._allow_private or proxy is not None  # a proxy is often near
+            self._pools[proxy] = httpcore.ConnectionPool(
+                ssl_context=ssl_context(verify=True),
+                max_connections=1,
+                keepalive_expiry=15.0,
+                network_backend=_Network(self._check_time, allow_private=allowed),
+                proxy=httpcore.Proxy(proxy.url, auth=proxy.login) if proxy else None,
+            )
+        return self._pools[proxy]
+
+
+class _Network(httpcore.SyncBackend):
+    """Connects to public addresses only, unless others are allowed.
+
+    A name is resolved once, and the address that was checked is the one that is connected to.
+    """
+
+    def __init__(self, check_time: Callable[[], None], *, allow_private: bool) -> None:
+        self._check_time, self._allow_private = check_time, allow_private
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Any = None,
+    ) -> httpcore.NetworkStream:
+        try:
+            addresses = _resolved(host, port)
+        except OSError as error:
+            raise httpcore.ConnectError(f"its host is not known: {error.strerror}") from error
+        if not self._allow_private:
+            _refuse(host, addresses)
+        failed: Exception = httpcore.ConnectError("its host has no address")
+        for address in addresses:
+            try:
+                stream = super().connect_tcp(address, port, timeout, local_address, socket_options)
+                return _Connection(stream, self._check_time)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failed = error
+        raise failed
+
+
+class _Connection(httpcore.NetworkStream):
+    """A connection on which an answer has only so long in all, its headers included."""
+
+    def __init__(self, stream: httpcore.NetworkStream, check_time: Callable[[], None]) -> None:
+        self._stream, self._check_time = stream, check_time
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        self._check_time()
+        return self._stream.read(max_bytes, timeout)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, timeout)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.NetworkStream:
+        secured = self._stream.start_tls(ssl_context, server_hostname, timeout)
+        return _Connection(secured, self._check_time)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+def _refuse_private(host: str) -> None:
+    """Refuse a host by what it resolves to here; a proxy, which is trusted, may know others."""
+    try:
+        addresses = _resolved(host, None)
+    except OSError:
+        return
+    _refuse(host, addresses)
+
+
+def _refuse(host: str, addresses: Sequence[str]) -> None:
+    for address in _private(addresses):
+        told = "" if address == host else f", {address}"
+        raise UnreadableError(f"its host is at a private address{told}; allow_private allows it")
+
+
+def _resolved(host: str, port: int | None) -> list[str]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:  # a label that is empty or too long
+        raise OSError(0, "it is no host's name") from error
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+def _private(addresses: Iterable[str]) -> Iterator[str]:
+    """Yield those of some addresses that are not public."""
+    for text in addresses:
+        address = ipaddress.ip_address(text.partition("%")[0])
+        if isinstance(address, ipaddress.IPv6Address):
+            # Some networks translate these, and what they hold is where one ends up.
+            inner = address.ipv4_mapped or address.sixtofour
+            if address in _NAT64:
+                inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+            if inner is not None and (not inner.is_global or inner.is_multicast):
+                yield text
+                continue
+            if inner is not None:
+                continue
+        if not address.is_global or address.is_multicast:
+            yield text
+
+
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+def _unpacked(pieces: Iterator[bytes], encoding: str | None) -> Iterator[bytes]:
+    """Unpack what is compressed, a little at a time: a bomb ends where the reader stops."""
+    kind = (encoding or "identity").strip().lower()
+    if kind == "identity":
+        yield from pieces
+        return
+    if kind not in ("gzip", "x-gzip", "deflate"):
+        raise UnreadableError(f"it is compressed as {kind[:40]}, which was not asked for")
+    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    try:
+        for piece in pieces:
+            left = piece
+            while left and not unpacking.eof:
+                yield unpacking.decompress(left, 65536)
+                left = unpacking.unconsumed_tail
+    except zlib.error as error:
+        raise UnreadableError(f"it cannot be unpacked: {error}") from error
+
+
+def _is_short(answer: Answer) -> bool:
+    length = answer.first("content-length") or ""
+    return answer.status == 304 or (length.isdecimal() and int(length) <= _SHORT)
+
+
+def _retry_after(answer: Answer) -> float | None:
+    value = answer.first("retry-after")
+    if value is None:
+        return None
+    if value.strip().isdecimal():
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _is_certificate(error: BaseException) -> bool:
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ssl.SSLCertVerificationError):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def _told(error: Exception) -> str:
+    if _is_certificate(error):
+        return f"its certificate is not trusted here: {error}"
+    if isinstance(error, httpcore.TimeoutException):
+        return f"it did not answer within {_TIMEOUT:g} seconds"
+    return f"it cannot be fetched: {str(error) or type(error).__name__}"
+
+
+def _as_sent(location: str) -> str:
+    """Return a header's address as its server means it: many send UTF-8, which none may."""
+    try:
+        return location.encode("latin-1").decode()
+    except UnicodeError:
+        return location
+
+
+def _encoded(url: str) -> httpcore.URL:
+    """Return an address in parts: httpcore itself loses what stands after a `;`."""
+    try:
+        parts = urlsplit(url)
+        target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+        return httpcore.URL(
+            scheme=parts.scheme,
+            host=parts.hostname or "",
+            port=parts.port,
+            target=quote(target, "/:@!$&'()*+,;=~%?"),
+        )
+    except (UnicodeEncodeError, ValueError) as error:
+        raise UnreadableError(f"it is no address: {error}") from error

@@ -1,0 +1,241 @@
+"""Reads web pages: where they link to, whether they may be sent, and what tells that they changed.
+
+A page is read to find links and to compare; the service scrapes it itself. What is remembered of a
+page lets its server answer that nothing changed, without sending it again.
+"""
+
+import json
+import re
+import zlib
+from dataclasses import asdict, dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from knowledge_bot.ingest.sources._addresses import cleaned
+from knowledge_bot.ingest.sources._fetching import AGENT, Answer, Fetcher
+from knowledge_bot.ingest.sources._html import decoded, extractor, parsed, version_of
+
+Compare: TypeAlias = Literal["content", "lastmod"]
+"""What tells that a page changed: its main text, or the time that its server names."""
+
+_KINDS = ("text/html", "application/xhtml+xml")
+_CANONICAL = re.compile(
+    r"<([^>]*)>[^,]*;\s*rel\s*=\s*(?:\"(?:[^\"]*\s)?canonical(?:\s[^\"]*)?\"|canonical\b)",
+    re.IGNORECASE,
+)
+_CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([^\s;\"']+)", re.IGNORECASE)
+# Directives of `X-Robots-Tag` that have a colon themselves, so that no agent's name is meant.
+_WITH_A_VALUE = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What is kept of a page for the next run.
+
+    Attributes:
+        reader: what it was read by; another one reads it anew.
+        etag: its server's `ETag`.
+        last_modified: its server's `Last-Modified`.
+        version: what tells that it changed.
+        links: the pages that it links to, as far as they are to be followed.
+        canonical: its address by its own account.
+        noindex: whether it asks to be left out.
+        more_links: whether it has more links than are followed.
+    """
+
+    reader: str
+    etag: str | None = None
+    last_modified: str | None = None
+    version: str | None = None
+    links: tuple[str, ...] = ()
+    canonical: str | None = None
+    noindex: bool = False
+    more_links: bool = False
+
+    def packed(self) -> bytes:
+        """Return all of it as a few bytes, for a database."""
+        return zlib.compress(json.dumps(asdict(self), separators=(",", ":")).encode())
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> "Remembered":
+        """Return what was packed.
+
+        Raises:
+            ValueError: it is not of this form.
+        """
+        try:
+            fields = json.loads(zlib.decompress(packed))
+            return cls(**fields | {"links": tuple(fields["links"])})
+        except (zlib.error, TypeError, KeyError) as error:
+            raise ValueError(f"it is not what was remembered of a page: {error}") from error
+
+
+class Memory(Protocol):
+    """Keeps what is known of pages from run to run."""
+
+    def get(self, url: str) -> Remembered | None:
+        """Return what was put for an address."""
+
+    def put(self, url: str, page: Remembered) -> None:
+        """Keep what is known of a page, instead of what was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page that was read, or that its server said is the same.
+
+    Attributes:
+        known: what is known of it now.
+        cut: whether only its beginning was read.
+        unchanged: whether it was not sent again.
+    """
+
+    known: Remembered
+    cut: bool = False
+    unchanged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A page that is elsewhere.
+
+    Attributes:
+        to: where it is.
+        address: the same as it is spelled here; None where that is no web page's.
+    """
+
+    to: str
+    address: str | None
+
+
+class NoPageError(Exception):
+    """An address at which there is no page.
+
+    Attributes:
+        gone: whether there is none for certain.
+        failed: whether its server failed.
+    """
+
+    def __init__(self, reason: str, *, gone: bool = False, failed: bool = False) -> None:
+        super().__init__(reason)
+        self.gone, self.failed = gone, failed
+
+
+class PageReader:
+    """Reads pages one after the other."""
+
+    def __init__(
+        self, fetcher: Fetcher, *, compare: Compare, memory: Memory | None, largest: int
+    ) -> None:
+        self._fetcher, self._compare, self._memory = fetcher, compare, memory
+        self._largest = largest
+        self._name = extractor() if compare == "content" else "lastmod"
+
+    def read(self, url: str, at: str | None = None) -> Page | Moved:
+        """Read a page.
+
+        Args:
+            url: its address.
+            at: the address to ask, where its server spells it differently.
+
+        Raises:
+            NoPageError: there is none.
+            UnreadableError: it cannot be had, today at least.
+        """
+        before = self._memory.get(url) if self._memory is not None else None
+        if before is not None and before.reader != self._name:
+            before = None
+        address = at or url
+        answer = self._fetcher.get(
+            address, headers=_conditions(before), largest=self._largest, wanted=_is_page
+        )
+        if answer.status == 304 and before is not None:
+            return Page(_confirmed(before, answer), unchanged=True)
+        if (location := answer.location(address)) is not None:
+            return Moved(location, cleaned(location))
+        if answer.status != 200:
+            told = f"it was answered with {answer.status}"
+            gone, failed = answer.status in (404, 410), answer.status >= 500
+            raise NoPageError(told, gone=gone, failed=failed)
+        if not _is_page(answer):
+            kind = (answer.first("content-type") or "").partition(";")[0].strip().lower()
+            raise NoPageError(f"it is no page but {kind[:80]}", gone=True)
+        page = self._read(address, answer)
+        if (
+            self._memory is not None
+            and not page.cut
+            and (page.known.etag or page.known.last_modified)
+        ):
+            self._memory.put(url, page.known)
+        return page
+
+    def _read(self, url: str, answer: Answer) -> Page:
+        charset = _CHARSET.search(answer.first("content-type") or "")
+        text, encoding = decoded(answer.body, charset[1] if charset else None)
+        document = parsed(text, url, encoding)
+        asked = _asked_by_header(answer)
+        for name, content in document.robots:
+            if name in ("robots", AGENT):
+                asked |= _directives(content)
+        modified = answer.first("last-modified")
+        version = modified if self._compare == "lastmod" else version_of(text, document)
+        known = Remembered(
+            reader=self._name,
+            etag=answer.first("etag"),
+            last_modified=modified,
+            version=version,
+            links=() if asked & {"nofollow", "none"} else tuple(document.links),
+            canonical=_canonical_by_header(answer, url) or document.canonical,
+            noindex=bool(asked & {"noindex", "none"}),
+            more_links=document.more_links,
+        )
+        return Page(known, cut=answer.cut)
+
+
+def _is_page(answer: Answer) -> bool:
+    kind = (answer.first("content-type") or "").partition(";")[0].strip().lower()
+    return answer.status == 200 and (not kind or kind in _KINDS)
+
+
+def _conditions(before: Remembered | None) -> list[tuple[str, str]]:
+    if before is None:
+        return []
+    conditions = (("If-None-Match", before.etag), ("If-Modified-Since", before.last_modified))
+    return [(name, value) for name, value in conditions if value]
+
+
+def _confirmed(before: Remembered, answer: Answer) -> Remembered:
+    """Return what was known of a page, with what its server asks since."""
+    asked = _asked_by_header(answer)
+    if not asked & {"noindex", "nofollow", "none"}:
+        return before
+    fields = asdict(before)
+    fields["noindex"] = before.noindex or bool(asked & {"noindex", "none"})
+    if asked & {"nofollow", "none"}:
+        fields["links"] = ()
+    return Remembered(**fields)
+
+
+def _asked_by_header(answer: Answer) -> set[str]:
+    """Return what `X-Robots-Tag` asks of all crawlers, and of this one."""
+    asked: set[str] = set()
+    for value in answer.all("x-robots-tag"):
+        ours = True
+        for part in value.split(","):
+            name, colon, rest = part.partition(":")
+            directive = part
+            if colon and name.strip().lower() not in _WITH_A_VALUE:
+                ours, directive = name.strip().lower() == AGENT, rest
+            if ours:
+                asked |= _directives(directive)
+    return asked
+
+
+def _directives(content: str) -> set[str]:
+    return {each.strip().lower() for each in content.split(",")}
+
+
+def _canonical_by_header(answer: Answer, url: str) -> str | None:
+    for value in answer.all("link"):
+        if found := _CANONICAL.search(value):
+            return cleaned(found[1], url)
+    return None

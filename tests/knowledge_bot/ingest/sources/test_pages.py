@@ -1,0 +1,238 @@
+"""A page's bytes as text, its links and directives, its main text, and its address."""
+
+import time
+
+import pytest
+
+from knowledge_bot.ingest.sources import _html as html
+from knowledge_bot.ingest.sources._addresses import cleaned
+from knowledge_bot.ingest.sources._fetching import Answer
+from knowledge_bot.ingest.sources._pages import Remembered, _asked_by_header, _canonical_by_header
+from trap_site import ENCODINGS
+
+URL = "https://h.example/a/b"
+
+
+def page(text: str) -> html.Document:
+    return html.parsed(text, URL, "utf-8")
+
+
+def links(text: str) -> list[str]:
+    return [link.removeprefix("https://h.example") for link in page(text).links]
+
+
+@pytest.mark.parametrize(("name", "told", "words"), ENCODINGS, ids=[each[0] for each in ENCODINGS])
+def test_a_page_is_decoded_by_its_first_bytes_its_header_or_its_meta(name, told, words):
+    meta = {"meta": f"<meta charset='{name}'>", "http-equiv": f"<meta content=';charset={name}'>"}
+    content = f"<html>{meta.get(told, '')}{words}".encode(name)
+    text, _ = html.decoded(content, name if told == "header" else None)
+    assert text.endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("content", "declared", "expected"),
+    [
+        (b"\xef\xbb\xbfgr\xc3\xbcn", "iso-8859-1", "grün"),  # the first bytes win
+        (b"<meta charset=koi8-r>gr\xc3\xbcn", "utf-8", "<meta charset=koi8-r>grün"),
+        (b"gr\xc3\xbcn", None, "grün"),
+        (b"gr\xfcn \x80", None, "grün €"),
+        (b"gr\xfcn \x80", "latin1", "grün €"),  # as every browser reads it
+        (b"gr\xc3\xbcn", "no-such-charset", "grün"),
+        (b"gr\xc3\xbcn", "base64", "grün"),
+        (b"<meta charset=utf-16>gr\xc3\xbcn", None, "<meta charset=utf-16>grün"),
+        (
+            b"<?xml version='1.0' encoding='koi8-r'?>\xc1",
+            None,
+            "<?xml version='1.0' encoding='koi8-r'?>\u0430",
+        ),
+        (b"\xff\xfe", None, ""),
+        (b"", None, ""),
+    ],
+)
+def test_what_a_page_says_of_its_encoding_is_weighed(content, declared, expected):
+    assert html.decoded(content, declared)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<a href=c>", ["/a/c"]),
+        ("<A CLASS=x HREF = '/c'>", ["/c"]),
+        ('<a href="/c?a=1&amp;b=2">', ["/c?a=1&b=2"]),
+        ('<a href="/c"href="/d">', ["/c"]),
+        ("<a title='>' href=/c>", ["/c"]),
+        ("<a\n\thref\n=\n/c\n>", ["/c"]),
+        ("<a/href=/c>", ["/c"]),
+        ("<area href=/c><link href=/d rel=stylesheet><img src=/e>", ["/c"]),
+        ("<base href=/x/><base href=/y/><a href=c>", ["/x/c"]),
+        ("<base href='http://['><a href=c>", ["/a/c"]),
+        ("<a href=/c rel='x NOFOLLOW'><a href=/d rel=next>", ["/d"]),
+        ("<!-- <a href=/c> --><a href=/d>", ["/d"]),
+        ("<script>'<a href=/c>'</script ><a href=/d>", ["/d"]),
+        ("<textarea><a href=/c></textarea><style><a href=/c></style><a href=/d>", ["/d"]),
+        ("<meta http-equiv=refresh content='5; url=/c'>", ["/c"]),
+        ("<meta http-equiv=refresh content=5>", []),
+        ("<a href=/c><a href=/c#x><a href=/c?utm_source=y>", ["/c"]),
+        ("1 < 2 <3 </ > <> <!x> <?y?> <a href=/c>", ["/c"]),
+        ("<a href=/c", []),
+        ("<a href='/c>", []),
+        ("<!-- <a href=/c>", []),
+        ("<a href>", []),
+        ("<a href=''>", []),
+    ],
+)
+def test_links_are_found_where_a_browser_would_find_them(text, expected):
+    assert links(text) == expected
+
+
+def test_a_page_of_very_many_links_has_the_first_ones():
+    document = page("".join(f"<a href=/{number}>" for number in range(html.LINKS + 1)))
+    assert len(document.links) == html.LINKS
+    assert document.more_links
+    assert not page("<a href=/1>" * 10_000).more_links
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "<",
+        "<!",
+        "<a_",
+        "<a_b='",
+        '<a_="',
+        "<!--",
+        "</",
+        "<![",
+        "<?",
+        "<a/",
+        "<script>",
+        "<title>",
+        "&#",
+        "&",
+        "<style></styl",
+        "<nav>",
+        "<p_role=banner>",
+        "<meta_",
+    ],
+)
+def test_no_page_takes_long(piece):
+    """html.parser of Python 3.11 needs 111 seconds for 100 KB of the third one."""
+    began = time.process_time()
+    page(piece.replace("_", " ") * (500_000 // len(piece)))
+    assert time.process_time() - began < 3
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<title>t</title><p>a<b>b</b>", "a b"),
+        ("<nav>n</nav><header>h</header>a<footer>f</footer><aside>s</aside>", "a"),
+        ("<div role=banner>n<div>m</div></div>a", "a"),
+        ("<script>s</script><style>s</style>a<svg><text>s</text></svg>", "a"),
+        ("x<main>a<nav>n</nav></main>y", "a"),
+        ("x<div role=main>a<div>b</div>c</div>y", "a b c"),
+        ("<nav>a", "a"),  # never closed: nobody knows where it ends
+        ("<main></main>a", "a"),
+        ("<nav>a</nav>", "a"),  # or nothing would be left
+        ("a &amp; b&eacute;", "a & bé"),
+        ("", ""),
+    ],
+)
+def test_the_main_text_is_what_stands_between(text, expected):
+    assert page(text).text == expected
+
+
+def test_a_version_tells_the_text_and_its_extractor(monkeypatch):
+    def version(text: str) -> str | None:
+        return html.version_of(text, page(text))
+
+    monkeypatch.setattr(html, "_has_trafilatura", lambda: False)
+    assert version("<p>one  two</p>") == version("<div>one<br>\n two</div>") != version("<p>one")
+    assert version("<p>one").startswith("plain:")
+    assert version("<script>1</script>") is None
+
+
+def test_a_page_that_the_extractor_finds_nothing_in_is_compared_all_the_same():
+    pytest.importorskip("trafilatura")
+    one, two = (html.version_of(text, page(text)) for text in ("<p>1</p>", "<p>2</p>"))
+    assert one != two
+    assert one.startswith("trafilatura:")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["noindex, NoFollow"], {"noindex", "nofollow"}),
+        (["noindex", "nofollow"], {"noindex", "nofollow"}),
+        (["other: noindex, nofollow"], set()),
+        (["other: noindex, knowledge-bot: nofollow"], {"nofollow"}),
+        (["Knowledge-Bot: none"], {"none"}),
+        (["unavailable_after: 25 Jun 2030 15:00:00 PST"], set()),
+        (["max-snippet:20, noindex"], {"noindex"}),
+    ],
+)
+def test_x_robots_tag_is_for_all_or_for_whom_it_names(values, expected):
+    answer = Answer(200, tuple(("x-robots-tag", value) for value in values))
+    assert _asked_by_header(answer) & {"noindex", "nofollow", "none"} == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ('</c>; rel="canonical"', "https://h.example/c"),
+        ("</x>; rel=preload, </c>; rel=canonical", "https://h.example/c"),
+        ('</c>; rel="alternate canonical"', "https://h.example/c"),
+        ('</c>; rel="canonical-not"', None),
+        ("</c>; rel=next", None),
+    ],
+)
+def test_a_canonical_address_may_stand_in_a_header(value, expected):
+    assert _canonical_by_header(Answer(200, (("link", value),)), URL) == expected
+
+
+def test_what_is_remembered_comes_back_from_its_bytes():
+    known = Remembered(
+        "plain", '"e"', None, "plain:1", ("https://h.example/ä",), None, noindex=True
+    )
+    assert Remembered.unpacked(known.packed()) == known
+    for broken in (b"", b"x", known.packed()[:-5]):
+        with pytest.raises(ValueError, match="not what was remembered"):
+            Remembered.unpacked(broken)
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        ("HTTP://H.Example:80/x#f", "http://h.example/x"),
+        ("https://h.example:443", "https://h.example/"),
+        ("https://h.example:8443/", "https://h.example:8443/"),
+        ("//other.example/x", "https://other.example/x"),
+        ("c/../../d/./e", "https://h.example/d/e"),
+        ("/../../x/..", "https://h.example/"),
+        ("?q=1", "https://h.example/a/b?q=1"),
+        (" /x\ty\n", "https://h.example/xy"),
+        ("/x?", "https://h.example/x"),
+        ("/ä b?q=ü", "https://h.example/%C3%A4%20b?q=%FC"),
+        ("/x?q=%e3%zz", "https://h.example/x?q=%E3%25zz"),
+        ("https://bücher.example/", "https://xn--bcher-kva.example/"),
+        ("http://[::1]:80/", "http://[::1]/"),
+        ("/x?utm_source=a&b=1&fbclid=2&gclid=3", "https://h.example/x?b=1"),
+        ("/x;jsessionid=1A2B.node?PHPSESSID=3", "https://h.example/x"),
+        ("/x?a=1&sid=0123456789abcdef0123", "https://h.example/x?a=1"),
+        ("/x?sid=12", "https://h.example/x?sid=12"),
+        ("/(S(abc123abc123abc123abc123))/x.aspx", "https://h.example/x.aspx"),
+        ("/x;v=1", "https://h.example/x;v=1"),
+        ("mailto:a@h.example", None),
+        ("javascript:void(0)", None),
+        ("https://user:secret@h.example/", None),
+        ("http://[half", None),
+        ("http://h.example:port/", None),
+        ("http://h.example:99999/", None),
+        ("http://a_b<c/", None),
+        ("http://" + "ü" * 70 + "/", None),
+    ],
+)
+def test_an_address_has_one_spelling(link, expected):
+    assert cleaned(link, URL, "latin-1") == expected
+    if expected is not None:
+        assert cleaned(expected) == expected

@@ -1,0 +1,582 @@
+"""A whole site: what is found, what is asked of its server, and where it ends."""
+
+import itertools
+import socket
+import ssl
+import threading
+from urllib.parse import urlsplit
+
+import pytest
+import trustme
+
+from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.ingest import Skipped, WebPage, from_site
+from knowledge_bot.ingest.sources import _fetching as fetching
+from knowledge_bot.ingest.sources import _html as html
+from knowledge_bot.ingest.sources import _site as crawling
+from knowledge_bot.ingest.sources._pages import Remembered
+from page_server import answer, redirect, serving
+from trap_site import DEPTH, Response, TrapSite, serving_traps
+
+
+class Clock:
+    """A clock that only sleeping moves on."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+class Memory(dict):
+    """Keeps what is known of pages as a database would: as bytes."""
+
+    def get(self, url: str) -> Remembered | None:
+        packed = super().get(url)
+        return Remembered.unpacked(packed) if packed is not None else None
+
+    def put(self, url: str, page: Remembered) -> None:
+        self[url] = page.packed()
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(fetching, "sleep", clock.sleep)
+    monkeypatch.setattr(fetching, "monotonic", clock)
+    monkeypatch.setattr(crawling, "monotonic", clock)
+    return clock
+
+
+@pytest.fixture
+def plain(monkeypatch) -> None:
+    monkeypatch.setattr(html, "_has_trafilatura", lambda: False)
+
+
+@pytest.fixture
+def small(clock):
+    """A site that the test fills."""
+    with serving_traps(clock, lambda site: site.responses.pop("/robots.txt")) as site:
+        yield site
+
+
+def sent(site: TrapSite, items) -> set[str]:
+    return {item.url.removeprefix(site.root) for item in items if isinstance(item, WebPage)}
+
+
+def reasons(site: TrapSite, items) -> dict[str, str]:
+    return {
+        item.name.removeprefix(site.root): item.reason.replace(site.root, "")
+        for item in items
+        if isinstance(item, Skipped)
+    }
+
+
+def versions(items) -> dict[str, str | None]:
+    return {item.url: item.version for item in items if isinstance(item, WebPage)}
+
+
+# The site of 500 pages ----------------------------------------------------------------------------
+
+
+def test_of_a_site_full_of_traps_exactly_its_pages_are_sent(clock, plain):
+    with serving_traps(clock) as site:
+        items = list(from_site(f"{site.root}/", depth=DEPTH))
+    pages = [item for item in items if isinstance(item, WebPage)]
+    assert len(site.sendable) >= 500
+    assert sent(site, items) == site.sendable
+    assert len(pages) == len(site.sendable)  # none twice
+    assert all(page.name == page.url and page.version for page in pages)
+    asked = site.asked()
+    # Pages and what they turned out to be, robots.txt, four sitemaps; a page that was busy and one
+    # that insists on a session were asked for twice.
+    told = reasons(site, items)
+    twice = sorted(path for path in set(asked) if asked.count(path) > 1)
+    assert twice == ["/busy"]
+    assert len(asked) == 557
+    assert {urlsplit(path).path for path in asked} >= {"/robots.txt", "/sitemap.xml"}
+    assert not [path for path in asked if path.startswith(("/hidden", "/commented", "/scripted"))]
+    assert not [path for path in asked if path.startswith("/private/") and "open" not in path]
+    assert told["/private/secret.html"] == "robots.txt does not allow it"
+    assert told["/run.cgi"] == "robots.txt does not allow it"
+    assert told["/far/6"] == "it redirects more than 5 times"
+    assert told["/circle/self"] == told["/circle/b"] == "it redirects in a circle"
+    assert told["/away"] == "it redirects to another site, http://other.invalid/"
+    assert told["/file"] == "it redirects to file:///etc/passwd, which is no web page"
+    assert told["/said/header/ours"] == "it asks not to be indexed"
+    assert told["/copy/by-header"] == "it is a copy of /kept/by-header"
+    assert told["/missing/3"] == "it was answered with 404; / links to it"
+    assert told["/data"] == "it is no page but application/json; / links to it"
+    assert told["/manual.pdf"] == "it is no page, by its name"
+    assert told["/"] == "what more than 10 links lead to was not read"
+    failed = {item.name.removeprefix(site.root) for item in items if getattr(item, "invalid", 0)}
+    assert failed == {"/broken", "/maps/none.xml"}
+
+
+def test_requests_keep_the_distance_that_was_asked_for_and_retries_wait(clock, plain):
+    with serving_traps(clock) as site:
+        list(from_site(f"{site.root}/", rate=4))
+    gaps = [after.at - before.at for before, after in itertools.pairwise(site.requests)]
+    assert len(gaps) > 500
+    assert min(gaps) >= 0.25 - 1e-9
+    busy = [index for index, request in enumerate(site.requests) if request.path == "/busy"]
+    assert gaps[busy[0]] >= 7  # its Retry-After
+
+
+def test_a_second_run_over_the_unchanged_site_changes_no_page_and_is_answered_with_304(
+    clock, plain
+):
+    memory = Memory()
+    with serving_traps(clock) as site:
+        first = versions(from_site(f"{site.root}/", memory=memory))
+        asked, site.connections = len(site.requests), 0
+        items = list(from_site(f"{site.root}/").remembering(memory))
+        assert site.connections < 5
+        again = site.requests[asked:]
+    assert versions(items) == first
+    assert sent(site, items) == site.sendable
+    pages = [request for request in again if request.path in site.sendable | site.read]
+    unchanged = [request for request in pages if request.status == 304]
+    assert len(unchanged) / len(pages) > 0.9
+    # The rest has no validator, or a new one each time.
+    others = {each.path for each in pages if each.status == 200}
+    assert others == {"/busy"} | {f"/shop/{number}" for number in range(5)}
+
+
+def test_a_new_footer_changes_no_page_and_a_new_sentence_one(clock, plain):
+    with serving_traps(clock) as site:
+        before = versions(from_site(f"{site.root}/docs/", include="docs/"))
+        site.footer = "Today is Tuesday, and there is a sale."
+        assert versions(from_site(f"{site.root}/docs/", include="docs/")) == before
+        page = site.responses["/docs/3/4.html"]
+        page.body = page.body.replace(b"What is to be", b"What was to be")
+        after = versions(from_site(f"{site.root}/docs/", include="docs/"))
+    assert {url for url in after if after[url] != before[url]} == {f"{site.root}/docs/3/4.html"}
+
+
+def test_the_memory_is_bounded_by_the_pages_that_are_read(clock, plain, monkeypatch):
+    crawls = []
+    run = crawling._Crawl.run
+    monkeypatch.setattr(crawling._Crawl, "run", lambda crawl: crawls.append(crawl) or run(crawl))
+    most = 0
+    with serving_traps(clock, lambda site: None) as site:
+        site.makers["/"] = lambda path: Response(
+            "".join(f"<a href='{path.rstrip('/')}/{n}'>x</a>" for n in range(300)).encode()
+        )
+        items = []
+        for item in from_site(f"{site.root}/", pages=50, depth=1000):
+            items.append(item)
+            (crawl,) = crawls
+            most = max(most, len(crawl._waiting))
+            assert len(crawl._seen) <= 50
+    assert len(sent(site, items)) == 50
+    assert most < 50
+    told = "the crawl ended early: 50 addresses were read; there are more"
+    assert items[-1] == Skipped(f"{site.root}/", told, partial=True)
+
+
+# Bounds -------------------------------------------------------------------------------------------
+
+
+def test_a_site_without_end_ends_by_time_and_by_bytes(small, clock, plain):
+    small.makers["/"] = lambda path: Response(b"<p>x<a href='%s1'>x</a>" % path.encode())
+    *pages, last = from_site(f"{small.root}/", depth=10_000, seconds=30, sitemaps=False)
+    assert "it took 30 seconds; there are more" in last.reason
+    assert last.partial
+    assert len(pages) == 60  # two a second
+    *pages, last = from_site(f"{small.root}/", depth=10_000, total_bytes=1000, sitemaps=False)
+    assert "bytes were read" in last.reason
+    assert 20 < len(pages) < 60
+
+
+@pytest.mark.parametrize(
+    ("depth", "expected"), [(0, ["/"]), (1, ["/", "/1"]), (2, ["/", "/1", "/2"])]
+)
+def test_the_depth_counts_links(small, plain, depth, expected):
+    small.page("/", "/1")
+    small.page("/1", "/2")
+    small.page("/2", "/3", "/4.html")
+    items = list(from_site(f"{small.root}/", depth=depth))
+    assert sorted(sent(small, items)) == expected
+    assert not any(item.partial for item in items if isinstance(item, Skipped))
+
+
+def test_a_crawl_that_reads_all_there_is_does_not_say_that_there_is_more(small, plain):
+    small.page("/", "/1", "/2.pdf", "/x" * 1001)
+    small.page("/1")
+    assert not any(
+        item.partial for item in from_site(f"{small.root}/", pages=2) if not sent(small, [item])
+    )
+    told = reasons(small, from_site(f"{small.root}/"))
+    assert told["/2.pdf"] == "it is no page, by its name"
+    assert "its address is longer than 2,000 characters" in told.values()
+
+
+def test_a_page_of_100_megabytes_is_cut_off_and_named_and_the_rest_is_done(small, plain):
+    taken = itertools.count()
+
+    def much():
+        for _ in range(1600):
+            next(taken)
+            yield b"<p>" + b"x" * 65533
+
+    small.page("/", "/huge", "/small")
+    small.page("/small")
+    small.responses["/huge"] = Response(b"<a href=/in-huge>x</a>", more=much)
+    small.page("/in-huge")
+    memory = Memory()
+    items = list(from_site(f"{small.root}/", page_bytes=1_000_000, memory=memory))
+    assert f"{small.root}/small" in memory
+    assert f"{small.root}/huge" not in memory  # it is read and named again in the next run
+    assert sent(small, items) == {"/", "/small", "/in-huge"}
+    assert reasons(small, items)["/huge"] == (
+        "it is larger than 1,000,000 bytes, which are read of a page"
+    )
+    assert next(taken) < 400  # what was sent into the closed connection's buffers
+
+
+def test_a_page_that_drips_is_given_up(small, plain, clock):
+    def drops():
+        for _ in range(100):
+            clock.now += 29
+            yield b"x" * 10
+
+    small.page("/", "/slow", "/other")
+    small.responses["/slow"] = Response(b"", more=drops)
+    small.page("/other")
+    items = list(from_site(f"{small.root}/"))
+    assert sent(small, items) == {"/", "/other"}
+    assert "longer than 120 seconds" in reasons(small, items)["/slow"]
+
+
+def test_headers_that_drip_are_given_up(web, plain, clock):
+    def dripping(connection):
+        connection.sendall(b"HTTP/1.1 200 OK\r\n")
+        for number in range(100):
+            clock.now += 29
+            connection.sendall(b"X-%d: y\r\n" % number)
+            web.dripping.wait(0.01)
+
+    web.dripping = threading.Event()
+    web.answers["/robots.txt"] = web.answers["/sitemap.xml"] = answer(b"", status="404 No")
+    web.answers["/"] = answer(b"<a href=/slow>x</a><a href=/other>x</a>")
+    web.answers["/slow"] = dripping
+    items = list(from_site(web.url()))
+    assert sorted(versions(items)) == [web.url(), web.url("/other")]
+    (told,) = (item for item in items if isinstance(item, Skipped))
+    assert told == Skipped(
+        web.url("/slow"), "its answer took longer than 120 seconds", invalid=True, partial=True
+    )
+
+
+def test_a_site_that_stops_to_answer_is_left_alone(small, plain):
+    small.page("/", *[f"/n/{number}" for number in range(100)])
+    small.makers["/n/"] = lambda path: Response(b"", 503)
+    items = list(from_site(f"{small.root}/", sitemaps=False))
+    assert sent(small, items) == {"/"}
+    assert "10 requests in a row were not answered" in items[-1].reason
+    assert items[-1].partial
+    assert len(small.requests) == 2 + 10 * 3
+
+
+def test_a_compression_bomb_is_not_unpacked(small, plain):
+    import gzip
+
+    bomb = gzip.compress(b"<p>" + b" " * 50_000_000)
+    small.page("/", "/bomb")
+    small.responses["/bomb"] = Response(bomb, headers={"Content-Encoding": "gzip"})
+    items = list(from_site(f"{small.root}/", page_bytes=100_000))
+    assert "larger than" in reasons(small, items)["/bomb"]
+
+
+# robots.txt ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("robots", "allowed", "told"),
+    [
+        (Response(b"", 404), True, None),
+        (Response(b"", 403), True, None),
+        (Response(b"", 503), False, "503, and without it nothing may be read"),
+        (Response(b"", 500), False, "answered with 500, so nothing may be read"),
+        (Response(b"", 429), False, "429, and without it nothing may be read"),
+        (Response(b"<html>Not found</html>"), True, None),
+        (Response(b"User-agent: *\nDisallow: /"), False, "robots.txt does not allow it"),
+        (Response(b"User-agent: *\nDisallow: /\nUser-agent: knowledge-bot\nAllow: /"), True, None),
+        (Response(b"# x\n" * 2_500_000), True, "only its first 512,000 bytes are read"),
+    ],
+    ids=["404", "403", "503", "500", "429", "a page", "all", "but us", "10 MB"],
+)
+def test_robots_txt_decides_whether_a_site_is_read(small, plain, robots, allowed, told):
+    small.responses["/robots.txt"] = robots
+    small.page("/")
+    items = list(from_site(f"{small.root}/"))
+    assert sent(small, items) == ({"/"} if allowed else set())
+    assert ("/" in small.asked()) is allowed
+    assert (told in " ".join(reasons(small, items).values())) if told else not reasons(small, items)
+
+
+@pytest.mark.parametrize(("hops", "obeyed"), [(5, True), (6, False)])
+def test_robots_txt_may_be_five_redirects_away(small, plain, hops, obeyed):
+    small.redirect("/robots.txt", "/r/1")
+    for hop in range(1, hops):
+        small.redirect(f"/r/{hop}", f"/r/{hop + 1}")
+    small.responses[f"/r/{hops}"] = Response(b"User-agent: *\nDisallow: /x")
+    small.page("/", "/x")
+    small.page("/x")
+    assert sent(small, from_site(f"{small.root}/")) == ({"/"} if obeyed else {"/", "/x"})
+
+
+@pytest.mark.parametrize(("asked", "kept"), [(5, 5), (0.1, 0.5), (3600, 30)])
+def test_a_crawl_delay_is_kept_up_to_half_a_minute(small, plain, asked, kept):
+    small.responses["/robots.txt"] = Response(f"User-agent: *\nCrawl-delay: {asked}".encode())
+    small.page("/", "/1", "/2")
+    list(from_site(f"{small.root}/"))
+    gaps = [after.at - before.at for before, after in itertools.pairwise(small.requests)]
+    assert gaps[1:] == [pytest.approx(kept)] * 3
+
+
+# Where a site is ----------------------------------------------------------------------------------
+
+
+def test_a_start_that_redirects_to_another_host_names_the_site(plain):
+    with serving() as old, serving() as new:
+        old.answers["/robots.txt"] = new.answers["/robots.txt"] = answer(b"", status="404 No")
+        old.answers["/"] = redirect(new.url("/home"))
+        new.answers["/home"] = answer(b"<p>x<a href=/a>x</a><a href=%s>x</a>" % old.url().encode())
+        new.answers["/sitemap.xml"] = answer(b"", status="404 No")
+        items = list(from_site(old.url(), headers={"Authorization": "secret-1"}))
+        assert sorted(versions(items)) == [new.url("/a"), new.url("/home")]
+        assert any("secret-1" in request for request in old.requests)
+        assert not any("secret-1" in request for request in new.requests)
+        assert not any(item.headers for item in items if isinstance(item, WebPage))
+
+
+def test_headers_are_for_their_own_host_only(plain):
+    with serving() as own, serving() as other:
+        own.answers["/robots.txt"] = redirect(other.url("/robots.txt"))
+        own.answers["/sitemap.xml"] = answer(b"", status="404 No")
+        site = from_site(own.url(), headers={"X-Key": "secret-1"})
+        (page,) = site
+        assert "secret-1" not in repr(site) + repr(page)
+        assert page.headers[0][1].get_secret_value() == "secret-1"
+        assert all("X-Key: secret-1" in request for request in own.requests)
+        assert not any("secret-1" in request for request in other.requests)
+
+
+@pytest.mark.parametrize(
+    ("address", "private"),
+    [
+        ("127.0.0.1", True),
+        ("10.1.2.3", True),
+        ("192.168.0.1", True),
+        ("169.254.169.254", True),
+        ("100.64.0.1", True),
+        ("0.0.0.0", True),
+        ("224.0.0.1", True),
+        ("::1", True),
+        ("fe80::1%eth0", True),
+        ("fd00::1", True),
+        ("::ffff:10.0.0.1", True),
+        ("64:ff9b::a00:1", True),
+        ("2002:a00:1::", True),
+        ("8.8.8.8", False),
+        ("2606:4700::1111", False),
+        ("64:ff9b::808:808", False),
+    ],
+)
+def test_what_is_private(address, private):
+    assert bool(list(fetching._private([address]))) is private
+
+
+@pytest.fixture
+def names(monkeypatch):
+    """Host names, and the addresses that they resolve to from one time to the next."""
+    known: dict[str, list[str]] = {}
+    resolve = socket.getaddrinfo
+
+    def resolved(host, port, *args, **options):
+        if host not in known:
+            return resolve(host, port, *args, **options)
+        addresses = known[host]
+        address = addresses.pop(0) if len(addresses) > 1 else addresses[0]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    return known
+
+
+def test_a_public_start_leads_to_no_private_address(web, names, plain, monkeypatch):
+    connected = []
+    connect = socket.create_connection
+
+    def connecting(address, *args, **options):
+        connected.append(address[0])
+        return connect(("127.0.0.1", address[1]), *args, **options)
+
+    monkeypatch.setattr(socket, "create_connection", connecting)
+    names["public.example"] = ["93.184.216.34"]
+    names["inside.example"] = ["10.0.0.1"]
+    web.answers["/robots.txt"] = redirect(web.url("/robots.txt", "inside.example"))
+    start = web.url("/", "public.example")
+    (told,) = from_site(start)
+    assert "its host is at a private address, 10.0.0.1" in told.reason
+    assert connected == ["93.184.216.34"]
+    assert len(web.requests) == 1
+    web.answers["/robots.txt"] = answer(b"", status="404 No")
+    web.answers["/"] = redirect("http://169.254.169.254/latest/meta-data")
+    items = list(from_site(start, sitemaps=False))
+    assert "its host is at a private address; allow_private" in items[0].reason
+    assert "169.254.169.254" not in connected
+    # The name of a public host that comes to mean another one, as an attack does.
+    names["public.example"] = ["93.184.216.34", "127.0.0.1"]
+    web.answers["/"] = answer(b"<p>x")
+    (told,) = from_site(start)
+    assert "its host is at a private address, 127.0.0.1" in told.reason
+
+
+def test_a_private_start_or_permission_leads_there(web, names, plain):
+    web.answers["/robots.txt"] = answer(b"", status="404 No")
+    web.answers["/sitemap.xml"] = answer(b"", status="404 No")
+    names["public.example"] = ["93.184.216.34", "127.0.0.1"]
+    assert len(list(from_site(web.url("/", "public.example"), allow_private=True))) == 1
+    assert len(list(from_site(web.url("/", "localhost")))) == 1
+
+
+def test_a_certificate_that_fails_is_named_without_a_second_try(plain, clock):
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with serving(context) as server:
+        (told,) = from_site(f"https://127.0.0.1:{server.port}/")
+    assert "its certificate is not trusted here" in told.reason
+    assert clock.slept == []
+    assert told.invalid
+    assert told.partial
+
+
+def test_a_certificate_is_checked_for_the_host_s_name(plain, monkeypatch, tmp_path):
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    with serving(context) as server:
+        server.answers["/robots.txt"] = server.answers["/sitemap.xml"] = answer(b"", status="404 N")
+        assert len(versions(from_site(f"https://localhost:{server.port}/"))) == 1
+        (told,) = from_site(f"https://127.0.0.1:{server.port}/")
+    assert "its certificate is not trusted here" in told.reason
+
+
+def test_a_proxy_of_the_environment_is_used_and_leads_to_no_private_address(
+    web, plain, monkeypatch
+):
+    """The proxy knows names that are not known here, as in many companies."""
+    monkeypatch.setenv("HTTP_PROXY", web.url())
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    start = "http://beyond.invalid/"
+    web.answers[f"{start}robots.txt"] = answer(b"", status="404 No")
+    web.answers[f"{start}sitemap.xml"] = redirect("http://10.0.0.1/sitemap.xml")
+    web.answers[start] = answer(b"<p>x")
+    (page,) = from_site(start)
+    assert page.url == start
+    assert not any("10.0.0.1" in request.partition("\r\n")[0] for request in web.requests)
+
+
+def test_a_server_that_is_not_there_is_told(clock):
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    (told,) = from_site(f"http://127.0.0.1:{port}/")
+    assert told.partial
+    assert "without it nothing may be read" in told.reason
+    assert clock.slept[0] >= 2  # it was tried again
+
+
+# Options ------------------------------------------------------------------------------------------
+
+
+def test_include_and_exclude_say_what_is_read_and_sent(small, plain):
+    small.page("/", "/docs/a.html", "/docs/b.html?v=1", "/docs/old/c.html", "/blog/d.html")
+    for path in ("/docs/a.html", "/docs/b.html?v=1", "/docs/old/c.html", "/blog/d.html"):
+        small.page(path)
+    site = from_site(f"{small.root}/", include="docs/", exclude=["old/", "*.html?v=*"])
+    assert sent(small, site) == {"/docs/a.html"}
+    assert "/blog/d.html" not in small.asked()
+    assert "/docs/old/c.html" not in small.asked()
+    assert site.origin == f"{small.root}/ [docs/ !*.html?v=* !old/]"
+    assert from_site(f"{small.root}#x").origin == f"{small.root}/"
+    assert site.named("handbook").origin == "handbook"
+
+
+def test_lastmod_is_the_sitemap_s_or_the_server_s(small, plain):
+    small.page("/", "/a", "/b", headers={"Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"})
+    small.page("/a", headers={"Last-Modified": "Fri, 02 Jan 2026 00:00:00 GMT"})
+    small.page("/b")
+    entry = "<url><loc>/{}</loc><lastmod>{}</lastmod></url>"
+    body = "".join(
+        entry.format(path, day) for path, day in (("", "2026-03-01"), ("c", "2026-03-03"))
+    )
+    small.responses["/sitemap.xml"] = Response(f"<urlset>{body}</urlset>".encode(), kind="text/xml")
+    small.page("/c")
+    found = versions(from_site(f"{small.root}/", compare="lastmod"))
+    assert {url.removeprefix(small.root): version for url, version in found.items()} == {
+        "/": "2026-03-01",
+        "/a": "Fri, 02 Jan 2026 00:00:00 GMT",
+        "/b": None,
+        "/c": "2026-03-03",
+    }
+
+
+def test_a_page_that_was_read_by_another_extractor_is_read_anew(small, monkeypatch):
+    pytest.importorskip("trafilatura")
+    memory = Memory()
+    text = "<main><h1>Travel</h1><p>" + "Expenses are refunded within a month. " * 20 + "</main>"
+    small.responses["/"] = Response(text.encode())
+    (first,) = from_site(f"{small.root}/", memory=memory).__iter__()
+    monkeypatch.setattr(html, "_has_trafilatura", lambda: False)
+    (second,) = from_site(f"{small.root}/", memory=memory)
+    assert first.version.startswith("trafilatura:")
+    assert second.version.startswith("plain:")
+    assert [each.status for each in small.requests if each.path == "/"] == [200, 200]
+
+
+def test_what_a_304_says_of_robots_counts(small, plain):
+    memory = Memory()
+    small.page("/", "/a")
+    small.page("/a")
+    assert len(versions(from_site(f"{small.root}/", memory=memory))) == 2
+    small.responses["/"].headers["X-Robots-Tag"] = "none"
+    assert versions(from_site(f"{small.root}/", memory=memory)) == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"url": "ftp://h.example/"}, "url"),
+        ({"url": "h.example"}, "url"),
+        ({"depth": -1}, "depth"),
+        ({"pages": 0}, "pages"),
+        ({"pages": True}, "pages"),
+        ({"rate": 0}, "rate"),
+        ({"rate": float("nan")}, "rate"),
+        ({"compare": "etag"}, "compare"),
+        ({"headers": {"a b": "c"}}, "headers"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_named_at_once(options, told):
+    with pytest.raises(ConfigurationError, match=told):
+        from_site(**{"url": "https://h.example/"} | options)
+
+
+def test_nothing_is_asked_before_the_first_page_is_wanted_and_each_time_anew(small, plain):
+    small.page("/")
+    site = from_site(f"{small.root}/")
+    assert small.requests == []
+    assert list(site) == list(site)
