@@ -268,6 +268,57 @@ def loader(*, name: str, arguments: dict[str, Any]) -> Iterable[object]:
 
 
 @ingest.command()
+@click.argument("url", metavar="URL")
+@click.option("--depth", default=10, show_default=True, help="How many links to follow from URL.")
+@click.option("--pages", default=10_000, show_default=True, help="How many pages to read at most.")
+@click.option(
+    "--include",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only these pages, in the notation of a .gitignore: docs/, *.html. Repeatable.",
+)
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="PATTERN",
+    help="Not these pages, in the same notation. Repeatable.",
+)
+@click.option(
+    "--compare",
+    type=click.Choice(["content", "lastmod"]),
+    default="content",
+    show_default=True,
+    help="What tells that a page changed: its main text, or what the sitemap or its server says.",
+)
+@click.option("--no-sitemaps", is_flag=True, help="Follow links alone.")
+@click.option(
+    "--requests",
+    default=2.0,
+    show_default=True,
+    metavar="N",
+    help="How many pages to ask the site for a second, at most.",
+)
+@click.option(
+    "--allow-private", is_flag=True, help="Let a public site lead to addresses that are not."
+)
+@_ingestion
+def site(*, url: str, requests: float, no_sitemaps: bool, **how: Any) -> Iterable[object]:
+    """Add the pages of a whole site, found by its links and its sitemaps.
+
+    Pages of the host of URL are read, slowly and one at a time, to find links and to compare their
+    main text with the last run's; the service scrapes what is added itself. robots.txt, noindex and
+    nofollow are heeded. --dry-run names the pages that would be sent.
+
+    \b
+    kbot ingest site https://library.example/ --dry-run
+    kbot ingest site https://library.example/docs/ --include docs/ --collection col_docs
+    """  # noqa: D301 - \b is for click
+    from knowledge_bot.ingest import from_site
+
+    return from_site(url, rate=requests, sitemaps=not no_sitemaps, **how)
+
+
+@ingest.command()
 @click.argument("address", metavar="URL|FILE")
 @_ingestion
 def sitemap(*, address: str) -> Iterable[object]:

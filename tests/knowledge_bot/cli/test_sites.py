@@ -1,0 +1,52 @@
+"""`kbot ingest site`, for a site over a real socket and the embedded service."""
+
+import pytest
+
+from page_server import answer, serving
+
+PAGES = {
+    "/": b"<title>Home</title><p>Welcome.<a href=/hours>Hours</a><a href=/shop/a>Shop</a>",
+    "/hours": b"<p>We open at nine.<a href=/>Home</a><a href=/old>Old</a>",
+    "/shop/a": b"<p>Tools.",
+}
+
+
+@pytest.fixture
+def site():
+    with serving() as server:
+        server.answers |= {path: answer(body) for path, body in PAGES.items()}
+        server.answers["/robots.txt"] = answer(
+            b"User-agent: *\nDisallow: /private/\n", kind="text/plain"
+        )
+        server.answers["/sitemap.xml"] = answer(status="404 Not Found")
+        server.answers["/old"] = answer(status="404 Not Found")
+        yield server
+
+
+def ingest(kbot, site, *options):
+    return kbot("ingest", "site", site.url(), "--requests", "1000", *options)
+
+
+def test_a_dry_run_names_the_pages_that_would_be_sent(kbot, of_the_service, site):
+    done = ingest(kbot, site, "--dry-run", "--exclude", "shop/")
+    assert done.returncode == 0, done.stderr
+    told = done.stdout + done.stderr
+    assert site.url("/hours") in told
+    assert "/shop/a" not in told
+
+
+def test_a_second_run_sends_what_changed_alone(kbot, of_the_service, site):
+    first = ingest(kbot, site)
+    assert first.returncode == 0, first.stderr
+    assert "created\t3" in first.stdout
+    site.answers["/hours"] = answer(b"<p>We open at ten.<a href=/>Home</a>")
+    again = ingest(kbot, site)
+    assert "created\t1" in again.stdout
+    assert "unchanged\t2" in again.stdout
+
+
+def test_an_option_that_cannot_be_used_sends_nothing(kbot, of_the_service, site):
+    done = ingest(kbot, site, "--pages", "0")
+    assert done.returncode == 2
+    assert "pages" in done.stderr
+    assert site.requests == []
