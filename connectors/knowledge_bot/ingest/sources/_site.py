@@ -12,8 +12,6 @@ from time import monotonic
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from pydantic import SecretStr
-
 from knowledge_bot._endpoints import Headers, header_list
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import Skipped, WebPage
@@ -22,6 +20,7 @@ from knowledge_bot.ingest.sources._documents import TOO_LARGE, UnreadableError, 
 from knowledge_bot.ingest.sources._robots import LARGEST as LARGEST_ROBOTS
 from knowledge_bot.ingest.sources._robots import Robots
 from knowledge_bot.ingest.sources._sitemap import sitemap_pages
+from knowledge_bot.models import Header
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest.sources._fetching import Fetcher
@@ -178,11 +177,11 @@ class Site:
             return False
         return self._included is None or any(map(self._included, spellings))
 
-    def headers_for(self, url: str) -> tuple[tuple[str, SecretStr], ...]:
+    def headers_for(self, url: str) -> list[Header]:
         """Return what the service is to send while it scrapes a page: nothing to another host."""
         if site(url) != site(self.start):
-            return ()
-        return tuple((name, SecretStr(value)) for name, value in self._headers)
+            return []
+        return [Header(name=name, value=value) for name, value in self._headers]
 
     def __iter__(self) -> Iterator[WebPage | Skipped]:
         from knowledge_bot.ingest.sources._fetching import Fetcher
