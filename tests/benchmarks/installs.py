@@ -21,6 +21,7 @@ EXTRAS = (
     "langchain",
     "llama-index",
     "airflow",
+    "objects",
     "postgresql",
     "otel",
     "keyring",
