@@ -32,6 +32,7 @@ from knowledge_bot._transports import (
     InjectedTransport,
     Place,
     Transport,
+    chain,
     proxy_for,
     ssl_context,
 )
@@ -101,20 +102,18 @@ class _BaseClient(Endpoints, ABC):
     def _connect(self, transport: Any, http_client: Any) -> None:
         if transport is not None and http_client is not None:
             raise ConfigurationError("transport: give either a transport or an http_client")
-        place = Place(self.base_url)
+        settings, proxy = self._configuration, None
+        given = transport is not None or http_client is not None
         if http_client is not None:
             transport = self._injected(http_client)
-        elif transport is not None:
+        elif given:
             self._check_transport(transport)
         else:
-            settings, proxy = self._configuration, proxy_for(self.base_url)
             # Found out later, what cannot be used would look like a call that failed on its way.
-            opened = self._default(ssl_context(settings.verify), proxy)
-            place = Place(self.base_url, proxy)
-            self._connections = _Connections(opened, place, settings.api_key, given=False)
-        if transport is not None:
-            key = self._configuration.api_key
-            self._connections = _Connections(transport, place, key, given=True)
+            proxy = proxy_for(self.base_url)
+            transport = self._default(ssl_context(settings.verify), proxy)
+        place = Place(self.base_url, proxy)
+        self._connections = _Connections(transport, place, settings.api_key, given=given)
         self._tracing = Tracing.of(self.base_url)
 
     @staticmethod
@@ -182,10 +181,15 @@ class _BaseClient(Endpoints, ABC):
 
     def _ingestion_span(self) -> AbstractContextManager[Callable[[Mapping[str, int]], None]]:
         """Record an ingestion through this client, where spans are recorded."""
+        tracing = self._recorder()
+        return nullcontext(lambda _counts: None) if tracing is None else tracing.ingestion()
+
+    def _recorder(self) -> Tracing | None:
+        """Return what records spans, if anybody collects them now."""
         tracing = self._tracing
         if tracing is None or isinstance(tracing.provider(), tracing.silent):
-            return nullcontext(lambda _counts: None)
-        return tracing.ingestion()
+            return None
+        return tracing
 
     # What both clients do around an attempt
 
@@ -340,8 +344,7 @@ class Client(_BaseClient, SyncDriver):
 
     def _call(self, request: Request[T]) -> T:
         self._check(request)
-        tracing = self._tracing
-        if tracing is None or isinstance(tracing.provider(), tracing.silent):
+        if (tracing := self._recorder()) is None:
             return self._exchanged(request)
         with tracing.call(request) as span:
             result = self._exchanged(request, span)
@@ -458,8 +461,7 @@ class AsyncClient(_BaseClient, AsyncDriver):
 
     def _call(self, request: Request[T]) -> Coroutine[Any, Any, T]:
         self._check(request)
-        tracing = self._tracing
-        if tracing is None or isinstance(tracing.provider(), tracing.silent):
+        if (tracing := self._recorder()) is None:
             return self._exchanged(request)
         return self._traced(request, tracing)
 
@@ -538,15 +540,12 @@ def _note_interruption(error: BaseException, request: Request[T], body: Body | N
     error.add_note(f"{request} was under way. {outcome_of(request, delivery)}.")
 
 
-def _forget_frames(error: BaseException | None) -> None:
+def _forget_frames(error: BaseException) -> None:
     # The libraries' frames hold the request and with it the key, and tell a person nothing; the
     # exceptions of httpx hold it too.
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        error.with_traceback(None)
-        vars(error).pop("_request", None)
-        error = error.__cause__ or error.__context__
+    for each in chain(error):
+        each.with_traceback(None)
+        vars(each).pop("_request", None)
 
 
 def _log(request: Request[T], attempt: int, reply: HTTPResponse | Failure, started: float) -> None:

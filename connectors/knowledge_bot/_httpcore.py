@@ -103,14 +103,41 @@ class _Network(httpcore.SyncBackend):
         return _Connection(super().connect_tcp(*args, **options))
 
 
-class _Connection(httpcore.NetworkStream):
+class WrappedStream(httpcore.NetworkStream):
+    """A connection that hands everything on to another one."""
+
+    def __init__(self, stream: httpcore.NetworkStream) -> None:
+        self._stream = stream
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, timeout)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, timeout)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.NetworkStream:
+        return self._stream.start_tls(ssl_context, server_hostname, timeout)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _Connection(WrappedStream):
     """A connection that stops sending a request once its answer is there (RFC 9112, section 9.3).
 
     httpcore takes a failed write for what it is here, and goes on to read the answer.
     """
 
     def __init__(self, stream: httpcore.NetworkStream) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._sending = False
         self._arrived = b""
 
@@ -119,13 +146,13 @@ class _Connection(httpcore.NetworkStream):
         if self._arrived:
             arrived, self._arrived = self._arrived[:max_bytes], self._arrived[max_bytes:]
             return arrived
-        return self._stream.read(max_bytes, timeout)
+        return super().read(max_bytes, timeout)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         if self._sending and self._is_answered():
             raise httpcore.WriteError("the answer came before the request was sent")
         self._sending = True
-        self._stream.write(buffer, timeout)
+        super().write(buffer, timeout)
 
     def _is_answered(self) -> bool:
         if not self._stream.get_extra_info("is_readable"):
@@ -143,20 +170,14 @@ class _Connection(httpcore.NetworkStream):
             return True
         return True
 
-    def close(self) -> None:
-        self._stream.close()
-
     def start_tls(
         self,
         ssl_context: ssl.SSLContext,
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore.NetworkStream:
-        secured = self._stream.start_tls(ssl_context, server_hostname, timeout)
+        secured = super().start_tls(ssl_context, server_hostname, timeout)
         # Through an https:// proxy there is one encryption inside another; what is readable there
         # belongs to the outer one.
         nested = self._stream.get_extra_info("ssl_object") is not None
         return secured if nested else _Connection(secured)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)

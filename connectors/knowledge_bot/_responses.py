@@ -171,7 +171,7 @@ def _error(
             "along; set base_url to the service's own address"
         )
         return _unexpected(request, response, place, key, body=body, why=why)
-    retry_after = _retry_after(headers.get("retry-after"))
+    retry_after = seconds_of(headers.get("retry-after"))
     refused = status < 500 or (status == 503 and retry_after is not None)
     delivery = Delivery.REFUSED if refused else Delivery.UNKNOWN
     code, message = _code_and_message(_without(key, body))
@@ -248,7 +248,7 @@ def _without_in_text(key: "SecretStr | None", text: str) -> str:
     return _without(key, text.encode("utf-8", "replace")).decode("utf-8")
 
 
-def _retry_after(value: str | None) -> float | None:
+def seconds_of(value: str | None) -> float | None:
     """Return the seconds of a `Retry-After` (RFC 9110, section 10.2.3); None where it has none."""
     if value is None:
         return None

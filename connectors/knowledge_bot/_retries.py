@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from knowledge_bot._endpoints import Request
 from knowledge_bot._responses import outcome_of, result
-from knowledge_bot._transports import HTTPResponse, Place
+from knowledge_bot._transports import HTTPResponse, Place, chain
 from knowledge_bot.errors import (
     APIError,
     ConnectionFailedError,
@@ -200,7 +200,7 @@ def _failed(request: Request[T], failure: Failure, place: Place) -> KnowledgeBot
 
 def _advice(error: BaseException, place: Place) -> str | None:
     """Return what to do about a connection that was not made; None: what the error's class says."""
-    for behind in _chain(error):
+    for behind in chain(error):
         if isinstance(behind, ssl.SSLCertVerificationError):
             return (
                 "Its certificate is not trusted here: name the certificate authority with verify= "
@@ -216,15 +216,6 @@ def _advice(error: BaseException, place: Place) -> str | None:
             "service's host in NO_PROXY"
         )
     return None
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        # aiohttp keeps what the system said as an attribute.
-        error = error.__cause__ or error.__context__ or getattr(error, "os_error", None)
 
 
 def _in_short(error: BaseException) -> str:

@@ -20,6 +20,7 @@ from collections.abc import (
     Callable,
     Coroutine,
     Iterable,
+    Iterator,
     Mapping,
 )
 from dataclasses import dataclass
@@ -252,6 +253,16 @@ def keep_for_ever(inherited: object) -> None:
     _Process.kept.append(inherited)
 
 
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception and those behind it."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        # aiohttp keeps what the system said as an attribute.
+        error = error.__cause__ or error.__context__ or getattr(error, "os_error", None)
+
+
 # aiohttp ------------------------------------------------------------------------------------------
 
 
@@ -278,9 +289,7 @@ class AiohttpTransport:
         return self._held() or await self._opened()
 
     def _held(self) -> Callable[..., Any] | None:
-        if self._forks != forks():
-            keep_for_ever(self._sessions)
-            self._begin()
+        self._leave_inherited()
         held = self._sessions.get(asyncio.get_running_loop())
         return held[0] if held else None
 
@@ -351,9 +360,7 @@ class AiohttpTransport:
 
     async def aclose(self) -> None:
         """Close the connections of the running loop and of every other loop that still runs."""
-        if self._forks != forks():
-            keep_for_ever(self._sessions)
-            self._begin()
+        self._leave_inherited()
         self._forget_closed_loops()
         running = asyncio.get_running_loop()
         while self._sessions:
@@ -364,10 +371,13 @@ class AiohttpTransport:
                 asyncio.run_coroutine_threadsafe(_finish(keeper), loop)
 
     def __del__(self) -> None:
-        if self._forks == forks():
-            self._forget_closed_loops()
-        else:
+        self._leave_inherited()
+        self._forget_closed_loops()
+
+    def _leave_inherited(self) -> None:
+        if self._forks != forks():
             keep_for_ever(self._sessions)
+            self._begin()
 
     def _forget_closed_loops(self) -> None:
         # A loop that was closed without finishing its generators leaves its session open.

@@ -8,12 +8,10 @@ import ipaddress
 import logging
 import socket
 import ssl
-import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from email.utils import parsedate_to_datetime
 from io import BytesIO
 from time import monotonic, sleep
 from typing import IO, Any
@@ -22,7 +20,9 @@ from urllib.parse import quote, urljoin, urlsplit
 import httpcore
 
 from knowledge_bot import __version__
-from knowledge_bot._transports import Proxy, proxy_for, ssl_context
+from knowledge_bot._httpcore import WrappedStream
+from knowledge_bot._responses import seconds_of
+from knowledge_bot._transports import Proxy, chain, proxy_for, ssl_context
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest.sources._documents import UnreadableError
 
@@ -155,7 +155,7 @@ class Fetcher:
                 if answer.status not in _TRY_AGAIN:
                     return answer
                 reason = f"it was answered with {answer.status}"
-                asked = _retry_after(answer)
+                asked = seconds_of(answer.first("retry-after"))
                 if asked is not None and asked > _LONGEST_WAIT:
                     raise UnreachableError(f"{reason}, to come back in {asked:.0f} seconds")
                 pause = max(pause, asked or 0.0)
@@ -316,21 +316,16 @@ class _Network(httpcore.SyncBackend):
         raise failed
 
 
-class _Connection(httpcore.NetworkStream):
+class _Connection(WrappedStream):
     """A connection on which an answer has only so long in all, its headers included."""
 
     def __init__(self, stream: httpcore.NetworkStream, check_time: Callable[[], None]) -> None:
-        self._stream, self._check_time = stream, check_time
+        super().__init__(stream)
+        self._check_time = check_time
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         self._check_time()
-        return self._stream.read(max_bytes, timeout)
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, timeout)
-
-    def close(self) -> None:
-        self._stream.close()
+        return super().read(max_bytes, timeout)
 
     def start_tls(
         self,
@@ -338,11 +333,8 @@ class _Connection(httpcore.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore.NetworkStream:
-        secured = self._stream.start_tls(ssl_context, server_hostname, timeout)
+        secured = super().start_tls(ssl_context, server_hostname, timeout)
         return _Connection(secured, self._check_time)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
 
 
 def _refuse_private(host: str) -> None:
@@ -413,25 +405,8 @@ def _is_short(answer: Answer) -> bool:
     return answer.status == 304 or (length.isdecimal() and int(length) <= _SHORT)
 
 
-def _retry_after(answer: Answer) -> float | None:
-    value = answer.first("retry-after")
-    if value is None:
-        return None
-    if value.strip().isdecimal():
-        return float(value)
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return None
-
-
 def _is_certificate(error: BaseException) -> bool:
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, ssl.SSLCertVerificationError):
-            return True
-        seen = seen.__cause__ or seen.__context__
-    return False
+    return any(isinstance(each, ssl.SSLCertVerificationError) for each in chain(error))
 
 
 def _told(error: Exception) -> str:

@@ -64,7 +64,7 @@ def from_folder(
     if matches is not None:  # another selection of the same folder is another origin
         name = f"{name} [{' '.join(sorted(several))}]"
     left_out = [exclude] if isinstance(exclude, str) else list(exclude)
-    excluding = ignoring([*_ignored_lines(root), *left_out])
+    excluding = matching([*_ignored_lines(root), *left_out])
     found = Folder(str(root), str(root), name, matches, excluding, hidden)
     return found if origin is None else found.named(origin)
 
@@ -164,11 +164,12 @@ def _ignored_lines(root: Path) -> list[str]:
         raise ConfigurationError(f"{root / IGNORE_FILE} cannot be read: {error}") from None
 
 
-def ignoring(patterns: list[str]) -> Callable[[str], bool] | None:
-    """Return what tells whether a path below the root is left out; None where nothing is.
+def matching(patterns: list[str], option: str = "exclude") -> Callable[[str], bool] | None:
+    """Return what tells whether a path is among those that patterns name; None without patterns.
 
     Args:
         patterns: in the notation of a `.gitignore`.
+        option: what gave them, for the error.
 
     Raises:
         ConfigurationError: one is none.
@@ -180,7 +181,7 @@ def ignoring(patterns: list[str]) -> Callable[[str], bool] | None:
     try:
         spec: Any = GitIgnoreSpec.from_lines(patterns)
     except ValueError as error:
-        raise ConfigurationError(f"exclude: {error}") from None
+        raise ConfigurationError(f"{option}: {error}") from None
     return lambda relative: bool(spec.match_file(relative))
 
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from knowledge_bot._extras import require
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import File, Skipped
-from knowledge_bot.ingest.sources._folder import expression, ignoring
+from knowledge_bot.ingest.sources._folder import expression, matching
 
 # What stores call an object's validator, and the times that stand in for one.
 _VALIDATORS = ("ETag", "etag", "generation", "md5Hash", "content_md5")
@@ -121,7 +121,7 @@ def objects_in(
         raise ConfigurationError(f"address: {pattern} cannot be used: {error.msg}") from None
     several = [exclude] if isinstance(exclude, str) else list(exclude)
     name = f"{address}/{pattern}" if pattern else address
-    found = Objects(address, address, name, connect, matches, ignoring(several), hide)
+    found = Objects(address, address, name, connect, matches, matching(several), hide)
     return found if origin is None else found.named(origin)
 
 

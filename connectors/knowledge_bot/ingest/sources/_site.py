@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from tempfile import SpooledTemporaryFile
 from time import monotonic
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from knowledge_bot._endpoints import Headers, header_list
@@ -17,6 +17,7 @@ from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import Skipped, WebPage
 from knowledge_bot.ingest.sources._addresses import LONGEST, cleaned, site
 from knowledge_bot.ingest.sources._documents import TOO_LARGE, UnreadableError, unpacked
+from knowledge_bot.ingest.sources._folder import matching
 from knowledge_bot.ingest.sources._robots import LARGEST as LARGEST_ROBOTS
 from knowledge_bot.ingest.sources._robots import Robots
 from knowledge_bot.ingest.sources._sitemap import sitemap_pages
@@ -120,8 +121,8 @@ def from_site(
         bounds,
         compare,
         sitemaps,
-        _matching("include", including),
-        _matching("exclude", excluding),
+        matching(including, "include"),
+        matching(excluding),
         allow_private,
         tuple((each["name"], each["value"]) for each in header_list(headers or ())),
         memory,
@@ -469,18 +470,6 @@ def _hashed(url: str) -> int:
 
 def _several(patterns: str | Iterable[str]) -> list[str]:
     return [patterns] if isinstance(patterns, str) else list(patterns)
-
-
-def _matching(option: str, patterns: list[str]) -> Callable[[str], bool] | None:
-    if not patterns:
-        return None
-    from pathspec import GitIgnoreSpec
-
-    try:
-        spec: Any = GitIgnoreSpec.from_lines(patterns)
-    except ValueError as error:
-        raise ConfigurationError(f"{option}: {error}") from None
-    return lambda path: bool(spec.match_file(path))
 
 
 def _check(name: str, value: float, least: float, *, whole: bool = False) -> None:
