@@ -8,7 +8,7 @@ from airflow_knowledge_bot.failures import key_at_fault
 from knowledge_bot.ingest import IncompleteIngestionError, Stop
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest import Outcome, Report
+    from knowledge_bot.ingest import Report
 
 # XCom is for small values, and a person reads no more than this.
 _FAILURES = 20
@@ -24,7 +24,7 @@ _LASTING = (Stop.AUTHENTICATION, Stop.PAYMENT, Stop.REFUSED)
 def summary(report: "Report") -> dict[str, Any]:
     """Return the report as a small plain dict."""
     # Those that fail the task go first.
-    told = sorted(report.failures, key=_is_harmless)[:_FAILURES]
+    told = sorted(report.failures, key=lambda outcome: not outcome.failed)[:_FAILURES]
     return {
         **report.counts,
         "duration": round(report.duration, 3),
@@ -102,10 +102,6 @@ def _sentences(
             "So many refusals alike have one reason, which trying again does not mend: mend it, "
             "then clear the task."
         )
-    shown = [failure for failure in report.failures if not _is_harmless(failure)][:_QUOTED]
+    shown = [failure for failure in report.failures if failure.failed][:_QUOTED]
     told += [f"{failure.kind}: {failure.name}: {failure.error}" for failure in shown]
     return told
-
-
-def _is_harmless(outcome: "Outcome") -> bool:
-    return outcome.kind in ("skipped", "same_content")

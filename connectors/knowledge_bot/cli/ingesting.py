@@ -267,6 +267,37 @@ def loader(*, name: str, arguments: dict[str, Any]) -> Iterable[object]:
     return from_loader(loader_of(name, arguments))
 
 
+def _compared(default: str | None, told: str) -> Callable[[Callable[..., None]], Any]:
+    """Add the options of what reads pages to compare them."""
+
+    def add(command: Callable[..., None]) -> Any:
+        for option in (
+            click.option(
+                "--allow-private",
+                is_flag=True,
+                help="Let what is public lead to addresses that are not.",
+            ),
+            click.option(
+                "--requests",
+                default=2.0,
+                show_default=True,
+                metavar="N",
+                help="How many pages to ask for a second, at most.",
+            ),
+            click.option(
+                "--compare",
+                type=click.Choice(["content", "lastmod"]),
+                default=default,
+                show_default=default is not None,
+                help=f"What tells that a page changed: {told}",
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
 @ingest.command()
 @click.argument("url", metavar="URL")
 @click.option("--depth", default=10, show_default=True, help="How many links to follow from URL.")
@@ -283,24 +314,8 @@ def loader(*, name: str, arguments: dict[str, Any]) -> Iterable[object]:
     metavar="PATTERN",
     help="Not these pages, in the same notation. Repeatable.",
 )
-@click.option(
-    "--compare",
-    type=click.Choice(["content", "lastmod"]),
-    default="content",
-    show_default=True,
-    help="What tells that a page changed: its main text, or what the sitemap or its server says.",
-)
+@_compared("content", "its main text, or what the sitemap or its server says.")
 @click.option("--no-sitemaps", is_flag=True, help="Follow links alone.")
-@click.option(
-    "--requests",
-    default=2.0,
-    show_default=True,
-    metavar="N",
-    help="How many pages to ask the site for a second, at most.",
-)
-@click.option(
-    "--allow-private", is_flag=True, help="Let a public site lead to addresses that are not."
-)
 @_ingestion
 def site(*, url: str, requests: float, no_sitemaps: bool, **how: Any) -> Iterable[object]:
     """Add the pages of a whole site, found by its links and its sitemaps.
@@ -320,45 +335,54 @@ def site(*, url: str, requests: float, no_sitemaps: bool, **how: Any) -> Iterabl
 
 @ingest.command()
 @click.argument("address", metavar="URL|FILE")
+@_compared("lastmod", "its main text, for which it is read, or its lastmod.")
 @_ingestion
-def sitemap(*, address: str) -> Iterable[object]:
+def sitemap(*, address: str, requests: float, **how: Any) -> Iterable[object]:
     """Add the pages of a sitemap, nested and compressed ones included.
 
-    A page whose `lastmod` differs from the last run's is added again.
+    A page that changed since the last run is added again: by its `lastmod` or, with --compare
+    content, by its main text.
 
     Example: kbot ingest sitemap https://library.example/sitemap.xml
     """
     from knowledge_bot.ingest import from_sitemap
 
-    return from_sitemap(address)
+    return from_sitemap(address, rate=requests, **how)
 
 
 @ingest.command()
 @click.argument("address", metavar="URL|FILE")
+@_compared("lastmod", "its main text, for which it is read, or the time in the feed.")
 @_ingestion
-def feed(*, address: str) -> Iterable[object]:
+def feed(*, address: str, requests: float, **how: Any) -> Iterable[object]:
     """Add the pages that an RSS or Atom feed links to.
 
     Example: kbot ingest feed https://library.example/news.xml
     """
     from knowledge_bot.ingest import from_feed
 
-    return from_feed(address)
+    return from_feed(address, rate=requests, **how)
 
 
 @ingest.command()
 @click.argument("source", metavar="FILE")
+@_compared(
+    None,
+    "its main text, or the time that its server names; it is read for both.  [default: nothing]",
+)
 @_ingestion
-def urls(*, source: str) -> Iterable[object]:
+def urls(*, source: str, requests: float, **how: Any) -> Iterable[object]:
     """Add the pages of a list of addresses.
 
     There is one address a line; `-` reads them from stdin.
 
-    Example: grep ^https pages.txt | kbot ingest urls -
-    """
+    \b
+    grep ^https pages.txt | kbot ingest urls -
+    kbot ingest urls pages.txt --compare content
+    """  # noqa: D301 - \b is for click
     from knowledge_bot.ingest import from_urls
 
-    return from_urls(source)
+    return from_urls(source, rate=requests, **how)
 
 
 @ingest.command()

@@ -23,9 +23,6 @@ _TOLD = 20
 
 _SECONDS_BETWEEN_EVENTS = 1.0
 
-# Outcomes that need no attention.
-_HARMLESS = ("skipped", "same_content")
-
 
 class Session:
     """One ingestion, or one after the other of the same items, and what is told of them.
@@ -122,8 +119,8 @@ class Session:
     def _tell_failures(self, report: Report) -> None:
         new = [one for one in report.failures if one not in self._told]
         hidden = len(report.failures) - len(new)
-        harmful = [one for one in new if one.kind not in _HARMLESS]
-        harmless = [] if self._quiet else [one for one in new if one.kind in _HARMLESS]
+        harmful = [one for one in new if one.failed]
+        harmless = [] if self._quiet else [one for one in new if not one.failed]
         self._told.update(harmless)  # told once, however often they are met
         told = [*harmful, *harmless][:_TOLD]
         by_error: dict[tuple[str, str], list[str]] = {}
@@ -133,7 +130,8 @@ class Session:
             shown = "".join(f"\n  {one_line(name)}" for name in names)
             tell(f"{kind.replace('_', ' ')}: {error}{shown}")
         count = report.failed + (0 if self._quiet else report.skipped + report.same_content)
-        if (left := count - hidden - len(told)) > 0:
+        told_of = sum(one.kind != "unversioned" for one in told)
+        if (left := count - hidden - told_of) > 0:
             tell(f"… and {left} more; --json tells of all.")
 
     def _tell_what_to_look_at(self, report: Report) -> None:

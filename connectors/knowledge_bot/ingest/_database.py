@@ -24,7 +24,7 @@ class LedgerError(KnowledgeBotError):
         super().__init__(message, delivery=Delivery.NOT_DELIVERED)
 
 
-VERSION = 2
+VERSION = 3
 
 # All names begin alike, since a PostgreSQL database is often shared with other programs. Columns
 # that hold nothing for most rows are NULL, and what all items of a run share is a row elsewhere: at
@@ -85,6 +85,10 @@ CREATE TABLE kbot_superseded (
     key TEXT NOT NULL,
     name TEXT NOT NULL,
     superseded_at INTEGER NOT NULL
+);
+CREATE TABLE kbot_pages (         -- what their servers are asked with whether they changed
+    id {bytes} PRIMARY KEY,       -- a hash of the address
+    known {bytes} NOT NULL        -- by what read it, in a form of its own
 );
 """
 

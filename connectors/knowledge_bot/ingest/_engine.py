@@ -104,9 +104,10 @@ class Run:
             self._planner: Planner = await asyncio.to_thread(
                 self._open, lambda: not loop.is_closed()
             )
-            self._reader.start(self._planner)
+            self._reader.start(self._planner, self._store)
             await self._work_off()
             await self._note_gone()
+            self._tell_unversioned()
         finally:
             ticking.cancel()
             self._reader.end()
@@ -187,6 +188,7 @@ class Run:
         self._counters.counts["elsewhere"] += planned.elsewhere
         for outcome in planned.outcomes:
             self._counters.add(outcome)
+        self._counters.counts["unversioned"] = self._planner.unversioned  # the old ones as well
         if self._writer is not None and planned.rows:
             self._writer.put(*planned.rows)
         if not self._options.dry_run:
@@ -388,6 +390,17 @@ class Run:
                 self._options.gone_limit,
             )
 
+    def _tell_unversioned(self) -> None:
+        """Name new pages whose changes nobody will see; the old ones were named when they were."""
+        self._counters.counts["unversioned"] = self._planner.unversioned
+        new = [one.name for one in self.report().failures if one.kind == "unversioned"]
+        if new:
+            logger.warning(
+                "Nothing tells whether these pages change, so no later change of them will be "
+                "seen: %s. Give them a version, or let compare='content' read them",
+                ", ".join(new),
+            )
+
     async def _close(self) -> None:
         if self._writer is not None:
             try:
@@ -461,11 +474,13 @@ class Reader:
         self.total: int | None = len(items) if isinstance(items, Sized) else None
         self.partial = ""
 
-    def start(self, planner: Planner) -> None:
-        """Begin to read."""
+    def start(self, planner: Planner, store: Store | None) -> None:
+        """Begin to read; what compares pages is given the ledger to remember them in."""
         self._planner, self._loop = planner, asyncio.get_running_loop()
         if self._ended:
             return
+        if store is not None and hasattr(self._items, "remembering"):
+            self._items = self._items.remembering(store)
         if isinstance(self._items, AsyncIterable):
             self._task = asyncio.create_task(self._aread())
         else:

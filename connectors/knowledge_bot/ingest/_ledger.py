@@ -20,6 +20,7 @@ from knowledge_bot.ingest._store import (
     find_rows,
     item_id,
     one_spelling,
+    page_id,
     read_rows,
     replaced,
     supersede,
@@ -305,6 +306,9 @@ class Ledger:
                     scopes[entry.service, entry.collections],
                     entry.key,
                 )
+                if entry.kind == "webpage":  # so that it is read anew
+                    identifier = page_id(entry.location or entry.key)
+                    connection.run("DELETE FROM kbot_pages WHERE id = ?", identifier)
             if entries or key is None:
                 return len(entries)
             return connection.run("DELETE FROM kbot_superseded WHERE source_id = ?", key)

@@ -22,6 +22,11 @@ _SETTLED = 2.0
 _AHEAD = 1500
 _MOST_AHEAD = 4000
 
+_UNVERSIONED = (
+    "nothing tells whether it changes, so no later change will be seen: give it a version, or let "
+    "compare='content' read it"
+)
+
 
 @dataclass(slots=True)
 class Job:
@@ -128,6 +133,7 @@ class Planner:
     Attributes:
         seen: a bit for each row that was met, by its number.
         shares: whether other runs seem to have the same items.
+        unversioned: how many pages were met of which nothing tells whether they changed.
     """
 
     def __init__(
@@ -141,6 +147,7 @@ class Planner:
         self._service, self._collections = service, collections
         self._scopes: dict[tuple[str, ...], int] = {}
         self.shares: bool = True
+        self.unversioned: int = 0
         self.seen = bytearray(store.highest // 8 + 1 if store else 0)
         # Rows of the origin by their keys, those read last last, and how many more to read.
         self._ahead: dict[str, tuple[int, str | None, bytes]] = {}
@@ -158,6 +165,8 @@ class Planner:
         """
         planned, self._now = Planned(), time.time()
         self._look_ahead()
+        if not again:
+            self.unversioned += sum(map(_is_unversioned, items))
         jobs = [job for item in items if (job := self._job(item, planned)) is not None]
         rows = self._store.find([job.id for job in jobs]) if self._store and jobs else {}
         for job in jobs:
@@ -169,6 +178,11 @@ class Planner:
                     job.digest = before.digest or b""  # the content need not be read
             if self._is_fit(job, planned):
                 self._decide(job, planned, comes_twice=comes_twice)
+        planned.outcomes += [
+            Outcome("unversioned", job.name[:500], job.key, _UNVERSIONED)
+            for job in planned.jobs
+            if job.before is None and _is_unversioned(job.item) and not again
+        ]
         return planned
 
     def _look_ahead(self) -> None:
@@ -331,6 +345,10 @@ class Planner:
             for job in group:
                 other = there.setdefault(job.digest, job.key)
                 job.same_as = other if other != job.key else ""
+
+
+def _is_unversioned(item: object) -> bool:
+    return isinstance(item, WebPage) and item.version is None
 
 
 class _UnfitError(Exception):

@@ -12,12 +12,23 @@ from knowledge_bot.errors import Delivery, KnowledgeBotError
 
 logger: logging.Logger = logging.getLogger("knowledge_bot.ingest")
 
-Kind = Literal["created", "refused", "unknown", "undelivered", "invalid", "skipped", "same_content"]
-"""What became of an item; the report has a count of the same name."""
+Kind = Literal[
+    "created",
+    "refused",
+    "unknown",
+    "undelivered",
+    "invalid",
+    "skipped",
+    "same_content",
+    "unversioned",
+]
+"""What became of an item, or what is to be said of it; the report has a count of the same name."""
+
+_FAILED: tuple[Kind, ...] = ("refused", "unknown", "undelivered", "invalid")
 
 # Bounds the memory of a run in which everything fails, and keeps room for what matters more.
 _FAILURES_KEPT = 1000
-_SAME_CONTENTS_KEPT = 20
+_KEPT_OF = {"same_content": 20, "unversioned": 20}
 _FAILURES_TOLD = 5
 
 
@@ -58,6 +69,11 @@ class Outcome:
     error: str = ""
     source_id: str | None = None
 
+    @property
+    def failed(self) -> bool:
+        """Whether the item was not ingested, and should have been."""
+        return self.kind in _FAILED
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -75,6 +91,8 @@ class Report:
         gone: items that the service has and that the run's origin no longer yields, also since
             earlier runs; see `Ledger.gone`. 0 where the origin was not enumerated to its end.
         gone_withheld: items that would be gone as well, if that were not more than `gone_limit`.
+        unversioned: pages of which nothing tells whether they changed, so that no later change is
+            seen; those of them that are new are named in a warning.
         same_content: created items with a content that the collections have under another key.
         refused: items that the service refused; the next run tries them again.
         unknown: items that the service may or may not have; see `Ledger.unknown`.
@@ -83,8 +101,8 @@ class Report:
         skipped: things that are left out on purpose, such as hidden and empty files.
         elsewhere: items that another worker is sending at this moment.
         duration: seconds since the run began.
-        failures: the first 1,000 items that are refused, unknown, undelivered, invalid, skipped or
-            of the same content as another one.
+        failures: the first 1,000 items that are refused, unknown, undelivered, invalid or skipped,
+            and some that are unversioned or of the same content as another one.
         stopped: why the run ended early; None where it came to the end of its items.
         stop_reason: the same as a sentence.
         dry_run: whether nothing was sent.
@@ -98,6 +116,7 @@ class Report:
     superseded: int = 0
     gone: int = 0
     gone_withheld: int = 0
+    unversioned: int = 0
     same_content: int = 0
     refused: int = 0
     unknown: int = 0
@@ -170,7 +189,7 @@ class Counters:
         """Count an item; keep it where it failed."""
         self.counts[outcome.kind] += 1
         if outcome.kind != "created":
-            most = _SAME_CONTENTS_KEPT if outcome.kind == "same_content" else _FAILURES_KEPT
+            most = _KEPT_OF.get(outcome.kind, _FAILURES_KEPT)
             if len(self._failures) < _FAILURES_KEPT and self.counts[outcome.kind] <= most:
                 self._failures.append(outcome)
             logger.info("%s: %s: %s", outcome.kind, outcome.name, outcome.error)
@@ -208,7 +227,7 @@ class IncompleteIngestionError(KnowledgeBotError):
     """
 
     def __init__(self, report: Report, collections: Iterable[str], again: str) -> None:
-        failures = [one for one in report.failures if one.kind not in ("skipped", "same_content")]
+        failures = [one for one in report.failures if one.failed]
         told = "; ".join(
             f"{one.name}: {one.kind}, {one.error}".rstrip(". ") for one in failures[:_FAILURES_TOLD]
         )

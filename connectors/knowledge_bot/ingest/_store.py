@@ -166,6 +166,11 @@ def supersede(connection: Connection, superseded: Sequence[tuple[Any, ...]]) -> 
     connection.run_many(_SUPERSEDE, superseded)
 
 
+def page_id(url: str) -> bytes:
+    """Return what a page's address is known by in a ledger."""
+    return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
 _ANYWHERE = ""
 
 # The runs of this process that have not ended, and what tells whether they still can: a loop can be
@@ -497,6 +502,23 @@ class Store:
             return len(before) - len(back) + (0 if withheld else len(vanished)), withheld
 
         return self._patiently("written", mark)
+
+    def recall(self, url: str) -> bytes | None:
+        """Return what is known of a page; None where nothing is."""
+        query = "SELECT known FROM kbot_pages WHERE id = ?"
+        found = self._patiently("read", lambda connection: connection.rows(query, page_id(url)))
+        return bytes(found[0][0]) if found else None
+
+    def remember(self, url: str, known: bytes) -> None:
+        """Keep what is known of a page; a reader keeps nothing."""
+        statement = (
+            "INSERT INTO kbot_pages (id, known) VALUES (?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET known = excluded.known"
+        )
+        if not self.reading:
+            self._patiently(
+                "written", lambda connection: connection.run(statement, page_id(url), known)
+            )
 
     def close(self) -> None:
         """Close the connection."""

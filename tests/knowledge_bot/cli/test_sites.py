@@ -3,6 +3,7 @@
 import pytest
 
 from page_server import answer, serving
+from trap_site import serving_traps
 
 PAGES = {
     "/": b"<title>Home</title><p>Welcome.<a href=/hours>Hours</a><a href=/shop/a>Shop</a>",
@@ -50,3 +51,40 @@ def test_an_option_that_cannot_be_used_sends_nothing(kbot, of_the_service, site)
     assert done.returncode == 2
     assert "pages" in done.stderr
     assert site.requests == []
+
+
+def test_the_second_night_asks_whether_pages_changed_and_reads_none(kbot, of_the_service):
+    with serving_traps(filling=lambda site: site.page("/", "/a") and site.page("/a")) as site:
+        command = ("ingest", "site", f"{site.root}/", "--requests", "1000", "--no-sitemaps")
+        assert "created\t2" in kbot(*command).stdout
+        site.requests.clear()
+        assert "unchanged\t2" in kbot(*command).stdout
+        assert [each.status for each in site.requests] == [200, 304, 304]  # the first: robots.txt
+
+
+@pytest.mark.parametrize("kind", ["sitemap", "feed", "urls"])
+def test_a_list_is_compared_by_the_pages_main_texts(kbot, of_the_service, site, tmp_path, kind):
+    listed = {
+        "sitemap": "<urlset><url><loc>{}</loc></url></urlset>",
+        "feed": '<rss version="2.0"><channel><item><link>{}</link></item></channel></rss>',
+        "urls": "{}\n",
+    }
+    (tmp_path / "list").write_text(listed[kind].format(site.url("/hours")))
+    command = ("ingest", kind, tmp_path / "list", "--compare", "content", "--requests", "1000")
+    assert "created\t1" in kbot(*command).stdout
+    assert "unchanged\t1" in kbot(*command).stdout
+    site.answers["/hours"] = answer(b"<p>We open at ten.<a href=/>Home</a>")
+    assert "created\t1" in kbot(*command).stdout
+
+
+def test_pages_whose_changes_nobody_will_see_are_named_when_they_are_new(
+    kbot, of_the_service, site
+):
+    command = ("ingest", "urls", "-")
+    done = kbot(*command, stdin=site.url("/hours"))
+    assert "unversioned\t1" in done.stdout
+    assert "nothing tells whether it changes" in done.stderr
+    assert site.url("/hours") in done.stderr
+    again = kbot(*command, stdin=site.url("/hours"))
+    assert "unversioned\t1" in again.stdout
+    assert site.url("/hours") not in again.stderr

@@ -2,23 +2,21 @@
 
 import gzip
 import io
-import tempfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 from urllib.parse import urlsplit
 
-from knowledge_bot import __version__
+from knowledge_bot.errors import ConfigurationError
 
 TOO_LARGE = 50 * 1024 * 1024
 """Bytes of a document once unpacked: sitemaps.org, protocol, "Using Sitemap index files"."""
 
-_TIMEOUT = 30.0
-_REDIRECTS = 5
-_IN_MEMORY = 1024 * 1024
+# Documents that are fetched a second at most, such as the sitemaps that one names.
+_RATE = 20.0
 _GZIP = b"\x1f\x8b"
 _LAYERS = 2  # a compressed file, sent compressed
 
@@ -47,56 +45,39 @@ class Found:
         return self.items
 
 
+Opening: TypeAlias = Callable[[str], AbstractContextManager[IO[bytes]]]
+"""Opens a document by its address, or raises `UnreadableError`."""
+
+
 @contextmanager
-def opened(address: str) -> Iterator[IO[bytes]]:
-    """Open a document by its `http(s)://` address or its path.
+def opening(start: str, *, allow_private: bool) -> Iterator[Opening]:
+    """Open documents by their `http(s)://` addresses, and one by its path.
 
-    It is fetched without any key, so redirects are followed.
+    They are fetched without any key, and redirects are followed.
 
-    Raises:
-        UnreadableError: it cannot be had, or it is too large.
+    Args:
+        start: the document that names the others; where it is public, no private one is opened.
+        allow_private: whether one is opened all the same.
     """
-    if address.lower().startswith(("http://", "https://")):
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
-            _fetch(address, file)
-            file.seek(0)
-            yield unpacked(file)
-        return
+    from knowledge_bot.ingest.sources._fetching import Fetcher
+
+    named_by = start if is_web_address(start) else ""
+    allowed = allow_private or not named_by  # a file of the caller's own may name any address
+    with closing(Fetcher(named_by, _RATE, allow_private=allowed)) as fetcher:
+        yield lambda address: fetcher.opened(address) if _is_fetched(address) else _file(address)
+
+
+def _is_fetched(address: str) -> bool:
+    return address.lower().startswith(("http://", "https://"))
+
+
+@contextmanager
+def _file(path: str) -> Iterator[IO[bytes]]:
     try:
-        with Path(address).open("rb") as file:
+        with Path(path).open("rb") as file:
             yield unpacked(file)
     except OSError as error:
         raise UnreadableError(f"it cannot be read: {error.strerror or error}") from error
-
-
-def _fetch(address: str, into: IO[bytes]) -> None:
-    import httpx
-
-    headers = {
-        "User-Agent": f"knowledge-bot/{__version__}",
-        "Accept-Encoding": "gzip",
-        # Otherwise a redirect may be followed over a connection that is just being closed.
-        "Connection": "close",
-    }
-    received = 0
-    try:
-        with (
-            httpx.Client(
-                follow_redirects=True, max_redirects=_REDIRECTS, timeout=_TIMEOUT, headers=headers
-            ) as client,
-            client.stream("GET", address) as response,
-        ):
-            if response.status_code != 200:
-                raise UnreadableError(f"it was answered with {response.status_code}")
-            for piece in response.iter_raw():  # unpacked later, piece by piece
-                received += len(piece)
-                if received > TOO_LARGE:
-                    raise UnreadableError(_told_too_large())
-                into.write(piece)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise UnreadableError(
-            f"it cannot be fetched: {str(error) or type(error).__name__}"
-        ) from error
 
 
 def unpacked(file: IO[bytes]) -> IO[bytes]:
@@ -131,13 +112,25 @@ class _Raw(io.RawIOBase):
             raise UnreadableError(f"it cannot be unpacked: {error}") from error
         self._left -= len(piece)
         if self._left < 0:
-            raise UnreadableError(_told_too_large())
+            raise UnreadableError(told_too_large())
         buffer[: len(piece)] = piece
         return len(piece)
 
 
-def _told_too_large() -> str:
+def told_too_large() -> str:
+    """Return why a document is not read to its end."""
     return f"it is larger than {TOO_LARGE // (1024 * 1024)} MiB"
+
+
+def check_number(name: str, value: object, least: float, *, whole: bool = False) -> None:
+    """Check an option that is a number.
+
+    Raises:
+        ConfigurationError: it is none, or less than `least`.
+    """
+    kind = int if whole else int | float
+    if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
+        raise ConfigurationError(f"{name}: expected {least} or more, not {value!r}")
 
 
 def is_web_address(address: str) -> bool:

@@ -2,26 +2,60 @@
 
 import io
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from knowledge_bot.ingest._items import Skipped, WebPage
-from knowledge_bot.ingest.sources._documents import UnreadableError, is_web_address, opened
+from knowledge_bot.ingest.sources._comparing import Compared, compared
+from knowledge_bot.ingest.sources._documents import (
+    Found,
+    UnreadableError,
+    is_web_address,
+    opening,
+)
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest.sources._pages import Compare
 
 
-def from_feed(address: str) -> Iterator[WebPage | Skipped]:
-    """Yield the pages that a feed links to, in its order.
+def from_feed(
+    address: str,
+    *,
+    compare: "Compare" = "lastmod",
+    rate: float = 2.0,
+    allow_private: bool = False,
+) -> Found | Compared:
+    """Find the pages that a feed links to, in its order.
 
-    A page is named by its title, and the time of its last change is its version. The feed is
-    fetched without any key, of at most 50 MiB, and is not read when it declares entities.
+    A page is named by its title. The feed is fetched without any key, of at most 50 MiB, and is not
+    read when it declares entities.
 
     Args:
         address: the feed's `https://` address, or the path of a file.
+        compare: what tells that a page changed, and is its version: the time that the feed names
+            (`lastmod`), without which no later change of the page is seen; or the page's main text
+            (`content`), for which each page is read, as `from_site` reads it.
+        rate: how many pages are asked for a second, at most.
+        allow_private: whether a public feed or page may lead to addresses that are not.
 
-    Yields:
-        A `WebPage`, or a `Skipped` for what cannot be read.
+    Returns:
+        An iterable of a `WebPage` for each page, and a `Skipped` for what cannot be read.
+
+    Raises:
+        ConfigurationError: an option cannot be used.
     """
+    return compared(
+        Found(_pages(address, allow_private=allow_private), None),
+        compare,
+        dated=True,
+        named_by=address if is_web_address(address) else "",
+        rate=rate,
+        allow_private=allow_private,
+    )
+
+
+def _pages(address: str, *, allow_private: bool) -> Iterator[WebPage | Skipped]:
     try:
-        with opened(address) as stream:
+        with opening(address, allow_private=allow_private) as opened, opened(address) as stream:
             feed = _parsed(stream.read(), address)
     except UnreadableError as error:
         yield Skipped(address, f"the feed cannot be read: {error}", invalid=True)

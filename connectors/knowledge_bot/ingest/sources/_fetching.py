@@ -10,9 +10,10 @@ import socket
 import ssl
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
+from tempfile import SpooledTemporaryFile
 from time import monotonic, sleep
 from typing import IO, Any
 from urllib.parse import quote, urljoin, urlsplit
@@ -24,7 +25,12 @@ from knowledge_bot._httpcore import WrappedStream
 from knowledge_bot._responses import seconds_of
 from knowledge_bot._transports import Proxy, chain, proxy_for, ssl_context
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest.sources._documents import UnreadableError
+from knowledge_bot.ingest.sources._documents import (
+    TOO_LARGE,
+    UnreadableError,
+    told_too_large,
+    unpacked,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +47,7 @@ _ATTEMPTS = 3
 _BACKOFF = 2.0  # seconds before the second attempt, twice as many before the third
 _LONGEST_WAIT = 120.0
 _TRY_AGAIN = (429, 502, 503, 504)
+_IN_MEMORY = 1024 * 1024
 _SHORT = 65_536  # bytes that are read for nothing: a new connection costs more
 _REDIRECTING = (301, 302, 303, 307, 308)
 
@@ -101,10 +108,17 @@ class Fetcher:
     ) -> None:
         self.interval = 1 / rate
         self.requests = self.received = 0
-        self._start, self._headers = urlsplit(start), tuple(headers)
-        self._allow_private: bool | None = allow_private or None
+        self._headers, self._always = tuple(headers), allow_private
         self._next = self._until = 0.0
-        self._pools: dict[Proxy | None, httpcore.ConnectionPool] = {}
+        self._pools: dict[tuple[Proxy | None, bool], httpcore.ConnectionPool] = {}
+        self._start = urlsplit(start)
+        self._allow_private: bool | None = allow_private or None
+
+    def begin_at(self, start: str) -> None:
+        """Take an address for one that a person names: if it is private, it may lead to others."""
+        before, self._start = self._start, urlsplit(start)
+        if before.hostname != self._start.hostname:
+            self._allow_private = self._always or None
 
     def close(self) -> None:
         """Close the connections."""
@@ -178,6 +192,24 @@ class Fetcher:
                 return answer, url
             url = location
         return None, url
+
+    @contextmanager
+    def opened(self, url: str) -> Iterator[IO[bytes]]:
+        """Open a document and what it redirects to, without its compression.
+
+        Raises:
+            UnreadableError: it cannot be had, or it is larger than `TOO_LARGE`.
+        """
+        with SpooledTemporaryFile(_IN_MEMORY) as file:
+            answer, _ = self.follow(url, largest=TOO_LARGE, into=file)
+            if answer is None:
+                raise UnreadableError("it redirects too often")
+            if answer.status != 200:
+                raise UnreadableError(f"it was answered with {answer.status}")
+            if answer.cut:
+                raise UnreadableError(told_too_large())
+            file.seek(0)
+            yield unpacked(file)
 
     def _once(
         self,
@@ -271,16 +303,16 @@ class Fetcher:
             raise UnreadableError(str(error)) from error
         if proxy is not None and not self._allow_private:
             _refuse_private(parts.hostname)
-        if proxy not in self._pools:
-            allowed = self._allow_private or proxy is not None  # a proxy is often near
-            self._pools[proxy] = httpcore.ConnectionPool(
+        allowed = self._allow_private or proxy is not None  # a proxy is often near
+        if (proxy, allowed) not in self._pools:
+            self._pools[proxy, allowed] = httpcore.ConnectionPool(
                 ssl_context=ssl_context(verify=True),
                 max_connections=1,
                 keepalive_expiry=15.0,
                 network_backend=_Network(self._check_time, allow_private=allowed),
                 proxy=httpcore.Proxy(proxy.url, auth=proxy.login) if proxy else None,
             )
-        return self._pools[proxy]
+        return self._pools[proxy, allowed]
 
 
 class _Network(httpcore.SyncBackend):

@@ -108,25 +108,25 @@ def parsed(text: str, url: str, encoding: str) -> Document:
     return reader.document
 
 
-def extractor() -> str:
-    """Return the name of what finds the main text of a page here."""
-    return "trafilatura" if _has_trafilatura() else "plain"
+def extractors() -> list[str]:
+    """Return the names of what can find the main text of a page here, the best one first."""
+    return ["trafilatura", "plain"] if _has_trafilatura() else ["plain"]
 
 
-def version_of(text: str, document: Document) -> str | None:
+def version_of(text: str, document: Document, extractor: str) -> str | None:
     """Return what changes when a page's main text does; None for a page without any.
 
     Two extractors find different texts, so a version tells which one it is of.
     """
     found = None
-    if _has_trafilatura() and len(text) < _TOO_LONG_TO_EXTRACT:
+    if extractor == "trafilatura" and len(text) < _TOO_LONG_TO_EXTRACT:
         found = _extracted(text)
     # Without white space: a page that is laid out anew has the same text.
     main = "".join((found or document.text).split())
     if not main:
         return None
     digest = hashlib.sha256(main.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return f"{extractor()}:{digest}"
+    return f"{extractor}:{digest}"
 
 
 @functools.cache

@@ -5,14 +5,18 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import ValidationError
 from pydantic_core import from_json
 
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import File, Skipped, Text, WebPage
+from knowledge_bot.ingest.sources._comparing import Compared, compared
 from knowledge_bot.ingest.sources._documents import Found, is_web_address
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest.sources._pages import Compare
 
 Lines: TypeAlias = str | os.PathLike[str] | IO[bytes] | IO[str] | Iterable[str]
 """A path, `-` for standard input, an open file, or the lines themselves."""
@@ -41,21 +45,39 @@ def from_jsonl(source: Lines) -> Found:
     return Found(_json_items(_numbered(source), name, folder), _origin(source))
 
 
-def from_urls(source: Lines) -> Found:
+def from_urls(
+    source: Lines,
+    *,
+    compare: "Compare | None" = None,
+    rate: float = 2.0,
+    allow_private: bool = False,
+) -> Found | Compared:
     """Find the pages of a list with one address per line; a page is named by its address.
 
     Empty lines and lines that begin with `#` are left out.
 
     Args:
         source: a path, `-` for standard input, an open file, or the addresses themselves.
+        compare: what tells that a page changed, and is its version: its main text (`content`), or
+            the time that its server names (`lastmod`). Each page is read for it, as `from_site`
+            reads it. By default none is read, and no later change of a page is seen.
+        rate: how many pages are asked for a second, at most.
+        allow_private: whether a public page may redirect to an address that is not.
 
     Returns:
-        An iterable of a `WebPage` for each line, and a `Skipped` for one that is no web address.
+        An iterable of a `WebPage` for each line, and a `Skipped` for one that is no web address or
+        cannot be read.
 
     Raises:
-        ConfigurationError: the file cannot be opened; raised at once.
+        ConfigurationError: an option cannot be used, or the file cannot be opened; raised at once.
     """
-    return Found(_pages(_numbered(source), _name(source)), _origin(source))
+    return compared(
+        Found(_pages(_numbered(source), _name(source)), _origin(source)),
+        compare,
+        dated=False,
+        rate=rate,
+        allow_private=allow_private,
+    )
 
 
 def _json_items(

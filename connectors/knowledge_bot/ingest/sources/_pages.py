@@ -4,6 +4,7 @@ A page is read to find links and to compare; the service scrapes it itself. What
 page lets its server answer that nothing changed, without sending it again.
 """
 
+import hashlib
 import json
 import re
 import zlib
@@ -11,8 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from knowledge_bot.ingest.sources._addresses import cleaned
+from knowledge_bot.ingest.sources._documents import UnreadableError
 from knowledge_bot.ingest.sources._fetching import AGENT, Answer, Fetcher
-from knowledge_bot.ingest.sources._html import decoded, extractor, parsed, version_of
+from knowledge_bot.ingest.sources._html import decoded, extractors, parsed, version_of
 
 Compare: TypeAlias = Literal["content", "lastmod"]
 """What tells that a page changed: its main text, or the time that its server names."""
@@ -70,12 +72,12 @@ class Remembered:
 
 
 class Memory(Protocol):
-    """Keeps what is known of pages from run to run."""
+    """Keeps what is known of pages from run to run, as a ledger does."""
 
-    def get(self, url: str) -> Remembered | None:
-        """Return what was put for an address."""
+    def recall(self, url: str) -> bytes | None:
+        """Return what is kept for an address."""
 
-    def put(self, url: str, page: Remembered) -> None:
+    def remember(self, url: str, known: bytes) -> None:
         """Keep what is known of a page, instead of what was."""
 
 
@@ -121,14 +123,28 @@ class NoPageError(Exception):
 
 
 class PageReader:
-    """Reads pages one after the other."""
+    """Reads pages one after the other.
+
+    Args:
+        fetcher: fetches them.
+        compare: what tells that a page changed.
+        memory: keeps what is known of them from run to run.
+        largest: bytes that are read of one.
+        documents: whether what is no page is read too, such as a PDF file.
+    """
 
     def __init__(
-        self, fetcher: Fetcher, *, compare: Compare, memory: Memory | None, largest: int
+        self,
+        fetcher: Fetcher,
+        *,
+        compare: Compare,
+        memory: Memory | None,
+        largest: int,
+        documents: bool = False,
     ) -> None:
         self._fetcher, self._compare, self._memory = fetcher, compare, memory
-        self._largest = largest
-        self._name = extractor() if compare == "content" else "lastmod"
+        self._largest, self._wanted = largest, _is_there if documents else _is_page
+        self._readers = extractors() if compare == "content" else ["lastmod"]
 
     def read(self, url: str, at: str | None = None) -> Page | Moved:
         """Read a page.
@@ -141,12 +157,11 @@ class PageReader:
             NoPageError: there is none.
             UnreadableError: it cannot be had, today at least.
         """
-        before = self._memory.get(url) if self._memory is not None else None
-        if before is not None and before.reader != self._name:
-            before = None
+        before = self._recalled(url)
+        reader = before.reader if before is not None else self._readers[0]
         address = at or url
         answer = self._fetcher.get(
-            address, headers=_conditions(before), largest=self._largest, wanted=_is_page
+            address, headers=_conditions(before), largest=self._largest, wanted=self._wanted
         )
         if answer.status == 304 and before is not None:
             return Page(_confirmed(before, answer), unchanged=True)
@@ -156,19 +171,36 @@ class PageReader:
             told = f"it was answered with {answer.status}"
             gone, failed = answer.status in (404, 410), answer.status >= 500
             raise NoPageError(told, gone=gone, failed=failed)
-        if not _is_page(answer):
+        if not self._wanted(answer):
             kind = (answer.first("content-type") or "").partition(";")[0].strip().lower()
             raise NoPageError(f"it is no page but {kind[:80]}", gone=True)
-        page = self._read(address, answer)
-        if (
-            self._memory is not None
-            and not page.cut
-            and (page.known.etag or page.known.last_modified)
-        ):
-            self._memory.put(url, page.known)
+        read = self._read if _is_page(answer) else self._read_document
+        page = read(address, answer, reader)
+        if self._memory is not None and not page.cut and page.known != before:
+            self._memory.remember(url, page.known.packed())
         return page
 
-    def _read(self, url: str, answer: Answer) -> Page:
+    def _recalled(self, url: str) -> Remembered | None:
+        """Return what is known of a page, and with it what read it.
+
+        The same reads it again, whatever is installed by now: by another one's account every page
+        would have changed, and be sent again.
+        """
+        packed = self._memory.recall(url) if self._memory is not None else None
+        try:
+            before = Remembered.unpacked(packed) if packed is not None else None
+        except ValueError:  # by another edition of this reader
+            return None
+        if before is None or (self._compare == "lastmod") != (before.reader == "lastmod"):
+            return None
+        if before.reader not in self._readers:
+            raise UnreadableError(
+                f"it was compared by {before.reader[:40]} before, which is not installed here: "
+                "install it, or let the ledger forget the page, and have it sent anew"
+            )
+        return before
+
+    def _read(self, url: str, answer: Answer, reader: str) -> Page:
         charset = _CHARSET.search(answer.first("content-type") or "")
         text, encoding = decoded(answer.body, charset[1] if charset else None)
         document = parsed(text, url, encoding)
@@ -177,9 +209,11 @@ class PageReader:
             if name in ("robots", AGENT):
                 asked |= _directives(content)
         modified = answer.first("last-modified")
-        version = modified if self._compare == "lastmod" else version_of(text, document)
+        version = modified
+        if self._compare == "content":
+            version = None if answer.cut else version_of(text, document, reader)
         known = Remembered(
-            reader=self._name,
+            reader=reader,
             etag=answer.first("etag"),
             last_modified=modified,
             version=version,
@@ -189,6 +223,24 @@ class PageReader:
             more_links=document.more_links,
         )
         return Page(known, cut=answer.cut)
+
+    def _read_document(self, url: str, answer: Answer, reader: str) -> Page:  # noqa: ARG002 - as `_read`
+        modified = answer.first("last-modified")
+        version = modified
+        if self._compare == "content":
+            digest = hashlib.sha256(answer.body).hexdigest()[:32]
+            version = None if answer.cut else f"sha256:{digest}"
+        known = Remembered(
+            reader=reader,
+            etag=answer.first("etag"),
+            last_modified=modified,
+            version=version,
+        )
+        return Page(known, cut=answer.cut)
+
+
+def _is_there(answer: Answer) -> bool:
+    return answer.status == 200
 
 
 def _is_page(answer: Answer) -> bool:

@@ -4,19 +4,18 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from tempfile import SpooledTemporaryFile
 from time import monotonic
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from knowledge_bot._endpoints import Headers, header_list
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import Skipped, WebPage
 from knowledge_bot.ingest.sources._addresses import LONGEST, cleaned, site
-from knowledge_bot.ingest.sources._documents import TOO_LARGE, UnreadableError, unpacked
+from knowledge_bot.ingest.sources._documents import UnreadableError, check_number
 from knowledge_bot.ingest.sources._folder import matching
 from knowledge_bot.ingest.sources._robots import LARGEST as LARGEST_ROBOTS
 from knowledge_bot.ingest.sources._robots import Robots
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MIB = 1024 * 1024
 # Seconds between two requests that a robots.txt may ask for; what asks for more asks for nobody.
 _LONGEST_DELAY = 30.0
 # Requests in a row that a site leaves unanswered before the rest of it is left alone.
@@ -58,7 +56,6 @@ def from_site(
     total_bytes: int = 2_000_000_000,
     allow_private: bool = False,
     headers: Headers | None = None,
-    memory: "Memory | None" = None,
 ) -> "Site":
     """Find the pages of a site, by its links and its sitemaps.
 
@@ -88,8 +85,6 @@ def from_site(
             redirects or by its name. One that begins in a private network may.
         headers: headers for reading the pages, and for the service's scraping; they are sent to the
             host of `url` only.
-        memory: keeps what is known of pages from run to run, so that a server can answer that one
-            is unchanged.
 
     Returns:
         An iterable of a `WebPage` for each page, and a `Skipped` for what is left out, is not
@@ -101,12 +96,12 @@ def from_site(
     start = cleaned(url)
     if start is None:
         raise ConfigurationError(f"url: {str(url)[:500]!r} is no http:// or https:// address")
-    _check("depth", depth, 0, whole=True)
-    _check("pages", pages, 1, whole=True)
-    _check("rate", rate, 0.001)
-    _check("seconds", seconds, 0)
-    _check("page_bytes", page_bytes, 1, whole=True)
-    _check("total_bytes", total_bytes, 1, whole=True)
+    check_number("depth", depth, 0, whole=True)
+    check_number("pages", pages, 1, whole=True)
+    check_number("rate", rate, 0.001)
+    check_number("seconds", seconds, 0)
+    check_number("page_bytes", page_bytes, 1, whole=True)
+    check_number("total_bytes", total_bytes, 1, whole=True)
     if compare not in ("content", "lastmod"):
         raise ConfigurationError(f"compare: expected 'content' or 'lastmod', not {compare!r}")
     including, excluding = _several(include), _several(exclude)
@@ -125,7 +120,6 @@ def from_site(
         matching(excluding),
         allow_private,
         tuple((each["name"], each["value"]) for each in header_list(headers or ())),
-        memory,
     )
 
 
@@ -159,7 +153,7 @@ class Site:
     _excluded: Callable[[str], bool] | None
     _allow_private: bool
     _headers: tuple[tuple[str, str], ...] = field(repr=False)
-    _memory: "Memory | None"
+    _memory: "Memory | None" = None
 
     def named(self, origin: str) -> "Site":
         """Return the same site under another name of its origin."""
@@ -438,7 +432,7 @@ class _Crawl:
         named = [found for each in self._robots.sitemaps if (found := cleaned(each, url))]
         modified, seen = None, set[str]()
         for address in dict.fromkeys((*named, guessed)):
-            for item in sitemap_pages(address, self._opened, seen=seen):
+            for item in sitemap_pages(address, self._fetcher.opened, seen=seen):
                 if self._bound() or self._more:
                     return modified
                 if isinstance(item, Skipped):
@@ -450,19 +444,6 @@ class _Crawl:
                     yield from self._offer(own, _Entry(own, 1, item.version, address))
         return modified
 
-    @contextmanager
-    def _opened(self, address: str) -> Iterator[IO[bytes]]:
-        with SpooledTemporaryFile(_MIB) as file:
-            answer, _ = self._fetcher.follow(address, largest=TOO_LARGE, into=file)
-            if answer is None:
-                raise UnreadableError("it redirects too often")
-            if answer.status != 200:
-                raise UnreadableError(f"it was answered with {answer.status}")
-            if answer.cut:
-                raise UnreadableError(f"it is larger than {TOO_LARGE // _MIB} MiB")
-            file.seek(0)
-            yield unpacked(file)
-
 
 def _hashed(url: str) -> int:
     return int.from_bytes(blake2b(url.encode(), digest_size=8).digest())
@@ -470,9 +451,3 @@ def _hashed(url: str) -> int:
 
 def _several(patterns: str | Iterable[str]) -> list[str]:
     return [patterns] if isinstance(patterns, str) else list(patterns)
-
-
-def _check(name: str, value: float, least: float, *, whole: bool = False) -> None:
-    kind = int if whole else int | float
-    if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
-        raise ConfigurationError(f"{name}: expected {least} or more, not {value!r}")

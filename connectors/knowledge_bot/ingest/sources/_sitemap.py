@@ -1,36 +1,68 @@
 """Pages of a sitemap (sitemaps.org, protocol 0.9), nested ones included."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from typing import IO, TypeAlias
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 from xml.etree.ElementTree import Element, ParseError
 
 from knowledge_bot.ingest._items import Skipped, WebPage
-from knowledge_bot.ingest.sources._documents import Found, UnreadableError, is_web_address, opened
+from knowledge_bot.ingest.sources._comparing import Compared, compared
+from knowledge_bot.ingest.sources._documents import (
+    Found,
+    Opening,
+    UnreadableError,
+    is_web_address,
+    opening,
+)
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest.sources._pages import Compare
 
 # The protocol allows one index of 50,000 sitemaps; some sites nest once more.
 _DEPTH = 3
 _SITEMAPS = 50_000
 
-Opening: TypeAlias = Callable[[str], AbstractContextManager[IO[bytes]]]
-"""Opens a document by its address."""
 
-
-def from_sitemap(address: str) -> Found:
+def from_sitemap(
+    address: str,
+    *,
+    compare: "Compare" = "lastmod",
+    rate: float = 2.0,
+    allow_private: bool = False,
+) -> Found | Compared:
     """Find the pages of a sitemap, and of the sitemaps that it names.
 
-    A page is named by its address, and its `lastmod` is its version, so that a page for which it
-    differs from the last run's is created again. Sitemaps may be compressed. They are fetched
-    without any key, of at most 50 MiB each, and are not read when they declare entities.
+    A page is named by its address. Sitemaps may be compressed. They are fetched without any key, of
+    at most 50 MiB each, and are not read when they declare entities. One that is public leads to no
+    private address.
 
     Args:
         address: the sitemap's `https://` address, or the path of a file.
+        compare: what tells that a page changed, and is its version: the `lastmod` that the sitemap
+            names (`lastmod`), without which no later change of the page is seen; or the page's main
+            text (`content`), for which each page is read, as `from_site` reads it.
+        rate: how many pages are asked for a second, at most.
+        allow_private: whether a public sitemap or page may lead to addresses that are not.
 
     Returns:
         An iterable of a `WebPage` for each page, and a `Skipped` for what cannot be read.
+
+    Raises:
+        ConfigurationError: an option cannot be used.
     """
-    return Found(sitemap_pages(address, opened), address)
+    return compared(
+        Found(_pages(address, allow_private=allow_private), address),
+        compare,
+        dated=True,
+        named_by=address if is_web_address(address) else "",
+        rate=rate,
+        allow_private=allow_private,
+    )
+
+
+def _pages(address: str, *, allow_private: bool) -> Iterator[WebPage | Skipped]:
+    with opening(address, allow_private=allow_private) as open_document:
+        yield from sitemap_pages(address, open_document)
 
 
 def sitemap_pages(

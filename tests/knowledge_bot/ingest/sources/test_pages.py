@@ -142,11 +142,10 @@ def test_the_main_text_is_what_stands_between(text, expected):
     assert page(text).text == expected
 
 
-def test_a_version_tells_the_text_and_its_extractor(monkeypatch):
+def test_a_version_tells_the_text_and_its_extractor():
     def version(text: str) -> str | None:
-        return html.version_of(text, page(text))
+        return html.version_of(text, page(text), "plain")
 
-    monkeypatch.setattr(html, "_has_trafilatura", lambda: False)
     assert version("<p>one  two</p>") == version("<div>one<br>\n two</div>") != version("<p>one")
     assert version("<p>one").startswith("plain:")
     assert version("<script>1</script>") is None
@@ -154,7 +153,9 @@ def test_a_version_tells_the_text_and_its_extractor(monkeypatch):
 
 def test_a_page_that_the_extractor_finds_nothing_in_is_compared_all_the_same():
     pytest.importorskip("trafilatura")
-    one, two = (html.version_of(text, page(text)) for text in ("<p>1</p>", "<p>2</p>"))
+    one, two = (
+        html.version_of(text, page(text), "trafilatura") for text in ("<p>1</p>", "<p>2</p>")
+    )
     assert one != two
     assert one.startswith("trafilatura:")
 

@@ -14,7 +14,6 @@ from knowledge_bot.ingest import Skipped, WebPage, from_site
 from knowledge_bot.ingest.sources import _fetching as fetching
 from knowledge_bot.ingest.sources import _html as html
 from knowledge_bot.ingest.sources import _site as crawling
-from knowledge_bot.ingest.sources._pages import Remembered
 from page_server import answer, redirect, serving
 from trap_site import DEPTH, Response, TrapSite, serving_traps
 
@@ -35,14 +34,9 @@ class Clock:
 
 
 class Memory(dict):
-    """Keeps what is known of pages as a database would: as bytes."""
+    """Keeps what is known of pages, as a ledger does."""
 
-    def get(self, url: str) -> Remembered | None:
-        packed = super().get(url)
-        return Remembered.unpacked(packed) if packed is not None else None
-
-    def put(self, url: str, page: Remembered) -> None:
-        self[url] = page.packed()
+    recall, remember = dict.get, dict.__setitem__
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +128,7 @@ def test_a_second_run_over_the_unchanged_site_changes_no_page_and_is_answered_wi
 ):
     memory = Memory()
     with serving_traps(clock) as site:
-        first = versions(from_site(f"{site.root}/", memory=memory))
+        first = versions(from_site(f"{site.root}/").remembering(memory))
         asked, site.connections = len(site.requests), 0
         items = list(from_site(f"{site.root}/").remembering(memory))
         assert site.connections < 5
@@ -231,7 +225,7 @@ def test_a_page_of_100_megabytes_is_cut_off_and_named_and_the_rest_is_done(small
     small.responses["/huge"] = Response(b"<a href=/in-huge>x</a>", more=much)
     small.page("/in-huge")
     memory = Memory()
-    items = list(from_site(f"{small.root}/", page_bytes=1_000_000, memory=memory))
+    items = list(from_site(f"{small.root}/", page_bytes=1_000_000).remembering(memory))
     assert f"{small.root}/small" in memory
     assert f"{small.root}/huge" not in memory  # it is read and named again in the next run
     assert sent(small, items) == {"/", "/small", "/in-huge"}
@@ -534,26 +528,47 @@ def test_lastmod_is_the_sitemap_s_or_the_server_s(small, plain):
     }
 
 
-def test_a_page_that_was_read_by_another_extractor_is_read_anew(small, monkeypatch):
+TRAVEL = "<main><h1>Travel</h1><p>" + "Expenses are refunded within a month. " * 20 + "</main>"
+
+
+@pytest.mark.parametrize("validators", [True, False])
+def test_an_extractor_that_is_installed_later_changes_no_page(small, monkeypatch, validators):
     pytest.importorskip("trafilatura")
     memory = Memory()
-    text = "<main><h1>Travel</h1><p>" + "Expenses are refunded within a month. " * 20 + "</main>"
-    small.responses["/"] = Response(text.encode())
-    (first,) = from_site(f"{small.root}/", memory=memory).__iter__()
-    monkeypatch.setattr(html, "_has_trafilatura", lambda: False)
-    (second,) = from_site(f"{small.root}/", memory=memory)
+    small.responses["/"] = Response(TRAVEL.encode(), validators=validators)
+    with monkeypatch.context() as without:
+        without.setattr(html, "_has_trafilatura", lambda: False)
+        (first,) = from_site(f"{small.root}/").remembering(memory)
+    (second,) = from_site(f"{small.root}/").remembering(memory)
+    assert first.version == second.version
+    small.responses["/"] = Response(TRAVEL.replace("month", "week").encode())
+    (changed,) = from_site(f"{small.root}/").remembering(memory)
+    assert changed.version != first.version
+    (elsewhere,) = from_site(f"{small.root}/")
+    assert (changed.version[:5], elsewhere.version[:11]) == ("plain", "trafilatura")
+
+
+def test_an_extractor_that_is_gone_is_missed_and_no_page_counts_as_changed(small, monkeypatch):
+    pytest.importorskip("trafilatura")
+    memory = Memory()
+    small.responses["/"] = Response(TRAVEL.encode())
+    (first,) = from_site(f"{small.root}/").remembering(memory)
     assert first.version.startswith("trafilatura:")
-    assert second.version.startswith("plain:")
-    assert [each.status for each in small.requests if each.path == "/"] == [200, 200]
+    monkeypatch.setattr(html, "_has_trafilatura", lambda: False)
+    (told,) = from_site(f"{small.root}/").remembering(memory)
+    assert (told.invalid, told.partial) == (True, True)
+    assert told.reason.startswith("it was compared by trafilatura before, which is not installed")
+    (dated,) = from_site(f"{small.root}/", compare="lastmod").remembering(memory)
+    assert isinstance(dated, WebPage)
 
 
 def test_what_a_304_says_of_robots_counts(small, plain):
     memory = Memory()
     small.page("/", "/a")
     small.page("/a")
-    assert len(versions(from_site(f"{small.root}/", memory=memory))) == 2
+    assert len(versions(from_site(f"{small.root}/").remembering(memory))) == 2
     small.responses["/"].headers["X-Robots-Tag"] = "none"
-    assert versions(from_site(f"{small.root}/", memory=memory)) == {}
+    assert versions(from_site(f"{small.root}/").remembering(memory)) == {}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,326 @@
+"""Pages that are read to tell whether they changed, over several nights with a ledger."""
+
+import gzip
+import logging
+import socket
+
+import pytest
+
+from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.ingest import (
+    Ledger,
+    Skipped,
+    WebPage,
+    from_feed,
+    from_site,
+    from_sitemap,
+    from_urls,
+)
+from knowledge_bot.ingest.sources import _fetching as fetching
+from page_server import answer, redirect, serving
+from scripted_server import answer as answer_of_service
+from trap_site import Response, TrapSite, serving_traps
+
+FAST = {"rate": 1000}
+
+
+def few_pages(site: TrapSite) -> None:
+    del site.responses["/robots.txt"]
+    site.page("/", "/a", "/b")
+    site.page("/a")
+    site.page("/b")
+    site.responses["/manual.pdf"] = Response(b"%PDF 1", kind="application/pdf")
+
+
+@pytest.fixture
+def site():
+    with serving_traps(filling=few_pages) as site:
+        yield site
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(fetching, "_BACKOFF", 0.0)
+
+
+@pytest.fixture
+def ledger(ledger_address) -> Ledger:
+    return Ledger(ledger_address)
+
+
+def listed(kind: str, site: TrapSite, *paths: str):
+    """Publish a list of pages; return what makes its items."""
+    urls = [site.root + path for path in paths]
+    if kind == "urls":
+        return lambda **how: from_urls(urls, **FAST, **how)
+    if kind == "sitemap":
+        body = "".join(f"<url><loc>{url}</loc></url>" for url in urls)
+        body, find = f"<urlset>{body}</urlset>", from_sitemap
+    else:
+        body = "".join(f"<item><title>Page</title><link>{url}</link></item>" for url in urls)
+        body, find = f'<rss version="2.0"><channel>{body}</channel></rss>', from_feed
+    site.responses["/list.xml"] = Response(body.encode(), kind="text/xml")
+    return lambda **how: find(f"{site.root}/list.xml", **FAST, **how)
+
+
+def read(site: TrapSite) -> dict[str, int]:
+    """Return how the pages were answered since the last look, but for the list itself."""
+    found = {each.path: each.status for each in site.requests if each.path != "/list.xml"}
+    site.requests.clear()
+    return found
+
+
+# What a ledger remembers --------------------------------------------------------------------------
+
+
+def test_the_ledger_lets_a_site_answer_that_nothing_changed(run, ledger, site):
+    def night(**options):
+        report = run(from_site(f"{site.root}/", sitemaps=False, **FAST), ledger=ledger, **options)
+        return report, {path: status for path, status in read(site).items() if "robots" not in path}
+
+    report, answers = night(dry_run=True)
+    assert (report.created, set(answers.values())) == (3, {200})  # a dry run keeps nothing
+    report, answers = night()
+    assert (report.created, set(answers.values())) == (3, {200})
+    report, answers = night()
+    assert (report.created, report.unchanged) == (0, 3)
+    assert answers == {"/": 304, "/a": 304, "/b": 304}
+    site.page("/a", text="Something else is to be said")
+    report, answers = night(dry_run=True)
+    assert (report.created, report.unchanged, answers["/a"]) == (1, 2, 200)
+    report, answers = night()
+    assert (report.created, report.unchanged, answers["/a"], answers["/b"]) == (1, 2, 200, 304)
+    report, answers = night()
+    assert (report.created, report.unchanged, answers["/a"]) == (0, 3, 304)
+
+
+def test_a_page_that_is_forgotten_is_read_and_sent_anew(send, ledger, site):
+    pages = listed("urls", site, "/a", "/b")
+    send(pages(compare="content"), ledger=ledger)
+    assert ledger.forget(f"{site.root}/a") == 1
+    read(site)
+    assert send(pages(compare="content"), ledger=ledger).created == 1
+    assert read(site) == {"/a": 200, "/b": 304}
+
+
+def test_what_another_edition_remembered_is_read_anew(send, ledger, site, ledger_address):
+    pages = listed("urls", site, "/a")
+    send(pages(compare="content"), ledger=ledger)
+    with ledger._writing() as connection:
+        assert connection.run("UPDATE kbot_pages SET known = ?", b"in another form") == 1
+    read(site)
+    assert send(pages(compare="content"), ledger=ledger).unchanged == 1
+    assert read(site) == {"/a": 200}
+
+
+# Lists --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["sitemap", "feed", "urls"])
+def test_a_page_of_a_list_is_sent_again_when_its_main_text_changes(send, ledger, site, kind):
+    pages = listed(kind, site, "/a", "/b", "/manual.pdf")
+    assert send(pages(compare="content"), ledger=ledger).created == 3
+    site.footer = "Another banner."
+    report = send(pages(compare="content"), ledger=ledger)
+    assert (report.created, report.unchanged, report.unversioned) == (0, 3, 0)
+    site.page("/a", text="Something else is to be said")
+    site.responses["/manual.pdf"].body = b"%PDF 2"
+    read(site)
+    report = send(pages(compare="content"), ledger=ledger)
+    assert (report.created, report.unchanged, report.superseded) == (2, 1, 2)
+    assert read(site) == {"/a": 200, "/b": 304, "/manual.pdf": 200}
+
+
+@pytest.mark.parametrize("kind", ["sitemap", "feed"])
+def test_by_default_a_list_s_own_times_are_compared_and_no_page_is_read(send, ledger, site, kind):
+    pages = listed(kind, site, "/a")
+    dated = site.responses["/list.xml"]
+    told = {"sitemap": "<lastmod>{}</lastmod></url>", "feed": "<pubDate>{}</pubDate></item>"}[kind]
+    plain = dated.body.decode()
+    for day, created in (("2026-01-02", 1), ("2026-01-02", 0), ("2026-01-03", 1)):
+        end = told.rpartition("<")
+        dated.body = plain.replace("<" + end[2], told.format(day)).encode()
+        report = send(pages(), ledger=ledger)
+        assert (report.created, report.unversioned) == (created, 0)
+    assert read(site) == {}
+
+
+def test_a_server_s_time_tells_a_change_of_an_address(send, ledger, site):
+    pages = listed("urls", site, "/a", "/b")
+    site.responses["/a"].headers["Last-Modified"] = "Fri, 02 Jan 2026 00:00:00 GMT"
+    assert send(pages(compare="lastmod"), ledger=ledger).unversioned == 1
+    site.page("/a", text="Another text of the same time")
+    site.responses["/a"].headers["Last-Modified"] = "Fri, 02 Jan 2026 00:00:00 GMT"
+    assert send(pages(compare="lastmod"), ledger=ledger).unchanged == 2
+    site.responses["/a"].headers["Last-Modified"] = "Sat, 03 Jan 2026 00:00:00 GMT"
+    site.footer = "Another banner."
+    assert send(pages(compare="lastmod"), ledger=ledger).created == 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_page_that_cannot_be_read_tonight_is_not_sent_again(send, ledger, site):
+    pages = listed("urls", site, "/a", "/b")
+    send(pages(compare="content"), ledger=ledger, origin="list")
+    fine = site.responses["/a"]
+    for status in (503, 403, 404):
+        site.responses["/a"] = Response(b"Not now", status)
+        report = send(pages(compare="content"), ledger=ledger, origin="list")
+        assert (report.created, report.unchanged, report.invalid) == (0, 1, 1)
+        assert f"answered with {status}" in report.failures[0].error
+        # Its address is still in the list, but what answers 404 is not there any more.
+        assert report.gone == (1 if status == 404 else 0)
+    site.responses["/a"] = fine
+    report = send(pages(compare="content"), ledger=ledger, origin="list")
+    assert (report.created, report.unchanged, report.gone) == (0, 2, 0)
+
+
+def test_a_redirect_is_followed_to_what_is_compared(send, ledger, site):
+    pages = listed("urls", site, "/old", "/circle")
+    site.redirect("/old", "/newer")
+    site.redirect("/newer", "/a")
+    site.redirect("/circle", "/circle")
+    report = send(pages(compare="content"), ledger=ledger)
+    assert (report.created, report.failures[0].error) == (1, "it redirects more than 5 times")
+    site.page("/a", text="Something else is to be said")
+    assert send(pages(compare="content"), ledger=ledger).created == 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_host_that_does_not_answer_is_left_alone_and_the_others_are_read(site):
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        dead = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    urls = [f"{dead}/{number}" for number in range(15)]
+    items = list(from_urls([*urls, f"{site.root}/a"], compare="content", **FAST))
+    told = [item.reason for item in items[:-1]]
+    assert all("cannot be fetched" in reason for reason in told[:10])
+    assert all("were not answered; it was not asked for" in reason for reason in told[10:])
+    assert isinstance(items[-1], WebPage)
+
+
+def test_a_large_document_is_sent_without_a_version(site, monkeypatch):
+    monkeypatch.setattr("knowledge_bot.ingest.sources._comparing._LARGEST", 1000)
+    site.page("/a", text="x" * 2000)
+    site.responses["/manual.pdf"].body = b"%PDF" + b"x" * 2000
+    paths = ("/a", "/manual.pdf", "/b")
+    versions = [item.version for item in listed("urls", site, *paths)(compare="content")]
+    assert versions[:2] == [None, None]
+    assert versions[2]
+
+
+# What a stranger's list may lead to ---------------------------------------------------------------
+
+
+@pytest.fixture
+def public(monkeypatch):
+    """The loopback address under a public one's name and number."""
+    resolve, connect = socket.getaddrinfo, socket.create_connection
+    connected = []
+
+    def resolved(host, port, *args, **options):
+        if host != "public.example":
+            return resolve(host, port, *args, **options)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", port))]
+
+    def connecting(address, *args, **options):
+        connected.append(address[0])
+        return connect(("127.0.0.1", address[1]), *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    monkeypatch.setattr(socket, "create_connection", connecting)
+    return connected
+
+
+def sitemap_of(*urls: str) -> bytes:
+    return f"<urlset>{''.join(f'<url><loc>{url}</loc></url>' for url in urls)}</urlset>".encode()
+
+
+def test_a_public_list_leads_to_no_private_page(public):
+    with serving() as web:
+        inside = web.url("/inside")
+        web.answers["/s.xml"] = answer(sitemap_of(inside, web.url("/a", "public.example")))
+        start = web.url("/s.xml", "public.example")
+        refused, page = from_sitemap(start, compare="content", **FAST)
+        assert isinstance(refused, Skipped)
+        assert "private address" in refused.reason
+        assert isinstance(page, WebPage)
+        assert "127.0.0.1" not in public
+        allowed = from_sitemap(start, compare="content", allow_private=True, **FAST)
+        assert [type(item) for item in allowed] == [WebPage, WebPage]
+
+
+def test_a_public_sitemap_is_not_redirected_into_a_network(public):
+    with serving() as web:
+        web.answers["/s.xml"] = redirect(web.url("/inside.xml"))
+        web.answers["/inside.xml"] = answer(sitemap_of("https://h.example/"))
+        (told,) = from_sitemap(web.url("/s.xml", "public.example"))
+        assert "private address" in told.reason
+        assert len(list(from_sitemap(web.url("/s.xml", "public.example"), allow_private=True))) == 1
+        assert len(list(from_sitemap(web.url("/s.xml")))) == 1  # private from the beginning
+
+
+def test_a_list_of_one_s_own_may_name_private_pages_that_public_ones_may_not_lead_to(public):
+    with serving() as web:
+        web.answers["/to-inside"] = redirect(web.url("/inside"))
+        urls = [web.url("/to-inside", "public.example"), web.url("/inside")]
+        refused, page = from_urls(urls, compare="content", **FAST)
+        assert "private address" in refused.reason
+        assert isinstance(page, WebPage)
+
+
+# What cannot be compared --------------------------------------------------------------------------
+
+
+def test_pages_that_nothing_tells_changes_of_are_counted_and_named_once(
+    run, service, ledger, caplog
+):
+    pages = [f"https://h.example/{number}" for number in range(12)]
+
+    def warnings():
+        found = [each.message for each in caplog.records if each.levelno == logging.WARNING]
+        caplog.clear()
+        return [each for each in found if "Nothing tells" in each]
+
+    assert run(from_urls(pages[:3]), ledger=ledger).unversioned == 3
+    (told,) = warnings()
+    assert ", ".join(pages[:3]) + ". " in told
+    assert "compare='content'" in told
+    report = run(from_urls(pages[:3]), ledger=ledger)
+    assert (report.unversioned, report.unchanged, warnings()) == (3, 3, [])
+    report = run(from_urls(pages), ledger=ledger, origin="list")
+    assert report.unversioned == 12
+    (told,) = warnings()
+    assert pages[3] in told
+    assert pages[0] + "," not in told
+    report = run(from_urls(pages), ledger=ledger, origin="list")  # compared by the row, unread
+    assert (report.unversioned, report.unchanged) == (12, 12)
+    service.judge = lambda name, times: answer_of_service(422, {"errors": ["no"]})
+    for told in (1, 0):
+        assert run(from_urls(["https://h.example/refused"]), ledger=ledger).refused == 1
+        assert len(warnings()) == told
+    service.judge = lambda name, times: None
+    versioned = WebPage(name="n", url="https://h.example/v", version="1")
+    assert run([versioned], ledger=ledger).unversioned == 0
+
+
+@pytest.mark.parametrize("find", [from_urls, from_sitemap, from_feed])
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"compare": "etag"}, "compare: expected 'content' or 'lastmod', not 'etag'"),
+        ({"compare": "content", "rate": 0}, "rate: expected 0.001 or more, not 0"),
+        ({"rate": "fast"}, "rate: expected 0.001 or more, not 'fast'"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_told_at_once(find, how, told):
+    with pytest.raises(ConfigurationError, match=told):
+        find("list.xml" if find is not from_urls else [], **how)
+
+
+def test_a_compressed_sitemap_s_pages_are_compared_as_well(site, send, ledger):
+    body = gzip.compress(sitemap_of(f"{site.root}/a"))
+    site.responses["/s.xml.gz"] = Response(body, kind="application/gzip")
+    pages = from_sitemap(f"{site.root}/s.xml.gz", compare="content", **FAST)
+    report = send(pages, ledger=ledger)
+    assert (report.created, report.unversioned) == (1, 0)
+    (entry,) = ledger.entries()
+    assert entry.origin == f"{site.root}/s.xml.gz"
