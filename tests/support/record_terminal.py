@@ -1,7 +1,8 @@
-"""Records `kbot` on a terminal of 100 columns: `python tests/support/record_terminal.py [FILE]`.
+"""Records `kbot` on a terminal of 100 columns: `python tests/support/record_terminal.py [NAME …]`.
 
-It starts the embedded service, feeds it a folder, removes a file, and settles what is gone. What
-the commands really wrote becomes a picture, by default `docs/images/kbot-ingest.svg`.
+It starts the embedded service, and runs commands one after the other. What they really wrote
+becomes `docs/images/kbot-NAME.svg`: `ingest` feeds a folder, removes a file, and settles what is
+gone; `site` feeds the project's own documentation, as pages of a web site, and changes one.
 """
 
 import io
@@ -10,8 +11,14 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from markdown_it import MarkdownIt
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
@@ -26,13 +33,22 @@ TOOLS = 228
 # Rich's picture fetches its fonts from elsewhere; a page shows the reader's own.
 PICTURE = re.sub(r"(?s)@font-face \{\{.*?\}\}\s*|<!--.*?-->\s*", "", CONSOLE_SVG_FORMAT)
 
-COMMANDS = (
-    "kbot ingest folder handbook --origin handbook --rate 80",
-    "rm handbook/repair-evening.md",
-    "kbot ingest folder handbook --origin handbook",
-    "kbot ledger gone",
-    "kbot ledger gone | cut -f1 | kbot ledger forget -",
-)
+COMMANDS = {
+    "ingest": (
+        "kbot ingest folder handbook --origin handbook --rate 80",
+        "rm handbook/repair-evening.md",
+        "kbot ingest folder handbook --origin handbook",
+        "kbot ledger gone",
+        "kbot ledger gone | cut -f1 | kbot ledger forget -",
+    ),
+    "site": (
+        "kbot ingest site $DOCS --dry-run",
+        "kbot ingest site $DOCS",
+        "sed -i 's/nobody knows/nobody can know/' site/how-to/ingest.html",
+        "kbot ingest site $DOCS",
+        "kbot ask 'When has a page changed?'",
+    ),
+}
 
 
 class Screen:
@@ -73,22 +89,64 @@ def recorded(command: str, environment: dict[str, str]) -> list[str]:
     return [*halfway, *(line for line in screen.lines if line)]
 
 
-def make_handbook(folder: Path) -> None:
-    shutil.copytree(ROOT / "examples" / "handbook", folder)
-    (folder / "tools").mkdir()
+@contextmanager
+def a_handbook(home: Path) -> Iterator[str]:
+    """Make a folder of some files and many tools."""
+    shutil.copytree(ROOT / "examples" / "handbook", home / "handbook")
+    (home / "handbook" / "tools").mkdir()
     for number in range(1, TOOLS + 1):
         page = f"# Tool {number}\n\nIt hangs on hook {number}, and may be lent for a week.\n"
-        (folder / "tools" / f"tool-{number:03}.md").write_text(page, encoding="utf-8")
+        (home / "handbook" / "tools" / f"tool-{number:03}.md").write_text(page, encoding="utf-8")
+    yield ""
 
 
-def main(picture: Path) -> None:
+@contextmanager
+def a_site(home: Path) -> Iterator[str]:
+    """Serve the documentation as a web site; yield its address."""
+    as_html = MarkdownIt().enable("table")
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        name = Path("index.html")
+        if page.name != "README.md":
+            name = page.relative_to(ROOT / "docs").with_suffix(".html")
+        body = as_html.render(page.read_text(encoding="utf-8"))
+        body = body.replace("../../README.md", "/").replace("../README.md", "/")
+        body = re.sub(r'href="(?:docs/)?([^":]*)\.md', r'href="\1.html', body)
+        # What is not documentation is not on the site.
+        body = re.sub(r'<a href="(?!#|/|https?:)[^"]*(?<!\.html)(?<!html#)"', "<a", body)
+        (home / "site" / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / "site" / name).write_text(
+            f"<!doctype html><meta charset=utf-8><title>{name.stem}</title><main>{body}</main>",
+            encoding="utf-8",
+        )
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=home / "site")) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+PLACES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
+    "ingest": a_handbook,
+    "site": a_site,
+}
+
+
+def record(name: str) -> None:
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     handbook = {"col_handbook": "Handbook"}
     with (
         tempfile.TemporaryDirectory() as home,
-        LocalService(collections=handbook, bots={"bot_guide": ["col_handbook"]}) as service,
+        LocalService(
+            collections=handbook,
+            bots={"bot_guide": ["col_handbook"]},
+            allow_fetch=["127.0.0.1"],
+        ) as service,
+        PLACES[name](Path(home)) as address,
     ):
-        make_handbook(Path(home, "handbook"))
         environment = {
             "HOME": home,
             "XDG_DATA_HOME": f"{home}/.local/share",
@@ -96,16 +154,17 @@ def main(picture: Path) -> None:
             "KNOWLEDGE_BOT_BASE_URL": service.base_url,
             "KNOWLEDGE_BOT_API_KEY": service.api_key,
             "KNOWLEDGE_BOT_COLLECTION": "col_handbook",
+            "DOCS": address,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
-        for command in COMMANDS:
+        for command in COMMANDS[name]:
             console.print(Text(f"$ {command}", style="bold green"))
             for line in recorded(f"cd {home} && {command}", environment):
                 console.print(Text.from_ansi(line.replace(home, "~")))
-    svg = console.export_svg(title="kbot ingest", code_format=PICTURE, unique_id="kbot-ingest")
-    picture.write_text(svg, encoding="utf-8")
+    svg = console.export_svg(title=f"kbot {name}", code_format=PICTURE, unique_id=f"kbot-{name}")
+    (ROOT / "docs" / "images" / f"kbot-{name}.svg").write_text(svg, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    default = ROOT / "docs" / "images" / "kbot-ingest.svg"
-    main(Path(sys.argv[1]) if sys.argv[1:] else default)
+    for name in sys.argv[1:] or COMMANDS:
+        record(name)
