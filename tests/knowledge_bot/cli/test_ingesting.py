@@ -227,7 +227,7 @@ def test_what_is_unknown_is_held_and_sent_again_on_request(run, answering):
     assert run("ingest", "urls", "-", *IN_ONE, **urls).exit_code == 8
     assert len(server.requests) == 1
     done = run("ingest", "urls", "-", "--on-unknown", "resend", *IN_ONE, **urls)
-    assert (done.exit_code, done.stdout) == (0, "created\t1\nunchanged\t0\n")
+    assert (done.exit_code, done.stdout) == (0, "created\t1\nunchanged\t0\nunversioned\t1\n")
     assert len(server.requests) == 2
 
 
@@ -329,7 +329,7 @@ def test_a_reader_that_goes_away_ends_it_and_leaves_nothing_unknown(
         process.stdout.close()
         said = process.stderr.read().decode()
         assert process.wait(30) == 130
-    assert f"created {len(server.requests)}, unchanged 0." in said
+    assert f"created {len(server.requests)}, unchanged 0, unversioned " in said
     assert len(server.requests) < 400
     assert "Traceback" not in said
     assert run("ledger", "unknown").stdout == ""
