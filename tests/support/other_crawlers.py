@@ -1,6 +1,7 @@
 """Crawls the site of traps with `wget -r`, with Scrapy and with `from_site`, and compares.
 
-    python tests/support/other_crawlers.py --scrapy-python path/to/a/python/with/scrapy
+    python -m venv others; others/bin/pip install scrapy -e ".[ingest]"
+    python tests/support/other_crawlers.py --scrapy-python others/bin/python
 
 Each crawler's set is what the site's own log says that it was answered with as a page, spelled as
 `from_site` spells it. It ends with an error where a difference has no explanation here. Of wget
