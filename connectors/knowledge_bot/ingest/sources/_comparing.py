@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import Skipped, WebPage
 from knowledge_bot.ingest.sources._addresses import site
-from knowledge_bot.ingest.sources._documents import Found, UnreadableError, check_number
+from knowledge_bot.ingest.sources._documents import (
+    Found,
+    UnreadableError,
+    check_number,
+    is_web_address,
+)
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest.sources._pages import Compare, Memory, PageReader
@@ -24,8 +29,7 @@ def compared(
     found: Found,
     compare: "Compare | None",
     *,
-    dated: bool,
-    named_by: str = "",
+    dated_by: str | None = None,
     rate: float,
     allow_private: bool,
 ) -> "Found | Compared":
@@ -34,20 +38,21 @@ def compared(
     Args:
         found: the list.
         compare: what tells it, as `from_sitemap` and `from_urls` say.
-        dated: whether the list names the times of change itself.
-        named_by: the address of the list; empty for one of the caller's own.
+        dated_by: the address or path of a list that names times of change itself.
         rate: requests a second, at most.
         allow_private: whether what is public may lead to private addresses.
 
     Raises:
         ConfigurationError: an option cannot be used.
     """
-    if compare not in ("content", "lastmod") and not (compare is None and not dated):
+    if compare not in ("content", "lastmod") and not (compare is None and dated_by is None):
         raise ConfigurationError(f"compare: expected 'content' or 'lastmod', not {compare!r}")
     check_number("rate", rate, 0.001)
-    if compare is None or (dated and compare == "lastmod"):
+    if compare is None or (dated_by is not None and compare == "lastmod"):
         return found
-    return Compared(found, compare, rate, named_by, allow_private)
+    # What a list of the caller's own names, the caller names.
+    stranger = dated_by if dated_by is not None and is_web_address(dated_by) else ""
+    return Compared(found, compare, rate, stranger, allow_private)
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class Compared:
     found: Found
     compare: "Compare"
     rate: float
-    _named_by: str
+    _stranger: str
     _allow_private: bool
     _memory: "Memory | None" = None
 
@@ -84,7 +89,7 @@ class Compared:
         from knowledge_bot.ingest.sources._fetching import Fetcher
         from knowledge_bot.ingest.sources._pages import PageReader
 
-        fetcher = Fetcher(self._named_by, self.rate, allow_private=self._allow_private)
+        fetcher = Fetcher(self._stranger, self.rate, allow_private=self._allow_private)
         reader = PageReader(
             fetcher,
             compare=self.compare,
@@ -96,7 +101,7 @@ class Compared:
         with closing(fetcher):
             for item in self.found:
                 if isinstance(item, WebPage):
-                    if not self._named_by:
+                    if not self._stranger:
                         fetcher.begin_at(item.url)
                     yield _compared(item, reader, unanswered)
                 else:

@@ -46,8 +46,7 @@ def from_feed(
     return compared(
         Found(_pages(address, allow_private=allow_private), None),
         compare,
-        dated=True,
-        named_by=address if is_web_address(address) else "",
+        dated_by=address,
         rate=rate,
         allow_private=allow_private,
     )

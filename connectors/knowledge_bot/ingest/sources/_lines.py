@@ -74,7 +74,6 @@ def from_urls(
     return compared(
         Found(_pages(_numbered(source), _name(source)), _origin(source)),
         compare,
-        dated=False,
         rate=rate,
         allow_private=allow_private,
     )

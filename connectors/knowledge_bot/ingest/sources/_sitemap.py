@@ -53,8 +53,7 @@ def from_sitemap(
     return compared(
         Found(_pages(address, allow_private=allow_private), address),
         compare,
-        dated=True,
-        named_by=address if is_web_address(address) else "",
+        dated_by=address,
         rate=rate,
         allow_private=allow_private,
     )
