@@ -14,16 +14,44 @@ from airflow_knowledge_bot.get_provider_info import get_provider_info
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pydantic import BaseModel
+
     from airflow_knowledge_bot.connections import Settings
     from knowledge_bot import AsyncClient, Client
 
 C = TypeVar("C")
 
+SOURCE_FIELDS: "dict[str, Any]" = {
+    "id": True,
+    "name": True,
+    "status": True,
+    "collections": {"__all__": {"id", "name"}},
+    "created_at": True,
+}
+"""What of a source is handed on, as pydantic's `include` takes it: the documented fields."""
+
+MESSAGE_FIELDS: "dict[str, Any]" = {
+    "id": True,
+    "answer": True,
+    "conversation_id": True,
+    "created_at": True,
+}
+"""What of a message is handed on."""
+
+_NAMED: "dict[str, Any]" = {"id": True, "name": True}
+
 
 class KnowledgeBotHook(BaseHook):
-    """Gives clients of the service that a connection of type `knowledge_bot` describes.
+    """Calls the service that a connection of type `knowledge_bot` describes.
 
-    Nothing is looked up before it is needed; the core client loads with the first call.
+    It has the interface's endpoints as methods, which return plain values: a task may return them,
+    and an agent may be given them (`HookToolset(KnowledgeBotHook(), allowed_methods=[…])` of
+    Airflow's common-ai provider). `get_conn` gives the client itself. Nothing is looked up before
+    it is needed; the core client loads with the first call.
+
+    All methods but `test_connection` raise `AirflowNotFoundException` where there is no such
+    connection, `ConfigurationError` where the connection or an argument cannot be used, and
+    `KnowledgeBotError` where the service does not do it; its `delivery` says whether it may have.
 
     Args:
         knowledge_bot_conn_id: id of the connection: its host is the base URL (a missing protocol
@@ -40,23 +68,21 @@ class KnowledgeBotHook(BaseHook):
     def __init__(self, knowledge_bot_conn_id: str = default_conn_name) -> None:
         super().__init__()
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
+        self._client: Client | None = None
 
     def get_conn(self) -> "Client":
-        """Return the client, the same on every call. It may be used as a context manager.
+        """Return the client, any number of times: the same one, or a new one once that is closed.
 
-        Raises:
-            AirflowNotFoundException: there is no such connection.
-            ConfigurationError: the connection lacks something, or a field of it is wrong.
+        It may be used as a context manager, which closes it.
         """
+        if self._client is None or self._client._is_closed:  # noqa: SLF001 - the core's own
+            from knowledge_bot import Client
+
+            self._client = _client_of(Client, self.settings)
         return self._client
 
     async def get_async_conn(self) -> "AsyncClient":
-        """Return a new asynchronous client, without blocking the event loop; the caller closes it.
-
-        Raises:
-            AirflowNotFoundException: there is no such connection.
-            ConfigurationError: the connection lacks something, or a field of it is wrong.
-        """
+        """Return a new asynchronous client without blocking the loop; the caller closes it."""
         connection, extra = await aget_connection(self.knowledge_bot_conn_id)
 
         def new_client() -> "AsyncClient":
@@ -74,16 +100,117 @@ class KnowledgeBotHook(BaseHook):
 
     @cached_property
     def settings(self) -> "Settings":
-        """What the connection says, looked up once.
-
-        Raises:
-            AirflowNotFoundException: there is no such connection.
-            ConfigurationError: the connection lacks something, or a field of it is wrong.
-        """
+        """What the connection says, looked up once."""
         from airflow_knowledge_bot.connections import Settings
 
         connection = self.get_connection(self.knowledge_bot_conn_id)
         return Settings.read(self.knowledge_bot_conn_id, connection, connection.extra_dejson)
+
+    def ping(self) -> bool:
+        """Check that the service is alive: True, or an error."""
+        return self.get_conn().ping()
+
+    def list_collections(self) -> list[dict[str, Any]]:
+        """List the collections: `id` and `name` of each."""
+        return [_plain(one, _NAMED) for one in self.get_conn().list_collections()]
+
+    def list_bots(self) -> list[dict[str, Any]]:
+        """List the bots: `id` and `name` of each."""
+        return [_plain(one, _NAMED) for one in self.get_conn().list_bots()]
+
+    def list_conversations(self, bot_id: str | None = None) -> list[dict[str, Any]]:
+        """List the conversations of a bot: `id` and `name` of each.
+
+        Args:
+            bot_id: the bot's id; by default the connection's `default_bot_id`.
+        """
+        bot = bot_id or self._default("bot_id", "default_bot_id")
+        return [_plain(one, _NAMED) for one in self.get_conn().list_conversations(bot)]
+
+    def send_message(
+        self, content: str, bot_id: str | None = None, conversation_id: str | None = None
+    ) -> dict[str, Any]:
+        """Ask a bot, which answers from its sources. Each call sends a new message.
+
+        Args:
+            content: the question, or any other message.
+            bot_id: the bot that is asked; by default the connection's `default_bot_id`.
+            conversation_id: the conversation that it continues; by default a new one.
+
+        Returns:
+            `id`, `answer`, `conversation_id` and `created_at` (Unix milliseconds).
+        """
+        bot = bot_id or self._default("bot_id", "default_bot_id")
+        message = self.get_conn().send_message(
+            bot_id=bot, content=content, conversation_id=conversation_id
+        )
+        return _plain(message, MESSAGE_FIELDS)
+
+    def create_webpage_source(
+        self,
+        name: str,
+        url: str,
+        collections: list[str] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Create a source from a web page, which the service scrapes. Each call creates a new one.
+
+        Args:
+            name: the source's name.
+            url: the page's address.
+            collections: collection ids; by default the connection's `default_collection_id`.
+            headers: request headers that the service sends while it scrapes.
+
+        Returns:
+            `id`, `name`, `status`, `collections` (each with `id` and `name`) and `created_at` (Unix
+            milliseconds).
+        """
+        into = collections or self._default("collections", "default_collection_id")
+        source = self.get_conn().create_webpage_source(
+            name=name, collections=into, url=url, headers=headers
+        )
+        return _plain(source, SOURCE_FIELDS)
+
+    def create_text_source(
+        self, name: str, content: str, collections: list[str] | None = None
+    ) -> dict[str, Any]:
+        """Create a source from a text. Each call creates a new one.
+
+        Args:
+            name: the source's name.
+            content: the text.
+            collections: collection ids; by default the connection's `default_collection_id`.
+
+        Returns:
+            As `create_webpage_source`.
+        """
+        into = collections or self._default("collections", "default_collection_id")
+        source = self.get_conn().create_text_source(name=name, collections=into, content=content)
+        return _plain(source, SOURCE_FIELDS)
+
+    def upload_source(
+        self,
+        name: str,
+        file: str,
+        collections: list[str] | None = None,
+        filename: str | None = None,
+    ) -> dict[str, Any]:
+        """Create a source from a file of this machine. Each call creates a new one.
+
+        Args:
+            name: the source's name.
+            file: the file's path.
+            collections: collection ids; by default the connection's `default_collection_id`.
+            filename: the name that the service sees; by default the file's own.
+
+        Returns:
+            As `create_webpage_source`.
+        """
+        into = collections or self._default("collections", "default_collection_id")
+        source = self.get_conn().upload_source(
+            name=name, collections=into, file=file, filename=filename
+        )
+        return _plain(source, SOURCE_FIELDS)
 
     def test_connection(self) -> tuple[bool, str]:
         """Ping the service, then list its bots, so that a wrong key shows.
@@ -108,11 +235,21 @@ class KnowledgeBotHook(BaseHook):
         behaviour: dict[str, Any] = connection_type["ui-field-behaviour"]
         return {key.replace("-", "_"): value for key, value in behaviour.items()}
 
-    @cached_property
-    def _client(self) -> "Client":
-        from knowledge_bot import Client
+    def _default(self, name: str, field: str) -> str:
+        """Return what the connection gives for an argument that is not given."""
+        from knowledge_bot.errors import ConfigurationError
 
-        return _client_of(Client, self.settings)
+        given: str | None = getattr(self.settings.extra, field)
+        if given is None:
+            raise ConfigurationError(
+                f"{name}: it is not given, and the connection {self.knowledge_bot_conn_id!r} has "
+                f"no {field!r} in its extra"
+            )
+        return given
+
+
+def _plain(answer: "BaseModel", fields: dict[str, Any]) -> dict[str, Any]:
+    return answer.model_dump(mode="json", include=fields)
 
 
 def _client_of(make: "Callable[..., C]", settings: "Settings") -> "C":

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow_knowledge_bot._compat import (
     AirflowFailException,
@@ -19,6 +19,8 @@ from airflow_knowledge_bot.hooks import KnowledgeBotHook
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_knowledge_bot.arguments import BaseSensorArguments
 
 # Seconds that the trigger gets beyond its own deadline, so that its event, which says why, arrives
 # before Airflow's bare timeout.
@@ -53,7 +55,7 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         start_from_trigger: bool = False,
-        **kwargs: Any,
+        **kwargs: "Unpack[BaseSensorArguments]",
     ) -> None:
         super().__init__(**kwargs)
         self.knowledge_bot_conn_id = knowledge_bot_conn_id

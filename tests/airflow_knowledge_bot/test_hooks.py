@@ -1,6 +1,7 @@
 """What a connection means, and what the test button says."""
 
 import asyncio
+import json
 
 import airflow
 import pytest
@@ -22,8 +23,6 @@ from scripted_server import answer
     ],
 )
 def test_a_base_url_is_put_together_from_host_schema_and_port(monkeypatch, parts, base_url):
-    import json
-
     monkeypatch.setenv("AIRFLOW_CONN_SVC", json.dumps({"password": KEY, **parts}))
     assert KnowledgeBotHook("svc").settings.base_url == base_url
 
@@ -165,3 +164,49 @@ def test_the_test_button_tells_a_connection_that_is_missing_or_wrong(connect):
     good, said = KnowledgeBotHook().test_connection()
     assert not good
     assert "'timeout'" in said
+
+
+# The endpoints ------------------------------------------------------------------------------------
+
+
+def test_the_endpoints_return_plain_values_with_the_connection_s_defaults(connected, tmp_path):
+    hook = KnowledgeBotHook()
+    (tmp_path / "prices.md").write_text("A day ticket costs seven euros.")
+    assert hook.ping() is True
+    assert hook.list_bots() == [{"id": "bot_guide", "name": "bot_guide"}]
+    assert hook.list_collections() == [{"id": "col_house", "name": "House"}]
+    text = hook.create_text_source("Rules", "Dogs wait outside.", collections=["col_house"])
+    file = hook.upload_source("Prices", str(tmp_path / "prices.md"))
+    page = hook.create_webpage_source("Page", "http://127.0.0.1:1/", headers={"X-A": "b"})
+    for source, name in ((text, "Rules"), (file, "Prices"), (page, "Page")):
+        assert source["name"] == name
+        assert source["collections"] == [{"id": "col_house", "name": "House"}]
+        assert set(source) == {"id", "name", "status", "collections", "created_at"}
+    message = hook.send_message("What does a day ticket cost?")
+    assert "seven euros" in message["answer"]
+    again = hook.send_message("And where do dogs wait?", conversation_id=message["conversation_id"])
+    assert again["conversation_id"] == message["conversation_id"]
+    assert [each["id"] for each in hook.list_conversations()].count(again["conversation_id"]) == 1
+    json.dumps([text, file, page, message])  # as a task hands them on
+
+
+def test_what_neither_the_call_nor_the_connection_names_is_told_before_anything_is_sent(good):
+    hook = KnowledgeBotHook()
+    for call, told in (
+        (lambda: hook.send_message("?"), "bot_id: .* has no 'default_bot_id'"),
+        (hook.list_conversations, "bot_id: .* has no 'default_bot_id'"),
+        (lambda: hook.create_text_source("n", "c"), "collections: .* 'default_collection_id'"),
+        (lambda: hook.create_text_source("n", "", ["col_1"]), "content"),
+    ):
+        with pytest.raises(ConfigurationError, match=told):
+            call()
+    assert good.requests == []
+
+
+def test_a_client_may_be_asked_for_again_after_it_was_closed(connected):
+    hook = KnowledgeBotHook()
+    for _ in range(2):
+        with hook.get_conn() as client:
+            assert client.ping()
+    assert hook.ping()
+    assert hook.get_conn() is hook.get_conn()

@@ -1,13 +1,16 @@
 """The operator that asks a bot."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
+from airflow_knowledge_bot.hooks import MESSAGE_FIELDS, KnowledgeBotHook
 from airflow_knowledge_bot.operators.request import RequestOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_knowledge_bot.arguments import BaseOperatorArguments
+    from airflow_knowledge_bot.intents import OnUnknown
     from knowledge_bot import Client
     from knowledge_bot.models import Message
 
@@ -29,13 +32,13 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
     parameters = ("bot_id", "content", "conversation_id")
     required = ("bot_id", "content")
     default = ("bot_id", "default_bot_id")
-    answer_fields: ClassVar[dict[str, Any]] = {
-        "id": True,
-        "answer": True,
-        "conversation_id": True,
-        "created_at": True,
-    }
-    template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
+    answer_fields = MESSAGE_FIELDS
+    template_fields: Sequence[str] = (
+        "bot_id",
+        "content",
+        "conversation_id",
+        "knowledge_bot_conn_id",
+    )
     template_fields_renderers: ClassVar[dict[str, str]] = {"content": "md"}
 
     def __init__(
@@ -44,9 +47,13 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
         content: str,
         bot_id: str | None = None,
         conversation_id: str | None = None,
-        **kwargs: Any,
+        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
+        on_unknown: "OnUnknown" = "hold",
+        **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(
+            knowledge_bot_conn_id=knowledge_bot_conn_id, on_unknown=on_unknown, **kwargs
+        )
         self.bot_id = bot_id
         self.content = content
         self.conversation_id = conversation_id

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow.sdk import BaseOperator
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
+    from airflow_knowledge_bot.arguments import BaseOperatorArguments
     from airflow_knowledge_bot.connections import Settings
     from airflow_knowledge_bot.intents import OnUnknown
     from knowledge_bot import Client
@@ -44,9 +45,9 @@ class RequestOperator(BaseOperator):
     def __init__(
         self,
         *,
-        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
-        on_unknown: "OnUnknown" = "hold",
-        **kwargs: Any,
+        knowledge_bot_conn_id: str,
+        on_unknown: "OnUnknown",
+        **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(**kwargs)
         check_on_unknown(on_unknown)

@@ -3,8 +3,9 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
+from airflow_knowledge_bot.hooks import SOURCE_FIELDS, KnowledgeBotHook
 from airflow_knowledge_bot.operators.request import RequestOperator
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context, ObjectStoragePath
 
+    from airflow_knowledge_bot.arguments import BaseOperatorArguments
+    from airflow_knowledge_bot.intents import OnUnknown
     from knowledge_bot import Client
     from knowledge_bot.models import Source
 
@@ -21,18 +24,20 @@ class _CreateSourceOperator(RequestOperator):
     """A request that creates a source."""
 
     default = ("collections", "default_collection_id")
-    answer_fields: ClassVar[dict[str, Any]] = {
-        "id": True,
-        "name": True,
-        "status": True,
-        "collections": {"__all__": {"id", "name"}},
-        "created_at": True,
-    }
+    answer_fields = SOURCE_FIELDS
 
     def __init__(
-        self, *, name: str, collections: "str | Sequence[str] | None" = None, **kwargs: Any
+        self,
+        *,
+        name: str,
+        collections: "str | Sequence[str] | None",
+        knowledge_bot_conn_id: str,
+        on_unknown: "OnUnknown",
+        **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(
+            knowledge_bot_conn_id=knowledge_bot_conn_id, on_unknown=on_unknown, **kwargs
+        )
         self.name = name
         self.collections = collections
         self._collection_uris: list[str] = []
@@ -87,13 +92,33 @@ class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
 
     parameters = ("name", "collections", "url", "headers")
     required = ("name", "collections", "url")
-    template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
+    template_fields: Sequence[str] = (
+        "name",
+        "collections",
+        "url",
+        "headers",
+        "knowledge_bot_conn_id",
+    )
     template_fields_renderers: ClassVar[dict[str, str]] = {"collections": "json", "headers": "json"}
 
     def __init__(
-        self, *, url: str, headers: Mapping[str, str] | None = None, **kwargs: Any
+        self,
+        *,
+        name: str,
+        url: str,
+        collections: "str | Sequence[str] | None" = None,
+        headers: Mapping[str, str] | None = None,
+        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
+        on_unknown: "OnUnknown" = "hold",
+        **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(
+            name=name,
+            collections=collections,
+            knowledge_bot_conn_id=knowledge_bot_conn_id,
+            on_unknown=on_unknown,
+            **kwargs,
+        )
         self.url = url
         self.headers = headers
 
@@ -121,11 +146,26 @@ class KnowledgeBotCreateTextSourceOperator(_CreateSourceOperator):
 
     parameters = ("name", "collections", "content")
     required = parameters
-    template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
+    template_fields: Sequence[str] = ("name", "collections", "content", "knowledge_bot_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"collections": "json", "content": "md"}
 
-    def __init__(self, *, content: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        name: str,
+        content: str,
+        collections: "str | Sequence[str] | None" = None,
+        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
+        on_unknown: "OnUnknown" = "hold",
+        **kwargs: "Unpack[BaseOperatorArguments]",
+    ) -> None:
+        super().__init__(
+            name=name,
+            collections=collections,
+            knowledge_bot_conn_id=knowledge_bot_conn_id,
+            on_unknown=on_unknown,
+            **kwargs,
+        )
         self.content = content
 
     def _send(self, client: "Client", request: dict[str, Any]) -> "Source":
@@ -154,17 +194,33 @@ class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
 
     parameters = ("name", "collections", "file", "filename")
     required = ("name", "collections", "file")
-    template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
+    template_fields: Sequence[str] = (
+        "name",
+        "collections",
+        "file",
+        "filename",
+        "knowledge_bot_conn_id",
+    )
     template_fields_renderers: ClassVar[dict[str, str]] = {"collections": "json"}
 
     def __init__(
         self,
         *,
+        name: str,
         file: "str | PathLike[str] | ObjectStoragePath",
+        collections: "str | Sequence[str] | None" = None,
         filename: str | None = None,
-        **kwargs: Any,
+        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
+        on_unknown: "OnUnknown" = "hold",
+        **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(
+            name=name,
+            collections=collections,
+            knowledge_bot_conn_id=knowledge_bot_conn_id,
+            on_unknown=on_unknown,
+            **kwargs,
+        )
         self.file = file
         self.filename = filename
 
