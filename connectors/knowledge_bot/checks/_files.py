@@ -63,8 +63,10 @@ def parse_questions(text: str, suffix: str, name: str) -> list[Question]:
             found = _from_toml(text, name)
         case ".jsonl" | ".ndjson":
             found = _from_lines(text, name)
-        case ".yaml" | ".yml" | ".json":
+        case ".yaml" | ".yml":
             found = read_promptfoo(text, name)
+        case ".json":
+            found = read_promptfoo(_json_as_yaml(text, name), name)
         case _:
             raise ConfigurationError(
                 f"{name}: its name does not end in .toml, .jsonl or .yaml, so that nothing tells "
@@ -144,6 +146,18 @@ def _from_lines(text: str, name: str) -> Found:
             raise ConfigurationError(f"{where}: is no JSON object with the fields of a question")
         found.append((where, made(fields, where)))
     return found
+
+
+def _json_as_yaml(text: str, name: str) -> str:
+    """Return JSON as YAML takes it, line by line: it is YAML, but for tabs in front of a line."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        told = f"{error.msg}, at column {error.colno}"
+        raise ConfigurationError(f"{name}, line {error.lineno}: is not JSON: {told}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{name}: is nested too deeply") from None
+    return re.sub(r"^[ \t]+", lambda found: found[0].expandtabs(2), text, flags=re.MULTILINE)
 
 
 def _check_ids(found: Iterable[tuple[str, Question]], name: str) -> None:

@@ -6,6 +6,7 @@ named elsewhere.
 """
 
 import itertools
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
@@ -54,6 +55,14 @@ _A_FILE = re.compile(r"file://|\S+\.(?:cjs|csv|j2|js|json|jsonl|md|mjs|py|ts|txt
 
 _PLACE = re.compile(r"\{\{-?(.*?)-?\}\}", re.DOTALL)
 
+# A character beyond 16 bits as JSON escapes it, which PyYAML would read as two halves.
+_TWO_HALVES = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+
+# PyYAML is of YAML 1.1, where a text in brackets ends at a question mark: [Who?, When?]. This
+# character, which stands for nothing, takes its place where it is no mark of a key.
+_NO_MARK_OF_A_KEY = re.compile(r"(?<=[^\s,{\[])\?")
+_QUESTION_MARK = "\ue03f"
+
 # Vars with lists multiply; more questions than this are a mistake.
 _MOST = 100_000
 
@@ -78,16 +87,15 @@ def read_promptfoo(text: str, name: str) -> list[tuple[str, Question]]:
     require("A file of promptfoo", "checks", "yaml")
     import yaml
 
+    text = _TWO_HALVES.sub(lambda halves: str(json.loads(f'"{halves[0]}"')), text)
+    text = _NO_MARK_OF_A_KEY.sub(_QUESTION_MARK, text)
     try:
         # Without resolving: a time such as 9:30 stays a text, as in promptfoo's YAML 1.2.
         root = yaml.compose(text, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f", line {mark.line + 1}"
-        hint = ". Put a text with a '?' into quotes" if "'?'" in str(error.problem) else ""
-        raise ConfigurationError(
-            f"{name}{line}: is not valid YAML: {error.problem}{hint}"
-        ) from None
+        raise ConfigurationError(f"{name}{line}: is not valid YAML: {error.problem}") from None
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{name}: is not valid YAML: {error}") from None
     except RecursionError:
@@ -153,7 +161,10 @@ class _Reader:
 
     def _test(self, node: Node) -> dict[str, Node]:
         if _is_scalar(node):
-            self._fail(node, f"{node.value[:80]!r} names a file; tests are read here as they stand")
+            self._fail(
+                node,
+                f"{self._text(node, '')[:80]!r} names a file; tests are read here as they stand",
+            )
         fields = self._fields(node, "a test")
         for key, value in fields.items():
             if key not in _OF_A_TEST:
@@ -281,8 +292,7 @@ class _Reader:
     def _text(self, node: Node, what: str) -> str:
         if not _is_scalar(node):
             self._fail(node, f"{what}: expected a text")
-        text: str = node.value
-        return text
+        return str(node.value).replace(_QUESTION_MARK, "?")
 
     def _where(self, node: Node) -> str:
         return f"{self._name}, line {node.start_mark.line + 1}" if node else self._name

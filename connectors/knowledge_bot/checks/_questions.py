@@ -299,6 +299,7 @@ _SAID = {
     "missing": "is missing",
     "string_too_short": "is empty",
     "string_type": "expected a text",
+    "string_unicode": "holds half of a character (a lone surrogate)",
     "tuple_type": "expected a text or a list of texts",
 }
 

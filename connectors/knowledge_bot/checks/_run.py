@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 from knowledge_bot._answers import Answer
 from knowledge_bot._client import AsyncClient, Client
@@ -153,8 +153,8 @@ def check(
         questions: what is asked, and what is expected; see `load_questions`.
         wait: seconds within which a question may be asked again that has not passed; 0: each is
             asked once. A service that is away meanwhile is tried again as well.
-        interval: seconds from one message with a question to the next one with it, at least; at
-            most `wait`, so that a short wait asks again too.
+        interval: seconds from one message with a question to the next one with it, at least. Where
+            `wait` is shorter, each is asked at its beginning and at its end.
         concurrency: how many messages may be under way.
         min_pass: the share of the questions that has to pass for `Report.ok`, 0 to 1.
         passed_before: ids of results of an earlier check that passed. They are not asked again and
@@ -231,6 +231,35 @@ async def acheck(
             raise
 
     return await Awaiting(schedule, ask).run()
+
+
+class CheckOptions(TypedDict, total=False):
+    """How a check runs: parameters of `check`, which tells of each."""
+
+    wait: float
+    interval: float
+    concurrency: int
+    min_pass: float
+    passed_before: Collection[str]
+    on_result: OnResult | None
+    on_progress: OnProgress | None
+    stop: Event | None
+
+
+def check_function(
+    ask: Callable[[str], Answer], questions: Iterable[Question], options: CheckOptions
+) -> Report:
+    """Check what a function answers, as `check` does a bot; whatever it raises is a result."""
+    schedule = Schedule(("",), questions, Options(**options))
+    return Blocking(schedule, lambda _bot, text: ask(text), (Exception,)).run()
+
+
+async def acheck_function(
+    ask: Callable[[str], Awaitable[Answer]], questions: Iterable[Question], options: CheckOptions
+) -> Report:
+    """Check what a function answers, as `acheck` does a bot; whatever it raises is a result."""
+    schedule = Schedule(("",), questions, Options(**options))
+    return await Awaiting(schedule, lambda _bot, text: ask(text), (Exception,)).run()
 
 
 def _options(arguments: dict[str, Any]) -> Options:
@@ -395,9 +424,11 @@ class Schedule:
         result = replace(self._results[number], attempts=attempts, seconds=seconds, **found)
         self._results[number] = result
         self._passed += result.passed
-        options = self.options
-        due = asked_at + min(options.interval, options.wait)
-        if again and options.wait and due <= self._began + options.wait:
+        options, until = self.options, self._began + self.options.wait
+        # Where the wait is the shorter one, each is asked at its beginning and at its end.
+        short = options.wait < options.interval and attempts == 1
+        due = until if short else asked_at + options.interval
+        if again and options.wait and time.monotonic() < until and due <= until:
             heapq.heappush(self._due, (due, number))
         if options.on_result is not None:
             options.on_result(result)
