@@ -6,11 +6,12 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Literal
+from unicodedata import east_asian_width
 from uuid import uuid4
 from xml.etree import ElementTree as ET
 
@@ -24,6 +25,9 @@ _ANSWER_KEPT = 2000
 
 # The narrowest table whose questions can still be read.
 _NARROWEST = 40
+
+# Stands behind a character that takes two columns, while lines are measured.
+_FILLER = "\ue000"
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -385,9 +389,12 @@ class Report:
                     "name": _xml(f"{name} {bot}".rstrip()),
                     **self._counts(of_bot),
                     "skipped": str(sum(one.verdict is Verdict.UNASKED for one in of_bot)),
-                    "timestamp": self.began.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S"),
                 },
             )
+            told = {"began": self.began.isoformat(timespec="seconds"), "bot": bot}
+            properties = ET.SubElement(suite, "properties")
+            for key, value in told.items():
+                ET.SubElement(properties, "property", name=key, value=value)
             for one in of_bot:
                 _add_case(suite, one, bot or name)
         ET.indent(suites)
@@ -460,7 +467,12 @@ def _line(text: str) -> str:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(_printable(text), width, break_on_hyphens=False)
+    """Return a text in lines of so many columns; East Asian characters take two."""
+    filled = "".join(
+        one + _FILLER if east_asian_width(one) in "WF" else one for one in _printable(text)
+    )
+    lines = textwrap.wrap(filled, width, break_on_hyphens=False)
+    return [line.replace(_FILLER, "") for line in lines]
 
 
 def _printable(text: str) -> str:
