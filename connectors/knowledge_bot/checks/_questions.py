@@ -181,7 +181,7 @@ class Question(BaseModel, frozen=True, extra="forbid"):
         ModuleNotFoundError: `matches` needs the extra `checks`, which is not installed.
     """
 
-    ask: str
+    ask: Text
     contains: Texts = ()
     contains_any: Texts = ()
     excludes: Texts = ()
