@@ -30,7 +30,8 @@ def check_runnable(
     from knowledge_bot.checks import load_questions
     from langchain_knowledge_bot import ChatKnowledgeBot, check_runnable
 
-    report = check_runnable(ChatKnowledgeBot(bot_id="bot_guide"), load_questions("questions.toml"))
+    model = ChatKnowledgeBot(bot_id="bot_handbook")
+    report = check_runnable(model, load_questions("questions.toml"))
     ```
 
     Args:
@@ -70,7 +71,16 @@ async def acheck_runnable(
     config: RunnableConfig | None = None,
     **options: Unpack[CheckOptions],
 ) -> Report:
-    """Check as `check_runnable` does, with `ainvoke`; arguments and result are the same."""
+    """Check as `check_runnable` does, with `ainvoke`; arguments and result are the same.
+
+    ```python
+    from knowledge_bot.checks import load_questions
+    from langchain_knowledge_bot import KnowledgeBotRetriever, acheck_runnable
+
+    retriever = KnowledgeBotRetriever(bot_id="bot_handbook")
+    report = await acheck_runnable(retriever, load_questions("questions.toml"), wait=1)
+    ```
+    """
 
     async def ask(question: str) -> Answer:
         given = question if to_input is None else to_input(question)
