@@ -14,7 +14,7 @@ import click
 
 from knowledge_bot.cli.connection import Connection
 from knowledge_bot.cli.exits import Exit, Failed, StdoutError
-from knowledge_bot.cli.ids import bot_ids, bot_to_ask
+from knowledge_bot.cli.ids import bot_ids, bot_to_ask, is_a_bots
 from knowledge_bot.cli.output import write_document, write_table, write_text
 from knowledge_bot.cli.terminal import console, give_up, one_line, tell
 from knowledge_bot.cli.texts import read_text
@@ -147,6 +147,8 @@ def _bot_and_file(words: tuple[str, ...], bots: str | None) -> tuple[str | None,
         raise click.UsageError("name one BOT and one FILE; several bots go into --bots")
     if bots is not None and len(words) == 2:
         raise click.UsageError("name either a BOT or --bots")
+    if len(words) == 1 and is_a_bots(words[0]):
+        raise click.UsageError(f"there is no FILE of questions for {words[0]}")
     return (words[0] if len(words) == 2 else None), words[-1]
 
 

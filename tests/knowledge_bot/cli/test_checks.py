@@ -95,6 +95,12 @@ def test_the_only_bot_is_asked_where_none_is_named(run, bots, file):
     assert (done.exit_code, "(asking bot_1, the only bot)" in done.stderr) == (0, True)
 
 
+def test_a_file_that_is_forgotten_is_no_bot(run, bots):
+    bots(bot_1=RIGHT)
+    done = run("check", "bot_1")
+    assert (done.exit_code, "there is no FILE of questions for bot_1" in done.stderr) == (2, True)
+
+
 def test_the_report_is_json_for_programs(run, bots, file):
     bots(bot_1=HALF)
     done = run("check", "bot_1", file, "--json")
