@@ -7,6 +7,7 @@ from knowledge_bot._extras import require
 
 if TYPE_CHECKING:
     from langchain_knowledge_bot.chat_models import ChatKnowledgeBot
+    from langchain_knowledge_bot.checks import acheck_runnable, check_runnable
     from langchain_knowledge_bot.collections import KnowledgeBotCollection
     from langchain_knowledge_bot.retrievers import KnowledgeBotRetriever
     from langchain_knowledge_bot.tools import KnowledgeBotTool, KnowledgeBotToolkit
@@ -19,6 +20,8 @@ __all__ = [
     "KnowledgeBotRetriever",
     "KnowledgeBotTool",
     "KnowledgeBotToolkit",
+    "acheck_runnable",
+    "check_runnable",
 ]
 
 _HOMES = {
@@ -27,6 +30,8 @@ _HOMES = {
     "KnowledgeBotRetriever": "retrievers",
     "KnowledgeBotTool": "tools",
     "KnowledgeBotToolkit": "tools",
+    "acheck_runnable": "checks",
+    "check_runnable": "checks",
 }
 
 

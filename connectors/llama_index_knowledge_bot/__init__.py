@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from knowledge_bot._extras import require
 
 if TYPE_CHECKING:
+    from llama_index_knowledge_bot.checks import acheck_query_engine, check_query_engine
     from llama_index_knowledge_bot.engines import KnowledgeBotChatEngine, KnowledgeBotQueryEngine
     from llama_index_knowledge_bot.llm import KnowledgeBotLLM
     from llama_index_knowledge_bot.retriever import KnowledgeBotRetriever
@@ -21,7 +22,9 @@ __all__ = [
     "KnowledgeBotQueryEngine",
     "KnowledgeBotRetriever",
     "KnowledgeBotToolSpec",
+    "acheck_query_engine",
     "bot_tools",
+    "check_query_engine",
 ]
 
 _HOMES = {
@@ -31,7 +34,9 @@ _HOMES = {
     "KnowledgeBotQueryEngine": "engines",
     "KnowledgeBotRetriever": "retriever",
     "KnowledgeBotToolSpec": "tools",
+    "acheck_query_engine": "checks",
     "bot_tools": "tools",
+    "check_query_engine": "checks",
 }
 
 

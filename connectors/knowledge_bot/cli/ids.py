@@ -65,7 +65,11 @@ def bot_to_ask(client: "Client", given: str | None) -> str:
     """
     if given is not None:
         return given
-    only = _only(client.list_bots(), "bot", "Name one: kbot ask BOT QUESTION, or kbot chat BOT.")
+    only = _only(
+        client.list_bots(),
+        "bot",
+        "Name one: kbot ask BOT QUESTION, kbot chat BOT or kbot check BOT FILE.",
+    )
     tell(f"(asking {_told(only)}, the only bot)")
     return only.id
 

@@ -40,6 +40,7 @@ _COMMANDS = {
     "conversations": "reading:conversations",
     "ask": "asking:ask",
     "chat": "asking:chat",
+    "check": "checking:check",
     "add": "adding:add",
     "ingest": "ingesting:ingest",
     "ledger": "ledgers:ledger",

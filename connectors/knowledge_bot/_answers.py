@@ -1,0 +1,96 @@
+"""What a bot's answer says beside its words: which sources it names, and that it found nothing.
+
+The interface has one field for it all, `answer` (section 2, "Message answer"). A service may name
+its sources as data too, in fields that the interface does not know: `sources`, a list of objects
+with a `name`, and `found`. Where it does, these are believed; where it does not, the text is read
+as the embedded service writes it: the words, an empty line, and `Sources: ` with the names.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from knowledge_bot.models import Message
+
+SOURCES: Final = "\n\nSources: "
+
+# Who does not know says so at once; further on, such words are about something else.
+_A_BEGINNING: Final = 200
+
+_REFUSAL: Final = re.compile(
+    r"\b(?:i|we) (?:could not|couldn't|cannot|can not|can't|did not|didn't|(?:was|were) not able to"
+    r"|(?:wasn't|weren't) able to|(?:am|was|were) unable to) (?:find|answer)\b"
+    r"|\bi'm (?:unable|not able) to (?:find|answer)\b"
+    r"|\b(?:i|we) (?:do not|don't) (?:know\b|have (?:any |enough |that |the )?information\b)"
+    r"|\bthere (?:is|was) no information\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, whoever gave it.
+
+    Attributes:
+        text: all of it, as it came.
+        listed: the names of its sources, where they came as data; otherwise None.
+        found: whether something was found, where that came as data; otherwise None.
+        message_id: the message's id, `msg_…`; None where no service gave the answer.
+        conversation_id: the conversation's id, `conv_…`; None as well.
+    """
+
+    text: str
+    listed: tuple[str, ...] | None = None
+    found: bool | None = None
+    message_id: str | None = None
+    conversation_id: str | None = None
+
+    @classmethod
+    def of(cls, message: "Message") -> "Answer":
+        """Return what a message of the service says."""
+        more = message.model_extra or {}
+        found = more.get("found")
+        return cls(
+            message.answer,
+            _names(more.get("sources")),
+            found if isinstance(found, bool) else None,
+            message.id,
+            message.conversation_id,
+        )
+
+    @property
+    def words(self) -> str:
+        """The text without the list of sources behind it."""
+        return self.text.rpartition(SOURCES)[0] or self.text
+
+    @property
+    def sources(self) -> str:
+        """The names of the sources as one text, separated by commas; empty where it names none."""
+        if self.listed is not None:
+            return ", ".join(self.listed)
+        words, _, names = self.text.rpartition(SOURCES)
+        return names.strip() if words else ""
+
+    def names(self, source: str) -> bool:
+        """Tell whether a source is among those that the answer names; capitals do not matter."""
+        name = source.strip().lower()
+        if self.listed is not None:
+            return name in (one.strip().lower() for one in self.listed)
+        # A name may hold a comma itself, so the list is not cut at commas.
+        return f", {name}, " in f", {self.sources.lower()}, "
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the answer is that nothing was found: as data, or in words of English."""
+        if self.found is not None:
+            return not self.found
+        beginning = self.words[:_A_BEGINNING].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+        return _REFUSAL.search(beginning) is not None
+
+
+def _names(sources: Any) -> tuple[str, ...] | None:
+    if not isinstance(sources, list):
+        return None
+    names = (one.get("name") if isinstance(one, dict) else one for one in sources)
+    return tuple(name for name in names if isinstance(name, str))

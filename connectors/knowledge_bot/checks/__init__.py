@@ -1,0 +1,89 @@
+"""Checks: questions to a bot, with what its answers must hold.
+
+    from knowledge_bot import Client
+    from knowledge_bot.checks import Question, check
+
+    with Client() as client:
+        report = check(
+            client,
+            "bot_guide",
+            [Question(ask="When do you open on Saturday?", contains="9:30")],
+            wait=600,
+        )
+    assert report.ok, report
+
+"Created" means accepted: the interface shows no status of a source after that (section 3), and
+whether a bot can answer from it, asking alone tells. So `wait` asks again what has not passed, once
+every `interval` seconds; a `Baseline` keeps what passed, to tell later what broke.
+
+- A `Question` says what is asked and what the answer must hold. `load_questions` reads them from
+  a file: TOML, JSON lines, or the YAML of promptfoo.
+- `check` and `acheck` ask, and return a `Report`: a table, plain values for JSON, JUnit XML.
+
+Importing this package loads neither pydantic nor the client; a name is loaded when it is first
+used. Regular expressions (`matches`) and YAML need the extra `checks`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from knowledge_bot.checks._files import load_questions
+    from knowledge_bot.checks._questions import Expectation, Question
+    from knowledge_bot.checks._report import (
+        Baseline,
+        Change,
+        Comparison,
+        Report,
+        Result,
+        Standing,
+        Stop,
+        Verdict,
+    )
+    from knowledge_bot.checks._run import Progress, acheck, check
+
+_HOMES = {
+    "_files": ("load_questions",),
+    "_questions": ("Expectation", "Question"),
+    "_report": (
+        "Baseline",
+        "Change",
+        "Comparison",
+        "Report",
+        "Result",
+        "Standing",
+        "Stop",
+        "Verdict",
+    ),
+    "_run": ("Progress", "acheck", "check"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Baseline",
+    "Change",
+    "Comparison",
+    "Expectation",
+    "Progress",
+    "Question",
+    "Report",
+    "Result",
+    "Standing",
+    "Stop",
+    "Verdict",
+    "acheck",
+    "check",
+    "load_questions",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = value  # found without this function from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

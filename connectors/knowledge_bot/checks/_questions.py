@@ -1,0 +1,334 @@
+"""Questions, and what must hold of the answers."""
+
+import functools
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from knowledge_bot._answers import Answer
+from knowledge_bot._extras import require
+from knowledge_bot.errors import ConfigurationError
+
+# Seconds that a regular expression may take over one answer. One that backtracks without end, such
+# as `(a{1,9}){1,99}b`, would take years.
+_SECONDS_TO_MATCH = 2.0
+
+# Of a value in a reason; the whole one stands in the question.
+_SHOWN = 200
+
+
+def _several(given: object) -> object:
+    return (given,) if isinstance(given, str) else given
+
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_several)]
+"""One text or several."""
+
+Kind = Literal["contains_all", "contains_any", "equals", "matches", "sources", "refuses"]
+
+
+class Expectation(BaseModel, frozen=True, extra="forbid"):
+    """One thing that must hold of an answer.
+
+    The fields of a `Question` say it shorter. This is for what they cannot say: expectations of one
+    question that differ in case, or several of a kind, as in files of promptfoo.
+
+    Attributes:
+        kind: what is looked at. `contains_all` and `contains_any` look for the values in the
+            answer, `matches` for a regular expression, `equals` compares all of it (a list of
+            sources behind it may be left out), `sources` looks for names in that list, `refuses`
+            asks whether nothing was found.
+        values: the texts, the expression or the names; none for `refuses`.
+        case_sensitive: whether capitals matter. Names of sources are compared without.
+        negated: whether it must not hold.
+
+    Raises:
+        pydantic.ValidationError: there is no value, several where one belongs, or a regular
+            expression that cannot be compiled. It is a ValueError.
+        ModuleNotFoundError: `matches` needs the extra `checks`, which is not installed.
+    """
+
+    kind: Kind
+    values: Texts = ()
+    case_sensitive: bool = False
+    negated: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> "Expectation":
+        if (self.kind == "refuses") == bool(self.values):
+            told = "takes no values" if self.values else "needs a value"
+            raise ValueError(f"{self.kind} {told}")
+        if self.kind in ("equals", "matches") and len(self.values) > 1:
+            raise ValueError(f"{self.kind} takes one value, not {len(self.values)}")
+        if self.kind == "matches":
+            _compiled(self.values[0], case_sensitive=self.case_sensitive)
+        return self
+
+    def unmet(self, answer: Answer) -> str:
+        """Return why this does not hold of an answer, as the end of a sentence; empty if it does.
+
+        Args:
+            answer: what was answered, whole.
+        """
+        match self.kind:
+            case "refuses":
+                told = (
+                    "says that nothing was found"
+                    if self.negated
+                    else "does not say that " + ("nothing was found")
+                )
+                return "" if answer.refuses != self.negated else told
+            case "sources":
+                return self._unnamed(answer)
+            case "matches":
+                return self._unmatched(answer.text)
+            case "equals":
+                value = self._folded(self.values[0])
+                holds = value in (self._folded(answer.text), self._folded(answer.words))
+                told = f"is {'' if self.negated else 'not '}{_quoted(self.values)}"
+                return "" if holds != self.negated else told
+            case _:
+                return self._uncontained(self._folded(answer.text))
+
+    def _uncontained(self, text: str) -> str:
+        there = [value for value in self.values if self._folded(value) in text]
+        missing = [value for value in self.values if value not in there]
+        if self.kind == "contains_any":
+            if self.negated:
+                return f"contains {_quoted(there)}" if there else ""
+            return "" if there else f"contains {_none_of(self.values)}"
+        if self.negated:
+            return "" if missing else f"contains {_quoted(self.values)}"
+        return f"does not contain {_quoted(missing)}" if missing else ""
+
+    def _unnamed(self, answer: Answer) -> str:
+        named = [value for value in self.values if answer.names(value)]
+        missing = [value for value in self.values if value not in named]
+        if self.negated:
+            return f"names {_quoted(named)} as a source" if named else ""
+        if not missing:
+            return ""
+        told = f"it names {_short(answer.sources)}" if answer.sources else "it names none"
+        return f"does not name {_quoted(missing)} as a source; {told}"
+
+    def _unmatched(self, text: str) -> str:
+        pattern = _compiled(self.values[0], case_sensitive=self.case_sensitive)
+        shown = _short(self.values[0])
+        try:
+            # It lets other threads run meanwhile, so that nothing else stands still.
+            holds = pattern.search(text, timeout=_SECONDS_TO_MATCH, concurrent=True) is not None
+        except TimeoutError:
+            return (
+                f"could not be matched with /{shown}/ within {_SECONDS_TO_MATCH:g} s: the "
+                "expression tries too many ways; write it without repeats inside of repeats"
+            )
+        told = f"{'matches' if self.negated else 'does not match'} /{shown}/"
+        return "" if holds != self.negated else told
+
+    def _folded(self, text: str) -> str:
+        return text if self.case_sensitive else text.lower()
+
+
+def _derived_id(given: dict[str, Any]) -> str:
+    content = {
+        name: [one.model_dump() for one in value] if name == "expectations" else value
+        for name, value in given.items()
+        if name != "id" and value not in ((), None, False)
+    }
+    if given.get("refuses") is False:
+        content["refuses"] = False
+    written = json.dumps(content, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(written.encode()).hexdigest()[:12]
+
+
+class Question(BaseModel, frozen=True, extra="forbid"):
+    """A question, and what must hold of the answer: everything that is given.
+
+    `contains`, `contains_any`, `excludes` and `equals` look at the answer as it came, with the list
+    of sources behind it.
+
+    Attributes:
+        ask: the question, as it is sent.
+        contains: texts that all stand in the answer.
+        contains_any: texts of which at least one does.
+        excludes: texts of which none does.
+        matches: a regular expression (of Python) that is found in the answer. It may take two
+            seconds; one that tries endless ways does not pass.
+        equals: the whole answer; a list of sources behind it may be left out.
+        sources: names of sources that the answer names.
+        refuses: True: the answer is that nothing was found. False: it is not. Services that say it
+            neither in English nor as data are better told by `contains`.
+        case_sensitive: whether capitals matter in `contains`, `contains_any`, `excludes`, `matches`
+            and `equals`.
+        expectations: more of them, each by itself; see `Expectation`.
+        id: what results and baselines know it by. By default it is derived from the question and
+            what must hold of the answer, so that it changes with them.
+
+    Raises:
+        pydantic.ValidationError: nothing is expected, a field is unknown, or a value cannot be
+            used. It is a ValueError.
+        ModuleNotFoundError: `matches` needs the extra `checks`, which is not installed.
+    """
+
+    ask: Text
+    contains: Texts = ()
+    contains_any: Texts = ()
+    excludes: Texts = ()
+    matches: Text | None = None
+    equals: Text | None = None
+    sources: Texts = ()
+    refuses: bool | None = None
+    case_sensitive: bool = False
+    expectations: tuple[Expectation, ...] = ()
+    id: Text = Field(default_factory=_derived_id)
+
+    if TYPE_CHECKING:  # what is taken, which is more than what is kept
+
+        def __init__(
+            self,
+            *,
+            ask: str,
+            contains: str | Iterable[str] = (),
+            contains_any: str | Iterable[str] = (),
+            excludes: str | Iterable[str] = (),
+            matches: str | None = None,
+            equals: str | None = None,
+            sources: str | Iterable[str] = (),
+            refuses: bool | None = None,
+            case_sensitive: bool = False,
+            expectations: Iterable[Expectation] = (),
+            id: str | None = None,  # noqa: A002 - what it is
+        ) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_an_id(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("id", "") is None:
+            return {name: value for name, value in given.items() if name != "id"}
+        return given
+
+    @model_validator(mode="after")
+    def _check(self) -> "Question":
+        if not self.ask.strip():
+            raise ValueError("ask: is empty")
+        if not self._expected:
+            names = ("contains", "contains_any", "excludes", "matches", "equals", "sources")
+            raise ValueError(
+                f"nothing is expected of the answer: give {', '.join(names)} or refuses"
+            )
+        return self
+
+    def unmet(self, answer: Answer) -> str:
+        """Return why the answer does not pass, as the end of a sentence; empty where it does.
+
+        Args:
+            answer: what was answered, whole.
+        """
+        reasons = (one.unmet(answer) for one in self._expected)
+        return "; it ".join(filter(None, reasons))
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether judging an answer may take long enough to be felt: there is an expression."""
+        return any(one.kind == "matches" for one in self._expected)
+
+    @functools.cached_property
+    def _expected(self) -> tuple[Expectation, ...]:
+        """Everything that is expected, in one form."""
+        given: list[tuple[Kind, tuple[str, ...], bool]] = [
+            ("contains_all", self.contains, False),
+            ("contains_any", self.contains_any, False),
+            ("contains_any", self.excludes, True),
+            ("matches", (self.matches,) if self.matches else (), False),
+            ("equals", (self.equals,) if self.equals else (), False),
+            ("sources", self.sources, False),
+        ]
+        found = [
+            Expectation(
+                kind=kind, values=values, negated=negated, case_sensitive=self.case_sensitive
+            )
+            for kind, values, negated in given
+            if values
+        ]
+        if self.refuses is not None:
+            found.append(Expectation(kind="refuses", negated=not self.refuses))
+        return (*found, *self.expectations)
+
+
+def made(fields: dict[str, Any], where: str) -> Question:
+    """Make a question of what a file says.
+
+    Args:
+        fields: the question's.
+        where: the file and the line, for an error.
+
+    Raises:
+        ConfigurationError: a field cannot be used.
+    """
+    try:
+        return Question.model_validate(fields)
+    except ValidationError as error:
+        raise ConfigurationError(f"{where}: {said(error)}") from None
+
+
+def said(error: ValidationError) -> str:
+    """Return the first thing that is wrong, as a sentence's part."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(name for name in Question.model_fields if name != "expectations")
+        return f"{field!r} is no field of a question; there are {known}"
+    told = _SAID.get(first["type"], first["msg"].removeprefix("Value error, "))
+    return f"{field}: {told}" if field and not told.startswith(field) else told
+
+
+_SAID = {
+    "bool_parsing": "expected true or false",
+    "bool_type": "expected true or false",
+    "missing": "is missing",
+    "string_too_short": "is empty",
+    "string_type": "expected a text",
+    "string_unicode": "holds half of a character (a lone surrogate)",
+    "tuple_type": "expected a text or a list of texts",
+}
+
+
+@functools.lru_cache(maxsize=4096)
+def _compiled(expression: str, *, case_sensitive: bool) -> Any:
+    """Compile a regular expression.
+
+    The standard library's `re` can neither be interrupted nor be given a time, and holds up every
+    other thread; the package `regex` understands the same expressions, and can.
+    """
+    require("A regular expression in a check", "checks", "regex")
+    import regex
+
+    try:
+        return regex.compile(expression, 0 if case_sensitive else regex.IGNORECASE)
+    except (regex.error, OverflowError, RecursionError, MemoryError) as error:
+        told = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise ValueError(f"{_short(expression)!r} is no regular expression: {told}") from None
+
+
+def _quoted(values: Iterable[str]) -> str:
+    return " and ".join(f'"{_short(value)}"' for value in values)
+
+
+def _none_of(values: tuple[str, ...]) -> str:
+    told = ", ".join(f'"{_short(value)}"' for value in values)
+    return f"none of {told}" if len(values) > 1 else f"no {told}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,483 @@
+"""What came of a check: as an object, as text, as JUnit XML, and beside an earlier one."""
+
+import os
+import re
+import shutil
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, Literal
+from unicodedata import east_asian_width
+from uuid import uuid4
+from xml.etree import ElementTree as ET
+
+from pydantic import BaseModel, ValidationError
+
+from knowledge_bot.checks._questions import Question
+from knowledge_bot.errors import ConfigurationError
+
+# Of an answer, what a report keeps: enough to see what is wrong, and little beside the question.
+_ANSWER_KEPT = 2000
+
+# The narrowest table whose questions can still be read.
+_NARROWEST = 40
+
+# Stands behind a character that takes two columns, while lines are measured.
+_FILLER = "\ue000"
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class Verdict(StrEnum):
+    """What became of a question."""
+
+    PASSED = "passed"
+    """The answer holds what is expected."""
+    FAILED = "failed"
+    """There is an answer, and it does not."""
+    UNANSWERED = "unanswered"
+    """No answer came; the reason tells whether the message may have been sent."""
+    UNASKED = "unasked"
+    """The check ended before it was asked."""
+
+
+class Stop(StrEnum):
+    """Why a check ended before its questions did."""
+
+    AUTHENTICATION = "authentication"
+    """The service does not accept the API key (401, 403)."""
+    PAYMENT = "payment"
+    """The service asks for payment, for example since a quota is used up (402)."""
+    BOT = "bot"
+    """The service has no such bot."""
+    REQUESTED = "requested"
+    """The caller asked for it, or Ctrl-C did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one question to one bot.
+
+    Attributes:
+        id: the question's id; where several bots are asked, after the bot's id and a slash.
+        question: what was asked, and what is expected.
+        bot_id: the bot that was asked; empty where it was no bot of the service.
+        verdict: what became of it, after the last attempt.
+        reason: why it did not pass, as a sentence; empty where it did.
+        answer: the last answer, its first 2,000 characters; empty where none came.
+        attempts: how many times it was asked.
+        seconds: how long the last attempt took.
+        message_id: the answer's id, `msg_…`; None where none came.
+        conversation_id: the conversation that it was asked in, `conv_…`; None as well.
+    """
+
+    id: str
+    question: Question
+    bot_id: str
+    verdict: Verdict = Verdict.UNASKED
+    reason: str = ""
+    answer: str = ""
+    attempts: int = 0
+    seconds: float = 0.0
+    message_id: str | None = None
+    conversation_id: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the answer holds what is expected."""
+        return self.verdict is Verdict.PASSED
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as plain values, for JSON; of the question, what was asked."""
+        return {
+            "id": self.id,
+            "ask": self.question.ask,
+            "bot_id": self.bot_id,
+            "verdict": str(self.verdict),
+            "reason": self.reason,
+            "answer": self.answer,
+            "attempts": self.attempts,
+            "seconds": round(self.seconds, 6),
+            "message_id": self.message_id,
+            "conversation_id": self.conversation_id,
+        }
+
+
+class Standing(BaseModel, frozen=True):
+    """How one question stood in a check."""
+
+    ask: str
+    """The question."""
+    passed: bool
+    """Whether it passed."""
+    seconds: float
+    """How long its last attempt took."""
+
+
+class Baseline(BaseModel, frozen=True):
+    """How the questions of a check stood, to compare a later one with; made by `Report.baseline`.
+
+    Attributes:
+        saved_at: when the check began.
+        standings: how each question stood, by the id of its result. What was not asked is left out.
+    """
+
+    version: Literal[1] = 1
+    saved_at: datetime
+    standings: dict[str, Standing]
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Baseline":
+        """Read a baseline.
+
+        Args:
+            path: the file that `save` wrote.
+
+        Raises:
+            ConfigurationError: the file cannot be read, or holds something else.
+        """
+        try:
+            return cls.model_validate_json(Path(path).read_bytes())
+        except OSError as error:
+            raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            told = f"{where}: {first['msg']}" if where else first["msg"]
+            raise ConfigurationError(
+                f"{path}: is no baseline of a check ({told}). Write one with `kbot check "
+                "--save-baseline`"
+            ) from None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the baseline: the whole file, or, where that fails, nothing.
+
+        Args:
+            path: the file; what is there is replaced.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        write_whole(path, self.model_dump_json(indent=1) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A question that stands otherwise than before.
+
+    Attributes:
+        id: the result's id.
+        ask: the question.
+        reason: why it does not pass any more; empty where it passes now.
+    """
+
+    id: str
+    ask: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A check beside an earlier one.
+
+    Attributes:
+        worse: questions that passed then and do not now.
+        better: questions that pass now and did not then.
+        still_failing: how many passed neither then nor now.
+        new: how many the earlier check did not ask.
+        left_out: how many the earlier check asked and this one did not.
+        seconds_before: the median of how long the answers took then, over the questions that both
+            have an answer to; None where there is none.
+        seconds_now: the same now.
+    """
+
+    worse: tuple[Change, ...]
+    better: tuple[Change, ...]
+    still_failing: int
+    new: int
+    left_out: int
+    seconds_before: float | None
+    seconds_now: float | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing got worse."""
+        return not self.worse
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the comparison as plain values, for JSON."""
+        return {
+            "worse": [{"id": one.id, "ask": one.ask, "reason": one.reason} for one in self.worse],
+            "better": [{"id": one.id, "ask": one.ask} for one in self.better],
+            "still_failing": self.still_failing,
+            "new": self.new,
+            "left_out": self.left_out,
+            "seconds_before": self.seconds_before,
+            "seconds_now": self.seconds_now,
+        }
+
+    def __str__(self) -> str:
+        counts = {
+            "worse": len(self.worse),
+            "better": len(self.better),
+            "still failing": self.still_failing,
+            "new": self.new,
+            "left out": self.left_out,
+        }
+        told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        lines = [f"Since the baseline: {told or 'nothing changed'}"]
+        if self.seconds_before is not None and self.seconds_now is not None:
+            lines[0] += f"; median answer {self.seconds_before:.2f} s, now {self.seconds_now:.2f} s"
+        lines += [f"  worse: {_line(one.ask)}: {_line(one.reason)}" for one in self.worse]
+        lines += [f"  better: {_line(one.ask)}" for one in self.better]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of a check.
+
+    Attributes:
+        results: one for each question and bot, in the order of the questions, bot after bot.
+        min_pass: the share of them that has to pass, 0 to 1.
+        began: when it began, in UTC.
+        duration: seconds it took.
+        stopped: why it ended early; None where every question was asked.
+        stop_reason: the same as a sentence.
+    """
+
+    results: tuple[Result, ...]
+    min_pass: float
+    began: datetime
+    duration: float
+    stopped: Stop | None = None
+    stop_reason: str = ""
+
+    @property
+    def passed(self) -> int:
+        """How many passed."""
+        return sum(one.passed for one in self.results)
+
+    @property
+    def failed(self) -> int:
+        """How many did not, for whatever reason."""
+        return len(self.results) - self.passed
+
+    @property
+    def ok(self) -> bool:
+        """Whether as many passed as have to, and it did not end early."""
+        # Shares such as 0.7 have no exact form.
+        enough = self.passed >= self.min_pass * len(self.results) - 1e-9
+        return enough and self.stopped is None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        return {
+            "ok": self.ok,
+            "passed": self.passed,
+            "failed": self.failed,
+            "min_pass": self.min_pass,
+            "began": self.began.isoformat(timespec="milliseconds"),
+            "duration": round(self.duration, 3),
+            "stopped": None if self.stopped is None else str(self.stopped),
+            "stop_reason": self.stop_reason,
+            "results": [one.as_dict() for one in self.results],
+        }
+
+    def table(self, width: int = 80) -> str:
+        """Return the results as a table, with reason and answer below what did not pass.
+
+        Args:
+            width: columns of characters; at least 40 are taken.
+        """
+        several = len({one.bot_id for one in self.results}) > 1
+        head = f"{'verdict':10}  tries  seconds  question"
+        indent = " " * head.index("question")
+        room = max(width, _NARROWEST) - len(indent)
+        lines = [head, "─" * max(width, _NARROWEST)]
+        for one in self.results:
+            asked = f"{one.bot_id}: {one.question.ask}" if several else one.question.ask
+            first, *rest = _wrapped(asked, room) or [""]
+            lines.append(f"{one.verdict:10}  {one.attempts:5}  {one.seconds:7.2f}  {first}")
+            told = [one.reason] if one.reason else []
+            if one.answer and not one.passed:
+                told.append(f"Answer: {one.answer}")
+            rest += [line for text in told for line in _wrapped(text, room)]
+            lines += [f"{indent}{line}".rstrip() for line in rest]
+        return "\n".join(lines)
+
+    def summary(self) -> str:
+        """Return the counts as one sentence."""
+        total = len(self.results)
+        taken = [one.seconds for one in self.results if one.answer]
+        told = f"{self.passed} of {total} passed"
+        if self.min_pass < 1:
+            told += f", {self.min_pass:.4g} of all wanted"
+        if taken:
+            told += f"; an answer took {median(taken):.2f} s (median)"
+        if len(taken) >= 20:
+            told += f", {quantiles(taken, n=20)[-1]:.2f} s (95 of 100)"
+        end = f". Stopped: {self.stop_reason.rstrip('.')}" if self.stopped else ""
+        return f"{told}; {self.duration:.1f} s in all{end}."
+
+    def __str__(self) -> str:
+        return f"{self.table()}\n{self.summary()}"
+
+    def baseline(self) -> Baseline:
+        """Return how the questions stand, to compare a later check with."""
+        return Baseline(
+            saved_at=self.began,
+            standings={
+                one.id: Standing(ask=one.question.ask, passed=one.passed, seconds=one.seconds)
+                for one in self.results
+                if one.verdict is not Verdict.UNASKED
+            },
+        )
+
+    def compare(self, baseline: Baseline) -> Comparison:
+        """Compare with an earlier check; questions are the same where their results' ids are.
+
+        What was not asked this time is not compared.
+
+        Args:
+            baseline: how the questions stood.
+        """
+        before = baseline.standings
+        asked = [one for one in self.results if one.verdict is not Verdict.UNASKED]
+        both = [(one, before[one.id]) for one in asked if one.id in before]
+        timed = [(then.seconds, one.seconds) for one, then in both if one.answer and then.seconds]
+        ids = {one.id for one in self.results}
+        return Comparison(
+            worse=tuple(
+                Change(one.id, one.question.ask, one.reason)
+                for one, then in both
+                if then.passed and not one.passed
+            ),
+            better=tuple(
+                Change(one.id, one.question.ask)
+                for one, then in both
+                if one.passed and not then.passed
+            ),
+            still_failing=sum(not then.passed and not one.passed for one, then in both),
+            new=len(asked) - len(both),
+            left_out=sum(name not in ids for name in before),
+            seconds_before=median(then for then, _ in timed) if timed else None,
+            seconds_now=median(now for _, now in timed) if timed else None,
+        )
+
+    def junit(self, name: str = "kbot check") -> str:
+        """Return the results as JUnit XML, which CI servers show: a suite for each bot.
+
+        It is valid by the schemas of Jenkins and of Maven Surefire. What XML cannot hold, such as
+        control characters in an answer, is escaped as in Python.
+
+        Args:
+            name: what the suites are called.
+        """
+        suites = ET.Element("testsuites", self._counts(self.results), name=_xml(name))
+        bots = dict.fromkeys(one.bot_id for one in self.results)
+        for bot in bots:
+            of_bot = [one for one in self.results if one.bot_id == bot]
+            suite = ET.SubElement(
+                suites,
+                "testsuite",
+                {
+                    "name": _xml(f"{name} {bot}".rstrip()),
+                    **self._counts(of_bot),
+                    "skipped": str(sum(one.verdict is Verdict.UNASKED for one in of_bot)),
+                },
+            )
+            told = {"began": self.began.isoformat(timespec="seconds"), "bot": bot}
+            properties = ET.SubElement(suite, "properties")
+            for key, value in told.items():
+                ET.SubElement(properties, "property", name=key, value=value)
+            for one in of_bot:
+                _add_case(suite, one, bot or name)
+        ET.indent(suites)
+        written: str = ET.tostring(suites, encoding="unicode")
+        return f'<?xml version="1.0" encoding="UTF-8"?>\n{written}\n'
+
+    @staticmethod
+    def _counts(results: Sequence[Result]) -> dict[str, str]:
+        return {
+            "tests": str(len(results)),
+            "failures": str(sum(one.verdict is Verdict.FAILED for one in results)),
+            "errors": str(sum(one.verdict is Verdict.UNANSWERED for one in results)),
+            "time": f"{sum(one.seconds for one in results):.3f}",
+        }
+
+
+def _add_case(suite: ET.Element, one: Result, of: str) -> None:
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        {
+            "name": _xml(_line(one.question.ask)),
+            "classname": _xml(of),
+            "time": f"{one.seconds:.3f}",
+        },
+    )
+    kinds = {Verdict.FAILED: "failure", Verdict.UNANSWERED: "error", Verdict.UNASKED: "skipped"}
+    if kind := kinds.get(one.verdict):
+        told = ET.SubElement(case, kind, {"message": _xml(_line(one.reason))})
+        if kind != "skipped":
+            told.set("type", str(one.verdict))
+            told.text = _xml("\n".join(filter(None, (one.reason, one.answer))))
+    if one.answer:
+        ET.SubElement(case, "system-out").text = _xml(one.answer)
+
+
+def shortened(answer: str) -> str:
+    """Return as much of an answer as a report keeps."""
+    return answer if len(answer) <= _ANSWER_KEPT else f"{answer[: _ANSWER_KEPT - 1]}…"
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file so that nobody ever sees half of it, not even after a full disk.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    target = Path(path).resolve()  # a link to it stays one
+    if target.exists() and not target.is_file():  # a device or a pipe: there is nothing to replace
+        target.write_text(text, encoding="utf-8")
+        return
+    temporary = target.with_name(f".{target.name}.{uuid4().hex}")
+    try:
+        with temporary.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+        if target.exists():
+            shutil.copymode(target, temporary)
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _xml(text: str) -> str:
+    return _NOT_XML.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Return a text in lines of so many columns; East Asian characters take two."""
+    filled = "".join(
+        one + _FILLER if east_asian_width(one) in "WF" else one for one in _printable(text)
+    )
+    lines = textwrap.wrap(filled, width, break_on_hyphens=False)
+    return [line.replace(_FILLER, "") for line in lines]
+
+
+def _printable(text: str) -> str:
+    # What is printed may come from a service and go to a terminal.
+    return "".join(
+        character if character.isprintable() or character.isspace() else repr(character)[1:-1]
+        for character in _line(text)
+    )

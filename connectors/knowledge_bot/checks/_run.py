@@ -1,0 +1,654 @@
+"""`check` and `acheck`: ask, judge, and ask again what has not passed.
+
+`Schedule` decides which question is due and what an outcome means, without I/O. `Blocking` carries
+it out with threads, `Awaiting` with tasks; both take any function that answers, so that a chain of
+another framework is checked as a bot is.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import heapq
+import math
+import threading
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypedDict
+
+from knowledge_bot._answers import Answer
+from knowledge_bot._client import AsyncClient, Client
+from knowledge_bot._configuration import API_KEY_VARIABLE
+from knowledge_bot._endpoints import identifier
+from knowledge_bot.checks._questions import Question
+from knowledge_bot.checks._report import Report, Result, Stop, Verdict, shortened
+from knowledge_bot.errors import (
+    APIError,
+    AuthenticationError,
+    BadRequestError,
+    ConfigurationError,
+    Delivery,
+    KnowledgeBotError,
+    NotFoundError,
+    PaymentRequiredError,
+    PermissionDeniedError,
+)
+from knowledge_bot.models import Bot
+
+# Seconds that answers under way are waited for when a check is to end early, and between two looks
+# at whether it is.
+_LAST_WORDS = 5.0
+_POLL = 0.2
+
+# Of the service's bots, how many are named where one is missing.
+_BOTS_NAMED = 10
+
+_STOPS: dict[type[KnowledgeBotError], Stop] = {
+    AuthenticationError: Stop.AUTHENTICATION,
+    PermissionDeniedError: Stop.AUTHENTICATION,
+    PaymentRequiredError: Stop.PAYMENT,
+}
+
+# Asked again, these are refused again.
+_HOPELESS = (BadRequestError, ConfigurationError, NotFoundError)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a check is.
+
+    Attributes:
+        total: how many questions there are, over all bots.
+        passed: how many have passed.
+        open: how many may still pass: not asked yet, or to be asked again.
+        asked: how many messages were sent.
+        pause: seconds until the next question is due, while none is under way; otherwise 0.
+        elapsed: seconds since the check began.
+    """
+
+    total: int
+    passed: int
+    open: int
+    asked: int
+    pause: float
+    elapsed: float
+
+
+OnResult = Callable[[Result], object]
+"""Called with what came of each attempt, one call at a time, in another thread or in the loop's."""
+
+OnProgress = Callable[[Progress], object]
+"""Called whenever something changes, in the same way."""
+
+
+class Event(Protocol):
+    """A `threading.Event`, or an `asyncio.Event`."""
+
+    def is_set(self) -> bool:
+        """Tell whether the check is to end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a check runs; each is a parameter of `check`."""
+
+    wait: float = 0.0
+    interval: float = 15.0
+    concurrency: int = 4
+    min_pass: float = 1.0
+    passed_before: Collection[str] = ()
+    on_result: OnResult | None = None
+    on_progress: OnProgress | None = None
+    stop: Event | None = None
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("wait", 0, math.inf),
+            ("interval", 0.1, math.inf),
+            ("concurrency", 1, math.inf),
+            ("min_pass", 0, 1),
+        ):
+            value = getattr(self, name)
+            numbers = (int,) if name == "concurrency" else (int, float)
+            fits = isinstance(value, numbers) and not isinstance(value, bool)
+            if not fits or not least <= value <= most:
+                told = f"{least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
+                raise ConfigurationError(f"{name}: expected {told}, not {value!r}")
+        if isinstance(self.passed_before, str):
+            raise ConfigurationError("passed_before: expected several ids, not a string")
+        for name in ("on_result", "on_progress"):
+            given = getattr(self, name)
+            if given is not None and not callable(given):
+                kind = type(given).__name__
+                raise ConfigurationError(f"{name}: expected a function, not {kind}")
+        if self.stop is not None and not hasattr(self.stop, "is_set"):
+            raise ConfigurationError(f"stop: expected an Event, not {type(self.stop).__name__}")
+
+
+def check(
+    client: Client,
+    bot_id: str | Sequence[str],
+    questions: Iterable[Question],
+    *,
+    wait: float = 0.0,
+    interval: float = 15.0,
+    concurrency: int = 4,
+    min_pass: float = 1.0,
+    passed_before: Collection[str] = (),
+    on_result: OnResult | None = None,
+    on_progress: OnProgress | None = None,
+    stop: Event | None = None,
+) -> Report:
+    """Ask a bot questions, each in a new conversation, and judge its answers.
+
+    It blocks, and may be called from a running event loop's thread. Ctrl-C ends it with what is
+    known: the report says so. An error of a single question is a result and not raised; one that
+    every other question would meet as well (the key, the account, a bot that is not there) ends the
+    check, and the report's `stopped` says which.
+
+    Args:
+        client: sends the messages.
+        bot_id: the bot that is asked, `bot_…`, or several.
+        questions: what is asked, and what is expected; see `load_questions`.
+        wait: seconds within which a question may be asked again that has not passed; 0: each is
+            asked once. A service that is away meanwhile is tried again as well.
+        interval: seconds from one message with a question to the next one with it, at least. Where
+            `wait` is shorter, each is asked at its beginning and at its end.
+        concurrency: how many messages may be under way.
+        min_pass: the share of the questions that has to pass for `Report.ok`, 0 to 1.
+        passed_before: ids of results of an earlier check that passed. They are not asked again and
+            count as passed, with no attempts.
+        on_result: called with what came of each attempt.
+        on_progress: called with how far the check is.
+        stop: ends the check early when it is set.
+
+    Returns:
+        What came of each question.
+
+    Raises:
+        ConfigurationError: there are no questions, two of them have the same id, or an argument
+            cannot be used. Nothing was sent.
+        Exception: what a callback raised.
+    """
+    if not isinstance(client, Client):
+        raise ConfigurationError(
+            f"client: expected a Client, not {type(client).__name__}; acheck takes an AsyncClient"
+        )
+    schedule = Schedule(_bots(bot_id), questions, _options(locals()))
+    _check_can_ask(client)
+    seen: set[str] = set()
+
+    def ask(bot: str, text: str) -> Answer:
+        try:
+            return Answer.of(client.send_message(bot_id=bot, content=text))
+        except (BadRequestError, NotFoundError) as error:
+            if bot not in seen:
+                seen.add(bot)
+                with contextlib.suppress(KnowledgeBotError):
+                    _check_bot(bot, client.list_bots(), error)
+            raise
+
+    return Blocking(schedule, ask).run()
+
+
+async def acheck(
+    client: AsyncClient,
+    bot_id: str | Sequence[str],
+    questions: Iterable[Question],
+    *,
+    wait: float = 0.0,
+    interval: float = 15.0,
+    concurrency: int = 4,
+    min_pass: float = 1.0,
+    passed_before: Collection[str] = (),
+    on_result: OnResult | None = None,
+    on_progress: OnProgress | None = None,
+    stop: Event | None = None,
+) -> Report:
+    """Check as `check` does, without blocking.
+
+    Cancelling it, which is also what Ctrl-C does under `asyncio.run`, gives up what is under way
+    and raises `CancelledError`; `stop` ends it with a report. Callbacks are called in the event
+    loop's thread. Arguments, result and errors are those of `check`.
+    """
+    if not isinstance(client, AsyncClient):
+        raise ConfigurationError(
+            f"client: expected an AsyncClient, not {type(client).__name__}; check takes a Client"
+        )
+    schedule = Schedule(_bots(bot_id), questions, _options(locals()))
+    _check_can_ask(client)
+    seen: set[str] = set()
+
+    async def ask(bot: str, text: str) -> Answer:
+        try:
+            return Answer.of(await client.send_message(bot_id=bot, content=text))
+        except (BadRequestError, NotFoundError) as error:
+            if bot not in seen:
+                seen.add(bot)
+                with contextlib.suppress(KnowledgeBotError):
+                    _check_bot(bot, await client.list_bots(), error)
+            raise
+
+    return await Awaiting(schedule, ask).run()
+
+
+class CheckOptions(TypedDict, total=False):
+    """How a check runs: parameters of `check`, which tells of each."""
+
+    wait: float
+    interval: float
+    concurrency: int
+    min_pass: float
+    passed_before: Collection[str]
+    on_result: OnResult | None
+    on_progress: OnProgress | None
+    stop: Event | None
+
+
+def check_function(
+    ask: Callable[[str], Answer], questions: Iterable[Question], options: CheckOptions
+) -> Report:
+    """Check what a function answers, as `check` does a bot; whatever it raises is a result."""
+    schedule = Schedule(("",), questions, Options(**options))
+    return Blocking(schedule, lambda _bot, text: ask(text), (Exception,)).run()
+
+
+async def acheck_function(
+    ask: Callable[[str], Awaitable[Answer]], questions: Iterable[Question], options: CheckOptions
+) -> Report:
+    """Check what a function answers, as `acheck` does a bot; whatever it raises is a result."""
+    schedule = Schedule(("",), questions, Options(**options))
+    return await Awaiting(schedule, lambda _bot, text: ask(text), (Exception,)).run()
+
+
+def _options(arguments: dict[str, Any]) -> Options:
+    names = Options.__dataclass_fields__
+    return Options(**{name: value for name, value in arguments.items() if name in names})
+
+
+def _bots(given: str | Sequence[str]) -> tuple[str, ...]:
+    bots = (given,) if isinstance(given, str) else tuple(dict.fromkeys(given))
+    if not bots:
+        raise ConfigurationError("bot_id: there are none. Name the bot to ask")
+    return tuple(identifier("bot_id", bot, "bot_") for bot in bots)
+
+
+def _check_can_ask(client: Client | AsyncClient) -> None:
+    if client._is_closed:  # noqa: SLF001 - the core's own, not a user's
+        raise ConfigurationError("check: the client is closed; make a new one")
+    if client._configuration.api_key is None:  # noqa: SLF001 - as above
+        raise ConfigurationError(
+            f"check: no API key; pass api_key= or set {API_KEY_VARIABLE}. Nothing was sent"
+        )
+
+
+class _NoSuchBotError(Exception):
+    """The service lists its bots, and this one is not among them."""
+
+
+def _check_bot(bot: str, there: Sequence[Bot], error: APIError) -> None:
+    # Asked after a refusal alone: whether a list names every bot is not shown (section 4).
+    ids = [one.id for one in there]
+    if bot in ids:
+        return
+    named = ", ".join(ids[:_BOTS_NAMED]) + (", …" if len(ids) > _BOTS_NAMED else "")
+    refused = f"the message was refused with {error.status_code}"
+    raise _NoSuchBotError(f"There is no {bot}: {refused}, and the service has {named or 'no bots'}")
+
+
+class Schedule:
+    """Which question is due when, and what came of each. Used by one thread at a time.
+
+    Args:
+        bots: who is asked; one empty name where it is no bot of the service.
+        questions: what each is asked.
+        options: how.
+
+    Raises:
+        ConfigurationError: there are no questions, or two have the same id.
+    """
+
+    def __init__(
+        self, bots: Sequence[str], questions: Iterable[Question], options: Options
+    ) -> None:
+        self.options = options
+        self._began, self._began_at = time.monotonic(), datetime.now(UTC)
+        self._results = _unasked(bots, questions)
+        known = set(options.passed_before)
+        self._due: list[tuple[float, int]] = []
+        for number, one in enumerate(self._results):
+            if one.id in known:
+                self._results[number] = replace(one, verdict=Verdict.PASSED)
+            else:
+                self._due.append((self._began, number))
+        self._passed = len(self._results) - len(self._due)
+        self._asked = 0
+        self._asked_at: dict[int, float] = {}
+        self._stopped: Stop | None = None
+        self._stop_reason = ""
+        self._closed = False
+
+    @property
+    def concurrency(self) -> int:
+        """How many questions may be under way."""
+        return max(1, min(self.options.concurrency, len(self._due)))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the check ends before its questions."""
+        return self._stopped is not None
+
+    def take(self) -> "int | float | None":
+        """Return the number of a question to ask now, seconds to wait, or None at the end."""
+        if self.stopped or not self._due:
+            return None
+        pause = self._due[0][0] - time.monotonic()
+        if pause > 0:
+            if not self._asked_at:
+                self._tell(pause)
+            return float(pause)
+        _, number = heapq.heappop(self._due)
+        self._asked_at[number] = time.monotonic()
+        self._asked += 1
+        return number
+
+    def __getitem__(self, number: int) -> Result:
+        """Return what is known of a question."""
+        return self._results[number]
+
+    def answered(self, number: int, answer: Answer, unmet: str, seconds: float) -> None:
+        """Note an answer, and what is missing in it."""
+        passed = not unmet
+        self._end(
+            number,
+            seconds,
+            again=not passed,
+            verdict=Verdict.PASSED if passed else Verdict.FAILED,
+            reason="" if passed else f"The answer {unmet}.",
+            answer=shortened(answer.text),
+            message_id=answer.message_id,
+            conversation_id=answer.conversation_id,
+        )
+
+    def failed(self, number: int, error: Exception, seconds: float) -> None:
+        """Note that there is no answer, and stop where no other question would get one either."""
+        reason = str(error) if isinstance(error, KnowledgeBotError) else _told(error)
+        stop = next((_STOPS[kind] for kind in _STOPS if isinstance(error, kind)), None)
+        if isinstance(error, _NoSuchBotError):
+            stop, reason = Stop.BOT, str(error)
+        if stop is not None:
+            self.stop(stop, reason)
+        self._end(
+            number,
+            seconds,
+            again=not isinstance(error, _HOPELESS),
+            verdict=Verdict.UNANSWERED,
+            reason=_unanswered(error, reason),
+            answer="",
+            message_id=None,
+            conversation_id=None,
+        )
+
+    def stop(self, stop: Stop, reason: str) -> None:
+        """Ask nothing more."""
+        if self._stopped is None:
+            self._stopped, self._stop_reason = stop, reason
+
+    def report(self) -> Report:
+        """Return what came of it; what is still under way is given up."""
+        self._closed = True
+        for number, asked_at in self._asked_at.items():
+            self._results[number] = replace(
+                self._results[number],
+                verdict=Verdict.UNANSWERED,
+                attempts=self._results[number].attempts + 1,
+                seconds=time.monotonic() - asked_at,
+                reason="No answer was waited for: the check was ended. The message may have been "
+                "sent.",
+            )
+        return Report(
+            results=tuple(self._results),
+            min_pass=self.options.min_pass,
+            began=self._began_at,
+            duration=time.monotonic() - self._began,
+            stopped=self._stopped,
+            stop_reason=self._stop_reason,
+        )
+
+    def _end(self, number: int, seconds: float, *, again: bool, **found: Any) -> None:
+        if self._closed:  # nobody waits for it any more
+            return
+        asked_at = self._asked_at.pop(number)
+        attempts = self._results[number].attempts + 1
+        result = replace(self._results[number], attempts=attempts, seconds=seconds, **found)
+        self._results[number] = result
+        self._passed += result.passed
+        options, until = self.options, self._began + self.options.wait
+        # Where the wait is the shorter one, each is asked at its beginning and at its end.
+        short = options.wait < options.interval and attempts == 1
+        due = until if short else asked_at + options.interval
+        if again and options.wait and time.monotonic() < until and due <= until:
+            heapq.heappush(self._due, (due, number))
+        if options.on_result is not None:
+            options.on_result(result)
+        self._tell(0.0)
+
+    def _tell(self, pause: float) -> None:
+        if self.options.on_progress is None or self._closed:
+            return
+        self.options.on_progress(
+            Progress(
+                total=len(self._results),
+                passed=self._passed,
+                open=len(self._due) + len(self._asked_at),
+                asked=self._asked,
+                pause=pause,
+                elapsed=time.monotonic() - self._began,
+            )
+        )
+
+
+def _unasked(bots: Sequence[str], questions: Iterable[Question]) -> list[Result]:
+    if isinstance(questions, str | bytes | dict | Question) or not isinstance(questions, Iterable):
+        kind = type(questions).__name__
+        raise ConfigurationError(f"questions: expected several Questions, not {kind}")
+    given = list(questions)
+    if not given:
+        raise ConfigurationError("questions: there are none. Nothing was asked")
+    by_id: dict[str, Question] = {}
+    for one in given:
+        if not isinstance(one, Question):
+            raise ConfigurationError(f"questions: expected Questions, not {type(one).__name__}")
+        if one.id in by_id:
+            raise ConfigurationError(
+                f"questions: two have the id {one.id!r}: {by_id[one.id].ask!r} and {one.ask!r}. "
+                "Leave one out, or give each an id of its own. Nothing was asked"
+            )
+        by_id[one.id] = one
+    return [
+        Result(one.id if len(bots) == 1 else f"{bot}/{one.id}", one, bot)
+        for bot in bots
+        for one in given
+    ]
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(": ")
+
+
+def _unanswered(error: Exception, reason: str) -> str:
+    told = f"No answer: {reason.rstrip('.')}."
+    if getattr(error, "delivery", None) is Delivery.UNKNOWN:
+        told += " The message may have been sent."
+    return told
+
+
+class Blocking:
+    """Carries a schedule out in threads, while the caller's waits.
+
+    Args:
+        schedule: what is to be asked.
+        ask: takes a bot's id and a question, and returns the answer.
+        errors: what `ask` may raise for a single question; anything else ends the check.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        ask: Callable[[str, str], Answer],
+        errors: tuple[type[Exception], ...] = (KnowledgeBotError,),
+    ) -> None:
+        self._schedule, self._ask = schedule, ask
+        self._errors: tuple[type[Exception], ...] = (*errors, _NoSuchBotError)
+        self._lock, self._wake = threading.Lock(), threading.Event()
+        self._failure: BaseException | None = None
+
+    def run(self) -> Report:
+        """Ask until all have passed, time is up, or somebody wants it to end.
+
+        Raises:
+            Exception: what `ask` or a callback raised.
+        """
+        # Tracing and callbacks of frameworks travel in context variables. Threads that are given
+        # up with an answer under way must not hold up the program's end.
+        threads = [
+            threading.Thread(
+                target=contextvars.copy_context().run, args=(self._work,), daemon=True, name="check"
+            )
+            for _ in range(self._schedule.concurrency)
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            self._wait(threads, math.inf)
+        except KeyboardInterrupt:
+            self._end("it was interrupted")
+            with contextlib.suppress(KeyboardInterrupt):
+                self._wait(threads, _LAST_WORDS)
+        except BaseException:  # such as a signal's handler raises
+            self._end("it was ended")
+            raise
+        if self._failure is not None:
+            raise self._failure
+        with self._lock:
+            return self._schedule.report()
+
+    def _wait(self, threads: Sequence[threading.Thread], seconds: float) -> None:
+        """Wait for the threads, and for the wish to end; then for the last answers."""
+        stop, until = self._schedule.options.stop, time.monotonic() + seconds
+        while alive := [thread for thread in threads if thread.is_alive()]:
+            if time.monotonic() >= until:
+                return
+            if stop is not None and stop.is_set() and until == math.inf:
+                self._end("it was asked to")
+                until = time.monotonic() + _LAST_WORDS
+            # In steps: where a lock cannot be interrupted (Windows), Ctrl-C is seen in between.
+            alive[0].join(_POLL)
+
+    def _end(self, reason: str) -> None:
+        with self._lock:
+            self._schedule.stop(Stop.REQUESTED, reason)
+        self._wake.set()
+
+    def _work(self) -> None:
+        try:
+            while True:
+                with self._lock:
+                    step = None if self._failure else self._schedule.take()
+                if step is None:
+                    break
+                if isinstance(step, float):
+                    self._wake.wait(step)
+                else:
+                    self._settle(step)
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
+            self._failure = self._failure or error
+        if self._failure or self._schedule.stopped:
+            self._wake.set()  # the others need not wait
+
+    def _settle(self, number: int) -> None:
+        one = self._schedule[number]
+        began = time.monotonic()
+        try:
+            answer = self._ask(one.bot_id, one.question.ask)
+        except self._errors as error:
+            with self._lock:
+                self._schedule.failed(number, error, time.monotonic() - began)
+            return
+        seconds = time.monotonic() - began
+        unmet = one.question.unmet(answer)
+        with self._lock:
+            self._schedule.answered(number, answer, unmet, seconds)
+
+
+class Awaiting:
+    """Carries a schedule out in tasks of the running event loop.
+
+    Args:
+        schedule: what is to be asked.
+        ask: takes a bot's id and a question, and awaits the answer.
+        errors: what `ask` may raise for a single question; anything else ends the check.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        ask: Callable[[str, str], Awaitable[Answer]],
+        errors: tuple[type[Exception], ...] = (KnowledgeBotError,),
+    ) -> None:
+        self._schedule, self._ask = schedule, ask
+        self._errors: tuple[type[Exception], ...] = (*errors, _NoSuchBotError)
+        self._wake = asyncio.Event()
+
+    async def run(self) -> Report:
+        """Ask until all have passed, time is up, or somebody wants it to end.
+
+        Raises:
+            Exception: what `ask` or a callback raised.
+        """
+        stop, until = self._schedule.options.stop, math.inf
+        tasks = {asyncio.create_task(self._work()) for _ in range(self._schedule.concurrency)}
+        try:
+            while tasks and time.monotonic() < until:
+                done, tasks = await asyncio.wait(
+                    tasks,
+                    timeout=None if stop is None else _POLL,
+                    return_when=asyncio.FIRST_EXCEPTION,
+                )
+                for task in done:
+                    task.result()
+                if stop is not None and stop.is_set() and until == math.inf:
+                    self._schedule.stop(Stop.REQUESTED, "it was asked to")
+                    self._wake.set()
+                    until = time.monotonic() + _LAST_WORDS
+            return self._schedule.report()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _work(self) -> None:
+        while (step := self._schedule.take()) is not None:
+            if isinstance(step, float):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), step)
+            else:
+                await self._settle(step)
+        if self._schedule.stopped:
+            self._wake.set()  # the others need not wait
+
+    async def _settle(self, number: int) -> None:
+        one = self._schedule[number]
+        began = time.monotonic()
+        try:
+            answer = await self._ask(one.bot_id, one.question.ask)
+        except self._errors as error:
+            self._schedule.failed(number, error, time.monotonic() - began)
+            return
+        seconds = time.monotonic() - began
+        if one.question.takes_time:
+            unmet = await asyncio.to_thread(one.question.unmet, answer)
+        else:
+            unmet = one.question.unmet(answer)
+        self._schedule.answered(number, answer, unmet, seconds)

@@ -1,0 +1,367 @@
+"""`kbot check`: questions to a bot, and whether its answers are as expected."""
+
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knowledge_bot.cli.connection import Connection
+from knowledge_bot.cli.exits import Exit, Failed, StdoutError
+from knowledge_bot.cli.ids import bot_ids, bot_to_ask, is_a_bots
+from knowledge_bot.cli.output import write_document, write_table, write_text
+from knowledge_bot.cli.terminal import console, give_up, one_line, tell
+from knowledge_bot.cli.texts import read_text
+
+if TYPE_CHECKING:
+    from knowledge_bot import Client
+    from knowledge_bot.checks import Comparison, Progress, Question, Report
+
+# Of what got worse or better, how much people are told; a program is told of all.
+_TOLD = 20
+
+_REDRAWN_EVERY = 0.25
+
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def _seconds(
+    context: click.Context,  # noqa: ARG001 - click's
+    option: click.Parameter,
+    given: str,
+) -> float:
+    """Read a time: `90`, `90s`, `10m`, `1h30m`."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smh]?)", given)
+    if not parts or "".join(number + unit for number, unit in parts) != given:
+        told = f"{given!r} is no time; write it as 90, 90s, 10m or 1h30m"
+        raise click.BadParameter(told, param=option)
+    return sum(float(number) * _UNITS[unit or "s"] for number, unit in parts)
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="[BOT] FILE", shell_complete=bot_ids)
+@click.option(
+    "--bots",
+    metavar="ID,ID",
+    help="Ask each of these bots, instead of one BOT.",
+)
+@click.option(
+    "--wait",
+    callback=_seconds,
+    default="0",
+    metavar="TIME",
+    help="Ask again what has not passed, for so long: 600, 10m, 1h30m. A service that is away is "
+    "tried again as well.  [default: ask once]",
+)
+@click.option(
+    "--interval",
+    callback=_seconds,
+    default="15s",
+    metavar="TIME",
+    help="Time from one message with a question to the next one with it.  [default: 15s]",
+)
+@click.option(
+    "--min-pass",
+    type=click.FloatRange(0, 1),
+    default=1.0,
+    metavar="SHARE",
+    help="The share of the questions that has to pass, 0 to 1.  [default: 1, all]",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 100),
+    default=4,
+    show_default=True,
+    help="How many messages may be under way at once.",
+)
+@click.option(
+    "--baseline",
+    "baseline_file",
+    metavar="FILE",
+    help="Tell what got worse and better since FILE was saved. What got worse is a failure, "
+    "whatever --min-pass says.",
+)
+@click.option("--save-baseline", metavar="FILE", help="Save how the questions stand, for later.")
+@click.option("--junit", metavar="FILE", help="Write JUnit XML, which CI servers show.")
+@click.option("--quiet", is_flag=True, help="Tell nothing but errors on stderr.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_obj
+def check(
+    connection: Connection,
+    /,
+    *,
+    words: tuple[str, ...],
+    bots: str | None,
+    baseline_file: str | None,
+    save_baseline: str | None,
+    junit: str | None,
+    quiet: bool,
+    as_json: bool,
+    **how: Any,
+) -> None:
+    """Ask BOT the questions of FILE, and check its answers.
+
+    Without BOT the only one that the service has is asked. FILE is TOML, lines of JSON (`-` reads
+    these from stdin), or the YAML of promptfoo. Each question is asked in a new conversation.
+
+    The exit code is 0 where enough passed, and 3 where not. What has no answer has not passed.
+
+    \b
+    [[questions]]
+    ask = "When do you open on Saturday?"
+    contains = "9:30"          # or contains_any, excludes, matches, equals, sources, refuses
+
+    \b
+    kbot check bot_guide questions.toml
+    kbot check bot_guide questions.toml --wait 10m --junit report.xml
+    kbot check bot_guide questions.toml --baseline last.json --save-baseline last.json
+    """  # noqa: D301 - \b is for click
+    from knowledge_bot.checks import Baseline
+
+    bot, file = _bot_and_file(words, bots)
+    questions = _questions(file)
+    baseline = None if baseline_file is None else Baseline.load(baseline_file)
+    for output in (junit, save_baseline):
+        _check_that_it_can_be_written(output)
+    with connection.client(needs_key=True) as client:
+        asked = _several(bots) if bots is not None else [bot_to_ask(client, bot)]
+        report = _checked(client, asked, questions, quiet=quiet, **how)
+    comparison = None if baseline is None else report.compare(baseline)
+    problems = _written(report, junit, save_baseline)
+    _show(report, comparison, as_json=as_json, quiet=quiet)
+    code, told = _end(report, comparison)
+    if problems:
+        raise Failed(" ".join([*problems, told]), code if code is not Exit.DONE else Exit.FAILED)
+    if code is not Exit.DONE:
+        raise Failed(told, code)
+
+
+def _bot_and_file(words: tuple[str, ...], bots: str | None) -> tuple[str | None, str]:
+    if len(words) > 2:
+        raise click.UsageError("name one BOT and one FILE; several bots go into --bots")
+    if bots is not None and len(words) == 2:
+        raise click.UsageError("name either a BOT or --bots")
+    if len(words) == 1 and is_a_bots(words[0]):
+        raise click.UsageError(f"there is no FILE of questions for {words[0]}")
+    return (words[0] if len(words) == 2 else None), words[-1]
+
+
+def _several(bots: str) -> list[str]:
+    return [one.strip() for one in bots.split(",") if one.strip()]
+
+
+def _questions(file: str) -> "list[Question]":
+    from knowledge_bot.checks import load_questions
+    from knowledge_bot.checks._files import parse_questions
+
+    if file == "-":
+        return parse_questions(read_text("-"), ".jsonl", "stdin")
+    return load_questions(file)
+
+
+def _check_that_it_can_be_written(output: str | None) -> None:
+    """Refuse what is sure to fail after minutes of asking."""
+    if output is None:
+        return
+    path = Path(output).absolute()
+    reason = ""
+    if path.is_dir():
+        reason = "it is a folder"
+    elif not path.parent.is_dir():
+        reason = f"there is no folder {path.parent}"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        reason = "permission denied"
+    if reason:
+        raise Failed(f"{output}: cannot be written: {reason}. Nothing was asked.", Exit.USAGE)
+
+
+def _checked(
+    client: "Client",
+    bots: Sequence[str],
+    questions: "Sequence[Question]",
+    *,
+    quiet: bool,
+    **how: Any,
+) -> "Report":
+    from knowledge_bot.checks import check as ask_and_judge
+    from knowledge_bot.ingest._run import signals_ask
+
+    stop = threading.Event()
+
+    def end() -> None:
+        stop.set()
+        if not quiet:
+            tell("Stopping: answers under way are waited for, 5 seconds at most.")
+
+    with _shown_progress(quiet=quiet) as on_progress, signals_ask(end):
+        return ask_and_judge(client, bots, questions, on_progress=on_progress, stop=stop, **how)
+
+
+@contextmanager
+def _shown_progress(*, quiet: bool) -> "Iterator[Any]":
+    """Show how far a check is, on stderr; give what it is called with."""
+    if quiet:
+        yield None
+    elif not sys.stderr.isatty():
+        yield _Lines().on_progress
+    else:
+        line = _Line()
+        try:
+            yield line.on_progress
+        finally:
+            line.close()
+
+
+class _Lines:
+    """Tells a log how far a check is, whenever it begins to wait and more has passed."""
+
+    def __init__(self) -> None:
+        self._passed = -1
+
+    def on_progress(self, progress: "Progress") -> None:
+        if progress.pause and progress.passed != self._passed:
+            self._passed = progress.passed
+            tell(f"{progress.passed} of {progress.total} passed; the others are asked again.")
+
+
+class _Line:
+    """One line at the bottom of a terminal: how far a check is.
+
+    It is drawn in a thread of its own: a terminal that is stopped (Ctrl-S) holds up no question.
+    """
+
+    def __init__(self) -> None:
+        from rich.live import Live
+
+        self._live = Live(
+            console=console(stderr=True),
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._progress: tuple[Progress, float] | None = None
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._draw, name="telling", daemon=True)
+        self._thread.start()
+
+    def on_progress(self, progress: "Progress") -> None:
+        self._progress = progress, time.monotonic()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join()
+
+    def _draw(self) -> None:
+        from rich.text import Text
+
+        try:
+            while not self._closed.wait(_REDRAWN_EVERY):
+                if self._progress is not None:
+                    self._live.start()
+                    text = Text(self._told(*self._progress), no_wrap=True, overflow="ellipsis")
+                    self._live.update(text, refresh=True)
+            self._live.stop()
+        except OSError:  # a terminal that was closed
+            give_up(sys.stderr)
+
+    @staticmethod
+    def _told(progress: "Progress", at: float) -> str:
+        ago = time.monotonic() - at
+        told = f"{progress.passed} of {progress.total} passed, {progress.open} open"
+        told += f"  {progress.asked} messages  {progress.elapsed + ago:.0f} s"
+        left = progress.pause - ago
+        return f"{told}  asking again in {left:.0f} s" if left > 0 else told
+
+
+def _written(report: "Report", junit: str | None, save_baseline: str | None) -> list[str]:
+    """Write the files; return what went wrong, as sentences."""
+    from knowledge_bot.checks._report import write_whole
+
+    problems = []
+    try:
+        if junit is not None:
+            write_whole(junit, report.junit())
+    except OSError as error:
+        problems.append(f"{junit}: cannot be written: {error.strerror}.")
+    try:
+        if save_baseline is not None and _says_something(report):
+            report.baseline().save(save_baseline)
+        elif save_baseline is not None:
+            problems.append(f"{save_baseline} is left as it was: not every question was asked.")
+    except OSError as error:
+        problems.append(f"{save_baseline}: cannot be written: {error.strerror}.")
+    return problems
+
+
+def _says_something(report: "Report") -> bool:
+    return report.stopped is None and _was_answered(report)
+
+
+def _was_answered(report: "Report") -> bool:
+    return any(one.answer or one.passed for one in report.results)
+
+
+def _show(report: "Report", comparison: "Comparison | None", *, as_json: bool, quiet: bool) -> None:
+    try:
+        if as_json:
+            compared = None if comparison is None else comparison.as_dict()
+            write_document({**report.as_dict(), "comparison": compared})
+        elif sys.stdout.isatty():
+            write_text(report.table(console().width))
+        else:
+            head = ("verdict", "tries", "seconds", "bot", "question", "reason")
+            seconds = [f"{one.seconds:.2f}" for one in report.results]
+            rows = [
+                (one.verdict, one.attempts, taken, one.bot_id, one.question.ask, one.reason)
+                for one, taken in zip(report.results, seconds, strict=True)
+            ]
+            write_table(head, rows)
+    except BrokenPipeError:
+        give_up(sys.stdout)
+        code, told = _end(report, comparison)
+        raise Failed(
+            f"Whoever read stdout has gone. {told}",
+            Exit.INTERRUPTED if code is Exit.DONE else code,
+        ) from None
+    except StdoutError as error:
+        code, told = _end(report, comparison)
+        raise Failed(
+            f"{error.message} {told}", Exit.FAILED if code is Exit.DONE else code
+        ) from None
+    if comparison is not None and not as_json:
+        lines = str(comparison).splitlines()
+        hidden = len(lines) - 1 - _TOLD
+        more = [f"  … and {hidden} more; --json tells of all."] if hidden > 0 else []
+        tell("\n".join([*map(one_line, lines[: _TOLD + 1]), *more]))
+    if not quiet and report.stopped is None:  # otherwise the error tells
+        tell(f"({report.summary().rstrip('.')})")
+
+
+def _end(report: "Report", comparison: "Comparison | None") -> tuple[Exit, str]:
+    """Return the exit code, and why it is what it is."""
+    from knowledge_bot.checks import Stop
+
+    counts = f"{report.passed} of {len(report.results)} passed."
+    match report.stopped:
+        case Stop.AUTHENTICATION | Stop.PAYMENT:
+            return Exit.ACCOUNT, f"{report.stop_reason.rstrip('.')}. {counts}"
+        case Stop.BOT:
+            return Exit.FAILED, f"{report.stop_reason.rstrip('.')}. {counts}"
+        case Stop.REQUESTED:
+            return Exit.INTERRUPTED, f"Interrupted: {counts} The others were not waited for."
+    if not _was_answered(report):
+        return Exit.FAILED, f"No question was answered. {report.results[0].reason}"
+    told = []
+    if not report.ok:
+        share = "" if report.min_pass == 1 else f", and {report.min_pass:.4g} of all have to"
+        told.append(f"{report.failed} of {len(report.results)} did not pass{share}")
+    if comparison is not None and not comparison.ok:
+        told.append(f"{len(comparison.worse)} got worse since the baseline")
+    return (Exit.SOME_FAILED, f"{'; '.join(told)}.") if told else (Exit.DONE, counts)

@@ -1,0 +1,117 @@
+"""Questions with expected answers, asked of any runnable."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Unpack
+
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from knowledge_bot._answers import Answer
+from knowledge_bot.checks import Question, Report
+from knowledge_bot.checks._run import CheckOptions, acheck_function, check_function
+
+# Where chains and agents keep their answer, in the order in which they are looked for.
+_ANSWERS = ("answer", "output", "result", "text", "messages")
+
+
+def check_runnable(
+    runnable: Runnable[Any, Any],
+    questions: Iterable[Question],
+    *,
+    to_input: Callable[[str], Any] | None = None,
+    to_text: Callable[[Any], str] | None = None,
+    config: RunnableConfig | None = None,
+    **options: Unpack[CheckOptions],
+) -> Report:
+    """Check what a model, a retriever, a chain or an agent answers, as `check` does a bot.
+
+    ```python
+    from knowledge_bot.checks import load_questions
+    from langchain_knowledge_bot import ChatKnowledgeBot, check_runnable
+
+    model = ChatKnowledgeBot(bot_id="bot_handbook")
+    report = check_runnable(model, load_questions("questions.toml"))
+    ```
+
+    Args:
+        runnable: what is asked; each question is one `invoke`.
+        questions: what is asked, and what is expected.
+        to_input: makes the runnable's input of a question; by default it is the question, as a
+            text.
+        to_text: makes a text of the runnable's output. By default a text, a message, documents,
+            and a mapping that holds one of these as `answer`, `output`, `result`, `text` or
+            `messages` are understood. Names of sources are the documents' `source`, or stand at
+            the end of the text as a bot of the service writes them.
+        config: passed to each `invoke`.
+        **options: `wait`, `interval`, `concurrency`, `min_pass`, `passed_before`, `on_result`,
+            `on_progress` and `stop` of `knowledge_bot.checks.check`.
+
+    Returns:
+        What came of each question. What the runnable raised is the reason of a result.
+
+    Raises:
+        knowledge_bot.ConfigurationError: there are no questions, two of them have the same id, or
+            an argument cannot be used. Nothing was asked.
+    """
+
+    def ask(question: str) -> Answer:
+        given = question if to_input is None else to_input(question)
+        return _answer(runnable.invoke(given, config), to_text)
+
+    return check_function(ask, questions, options)
+
+
+async def acheck_runnable(
+    runnable: Runnable[Any, Any],
+    questions: Iterable[Question],
+    *,
+    to_input: Callable[[str], Any] | None = None,
+    to_text: Callable[[Any], str] | None = None,
+    config: RunnableConfig | None = None,
+    **options: Unpack[CheckOptions],
+) -> Report:
+    """Check as `check_runnable` does, with `ainvoke`; arguments and result are the same.
+
+    ```python
+    from knowledge_bot.checks import load_questions
+    from langchain_knowledge_bot import KnowledgeBotRetriever, acheck_runnable
+
+    retriever = KnowledgeBotRetriever(bot_id="bot_handbook")
+    report = await acheck_runnable(retriever, load_questions("questions.toml"), wait=1)
+    ```
+    """
+
+    async def ask(question: str) -> Answer:
+        given = question if to_input is None else to_input(question)
+        return _answer(await runnable.ainvoke(given, config), to_text)
+
+    return await acheck_function(ask, questions, options)
+
+
+def _answer(output: Any, to_text: Callable[[Any], str] | None) -> Answer:
+    if to_text is not None:
+        output = to_text(output)
+    if isinstance(output, dict):
+        output = next((output[name] for name in _ANSWERS if name in output), output)
+    if isinstance(output, Document):
+        output = [output]
+    if isinstance(output, list) and all(isinstance(one, Document) for one in output):
+        return _of_documents(output)
+    if isinstance(output, list) and isinstance(output[-1], BaseMessage):
+        output = output[-1]
+    if isinstance(output, BaseMessage):
+        output = output.text
+    if not isinstance(output, str):
+        raise TypeError(
+            f"the runnable's output is {type(output).__name__}, which has no text that is known "
+            "here; pass to_text="
+        )
+    return Answer(str(output))
+
+
+def _of_documents(found: list[Document]) -> Answer:
+    if not found:
+        return Answer("", found=False)
+    sources = tuple(str(one.metadata["source"]) for one in found if "source" in one.metadata)
+    return Answer("\n\n".join(one.page_content for one in found), sources or None)

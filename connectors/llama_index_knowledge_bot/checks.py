@@ -1,0 +1,73 @@
+"""Questions with expected answers, asked of any query engine."""
+
+from collections.abc import Iterable
+from typing import Any, Unpack
+
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+
+from knowledge_bot._answers import Answer
+from knowledge_bot.checks import Question, Report
+from knowledge_bot.checks._run import CheckOptions, acheck_function, check_function
+
+# Where readers keep what a node comes from, in the order in which it is looked for.
+_SOURCES = ("source", "file_name", "name")
+
+
+def check_query_engine(
+    engine: BaseQueryEngine, questions: Iterable[Question], **options: Unpack[CheckOptions]
+) -> Report:
+    """Check what a query engine answers, as `check` does a bot.
+
+    ```python
+    from knowledge_bot.checks import load_questions
+    from llama_index_knowledge_bot import KnowledgeBotQueryEngine, check_query_engine
+
+    engine = KnowledgeBotQueryEngine(bot_id="bot_guide")
+    report = check_query_engine(engine, load_questions("questions.toml"))
+    ```
+
+    Names of sources are the `source`, `file_name` or `name` in the metadata of the response's
+    nodes, or stand at the end of the text as a bot of the service writes them.
+
+    Args:
+        engine: what is asked; each question is one `query`.
+        questions: what is asked, and what is expected.
+        **options: `wait`, `interval`, `concurrency`, `min_pass`, `passed_before`, `on_result`,
+            `on_progress` and `stop` of `knowledge_bot.checks.check`.
+
+    Returns:
+        What came of each question. What the engine raised is the reason of a result.
+
+    Raises:
+        knowledge_bot.ConfigurationError: there are no questions, two of them have the same id, or
+            an argument cannot be used. Nothing was asked.
+    """
+
+    def ask(question: str) -> Answer:
+        response = engine.query(question)
+        if isinstance(response, StreamingResponse):
+            response = response.get_response()
+        return _answer(response)
+
+    return check_function(ask, questions, options)
+
+
+async def acheck_query_engine(
+    engine: BaseQueryEngine, questions: Iterable[Question], **options: Unpack[CheckOptions]
+) -> Report:
+    """Check as `check_query_engine` does, with `aquery`; arguments and result are the same."""
+
+    async def ask(question: str) -> Answer:
+        response = await engine.aquery(question)
+        if isinstance(response, AsyncStreamingResponse):
+            response = await response.get_response()
+        return _answer(response)
+
+    return await acheck_function(ask, questions, options)
+
+
+def _answer(response: Any) -> Answer:
+    metadata = [node.metadata for node in response.source_nodes]
+    sources = [next((str(one[key]) for key in _SOURCES if one.get(key)), None) for one in metadata]
+    return Answer(str(response), tuple(filter(None, sources)) or None)

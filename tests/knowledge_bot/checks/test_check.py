@@ -1,0 +1,464 @@
+"""Checks over a real socket: what is asked, how often, and what is told of it."""
+
+import asyncio
+import gc
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calls import KEY
+from knowledge_bot import AsyncClient, Client, ConfigurationError
+from knowledge_bot.checks import Question, Stop, Verdict, acheck, check
+from knowledge_bot.testing import MemoryService
+from scripted_server import ScriptedServer, answer, close, silence
+
+OPEN = Question(ask="When do you open?", contains="9:30")
+LEADS = Question(ask="Who leads it?", contains="Mia")
+WHY = Question(ask="Why?", refuses=True)
+
+FAST = {"max_retries": 0, "timeout": 5.0}
+
+
+@pytest.fixture(params=["check", "acheck"])
+def run(request):
+    """`run(bots, bot, questions, …)`: either function, with a client of its own."""
+
+    def blocking(bots, bot, questions, **how):
+        with Client(KEY, bots.url, **FAST) as client:
+            return check(client, bot, questions, **how)
+
+    def awaiting(bots, bot, questions, **how):
+        async def main():
+            async with AsyncClient(KEY, bots.url, **FAST) as client:
+                return await acheck(client, bot, questions, **how)
+
+        return asyncio.run(main())
+
+    return blocking if request.param == "check" else awaiting
+
+
+def assert_an_interval_apart(times, began, interval):
+    # A message may be late on its way, so the time between two arrivals says nothing.
+    assert all(at - began >= number * interval for number, at in enumerate(times))
+
+
+def verdicts(report):
+    return [str(one.verdict) for one in report.results]
+
+
+def test_each_question_is_asked_once_in_a_conversation_of_its_own(run, serve):
+    bots = serve(bot_1={OPEN.ask: "At 9:30.", LEADS.ask: "Max.", WHY.ask: "I do not know."})
+    report = run(bots, "bot_1", [OPEN, LEADS, WHY])
+    assert verdicts(report) == ["passed", "failed", "passed"]
+    assert (report.passed, report.failed, report.ok, report.stopped) == (2, 1, False, None)
+    assert report.results[1].reason == 'The answer does not contain "Mia".'
+    assert [one.attempts for one in report.results] == [1, 1, 1]
+    assert report.results[0].answer == "At 9:30."
+    assert report.results[0].message_id.startswith("msg_")
+    assert len(bots.asked) == 3
+    assert not any("conversation_id" in body for body in bots.bodies)
+
+
+def test_a_share_may_be_enough(run, serve):
+    bots = serve(bot_1={OPEN.ask: "At 9:30.", LEADS.ask: "Max."})
+    assert run(bots, "bot_1", [OPEN, LEADS], min_pass=0.5).ok
+    assert not run(bots, "bot_1", [OPEN, LEADS], min_pass=0.51).ok
+
+
+def test_what_becomes_answerable_passes_within_an_interval(run, serve):
+    began = time.monotonic()
+    known_at = began + 1.3
+
+    def answers(asked):
+        return "At 9:30." if asked != OPEN.ask or time.monotonic() >= known_at else "I do not know."
+
+    bots = serve(bot_1=answers)
+    others = [Question(ask=f"Question {number}?", contains="9:30") for number in range(5)]
+    report = run(bots, "bot_1", [OPEN, *others], wait=10, interval=0.5)
+    passed_at = time.monotonic()
+    assert report.ok
+    assert passed_at - known_at < 0.5 + 0.4
+    assert [one.attempts for one in report.results[1:]] == [1] * 5  # never again
+    assert all(len(bots.times(one.ask)) == 1 for one in others)
+    assert report.results[0].attempts == len(bots.times(OPEN.ask)) == 4
+    assert_an_interval_apart(bots.times(OPEN.ask), began, 0.5)
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    known_after=st.lists(st.floats(0, 1.2), min_size=1, max_size=12),
+    concurrency=st.integers(1, 4),
+    slow=st.floats(0, 0.02),
+)
+def test_no_question_is_asked_twice_in_an_interval_or_after_it_has_passed(
+    known_after, concurrency, slow
+):
+    interval, asked = 0.25, {}
+    began = time.monotonic()
+
+    def answers(question):
+        asked.setdefault(question, []).append(time.monotonic())
+        time.sleep(slow)
+        return "yes" if time.monotonic() - began >= known_after[int(question)] else "no"
+
+    service = MemoryService(bots={"bot_1": answers})
+    questions = [Question(ask=str(number), contains="yes") for number in range(len(known_after))]
+    with Client("key", "https://service.test", transport=service.transport) as client:
+        report = check(
+            client, "bot_1", questions, wait=3, interval=interval, concurrency=concurrency
+        )
+    assert report.ok
+    assert [len(asked[str(number)]) for number in range(len(questions))] == [
+        one.attempts for one in report.results
+    ]
+    for times in asked.values():
+        assert_an_interval_apart(times, began, interval)
+
+
+def test_it_ends_when_the_time_is_up(run, serve):
+    bots = serve(bot_1={OPEN.ask: "I do not know."})
+    began = time.monotonic()
+    report = run(bots, "bot_1", [OPEN], wait=1, interval=0.4)
+    assert verdicts(report) == ["failed"]
+    assert report.results[0].attempts == 3  # at 0, 0.4 and 0.8 seconds
+    assert time.monotonic() - began < 1.2
+
+
+def test_a_wait_that_is_shorter_than_the_interval_asks_once_more(run, serve):
+    bots = serve(bot_1={OPEN.ask: "I do not know."})
+    assert run(bots, "bot_1", [OPEN], wait=0.3).results[0].attempts == 2
+
+
+def test_a_service_that_is_away_is_told_of(run, free_address):
+    report = run(free_address, "bot_1", [OPEN, LEADS])
+    assert verdicts(report) == ["unanswered", "unanswered"]
+    reason = report.results[0].reason
+    assert reason.startswith("No answer: POST /messages: no connection to ")
+    assert "The message may have been sent" not in reason
+    assert (report.ok, report.stopped) == (False, None)
+
+
+def test_a_service_that_is_away_is_waited_for(run, free_address):
+    back = []
+    timer = threading.Timer(1.0, lambda: back.append(_serving_at(free_address.port)))
+    timer.start()
+    try:
+        report = run(free_address, "bot_1", [OPEN, LEADS], wait=20, interval=0.4)
+    finally:
+        timer.join()
+        back[0].stop()
+    assert report.ok
+    assert all(one.attempts > 1 for one in report.results)
+    assert back[0].started == 2  # one message each
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (close, "The message may have been sent."),
+        (silence, "The message may have been sent."),
+        (answer(500, {"message": "x"}), "The message may have been sent."),
+        (answer(429, {"message": "slow down"}), "was answered with 429: slow down"),
+        (answer(200, b"junk"), "The message may have been sent."),
+        (answer(409, {"message": "x"}), "was answered with 409"),
+    ],
+)
+def test_a_lost_answer_has_not_passed_and_is_asked_again_where_there_is_time(serve, reply, told):
+    replies = iter([reply])
+    bots = serve(bot_1=lambda asked: next(replies, "At 9:30."))
+    with Client(KEY, bots.url, max_retries=0, timeout=0.5) as client:
+        report = check(client, "bot_1", [OPEN])
+        assert verdicts(report) == ["unanswered"]
+        assert told in report.results[0].reason
+        replies = iter([reply])
+        report = check(client, "bot_1", [OPEN], wait=20, interval=0.2)
+    assert (verdicts(report), report.results[0].attempts) == (["passed"], 2)
+    assert report.results[0].reason == ""
+
+
+def test_a_question_that_is_refused_is_not_asked_again(run, serve):
+    bots = serve(bot_1=lambda asked: answer(400, {"message": "too long"}))
+    report = run(bots, "bot_1", [OPEN, LEADS], wait=5, interval=0.1)
+    assert verdicts(report) == ["unanswered", "unanswered"]
+    assert "too long" in report.results[0].reason
+    assert (report.stopped, len(bots.asked)) == (None, 2)
+    assert bots.listed == 1
+
+
+def test_a_bot_that_is_not_there_ends_it_and_is_named_beside_those_that_are(run, serve):
+    bots = serve(bot_guide={}, bot_shop={})
+    many = [Question(ask=f"{number}?", contains="x") for number in range(50)]
+    report = run(bots, "bot_gone", many, wait=60, concurrency=2)
+    assert report.stopped is Stop.BOT
+    assert report.stop_reason == (
+        "There is no bot_gone: the message was refused with 400, and the service has bot_guide, "
+        "bot_shop"
+    )
+    assert len(bots.asked) <= 4
+    assert verdicts(report).count("unasked") >= 46
+    assert not report.ok
+
+
+@pytest.mark.parametrize(
+    ("status", "stop"),
+    [(401, Stop.AUTHENTICATION), (403, Stop.AUTHENTICATION), (402, Stop.PAYMENT)],
+)
+def test_what_every_question_would_meet_ends_it(run, serve, status, stop):
+    count = itertools.count()
+    bots = serve(
+        bot_1=lambda asked: answer(status, {"message": "no"}) if next(count) > 1 else "At 9:30."
+    )
+    many = [Question(ask=f"{number}?", contains="9:30") for number in range(20)]
+    report = run(bots, "bot_1", many, concurrency=1, wait=60)
+    assert (report.stopped, report.passed, report.ok) == (stop, 2, False)
+    assert str(status) in report.stop_reason
+    assert verdicts(report) == ["passed"] * 2 + ["unanswered"] + ["unasked"] * 17
+
+
+def test_several_bots_are_asked_the_same(run, serve):
+    bots = serve(bot_a={OPEN.ask: "At 9:30."}, bot_b={OPEN.ask: "At ten."})
+    report = run(bots, ["bot_a", "bot_b"], [OPEN])
+    assert [(one.bot_id, str(one.verdict)) for one in report.results] == [
+        ("bot_a", "passed"),
+        ("bot_b", "failed"),
+    ]
+    assert [one.id for one in report.results] == [f"bot_a/{OPEN.id}", f"bot_b/{OPEN.id}"]
+
+
+def test_what_passed_before_is_not_asked_again(run, serve):
+    bots = serve(bot_1={OPEN.ask: "At 9:30.", LEADS.ask: "Max."})
+    first = run(bots, "bot_1", [OPEN, LEADS])
+    passed = [one.id for one in first.results if one.passed]
+    second = run(bots, "bot_1", [OPEN, LEADS], passed_before=passed)
+    assert verdicts(second) == ["passed", "failed"]
+    assert [one.attempts for one in second.results] == [0, 1]
+    assert len(bots.times(OPEN.ask)) == 1
+    assert run(bots, "bot_1", [OPEN], passed_before=passed).ok
+
+
+def test_it_tells_of_each_attempt_and_of_how_far_it_is(run, serve):
+    count = itertools.count()
+    bots = serve(bot_1=lambda asked: "At 9:30." if next(count) else "Later.")
+    results, progress = [], []
+    run(
+        bots,
+        "bot_1",
+        [OPEN],
+        wait=5,
+        interval=0.3,
+        on_result=results.append,
+        on_progress=progress.append,
+    )
+    assert [(str(one.verdict), one.attempts) for one in results] == [("failed", 1), ("passed", 2)]
+    assert (progress[0].total, progress[0].passed, progress[0].open) == (1, 0, 1)
+    assert any(0 < one.pause <= 0.3 for one in progress)
+    assert (progress[-1].passed, progress[-1].open, progress[-1].asked) == (1, 0, 2)
+
+
+def test_what_a_callback_raises_is_raised(run, serve):
+    bots = serve(bot_1=lambda asked: "At ten.")
+
+    def on_result(result):
+        raise LookupError("of the caller")
+
+    with pytest.raises(LookupError, match="of the caller"):
+        run(bots, "bot_1", [OPEN, LEADS, WHY], wait=60, on_result=on_result)
+
+
+def test_an_event_ends_it_with_what_is_known(run, serve):
+    stop = threading.Event()
+    bots = serve(bot_1={OPEN.ask: "At 9:30.", LEADS.ask: "Max."})
+    timer = threading.Timer(0.5, stop.set)
+    timer.start()
+    began = time.monotonic()
+    report = run(bots, "bot_1", [OPEN, LEADS], wait=60, interval=30, stop=stop)
+    assert time.monotonic() - began < 3
+    assert (report.stopped, verdicts(report)) == (Stop.REQUESTED, ["passed", "failed"])
+
+
+def test_an_answer_that_does_not_come_holds_up_no_end(run, serve, monkeypatch):
+    monkeypatch.setattr("knowledge_bot.checks._run._LAST_WORDS", 0.3)
+    stop = threading.Event()
+    bots = serve(bot_1=lambda asked: silence if asked == OPEN.ask else "Mia.")
+    threading.Timer(0.3, stop.set).start()
+    began = time.monotonic()
+    report = run(bots, "bot_1", [OPEN, LEADS], stop=stop)
+    assert time.monotonic() - began < 3
+    assert verdicts(report) == ["unanswered", "passed"]
+    assert "The message may have been sent" in report.results[0].reason
+    assert report.results[0].attempts == 1
+
+
+def test_a_cancelled_check_ends_at_once(serve):
+    bots = serve(bot_1=lambda asked: "Later.")
+
+    async def main():
+        async with AsyncClient(KEY, bots.url, **FAST) as client:
+            running = asyncio.create_task(acheck(client, "bot_1", [OPEN], wait=60))
+            await asyncio.sleep(0.3)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(main())
+
+
+def test_ctrl_c_ends_it_with_what_is_known(serve, tmp_path):
+    bots = serve(bot_1={OPEN.ask: "At 9:30.", LEADS.ask: "Max."})
+    program = f"""
+from knowledge_bot import Client
+from knowledge_bot.checks import Question, check
+
+with Client({KEY!r}, {bots.url!r}) as client:
+    print("asking", flush=True)
+    print(check(client, "bot_1", [
+        Question(ask={OPEN.ask!r}, contains="9:30"), Question(ask={LEADS.ask!r}, contains="Mia")
+    ], wait=600, interval=300))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        deadline = time.monotonic() + 20
+        while len(bots.asked) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.3)
+        running.send_signal(signal.SIGINT)
+        stdout, stderr = running.communicate(timeout=20)
+    assert (running.returncode, stderr) == (0, "")
+    assert "passed          1" in stdout
+    assert "1 of 2 passed" in stdout
+    assert "Stopped: it was interrupted." in stdout
+
+
+def test_many_questions_leave_nothing_behind(serve):
+    bots = serve(bot_1=lambda asked: "At 9:30.")
+    many = [Question(ask=f"{number}?", contains="9:30") for number in range(300)]
+    with Client(KEY, bots.url, **FAST) as client:
+        check(client, "bot_1", many[:20], concurrency=8)
+        gc.collect()
+        threads = threading.active_count()
+        report = check(client, "bot_1", many, concurrency=8)
+    assert report.ok
+    assert threading.active_count() <= threads
+
+
+def test_it_runs_while_an_event_loop_does(serve, client_of):
+    bots = serve(bot_1={OPEN.ask: "At 9:30."})
+
+    async def main():
+        return check(client_of(bots), "bot_1", [OPEN])
+
+    assert asyncio.run(main()).ok
+
+
+def test_an_expression_that_never_ends_does_not_hold_up_the_others(run, serve, monkeypatch):
+    monkeypatch.setattr("knowledge_bot.checks._questions._SECONDS_TO_MATCH", 0.5)
+    endless = Question(ask="Endless?", matches=r"(?:a{1,500}){1,500}b")
+    others = [Question(ask=f"{number}?", contains="a") for number in range(20)]
+    bots = serve(bot_1=lambda asked: "a" * 3000)
+    settled = {}
+    began = time.monotonic()
+    report = run(
+        bots,
+        "bot_1",
+        [endless, *others],
+        concurrency=2,
+        on_result=lambda one: settled.setdefault(one.question.ask, time.monotonic() - began),
+    )
+    assert time.monotonic() - began < 5
+    assert verdicts(report) == ["failed"] + ["passed"] * 20
+    assert "could not be matched" in report.results[0].reason
+    assert "within 0.5 s" in report.results[0].reason
+    assert max(settled[one.ask] for one in others) < settled["Endless?"]
+
+
+def test_a_long_answer_is_judged_whole_and_kept_in_part(run, serve):
+    bots = serve(bot_1={OPEN.ask: "x" * 100_000 + " 9:30"})
+    (result,) = run(bots, "bot_1", [OPEN]).results
+    assert result.passed
+    assert len(result.answer) == 2000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"questions": []}, "questions: there are none"),
+        ({"questions": OPEN}, "questions: expected several Questions"),
+        ({"questions": "When?"}, "questions: expected several Questions, not str"),
+        ({"questions": ["When?"]}, "questions: expected Questions, not str"),
+        ({"questions": [OPEN, OPEN]}, "two have the id"),
+        ({"bot_id": "guide"}, "bot_id: 'guide' is not an id of the form bot_"),
+        ({"bot_id": []}, "bot_id: there are none"),
+        ({"wait": -1}, "wait: expected 0 or more, not -1"),
+        ({"wait": "10m"}, "wait: expected 0 or more, not '10m'"),
+        ({"wait": float("nan")}, "wait: expected 0 or more"),
+        ({"interval": 0}, "interval: expected 0.1 or more"),
+        ({"concurrency": 0}, "concurrency: expected 1 or more"),
+        ({"concurrency": 2.0}, "concurrency: expected 1 or more"),
+        ({"min_pass": 1.1}, "min_pass: expected 0 to 1"),
+        ({"min_pass": True}, "min_pass: expected 0 to 1"),
+        ({"passed_before": "abc"}, "passed_before: expected several ids"),
+        ({"on_result": 1}, "on_result: expected a function"),
+        ({"stop": 1}, "stop: expected an Event"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_is_sent(run, serve, arguments, told):
+    bots = serve(bot_1={})
+    how = {"bot_id": "bot_1", "questions": [OPEN], **arguments}
+    with pytest.raises(ConfigurationError, match=told.replace("(", r"\(")):
+        run(bots, how.pop("bot_id"), how.pop("questions"), **how)
+    assert bots.server.started == 0
+
+
+def test_a_client_that_cannot_ask_is_refused(serve, client_of):
+    bots = serve(bot_1={})
+    with Client(None, bots.url) as client, pytest.raises(ConfigurationError, match="no API key"):
+        check(client, "bot_1", [OPEN])
+    with pytest.raises(ConfigurationError, match="the client is closed"):
+        check(client, "bot_1", [OPEN])
+    with pytest.raises(ConfigurationError, match="expected an AsyncClient, not Client"):
+        asyncio.run(acheck(client_of(bots), "bot_1", [OPEN]))
+    with pytest.raises(ConfigurationError, match="expected a Client, not AsyncClient"):
+        check(AsyncClient(KEY, bots.url), "bot_1", [OPEN])
+
+
+class Address:
+    def __init__(self, port):
+        self.port, self.url = port, f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def free_address():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    return Address(port)
+
+
+def _serving_at(port):
+    from unittest.mock import patch
+
+    def listen(address, **options):
+        made = socket.socket()
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(("127.0.0.1", port))
+        made.listen()
+        return made
+
+    body = {"id": "msg_1", "answer": "Mia, at 9:30.", "conversation_id": "conv_1", "created_at": 1}
+    with patch("scripted_server.socket.create_server", listen):
+        return ScriptedServer([answer(body=body)])
+
+
+def test_the_verdicts_have_one_word_each():
+    assert {str(one) for one in Verdict} == {"passed", "failed", "unanswered", "unasked"}
+    assert os.environ.get("KNOWLEDGE_BOT_API_KEY") is None

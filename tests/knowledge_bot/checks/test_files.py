@@ -1,0 +1,147 @@
+"""Questions from files: what is read, and what is said with file and line where it cannot be."""
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from knowledge_bot import ConfigurationError
+from knowledge_bot.checks import Question, load_questions
+
+TOML = """\
+# asked every night
+[[questions]]
+ask = "When do you open on Saturday?"
+contains = ["9:30"]
+sources = "hours.md"
+
+[[questions]]
+id = "france"
+ask = "What is the capital of France?"
+refuses = true
+"""
+
+
+def test_toml_and_lines_of_json_say_the_same(written):
+    expected = [
+        Question(ask="When do you open on Saturday?", contains="9:30", sources="hours.md"),
+        Question(ask="What is the capital of France?", refuses=True, id="france"),
+    ]
+    assert load_questions(written("q.toml", TOML)) == expected
+    lines = (
+        '\ufeff{"ask": "When do you open on Saturday?", "contains": "9:30", "sources": "hours.md"}'
+        '\r\n\r\n{"id": "france", "ask": "What is the capital of France?", "refuses": true}'
+    )
+    assert load_questions(str(written("q.jsonl", lines))) == expected
+
+
+def test_a_later_line_end_of_unicode_ends_no_line(written):
+    (one,) = load_questions(written("q.jsonl", '{"ask": "a\u2028b", "contains": "x"}'))
+    assert one.ask == "a\u2028b"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "where", "told"),
+    [
+        ("q.toml", "", "", "is empty"),
+        ("q.jsonl", "\n \n", "", "is empty"),
+        ("q.toml", "# nothing yet\n", "", "holds no questions"),
+        ("q.toml", "ask = ", "", "is not valid TOML: Invalid value (at end of document)"),
+        ("q.toml", TOML + "[[questions]]\nask = 'x'\n", ", line 11", "nothing is expected"),
+        ("q.toml", TOML + "[[questions]]\nask='x'\ncontians='x'", ", line 11", "'contians' is no"),
+        ("q.toml", TOML.replace("true", '"yes?"'), ", line 7", "refuses: expected true or false"),
+        ("q.toml", TOML.replace('["9:30"]', "[9, 30]"), ", line 2", "contains.0: expected a text"),
+        ("q.toml", TOML.replace('["9:30"]', "9.30"), ", line 2", "a text or a list of texts"),
+        ("q.toml", TOML.replace('["9:30"]', '""'), ", line 2", "is empty"),
+        ("q.toml", '[[question]]\nask = "x"', ", line 1", "'question' is unknown"),
+        ("q.toml", '\n[wait]\nask = "x"', ", line 2", "'wait' is unknown"),
+        ("q.toml", "questions = 1", "", "is no array of tables"),
+        ("q.toml", "questions = [{ask = 'x'}]", ", question 1", "nothing is expected"),
+        (
+            "q.toml",
+            "[[questions]]\nask='''\n[[questions]]'''\ncontains='x'\n[[questions]]\nask='y'",
+            ", question 2",
+            "nothing is expected",
+        ),
+        ("q.toml", TOML + "[[questions]]\nask='x'\nmatches='a('", ", line 11", "no regular expr"),
+        ("q.toml", TOML + TOML.split("\n\n")[1], ", line 11", "has the id 'france', as the q"),
+        ("q.jsonl", '{"ask": "x", "contains": "y"}\n{"ask"}', ", line 2", "is not JSON: Expecting"),
+        ("q.jsonl", '\n["ask"]', ", line 2", "is no JSON object"),
+        ("q.jsonl", '{"contains": "y"}', ", line 1", "ask: is missing"),
+        ("q.jsonl", '{"ask": "\\ud83d", "contains": "y"}', ", line 1", "half of a character"),
+        ("q.jsonl", "[" * 100_000, ", line 1", "nested too deeply"),
+        ("q.json", '{"tests": [\n}', ", line 2", "is not JSON"),
+        ("q.jsonl", b'{"ask": "x"\n, "a": "\xff"}', ", line 2", "is not UTF-8 text"),
+        ("q.csv", "a,b", "", "its name does not end in .toml, .jsonl or .yaml"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_place(written, name, text, where, told):
+    file = written(name, text)
+    with pytest.raises(ConfigurationError) as caught:
+        load_questions(file)
+    assert str(caught.value).startswith(f"{file}{where}: ")
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["missing.toml", "folder.toml", "a\0b.toml"])
+def test_a_file_that_cannot_be_opened_is_told(tmp_path, name):
+    (tmp_path / "folder.toml").mkdir()
+    with pytest.raises(ConfigurationError, match="cannot be read: "):
+        load_questions(tmp_path / name)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"ask": st.text(min_size=1).filter(str.strip), "contains": st.text(min_size=1)},
+            optional={"excludes": st.lists(st.text(min_size=1)), "refuses": st.booleans()},
+        ),
+        min_size=1,
+        unique_by=lambda one: json.dumps(one, sort_keys=True),
+    )
+)
+def test_lines_of_json_come_back_as_they_were(written, given):
+    file = written("q.jsonl", "\n".join(map(json.dumps, given)))
+    made = [Question(**one) for one in given]
+    if len({one.id for one in made}) == len(made):
+        assert load_questions(file) == made
+    else:  # an empty list says no more than none
+        with pytest.raises(ConfigurationError, match="has the id"):
+            load_questions(file)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(["q.toml", "q.jsonl", "q.yaml", "q.json"]), st.binary(max_size=300))
+def test_whatever_a_file_holds_is_read_or_told_of(written, name, content):
+    file = written(name, content)
+    try:
+        assert load_questions(file)
+    except ConfigurationError as error:
+        assert str(file) in str(error)  # noqa: PT017 - some are read
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.recursive(
+        st.text() | st.none() | st.booleans() | st.integers(),
+        lambda inner: (
+            st.lists(inner)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["prompts", "tests", "vars", "assert", "type", "value", "defaultTest", "<<"]
+                )
+                | st.text(),
+                inner,
+            )
+        ),
+        max_leaves=30,
+    )
+)
+def test_whatever_a_configuration_holds_is_read_or_told_of(written, content):
+    file = written("q.json", json.dumps(content, ensure_ascii=False))
+    try:
+        assert load_questions(file)
+    except ConfigurationError as error:
+        assert str(file) in str(error)  # noqa: PT017 - as above

@@ -1,0 +1,185 @@
+"""Files of promptfoo: what is read of them gets promptfoo's own verdicts."""
+
+import json
+
+import pytest
+
+from knowledge_bot import ConfigurationError
+from knowledge_bot._answers import Answer
+from knowledge_bot.checks import check, load_questions
+from promptfoo_verdicts import VERDICTS, cases, configuration
+
+KEPT = json.loads(VERDICTS.read_text(encoding="utf-8"))
+
+USUAL = """\
+prompts:
+  - "{{question}}"
+providers: [openai:chat:bot_guide]
+defaultTest:
+  assert:
+    - type: not-icontains
+      value: sorry
+tests:
+  - vars: {question: "When do you open?"}
+    assert:
+      - type: contains
+        value: 9:30
+      - type: contains-any
+        value: 'Saturday, "Sunday, too"'
+  - description: by list
+    vars:
+      question: [Who leads it?, Who comes?]
+      name: Mia
+    assert:
+      - type: icontains
+        value: "{{ name }}"
+"""
+
+
+def test_the_cases_that_were_judged_are_the_generated_ones():
+    assert [{name: one[name] for name in ("answer", "assert")} for one in KEPT["cases"]] == cases()
+    assert len(KEPT["cases"]) == 200
+    assert 60 < sum(one["passed"] for one in KEPT["cases"]) < 140
+
+
+@pytest.fixture
+def judged(written):
+    return load_questions(written("cases.json", json.dumps(configuration(KEPT["cases"]))))
+
+
+def test_every_assertion_holds_where_promptfoo_says_so(judged):
+    differing = [
+        (case["answer"], case["assert"][number], expected)
+        for question, case in zip(judged, KEPT["cases"], strict=True)
+        for number, expected in enumerate(case["each"])
+        if (not question.expectations[number].unmet(Answer(case["answer"]))) is not expected
+    ]
+    assert differing == []
+
+
+def test_every_case_passes_where_promptfoo_says_so_when_it_is_asked_for_real(
+    judged, serve, client_of
+):
+    echo = serve(bot_echo=lambda asked: asked)
+    report = check(client_of(echo), "bot_echo", judged, concurrency=8)
+    assert [one.passed for one in report.results] == [one["passed"] for one in KEPT["cases"]]
+
+
+def test_the_usual_form_is_read(written):
+    first, second, third = load_questions(written("promptfooconfig.yaml", USUAL))
+    assert [first.ask, second.ask, third.ask] == [
+        "When do you open?",
+        "Who leads it?",
+        "Who comes?",
+    ]
+    assert [one.kind for one in first.expectations] == [
+        "contains_all",
+        "contains_all",
+        "contains_any",
+    ]
+    assert [one.values for one in first.expectations] == [
+        ("sorry",),
+        ("9:30",),
+        ("Saturday", "Sunday, too"),
+    ]
+    assert [one.negated for one in first.expectations] == [True, False, False]
+    assert second.expectations[1].values == ("Mia",)
+    assert not second.expectations[1].case_sensitive
+
+
+def test_json_and_anchors_are_read(written):
+    (by_json,) = load_questions(
+        written(
+            "c.json",
+            '{\n\t"prompts": ["{{q}}"],\n\t"tests": [{"vars": {"q": "\\ud83d\\udd27?"},\n'
+            '\t\t"assert": [{"type": "equals", "value": "x"}]}]\n}',
+        )
+    )
+    assert by_json.ask == "🔧?"
+    (by_anchor,) = load_questions(
+        written(
+            "c.yaml",
+            "prompts: ['{{q}}']\n"
+            "defaultTest: {vars: &all {q: old, x: y}}\n"
+            "tests:\n"
+            "  - vars: {<<: *all, q: new}\n"
+            "    assert: &must\n"
+            "      - {type: equals, value: '{{x}}'}\n",
+        )
+    )
+    assert (by_anchor.ask, by_anchor.expectations[0].values) == ("new", ("y",))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        ("prompts: [a\ntests: b", 2, "is not valid YAML"),
+        ("- a", 1, "is a mapping of names to values"),
+        ("prompts: ['{{q}}']", 1, "there are no 'tests'"),
+        ("tests: file://tests.csv", 1, "'file://tests.csv' names a file"),
+        ("tests:\n  - file://test.yaml", 2, "names a file"),
+        ("tests:\n  - vars: {q: w}\n", 2, "the test has no 'assert'"),
+        ("scenarios: []\ntests: []", 1, "'scenarios' is not read here"),
+        ("prompts: prompts.txt\ntests: []", 1, "'prompts.txt' names a file"),
+        ("prompts: ['file://a.j2']\ntests: []", 1, "names a file"),
+        ("tests:\n  - vars: {q: w}\n    threshold: 0.5\n", 3, "'threshold' of a test"),
+        ("tests:\n  - vars: {q: w}\n    options: {transform: x}\n", 3, "the option 'transform'"),
+        ("tests:\n  - vars: {q: file://q.txt}\n    assert: [{type: a}]", 2, "names a file"),
+        ("tests:\n  - vars: {q: '{{x}}'}\n    assert: [{type: a}]", 2, "is a template itself"),
+        ("tests:\n  - vars: {q: {a: b}}\n    assert: [{type: a}]", 2, "expected a list"),
+        ("tests:\n  - vars: {a: b, c: d}\n    assert: [{type: equals, value: x}]", 2, "'prompts'"),
+        ("tests:\n  - assert: [{type: equals, value: x}]\n    vars: {a: b, a: c}", 3, "twice"),
+        ("prompts: ['{{x}}']\ntests:\n  - vars: {q: w}\n    assert: [{type: a}]", 4, "'a'"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_line(written, text, line, told):
+    file = written("promptfooconfig.yaml", text)
+    with pytest.raises(ConfigurationError) as caught:
+        load_questions(file)
+    assert str(caught.value).startswith(f"{file}, line {line}: ")
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("assertion", "told"),
+    [
+        ("{type: llm-rubric, value: is kind}", "the assertion 'llm-rubric' is not read here"),
+        ("{type: not-similar, value: x}", "the assertion 'not-similar' is not read here"),
+        ("{value: x}", "an assertion has no 'type'"),
+        ("{type: contains}", "the assertion 'contains' has no 'value'"),
+        ("{type: contains, value: [a, b]}", "expected a text"),
+        ("{type: contains, value: ''}", "is empty"),
+        ("{type: contains-all, value: []}", "is empty"),
+        ("{type: contains, value: file://x.txt}", "names a file"),
+        ("{type: contains, value: '{{nobody}}'}", "{{nobody}} is no var of the test"),
+        ("{type: contains, value: '{{q | upper}}'}", "{{q | upper}} is more than a var's name"),
+        ("{type: contains, value: '{% if q %}'}", "with {{names}} alone"),
+        ("{type: regex, value: '(a'}", "'(a' is no regular expression"),
+        ("{type: contains, value: x, threshold: 1}", "'threshold' of an assertion"),
+        ("{type: contains, value: x, weight: 0}", "without weight"),
+    ],
+)
+def test_an_assertion_that_is_not_read_is_named_with_its_line(written, assertion, told):
+    file = written(
+        "promptfooconfig.yaml",
+        "prompts: ['{{q}}']\ntests:\n  - vars: {q: when}\n    assert:\n      - " + assertion,
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        load_questions(file)
+    assert f"{file}, line 5: " in str(caught.value)
+    assert told in str(caught.value)
+
+
+def test_a_mapping_that_is_merged_into_itself_ends(written):
+    with pytest.raises(ConfigurationError, match="merged into itself"):
+        load_questions(written("p.yaml", "a: &a\n  <<: *a\ntests: []\n<<: *a\n"))
+
+
+def test_vars_that_multiply_without_end_are_refused(written):
+    many = ", ".join(map(str, range(400)))
+    text = (
+        "prompts: ['{{a}} {{b}}']\ntests:\n"
+        f"  - vars: {{a: [{many}], b: [{many}]}}\n    assert: [{{type: contains, value: x}}]\n"
+    )
+    with pytest.raises(ConfigurationError, match="more than 100,000 questions"):
+        load_questions(written("p.yaml", text))

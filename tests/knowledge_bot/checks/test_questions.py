@@ -1,0 +1,216 @@
+"""What must hold of an answer, and what is said where it does not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from knowledge_bot import Client, Message
+from knowledge_bot._answers import Answer
+from knowledge_bot.checks import Expectation, Question, check
+from knowledge_bot.testing import NOT_FOUND
+from knowledge_bot_service import LocalService
+
+HOURS = "We open on Saturday at 9:30.\n\nSources: hours.md, Prices, fees and fines.md"
+
+
+@pytest.mark.parametrize(
+    ("expected", "reason"),
+    [
+        ({"contains": "9:30"}, ""),
+        ({"contains": ["9:30", "SATURDAY"]}, ""),
+        ({"contains": ["9:30", "ten", "noon"]}, 'does not contain "ten" and "noon"'),
+        ({"contains": "SATURDAY", "case_sensitive": True}, 'does not contain "SATURDAY"'),
+        ({"contains_any": ["ten", "9:30"]}, ""),
+        ({"contains_any": ["ten", "noon"]}, 'contains none of "ten", "noon"'),
+        ({"contains_any": "ten"}, 'contains no "ten"'),
+        ({"excludes": "Sunday"}, ""),
+        ({"excludes": ["Sunday", "saturday"]}, 'contains "saturday"'),
+        ({"matches": r"\b\d{1,2}:\d\d\b"}, ""),
+        ({"matches": "saturday at"}, ""),
+        ({"matches": "saturday at", "case_sensitive": True}, "does not match /saturday at/"),
+        ({"equals": "we open on saturday at 9:30."}, ""),
+        ({"equals": HOURS}, ""),
+        ({"equals": "We open on Saturday"}, 'is not "We open on Saturday"'),
+        ({"sources": "hours.md"}, ""),
+        ({"sources": ["HOURS.md", "Prices, fees and fines.md"]}, ""),
+        (
+            {"sources": ["hours.md", "fines.md"]},
+            'does not name "fines.md" as a source; it names hours.md, Prices, fees and fines.md',
+        ),
+        ({"refuses": False}, ""),
+        ({"refuses": True}, "does not say that nothing was found"),
+        (
+            {"contains": "ten", "excludes": "9:30", "refuses": True},
+            'does not contain "ten"; it contains "9:30"; it does not say that nothing was found',
+        ),
+    ],
+)
+def test_all_that_is_given_must_hold(expected, reason):
+    assert Question(ask="When?", **expected).unmet(Answer(HOURS)) == reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        NOT_FOUND,
+        "I'm sorry, but I couldn't find anything about that.",
+        "I don't know.",
+        "I don\N{RIGHT SINGLE QUOTATION MARK}t have enough information to say.",
+        "I am unable to answer that.",
+        "There is no information about France in the handbook.",
+        "We cannot find this in the documents.",
+    ],
+)
+def test_a_refusal_is_known_by_its_words(text):
+    assert Question(ask="?", refuses=True).unmet(Answer(text)) == ""
+    assert Question(ask="?", refuses=False).unmet(Answer(text)) == "says that nothing was found"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "If you cannot find your key, ask at the desk.",
+        "We don't have a lift.",
+        "At 9:30.",
+        "",
+        "x" * 300 + " I do not know.",
+        "You can find it on hook 12. I know.",
+    ],
+)
+def test_what_only_looks_like_a_refusal_is_none(text):
+    assert not Answer(text).refuses
+
+
+def test_what_a_service_says_as_data_is_believed():
+    fields = {"id": "msg_1", "conversation_id": "conv_1", "created_at": 1}
+    sources = [{"id": "src_1", "name": "a, b.md", "url": None}, {"id": "src_2"}, "c.md"]
+    named = Answer.of(Message(answer="At nine.", sources=sources, found=True, **fields))
+    assert named.listed == ("a, b.md", "c.md")
+    assert Question(ask="?", sources=["A, b.md", "c.md"], refuses=False).unmet(named) == ""
+    assert Question(ask="?", sources="b.md").unmet(named).startswith('does not name "b.md"')
+    lost = Answer.of(Message(answer="Nichts dazu gefunden.", found=False, **fields))
+    assert Question(ask="?", refuses=True).unmet(lost) == ""
+    odd = Answer.of(Message(answer=HOURS, sources="hours.md", found="yes", **fields))
+    assert (odd.listed, odd.found, odd.names("hours.md")) == (None, None, True)
+    none = Answer.of(Message(answer=HOURS, sources=[], **fields))
+    assert Question(ask="?", sources="hours.md").unmet(none) == (
+        'does not name "hours.md" as a source; it names none'
+    )
+
+
+def test_the_embedded_services_answers_are_read():
+    """The one form of `Sources:`, and the refusal, written there and read here."""
+    with (
+        LocalService(collections={"col_1": "House"}, bots={"bot_1": ["col_1"]}) as service,
+        Client(service.api_key, service.base_url) as client,
+    ):
+        client.create_text_source(
+            name="hours, old.md",
+            collections="col_1",
+            content="The library opens on Saturday at 9:30.",
+        )
+        opens = Question(
+            ask="When does the library open on Saturday?",
+            contains="9:30",
+            sources="hours, old.md",
+            refuses=False,
+        )
+        france = Question(ask="What is the capital of France?", refuses=True)
+        report = check(client, "bot_1", [opens, france], wait=20, interval=0.2)
+    assert report.ok, report
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"ask": "When?"}, "nothing is expected of the answer"),
+        ({"ask": "When?", "contains": []}, "nothing is expected of the answer"),
+        ({"ask": " ", "contains": "x"}, "ask: is empty"),
+        ({"ask": "When?", "contains": ""}, "at least 1 character"),
+        ({"ask": "When?", "contains": 9.3}, "valid tuple"),
+        ({"ask": "When?", "matches": "(a"}, "'(a' is no regular expression: missing )"),
+        ({"ask": "When?", "matches": "(" * 5000 + ")" * 5000}, "nested too deeply"),
+        ({"ask": "When?", "contians": "x"}, "Extra inputs"),
+        ({"contains": "x"}, "Field required"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_is_refused(fields, told):
+    with pytest.raises(ValidationError) as caught:
+        Question(**fields)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "contains_all"},
+        {"kind": "equals", "values": ("a", "b")},
+        {"kind": "refuses", "values": ("a",)},
+        {"kind": "similar", "values": ("a",)},
+    ],
+)
+def test_an_expectation_has_the_values_of_its_kind(fields):
+    with pytest.raises(ValidationError):
+        Expectation(**fields)
+
+
+TEXTS = st.text(min_size=1, max_size=20)
+
+
+@given(st.text(max_size=80), st.lists(TEXTS, min_size=1, max_size=4), st.booleans())
+def test_a_negated_expectation_holds_where_the_other_does_not(text, values, case_sensitive):
+    for kind in ("contains_all", "contains_any", "equals"):
+        given = {"kind": kind, "values": values[:1] if kind == "equals" else values}
+        pair = [
+            Expectation(**given, case_sensitive=case_sensitive, negated=negated)
+            for negated in (False, True)
+        ]
+        assert len([one for one in pair if one.unmet(Answer(text))]) == 1
+
+
+@given(st.text(max_size=60), TEXTS)
+def test_plain_texts_are_judged_as_python_does(text, value):
+    answer = Answer(text)
+    exact = Question(ask="?", contains=value, case_sensitive=True)
+    assert (exact.unmet(answer) == "") == (value in text)
+    any_case = Question(ask="?", contains=value)
+    assert (any_case.unmet(answer) == "") == (value.lower() in text.lower())
+    assert (Question(ask="?", excludes=value).unmet(answer) == "") == (any_case.unmet(answer) != "")
+
+
+@given(st.text(alphabet="abc ,\n", max_size=30), st.lists(TEXTS, min_size=1, max_size=3))
+def test_every_source_that_is_named_is_found(words, names):
+    plain = [name.replace("\n", " ").strip() or "x" for name in names]
+    answer = Answer(f"{words or 'x'}\n\nSources: {', '.join(plain)}")
+    assert all(answer.names(name) for name in plain if "\n\nSources: " not in name)
+    assert answer.words == (words or "x")
+
+
+def test_a_question_is_a_value():
+    one = Question(ask="When?", contains="9:30", id="hours")
+    assert one == Question(ask="When?", contains=["9:30"], id="hours")
+    assert hash(one) == hash(Question(ask="When?", contains=["9:30"], id="hours"))
+    assert Question.model_validate_json(one.model_dump_json()) == one
+    with pytest.raises(ValidationError):
+        one.ask = "Who?"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        (r"(?:a{1,500}){1,500}b", "a" * 5000),
+        (r"^(([a-z])+.)+[A-Z]([a-z])+$", "a" * 5000),
+        (r"(.*?,){25}z", "a," * 3000),
+        (r"(a|aa)+$", "a" * 5000 + "b"),
+    ],
+)
+def test_an_expression_that_tries_endless_ways_ends(monkeypatch, expression, text):
+    monkeypatch.setattr("knowledge_bot.checks._questions._SECONDS_TO_MATCH", 0.3)
+    for negated in (False, True):
+        expected = Expectation(
+            kind="matches", values=(expression,), negated=negated, case_sensitive=True
+        )
+        told = expected.unmet(Answer(text))
+        assert "could not be matched" in told or ("match" in told) is not negated
