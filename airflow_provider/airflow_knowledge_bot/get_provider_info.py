@@ -22,7 +22,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [
             {
                 "integration-name": "Knowledge-Bot",
-                "python-modules": ["airflow_knowledge_bot.hooks"],
+                "python-modules": ["airflow_knowledge_bot.hooks", "airflow_knowledge_bot.ledgers"],
             }
         ],
         "operators": [
@@ -103,6 +103,32 @@ def get_provider_info() -> dict[str, Any]:
                         "schema": {"type": ["string", "null"]},
                     },
                 },
-            }
+            },
+            {
+                "connection-type": "knowledge_bot_ledger",
+                "hook-class-name": "airflow_knowledge_bot.ledgers.KnowledgeBotLedgerHook",
+                "hook-name": "Knowledge-Bot ledger",
+                "ui-field-behaviour": {
+                    "hidden-fields": [],
+                    "relabeling": {
+                        "host": "PostgreSQL host, or the path of a SQLite file",
+                        "schema": "PostgreSQL database (empty for SQLite)",
+                    },
+                    "placeholders": {
+                        "host": "/srv/airflow/knowledge-bot-ledger.db",
+                        "extra": '{"sslmode": "require"}',
+                    },
+                },
+            },
         ],
     }
+
+
+def field_behaviour(connection_type: str) -> dict[str, Any]:
+    """Return the labels of a connection's form as a hook spells them."""
+    (behaviour,) = [
+        each["ui-field-behaviour"]
+        for each in get_provider_info()["connection-types"]
+        if each["connection-type"] == connection_type
+    ]
+    return {key.replace("-", "_"): value for key, value in behaviour.items()}

@@ -9,7 +9,7 @@ from airflow_knowledge_bot._compat import AirflowNotFoundException, aget_connect
 # isort: split
 from airflow.sdk import BaseHook
 
-from airflow_knowledge_bot.get_provider_info import get_provider_info
+from airflow_knowledge_bot.get_provider_info import field_behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -231,9 +231,7 @@ class KnowledgeBotHook(BaseHook):
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
         """Return the form's labels for Airflow 3.1; later ones read `get_provider_info` alone."""
-        (connection_type,) = get_provider_info()["connection-types"]
-        behaviour: dict[str, Any] = connection_type["ui-field-behaviour"]
-        return {key.replace("-", "_"): value for key, value in behaviour.items()}
+        return field_behaviour(cls.conn_type)
 
     def _default(self, name: str, field: str) -> str:
         """Return what the connection gives for an argument that is not given."""

@@ -1,11 +1,14 @@
 """The ledger that an Airflow connection names."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
+
+# isort: split
 from airflow.sdk import BaseHook
 
-from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
+from airflow_knowledge_bot.get_provider_info import field_behaviour
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -16,8 +19,62 @@ if TYPE_CHECKING:
 _DRIVER_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs", "options")
 
 
+class KnowledgeBotLedgerHook(BaseHook):
+    """Gives the ledger that a connection of type `knowledge_bot_ledger` names.
+
+    Args:
+        ledger_conn_id: id of the connection. With a database, host, port, login and password it is
+            in PostgreSQL; with a path as the host and no database, in a SQLite file of the machine
+            that the task runs on. Connections of type `postgres` and `sqlite` do as well.
+    """
+
+    conn_name_attr = "ledger_conn_id"
+    default_conn_name = "knowledge_bot_ledger_default"
+    conn_type = "knowledge_bot_ledger"
+    hook_name = "Knowledge-Bot ledger"
+
+    def __init__(self, ledger_conn_id: str = default_conn_name) -> None:
+        super().__init__()
+        self.ledger_conn_id = ledger_conn_id
+
+    def get_conn(self) -> "Ledger":
+        """Return the ledger, which opens its database when it is used.
+
+        Raises:
+            AirflowFailException: there is no such connection, or it is none for a ledger.
+        """
+        return ledger_of(self.ledger_conn_id)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Open the ledger, and count what it knows.
+
+        Returns:
+            Whether that went well, and a sentence for the person who pressed the button.
+        """
+        from knowledge_bot.ingest import LedgerError
+
+        try:
+            ledger = self.get_conn()
+            file = ledger.database.file
+            if file is not None and not file.parent.is_dir():
+                return False, f"There is no folder {file.parent} on the machine of the API server."
+            if not ledger.exists():
+                return True, f"There is no ledger at {ledger} yet: the first run makes it."
+            held = ledger.status()
+        except (AirflowFailException, LedgerError) as error:
+            return False, str(error)
+        known = sum(each.created + each.claimed + each.refused + each.unknown for each in held)
+        unknown = sum(each.unknown for each in held)
+        return True, f"The ledger {ledger} knows {known} items, {unknown} of unknown outcome."
+
+    @classmethod
+    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+        """Return the form's labels for Airflow 3.1; later ones read `get_provider_info` alone."""
+        return field_behaviour(cls.conn_type)
+
+
 def ledger_of(conn_id: str) -> "Ledger":
-    """Return the ledger of a connection of type `postgres` or `sqlite`.
+    """Return the ledger of a connection of type `knowledge_bot_ledger`, `postgres` or `sqlite`.
 
     Raises:
         AirflowFailException: there is no such connection, or it is none for a ledger.
@@ -42,10 +99,12 @@ def _address(conn_id: str, connection: "Connection") -> str:
             return path
     elif connection.conn_type in ("postgres", "postgresql"):
         return _postgresql_address(connection)
+    elif connection.conn_type == KnowledgeBotLedgerHook.conn_type and connection.host:
+        return _postgresql_address(connection) if connection.schema else connection.host
     raise AirflowFailException(
         f"The task's parameter 'ledger_conn_id' names the connection {conn_id!r}, which is of type "
-        f"{connection.conn_type!r} or empty: a ledger needs one of type 'postgres', or of type "
-        "'sqlite' with the file's path as its host. Nothing was sent."
+        f"{connection.conn_type!r} or empty: a ledger needs one of type 'knowledge_bot_ledger', "
+        "'postgres', or 'sqlite' with the file's path as its host. Nothing was sent."
     )
 
 

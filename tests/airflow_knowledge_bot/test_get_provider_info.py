@@ -13,8 +13,9 @@ import pytest
 from airflow_knowledge_bot.connections import Extra
 from airflow_knowledge_bot.get_provider_info import get_provider_info
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
+from airflow_knowledge_bot.ledgers import KnowledgeBotLedgerHook
 
-(CONNECTION_TYPE,) = get_provider_info()["connection-types"]
+CONNECTION_TYPE, OF_LEDGERS = get_provider_info()["connection-types"]
 
 
 def schema(name: str) -> dict:
@@ -57,6 +58,7 @@ def test_every_module_and_class_that_it_names_exists():
             for module in entry["python-modules"]:
                 import_module(module)
     assert named(CONNECTION_TYPE["hook-class-name"]) is KnowledgeBotHook
+    assert named(OF_LEDGERS["hook-class-name"]) is KnowledgeBotLedgerHook
     (scheme,) = info["asset-uris"]
     (decorator,) = info["task-decorators"]
     (link,) = info["extra-links"]
@@ -75,9 +77,12 @@ def named(path: str) -> object:
     return getattr(import_module(module), name)
 
 
-def test_the_hook_and_the_connection_type_agree():
-    assert CONNECTION_TYPE["connection-type"] == KnowledgeBotHook.conn_type
-    assert CONNECTION_TYPE["hook-name"] == KnowledgeBotHook.hook_name
+@pytest.mark.parametrize(
+    ("kind", "hook"), [(CONNECTION_TYPE, KnowledgeBotHook), (OF_LEDGERS, KnowledgeBotLedgerHook)]
+)
+def test_the_hooks_and_the_connection_types_agree(kind, hook):
+    assert kind["connection-type"] == hook.conn_type
+    assert kind["hook-name"] == hook.hook_name
     assert KnowledgeBotHook.get_ui_field_behaviour().keys() == {
         "hidden_fields",
         "relabeling",

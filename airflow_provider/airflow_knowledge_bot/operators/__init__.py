@@ -5,6 +5,7 @@ their requests again with them. Where answers are slow, raise the connection's `
 """
 
 from airflow_knowledge_bot.operators.ingest import KnowledgeBotIngestOperator
+from airflow_knowledge_bot.operators.ledgers import KnowledgeBotResolveOperator
 from airflow_knowledge_bot.operators.messages import KnowledgeBotSendMessageOperator
 from airflow_knowledge_bot.operators.sources import (
     KnowledgeBotCreateTextSourceOperator,
@@ -16,6 +17,7 @@ __all__ = [
     "KnowledgeBotCreateTextSourceOperator",
     "KnowledgeBotCreateWebpageSourceOperator",
     "KnowledgeBotIngestOperator",
+    "KnowledgeBotResolveOperator",
     "KnowledgeBotSendMessageOperator",
     "KnowledgeBotUploadSourceOperator",
 ]

@@ -1,0 +1,215 @@
+"""The operator that settles what a ledger does not know."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
+
+from airflow_knowledge_bot._compat import AirflowFailException
+
+# isort: split
+from airflow.sdk import BaseOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_knowledge_bot.arguments import BaseOperatorArguments
+    from knowledge_bot.ingest import Entry, Ledger
+
+# XCom and the log are for a person to read.
+_TOLD = 20
+_LOGGED = 100
+_CHARACTERS = 300
+
+_OUTCOMES = {"": None, "list": None, "created": True, "not created": False, "not_created": False}
+
+
+class KnowledgeBotResolveOperator(BaseOperator):
+    """Settles items of unknown outcome, after a person looked for them in the service.
+
+    An ingestion that holds such items (`on_unknown="hold"`) is red every night until somebody says
+    what became of them: the service has no way to ask. Without an `outcome` the task names them and
+    changes nothing. `examples/settle_unknown.py` is a DAG with a form for it.
+
+    What was settled already in the way that is asked for is no mistake, so a retry ends well.
+
+    XCom: `unknown` (how many there were), `settled` (how many were settled), `left` (how many still
+    are unknown) and `items`, the first 20 of those that are left, each with `id`, `key`, `name`,
+    `collections` and `since` (ISO 8601, UTC).
+
+    Args:
+        outcome: what is to be noted (templated): `created` where the service has the items, `not
+            created` where it does not, so that the next run sends them; empty or `list` to name
+            them only.
+        items: which ones (templated): keys, or ids as the task names them, as a list, or as a text
+            with one a line; of `kbot ledger unknown` whole lines do. A mapping tells the id of each
+            one's source besides, where that is known.
+        everything: settle all that are unknown, instead of `items` (templated).
+        ledger_conn_id: an Airflow connection of type `knowledge_bot_ledger`, `postgres` or `sqlite`
+            (templated).
+    """
+
+    template_fields: Sequence[str] = ("outcome", "items", "everything", "ledger_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"items": "json"}
+    template_ext: Sequence[str] = ()
+    ui_color = "#e3edf7"
+
+    def __init__(
+        self,
+        *,
+        ledger_conn_id: str,
+        outcome: "Literal['', 'list', 'created', 'not created', 'not_created'] | str" = "",
+        items: str | Sequence[str] | Mapping[str, str | None] = (),
+        everything: bool | str = False,
+        **kwargs: "Unpack[BaseOperatorArguments]",
+    ) -> None:
+        super().__init__(**kwargs)
+        self.ledger_conn_id = ledger_conn_id
+        self.outcome = outcome
+        self.items = items
+        self.everything = everything
+
+    def execute(self, context: "Context") -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
+        """Settle the items, and name what is left.
+
+        Raises:
+            AirflowFailException: a parameter cannot be used, or some items are not unknown; the
+                others are settled.
+            LedgerError: the ledger cannot be used now; Airflow may try the task again.
+        """
+        from airflow_knowledge_bot.ledgers import ledger_of
+
+        created, everything = _outcome(self.outcome), _yes(self.everything)
+        wanted = _wanted(self.items)
+        if created is None and (wanted or everything):
+            raise AirflowFailException(
+                "The task's parameter 'outcome' is empty, so nothing was settled: say 'created' or "
+                "'not created' of the items."
+            )
+        if created is not None and bool(wanted) == everything:
+            raise AirflowFailException(
+                "Name what is to be settled, by one of the task's parameters 'items' and "
+                "'everything'. Nothing was settled."
+            )
+        ledger = ledger_of(self.ledger_conn_id)
+        unknown = _unknown(ledger)
+        self._tell(unknown)
+        if created is None:
+            return _summary(unknown, unknown, settled=0)
+        if everything:
+            wanted = {entry.id: None for entry in unknown}
+        settled, wrong = self._settle(ledger, wanted, unknown, created=created)
+        left = _unknown(ledger)
+        self.log.info("Settled %d of %d; %d are left.", settled, len(unknown), len(left))
+        if wrong:
+            shown = " ".join(wrong[:_TOLD])
+            raise AirflowFailException(
+                f"{settled} items were settled, and {len(wrong)} could not be: {shown}"
+            )
+        return _summary(unknown, left, settled=settled)
+
+    def _settle(
+        self,
+        ledger: "Ledger",
+        wanted: Mapping[str, str | None],
+        unknown: "Sequence[Entry]",
+        *,
+        created: bool,
+    ) -> tuple[int, list[str]]:
+        from knowledge_bot.ingest import LedgerError
+
+        open_ones = {name for entry in unknown for name in (entry.id, entry.key)}
+        settled, wrong = 0, []
+        for key, source in wanted.items():
+            try:
+                if key not in open_ones and _is_settled(ledger, key, created=created):
+                    self.log.info("%s was settled so already.", key)
+                    continue
+                source_id = source if created else None
+                entry = ledger.resolve(key, created=created, source_id=source_id)
+            except LedgerError as error:
+                if error.__cause__ is not None:  # the database's, not the item's
+                    raise
+                wrong.append(f"{error}.")
+            else:
+                settled += 1
+                self.log.info("%s: %s (%s)", entry.state, entry.name, entry.key)
+        return settled, wrong
+
+    def _tell(self, unknown: "Sequence[Entry]") -> None:
+        self.log.info("%d items are of unknown outcome.", len(unknown))
+        for entry in unknown[:_LOGGED]:
+            self.log.warning(
+                "%s\t%s\t%s\tsince %s: %s",
+                entry.id,
+                ",".join(entry.collections),
+                entry.name,
+                entry.updated_at.isoformat(timespec="seconds"),
+                entry.error[:_CHARACTERS],
+            )
+        if len(unknown) > _LOGGED:
+            self.log.warning("… and %d more", len(unknown) - _LOGGED)
+
+
+def _outcome(given: object) -> bool | None:
+    if not isinstance(given, str) or given.strip().lower() not in _OUTCOMES:
+        raise AirflowFailException(
+            "The task's parameter 'outcome' is 'created', 'not created', or empty to name the "
+            f"items only, not {given!r}. Nothing was settled."
+        )
+    return _OUTCOMES[given.strip().lower()]
+
+
+def _yes(given: object) -> bool:
+    """Return a truth value that a template may have made a text of."""
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, str) and given.strip().lower() in ("true", "false", "none", ""):
+        return given.strip().lower() == "true"
+    raise AirflowFailException(
+        f"The task's parameter 'everything' is true or false, not {given!r}. Nothing was settled."
+    )
+
+
+def _wanted(given: object) -> dict[str, str | None]:
+    """Return keys or ids, each with its source's id where that is told."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return {str(key): value for key, value in given.items()}
+    lines = given.splitlines() if isinstance(given, str) else given
+    if not isinstance(lines, Sequence) or not all(isinstance(line, str) for line in lines):
+        raise AirflowFailException(
+            "The task's parameter 'items' gives keys or ids, as a list or as lines, not "
+            f"{type(given).__name__}. Nothing was settled."
+        )
+    return {key: None for line in lines if (key := line.partition("\t")[0].strip())}
+
+
+def _unknown(ledger: "Ledger") -> "list[Entry]":
+    return list(ledger.unknown()) if ledger.exists() else []
+
+
+def _is_settled(ledger: "Ledger", key: str, *, created: bool) -> bool:
+    from knowledge_bot.ingest import State
+
+    states = [entry.state for entry in ledger.entries() if key in (entry.id, entry.key)]
+    return states == [State.CREATED if created else State.REFUSED]
+
+
+def _summary(
+    unknown: "Sequence[Entry]", left: "Sequence[Entry]", *, settled: int
+) -> dict[str, Any]:
+    return {
+        "unknown": len(unknown),
+        "settled": settled,
+        "left": len(left),
+        "items": [
+            {
+                "id": entry.id,
+                "key": entry.key,
+                "name": entry.name,
+                "collections": list(entry.collections),
+                "since": entry.updated_at.isoformat(timespec="seconds"),
+            }
+            for entry in left[:_TOLD]
+        ],
+    }

@@ -1,0 +1,188 @@
+"""Items of unknown outcome, settled from a DAG's form, and the ledger's own connection."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_knowledge_bot._compat import AirflowFailException
+from airflow_knowledge_bot.ledgers import KnowledgeBotLedgerHook, ledger_of
+from airflow_knowledge_bot.operators import KnowledgeBotResolveOperator
+from calls import KEY, SOURCE
+from knowledge_bot import Client
+from knowledge_bot.ingest import Ledger, Text, ingest
+from scripted_server import answer, close
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "settle_unknown.py"
+
+RUNNING = """
+import json, runpy, sys
+from airflow.utils.db import initdb
+initdb()
+from airflow.sdk import DAG
+found = runpy.run_path(sys.argv[1])["settle_unknown"]()
+(task,) = found.test(run_conf=json.loads(sys.argv[2])).get_task_instances()
+print(task.state, json.dumps(task.xcom_pull(task_ids="settle")))
+"""
+
+
+@pytest.fixture
+def unknown(scripted, ledger):
+    """A ledger with three items whose answers were lost, and one that is created."""
+
+    def reply(received):
+        if received.path.endswith("/ping"):
+            return answer(body="pong")
+        name = received.json()["value"]["name"]
+        return answer(body={"value": SOURCE}) if name == "fine" else close
+
+    server = scripted(reply_to=reply)
+    items = [Text(name=name, content=name) for name in ("a", "b", "c", "fine")]
+    with Client(KEY, server.url, timeout=2) as client:
+        report = ingest(client, items, collections="col_1", ledger=Ledger(ledger), concurrency=1)
+    assert (report.unknown, report.created) == (3, 1)
+    return Ledger(ledger)
+
+
+@pytest.fixture
+def trigger(tmp_path, ledger):
+    """`trigger(**form)`: run the example with what its form gives; the task's state and XCom."""
+
+    def run(**form):
+        done = subprocess.run(
+            [sys.executable, "-c", RUNNING, EXAMPLE, json.dumps(form)],
+            env=os.environ
+            | {
+                "AIRFLOW_HOME": str(tmp_path / "airflow"),
+                "AIRFLOW__CORE__DAGS_FOLDER": str(EXAMPLE.parent),
+                "AIRFLOW_CONN_KNOWLEDGE_BOT_LEDGER_DEFAULT": json.dumps(
+                    {"conn_type": "knowledge_bot_ledger", "host": str(ledger)}
+                ),
+            },
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        state, _, xcom = done.stdout.splitlines()[-1].partition(" ")
+        return state, json.loads(xcom), done.stdout + done.stderr
+
+    return run
+
+
+def states(ledger: Ledger) -> dict[str, str]:
+    return {entry.key: str(entry.state) for entry in ledger.entries()}
+
+
+def test_the_form_names_what_is_unknown_and_settles_what_a_person_found(trigger, unknown):
+    state, told, log = trigger()
+    assert state == "success"
+    assert (told["unknown"], told["settled"], told["left"]) == (3, 0, 3)
+    assert [one["name"] for one in told["items"]] == ["a", "b", "c"]
+    assert all(one["id"] in log for one in told["items"])
+    assert states(unknown) == {"a": "unknown", "b": "unknown", "c": "unknown", "fine": "created"}
+
+    state, told, _ = trigger(outcome="created", items=["a", told["items"][1]["id"]])
+    assert (state, told["settled"], told["left"]) == ("success", 2, 1)
+    assert states(unknown)["c"] == "unknown"
+    assert states(unknown)["a"] == states(unknown)["b"] == "created"
+
+    state, told, _ = trigger(outcome="not created", everything=True)
+    assert (state, told["settled"], told["left"]) == ("success", 1, 0)
+    assert states(unknown)["c"] == "refused"  # the next run sends it
+
+
+def settle(**given):
+    return KnowledgeBotResolveOperator(task_id="settle", ledger_conn_id="ledger", **given)
+
+
+def test_what_was_settled_so_already_is_no_mistake_and_what_is_not_unknown_is_named(unknown):
+    assert settle(outcome="created", items="a\tcol_1\ta\n\nb\n").execute({})["settled"] == 2
+    again = settle(outcome="created", items=["a", "b"]).execute({})
+    assert (again["settled"], again["left"]) == (0, 1)
+    with pytest.raises(AirflowFailException, match="1 items were settled, and 2 could not be") as e:
+        settle(outcome="not created", items=["a", "c", "nowhere"]).execute({})
+    assert "'a' is created, not unknown" in str(e.value)
+    assert "no item with the key 'nowhere'" in str(e.value)
+    assert states(unknown)["c"] == "refused"
+
+
+def test_a_source_may_be_named_with_its_item(unknown):
+    settle(outcome="created", items={"a": "src_7", "b": None}).execute({})
+    sources = {entry.key: entry.source_id for entry in unknown.entries()}
+    assert (sources["a"], sources["b"]) == ("src_7", None)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"outcome": "maybe"}, "'outcome' is 'created', 'not created', or empty .* not 'maybe'"),
+        ({"outcome": None}, "'outcome' is 'created'"),
+        ({"outcome": "created"}, "Name what is to be settled"),
+        ({"outcome": "created", "items": ["a"], "everything": True}, "by one of the task's"),
+        ({"items": ["a"]}, "'outcome' is empty, so nothing was settled"),
+        ({"outcome": "created", "items": [1]}, "'items' gives keys or ids"),
+        ({"outcome": "created", "everything": "all"}, "'everything' is true or false, not 'all'"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_sentence_and_settles_nothing(unknown, given, told):
+    with pytest.raises(AirflowFailException, match=told):
+        settle(**given).execute({})
+    assert list(states(unknown).values()).count("unknown") == 3
+
+
+def test_without_a_ledger_nothing_is_unknown(ledger):
+    assert settle().execute({}) == {"unknown": 0, "settled": 0, "left": 0, "items": []}
+    assert not ledger.exists()
+
+
+# The connection -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def connection(monkeypatch):
+    def put(**parts):
+        parts = {"conn_type": "knowledge_bot_ledger"} | parts
+        monkeypatch.setenv("AIRFLOW_CONN_KEPT", json.dumps(parts))
+
+    return put
+
+
+def test_a_database_makes_it_postgresql_and_a_path_alone_a_file(connection):
+    connection(host="/srv/ledger.db")
+    assert str(ledger_of("kept")) == "/srv/ledger.db"
+    connection(host="db.example", schema="ledgers", login="me", password="p@ss", port=5433)
+    ledger = ledger_of("kept")
+    assert ledger.database.url == "postgresql://me:p%40ss@db.example:5433/ledgers"
+    assert "p@ss" not in repr(ledger)
+    connection(schema="ledgers")
+    with pytest.raises(AirflowFailException, match="needs one of type 'knowledge_bot_ledger'"):
+        ledger_of("kept")
+
+
+def test_the_test_button_counts_what_is_unknown(connection, unknown, tmp_path, ledger):
+    connection(host=str(ledger))
+    told = f"The ledger {ledger} knows 4 items, 3 of unknown outcome."
+    assert KnowledgeBotLedgerHook("kept").test_connection() == (True, told)
+    connection(host=str(tmp_path / "new.db"))
+    ok, told = KnowledgeBotLedgerHook("kept").test_connection()
+    assert ok
+    assert told.startswith("There is no ledger at ")
+    assert not (tmp_path / "new.db").exists()
+    for host, said in (("/nowhere/l.db", "There is no folder /nowhere"), (str(EXAMPLE), "is not")):
+        connection(host=host)
+        ok, told = KnowledgeBotLedgerHook("kept").test_connection()
+        assert not ok
+        assert said in told
+    ok, told = KnowledgeBotLedgerHook("missing").test_connection()
+    assert (ok, "a connection that there is not" in told) == (False, True)
+
+
+def test_the_test_button_reads_postgresql(connection):
+    connection(host="127.0.0.1", port=1, schema="ledgers", login="me", password="secret-of-it")
+    ok, told = KnowledgeBotLedgerHook("kept").test_connection()
+    assert not ok
+    assert "secret-of-it" not in told
