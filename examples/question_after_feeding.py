@@ -40,7 +40,7 @@ def feed_handbook() -> None:
 def question_after_feeding() -> None:
     """Ask what somebody wants to know after each feeding."""
 
-    @task
+    @task(multiple_outputs=False)
     def fed(triggering_asset_events: Any = None) -> dict[str, Any]:
         """Tell what the feeding task left in the asset's event."""
         extra: dict[str, Any] = triggering_asset_events[HANDBOOK][-1].extra

@@ -16,7 +16,7 @@ STOCK = {"cordless drill": 4, "wallpaper table": 2, "tile cutter": 0}
 def text_from_a_function() -> None:
     """Count, then tell the service."""
 
-    @task
+    @task(multiple_outputs=False)
     def count() -> dict[str, int]:
         """Count the tools on the shelf."""
         return STOCK

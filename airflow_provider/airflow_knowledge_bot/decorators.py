@@ -21,7 +21,9 @@ def knowledge_bot_text_task(
     """Make a function a task that creates a source from the text it returns.
 
     ```python
-    @task.knowledge_bot_text(name="Stock of {{ ds }}", collections="col_shop")
+    @task.knowledge_bot_text(
+        name="Stock of {{ dag_run.run_after | ds }}", collections="col_shop"
+    )
     def stock() -> str:
         return "…"
     ```

@@ -7,6 +7,7 @@ that breaks off between its request and its end is the one after which a retry s
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from airflow_knowledge_bot._compat import AirflowFailException
@@ -23,9 +24,9 @@ OnUnknown = Literal["hold", "resend"]
 _KEY = "knowledge_bot_request"
 
 _UNKNOWN = (
-    "An earlier try of this task ended in the middle of its request, so that the service may have "
-    "acted on it. Nothing was sent this time. Look in the service first; clear the task to send "
-    "the request again."
+    "An earlier try of this task ended in the middle of its request ({what}), so that the service "
+    "may have acted on it. Nothing was sent this time. Look in the service first; clear the task "
+    "to send the request again."
 )
 
 
@@ -38,11 +39,16 @@ class Intent:
     Args:
         context: the task's context.
         on_unknown: `hold` never sends twice, `resend` never loses.
+        what: what is sent, for the person who looks for it in the service.
+
+    Attributes:
+        is_kept: whether a later try will know of this one.
     """
 
-    def __init__(self, context: "Context", on_unknown: OnUnknown) -> None:
-        self._on_unknown = on_unknown
+    def __init__(self, context: "Context", on_unknown: OnUnknown, what: str) -> None:
+        self._on_unknown, self._what = on_unknown, what
         self._store = context.get("task_state_store")
+        self.is_kept: bool = self._store is not None
         # Clearing a task raises its `max_tries`, trying again does not.
         self._start = {} if self._store is None else {"max_tries": context["ti"].max_tries}
 
@@ -62,8 +68,9 @@ class Intent:
             same_start and earlier.get("state") == "reported"
         )
         if unknown and self._on_unknown == "hold":
-            self._note(state="reported")
-            raise AirflowFailException(_UNKNOWN)
+            what = earlier.get("what", self._what)
+            self._note(state="reported", what=what)
+            raise AirflowFailException(_UNKNOWN.format(what=what))
         return None
 
     def send(self, request: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -75,14 +82,16 @@ class Intent:
         Raises:
             Exception: what `request` raises.
         """
-        self._note(state="sending")
+        now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
+        what = f"{self._what}, sent at {now}"
+        self._note(state="sending", what=what)
         try:
             answer = request()
         except KnowledgeBotError as error:
             if error.delivery is not Delivery.UNKNOWN:
                 self._forget()
             elif self._on_unknown == "hold":
-                self._note(state="reported")
+                self._note(state="reported", what=what)
             raise
         self._note(answer=answer)
         return answer

@@ -62,3 +62,45 @@ def test_a_deferred_wait_and_a_retry_after_the_post_make_one_request(scripted, c
     assert [request.method for request in server.requests] == ["GET", "GET", *["POST"] * posts]
     # `dag.test()` masks no secrets: nothing may print the key in the first place.
     assert KEY not in done.stdout + done.stderr
+
+
+MAPPED = """
+from airflow.sdk import dag
+from airflow_knowledge_bot.operators import KnowledgeBotCreateTextSourceOperator
+
+@dag(schedule=None)
+def adds_some():
+    names = ["Hours", "Prices"]
+    KnowledgeBotCreateTextSourceOperator.partial(
+        task_id="add", collections="col_1", content="Text."
+    ).expand(name=names)
+    KnowledgeBotCreateTextSourceOperator.partial(
+        task_id="own", collections="col_1", content="Text.", map_index_template="my {{ task.name }}"
+    ).expand(name=names)
+
+adds = adds_some()
+if __name__ == "__main__":
+    from airflow.utils.db import initdb
+    initdb()
+    run = adds.test()
+    print(sorted(task.rendered_map_index for task in run.get_task_instances()))
+"""
+
+
+def test_mapped_tasks_are_named_by_their_sources(good, tmp_path):
+    file = tmp_path / "dags" / "adds_some.py"
+    file.parent.mkdir()
+    file.write_text(MAPPED)
+    done = subprocess.run(
+        [sys.executable, str(file)],
+        env=os.environ
+        | {
+            "AIRFLOW_HOME": str(tmp_path / "airflow"),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(file.parent),
+        },
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "['Hours', 'Prices', 'my Hours', 'my Prices']"

@@ -76,6 +76,15 @@ def test_a_retry_after_the_answer_returns_it_and_sends_nothing(attempt, scripted
     assert len(server.requests) == 1
 
 
+def test_a_retry_that_may_not_send_again_says_what_was_sent_and_when(attempt, scripted):
+    server = scripted(silence)
+    killed_in_the_middle(attempt, server)
+    told = r"\(name 'Hours', sent at 2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00\)"
+    for _ in range(2):  # a third try says the same
+        with pytest.raises(AirflowFailException, match=told):
+            attempt(server)
+
+
 def test_a_cleared_task_starts_anew(attempt, scripted):
     server = scripted(GOOD)
     attempt(server)

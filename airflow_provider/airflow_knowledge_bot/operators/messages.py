@@ -32,6 +32,7 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
     parameters = ("bot_id", "content", "conversation_id")
     required = ("bot_id", "content")
     default = ("bot_id", "default_bot_id")
+    label = "content"
     answer_fields = MESSAGE_FIELDS
     template_fields: Sequence[str] = (
         "bot_id",

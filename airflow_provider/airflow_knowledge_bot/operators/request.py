@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from knowledge_bot.models import Message, Source
 
 
+# Characters of a message or a name that tell which one it is.
+_LABEL = 60
+
+
 class RequestOperator(BaseOperator):
     """One request, made of the task's parameters; its answer becomes the task's XCom."""
 
@@ -38,6 +42,9 @@ class RequestOperator(BaseOperator):
     """The parameter that the connection may give instead, and the field of its extra that does."""
     answer_fields: ClassVar[dict[str, Any]]
     """What of the answer goes to XCom, as pydantic's `include` takes it: the documented fields."""
+
+    label: ClassVar[str]
+    """The parameter that tells a person which request this is."""
 
     service_page = ""
     """Where the extra link leads, once the task knows its connection."""
@@ -66,12 +73,19 @@ class RequestOperator(BaseOperator):
         from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.intents import Intent
 
+        if context.get("map_index_template") is None:  # of mapped tasks: a name beats a number
+            context["map_index_template"] = f"{{{{ task.{self.label}[:{_LABEL}] }}}}"
         request = {name: getattr(self, name) for name in self.parameters}
         with task_fails_for_good(self.knowledge_bot_conn_id, request, self.on_unknown):
             hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
             self.service_page = service_page(hook.settings.base_url)
             self._complete(request, hook.settings)
-            intent = Intent(context, self.on_unknown)
+            intent = Intent(context, self.on_unknown, self._told())
+            if not intent.is_kept and self.on_unknown == "hold":
+                self.log.warning(
+                    "This Airflow keeps nothing between the tries of a task: after a worker that "
+                    "was killed in the middle of the request, the next try sends it again."
+                )
             answer = intent.earlier_answer()
             if answer is not None:
                 self.log.info("An earlier try sent the request; this is its answer.")
@@ -97,6 +111,11 @@ class RequestOperator(BaseOperator):
                 )
         for required in self.required:
             check_filled(required, request[required])
+
+    def _told(self) -> str:
+        """Return which request it is, for a person who looks for it in the service."""
+        told = " ".join(str(getattr(self, self.label)).split())
+        return f"{self.label} {told[:_LABEL]!r}"
 
     def _opened(self, request: dict[str, Any]) -> "AbstractContextManager[dict[str, Any]]":
         """Open what the request is made of; a failure here is none of the request."""

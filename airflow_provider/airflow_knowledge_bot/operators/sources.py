@@ -24,6 +24,7 @@ class _CreateSourceOperator(RequestOperator):
     """A request that creates a source."""
 
     default = ("collections", "default_collection_id")
+    label = "name"
     answer_fields = SOURCE_FIELDS
 
     def __init__(
