@@ -210,6 +210,7 @@ def _settings(
     metavar="PATTERN",
     help="Not these objects, in the notation of a .gitignore: *.tmp, drafts/. Repeatable.",
 )
+@click.option("--hidden", is_flag=True, help="Take names that begin with a dot as well.")
 @click.option(
     "--set",
     "storage_options",
@@ -222,7 +223,7 @@ def _settings(
 )
 @_ingestion
 def objects(
-    *, address: str, exclude: tuple[str, ...], storage_options: dict[str, Any]
+    *, address: str, exclude: tuple[str, ...], hidden: bool, storage_options: dict[str, Any]
 ) -> Iterable[object]:
     """Upload the objects of a store that ADDRESS names.
 
@@ -236,7 +237,7 @@ def objects(
     """  # noqa: D301 - \b is for click
     from knowledge_bot.ingest import from_objects
 
-    return from_objects(address, exclude=exclude, storage_options=storage_options)
+    return from_objects(address, exclude=exclude, hidden=hidden, storage_options=storage_options)
 
 
 @ingest.command()
@@ -279,6 +280,7 @@ def _compared(default: str | None, told: str) -> Callable[[Callable[..., None]],
             ),
             click.option(
                 "--requests",
+                type=click.FloatRange(min=0.001),
                 default=2.0,
                 show_default=True,
                 metavar="N",

@@ -146,6 +146,10 @@ class Session:
                 f"than the share of {self._options.gone_limit:g} that may vanish at once. If they "
                 "are meant to be away, run it again with --gone-limit 1."
             )
+        if report.gone_unknown and report.stopped is None:
+            self.say(
+                f"What is gone was not looked for, since not all was seen: {report.gone_unknown}"
+            )
         if report.stopped is Stop.LIMIT:
             self.say(f"{_sentence(report.stop_reason)} The next run goes on.")
         if report.items == 0 and report.stopped is None:

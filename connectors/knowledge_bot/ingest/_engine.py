@@ -86,6 +86,7 @@ class Run:
         self._under_way: dict[bytes, asyncio.Event] = {}
         self._error: BaseException | None = None
         self._sent = 0
+        self._would: set[bytes] = set()  # be created, in a dry run
         self._current = ""
         self._task: asyncio.Task[Any] | None = None
 
@@ -194,8 +195,13 @@ class Run:
         if not self._options.dry_run:
             return planned.jobs
         for job in planned.jobs:
+            if job.id in self._would:
+                told = "it comes twice in this run"
+                self._counters.add(Outcome("skipped", job.name, job.key, told))
+                continue
             if self._is_at_the_limit():
                 break
+            self._would.add(job.id)
             self._counters.add(Outcome("created", job.name, job.key))
             self._counters.counts["superseded"] += bool(job.before and job.before.source_id)
         return []
@@ -371,6 +377,7 @@ class Run:
             return
         if self._counters.stopped or self._error or self._reader.partial:
             why = self._reader.partial or "the run ended early"
+            self._counters.gone_unknown = why
             logger.info("What is gone from %s was not looked for: %s", origin, why)
             return
         try:
@@ -397,7 +404,7 @@ class Run:
         if new:
             logger.warning(
                 "Nothing tells whether these pages change, so no later change of them will be "
-                "seen: %s. Give them a version, or let compare='content' read them",
+                "seen: %s. Their text, where they have any, is compared with compare='content'",
                 ", ".join(new),
             )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr
 
 from knowledge_bot._endpoints import Collections, Headers, collection_ids, header_list
 
@@ -31,6 +31,17 @@ def _secret_headers(value: Any) -> Any:
     if not value or (isinstance(value, tuple) and isinstance(value[0], tuple)):
         return value or ()
     return tuple((header["name"], SecretStr(header["value"])) for header in header_list(value))
+
+
+def _without_login(url: str) -> str:
+    if holds_login(url):
+        raise ValueError("url: it holds a login, which is not kept; give it as a header")
+    return url
+
+
+def holds_login(url: str) -> bool:
+    """Tell whether an address has a user's name or a password before its host."""
+    return "@" in url.partition("://")[2].partition("/")[0].partition("?")[0].partition("#")[0]
 
 
 CollectionIds = Annotated[tuple[str, ...] | None, BeforeValidator(_collection_ids)]
@@ -56,18 +67,20 @@ class WebPage(_Item):
     """A web page, which the service scrapes.
 
     The page itself is not read here, so a page that was created once counts as unchanged until its
-    address, its `version` or the names of its headers change. What stands in a header, such as a
-    token, may change from run to run.
+    address, its `version` or the names of its headers change. A version where there was none
+    before, or none where there was one, tells no change. What stands in a header, such as a token,
+    may change from run to run.
 
     Attributes:
         name: the source's name.
-        url: the page's address; the default key.
+        url: the page's address; the default key. It holds no login, which everybody who sees the
+            service or the ledger would see: such a thing goes into a header.
         headers: headers that the service sends while it scrapes, as a mapping or as `Header`
             objects. Their values may be secret: neither `repr` nor the ledger shows them.
     """
 
     name: str = Field(min_length=1)
-    url: str = Field(min_length=1)
+    url: Annotated[str, AfterValidator(_without_login)] = Field(min_length=1)
     headers: Annotated[tuple[tuple[str, SecretStr], ...], BeforeValidator(_secret_headers)] = Field(
         default=(), repr=False
     )

@@ -1,8 +1,10 @@
 """What is to be done with each item: compared with the ledger, before anything is sent."""
 
 import os
+import re
 import stat
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -22,10 +24,14 @@ _SETTLED = 2.0
 _AHEAD = 1500
 _MOST_AHEAD = 4000
 
-_UNVERSIONED = (
-    "nothing tells whether it changes, so no later change will be seen: give it a version, or let "
-    "compare='content' read it"
-)
+_UNVERSIONED = "nothing tells whether it changes, so no later change will be seen"
+
+# How many windows of jobs may be under way to the ledger.
+_WINDOWS = 4
+
+# Versions that were read from pages, by what read them.
+_READ = re.compile(r"(trafilatura|plain|sha256):[0-9a-f]{32}")
+_BETWEEN = " | "
 
 
 @dataclass(slots=True)
@@ -152,6 +158,7 @@ class Planner:
         # Rows of the origin by their keys, those read last last, and how many more to read.
         self._ahead: dict[str, tuple[int, str | None, bytes]] = {}
         self._last_number, self._top_up = 0, _AHEAD
+        self._recent: deque[dict[bytes, bytes]] = deque(maxlen=_WINDOWS)
 
     def plan(self, items: Sequence[object], *, again: bool = False) -> Planned:
         """Decide about some items.
@@ -164,6 +171,7 @@ class Planner:
             LedgerError: the ledger cannot be read.
         """
         planned, self._now = Planned(), time.time()
+        self._recent.append({})
         self._look_ahead()
         if not again:
             self.unversioned += sum(map(_is_unversioned, items))
@@ -307,11 +315,12 @@ class Planner:
     def _decide(self, job: Job, planned: Planned, *, comes_twice: bool) -> None:
         row, store = job.before, self._store
         twice = comes_twice or (row is not None and store is not None and row.run == store.run)
+        recent = [window[job.id] for window in self._recent if job.id in window]
         if row is None or store is None:
-            planned.jobs.append(job)
+            self._append(job, planned)
         elif row.state == State.CLAIMED and row.run != store.run:
             planned.elsewhere += 1
-        elif twice and job.digest not in (row.digest, row.pending):
+        elif twice and job.digest not in (row.digest, row.pending, *recent):
             told = "another item of this run has the same key and another content; give each item "
             told += "a key of its own"
             planned.outcomes.append(Outcome("invalid", job.name[:500], job.key, told))
@@ -322,20 +331,29 @@ class Planner:
         elif row.state == State.UNKNOWN and self._on_unknown == "hold":
             told = f"held back: {row.error}"
             planned.outcomes.append(Outcome("unknown", job.name[:500], job.key, told))
-        elif row.digest == job.digest and row.state != State.UNKNOWN:
+        elif row.state != State.UNKNOWN and (same := _if_unchanged(job, row)) is not None:
             planned.unchanged += 1
-            right = row._replace(
+            self._decided(job)
+            right = same._replace(
                 state=State.CREATED,
                 pending=None,
                 error=None,
-                version=row.version if job.is_page else job.version,
                 origin=store.origin or row.origin,
                 gone_at=None,
             )
             if right != row:
                 planned.rows.append(right._replace(revision=row.revision + 1))
         else:
-            planned.jobs.append(job)
+            self._append(job, planned)
+
+    def _append(self, job: Job, planned: Planned) -> None:
+        planned.jobs.append(job)
+        self._decided(job)
+
+    def _decided(self, job: Job) -> None:
+        """Note the content that was met first, until the ledger tells it."""
+        if not any(job.id in window for window in self._recent):
+            self._recent[-1][job.id] = job.digest
 
     def _note_same_contents(self, jobs: Sequence[Job], store: Store) -> None:
         new = [job for job in jobs if not isinstance(job.item, WebPage)]
@@ -345,6 +363,42 @@ class Planner:
             for job in group:
                 other = there.setdefault(job.digest, job.key)
                 job.same_as = other if other != job.key else ""
+
+
+def _if_unchanged(job: Job, row: Row) -> Row | None:
+    """Return an item's row with the version to keep, where it is what the ledger has.
+
+    A page that nothing tells the version of tonight, or whose version is told by something else
+    than before, did not change as far as anybody knows: a version of a new kind is kept beside
+    those that are known of the same content.
+    """
+    page = job.item
+    if not isinstance(page, WebPage):
+        return row._replace(version=job.version) if row.digest == job.digest else None
+    if row.digest == job.digest:
+        return row
+    known = row.version.split(_BETWEEN) if row.version else []
+    if row.digest not in [_digest_as(page, version) for version in (*known, None)]:
+        return None  # its address is another one, or its headers are, or its version
+    if page.version is None or page.version in known:
+        return row
+    if any(_tell_the_same(page.version, version) for version in known):
+        return None
+    return row._replace(version=_BETWEEN.join([*known, page.version]), digest=job.digest)
+
+
+def _digest_as(page: WebPage, version: str | None) -> bytes:
+    return page.model_copy(update={"version": version}).digest()
+
+
+def _tell_the_same(one: str, other: str) -> bool:
+    """Tell whether two versions would be alike if the content were.
+
+    One of them may have been read from the page, and the other named by somebody. What two readers
+    find in a page differs; a page and a document (`sha256`) are different contents.
+    """
+    readers = [found[1] if (found := _READ.fullmatch(each)) else "" for each in (one, other)]
+    return readers[0] == readers[1] or ("sha256" in readers and "" not in readers)
 
 
 def _is_unversioned(item: object) -> bool:

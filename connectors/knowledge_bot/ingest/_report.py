@@ -109,6 +109,8 @@ class Report:
         total: how many items there are, where that is known.
         current: the name of the item that was begun last.
         paused: why nothing is sent at this moment; empty while something is.
+        gone_unknown: why nobody can tell what is gone from the run's origin, such as an item that
+            cannot be read; empty where it is known, or there is no origin.
     """
 
     created: int = 0
@@ -132,6 +134,7 @@ class Report:
     total: int | None = None
     current: str = ""
     paused: str = ""
+    gone_unknown: str = ""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -184,6 +187,7 @@ class Counters:
         self._began = time.monotonic()
         self.counts: Counter[str] = Counter()
         self.stopped: tuple[Stop, str] | None = None
+        self.gone_unknown: str = ""
 
     def add(self, outcome: Outcome) -> None:
         """Count an item; keep it where it failed."""
@@ -207,6 +211,7 @@ class Counters:
             stopped=stop,
             stop_reason=reason,
             dry_run=self._dry_run,
+            gone_unknown=self.gone_unknown,
             **at_present,
         )
 

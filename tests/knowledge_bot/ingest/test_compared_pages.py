@@ -207,6 +207,84 @@ def test_a_large_document_is_sent_without_a_version(site, monkeypatch):
     assert versions[2]
 
 
+# What told a version before -----------------------------------------------------------------------
+
+
+def test_to_begin_to_compare_and_to_leave_it_sends_nothing_again(run, ledger, site):
+    def night(**how):
+        report = run(listed("urls", site, "/a", "/b")(**how), ledger=ledger)
+        return report.created, report.unchanged
+
+    for page in ("/a", "/b"):
+        site.responses[page].headers["Last-Modified"] = "Fri, 02 Jan 2026 00:00:00 GMT"
+    assert night() == (2, 0)
+    for how in ("content", "lastmod", None, "content", "lastmod"):
+        assert night(compare=how) == (0, 2), how
+    site.page("/a", text="Something else is to be said")
+    site.responses["/a"].headers["Last-Modified"] = "Fri, 02 Jan 2026 00:00:00 GMT"
+    assert night(compare="lastmod") == (0, 2)
+    assert night(compare="content") == (1, 1)  # what is seen by one of them is seen
+    assert night(compare="lastmod") == (0, 2)
+    site.responses["/b"].headers["Last-Modified"] = "Sat, 03 Jan 2026 00:00:00 GMT"
+    site.footer = "Another banner."
+    assert night(compare="content") == (0, 2)
+    assert night(compare="lastmod") == (1, 1)
+    assert night(compare="content") == (0, 2)
+
+
+def test_a_version_that_is_missing_for_a_night_is_no_change(run, ledger):
+    def night(version):
+        page = WebPage(name="n", url="https://h.example/", version=version)
+        report = run([page], ledger=ledger, origin="list")
+        return report.created, report.unchanged, report.unversioned
+
+    assert night("2026-01-02") == (1, 0, 0)
+    assert night(None) == (0, 1, 1)
+    assert night("2026-01-02") == (0, 1, 0)
+    assert night(None) == (0, 1, 1)
+    assert night("2026-01-03") == (1, 0, 0)
+    assert night("2026-01-02") == (1, 0, 0)
+
+
+def test_another_way_to_find_the_same_pages_sends_none_again(send, ledger, site):
+    listed("sitemap", site, "/", "/a", "/b")
+    dated = site.responses["/list.xml"]
+    dated.body = dated.body.replace(b"</url>", b"<lastmod>2026-01-02</lastmod></url>")
+    for _ in range(2):
+        for pages in (
+            from_site(f"{site.root}/", sitemaps=False, **FAST),
+            from_sitemap(f"{site.root}/list.xml"),
+        ):
+            report = send(pages, ledger=ledger)
+            assert report.created + report.unchanged == 3
+    assert report.created == 0
+    assert len(list(ledger.superseded())) == 0
+
+
+def test_a_page_that_changes_its_kind_or_its_headers_is_sent_again(send, ledger, site):
+    pages = listed("urls", site, "/a")
+    send(pages(compare="content"), ledger=ledger)
+    site.responses["/a"] = Response(b"%PDF", kind="application/pdf")
+    assert send(pages(compare="content"), ledger=ledger).created == 1
+    page = {"name": "n", "url": "https://h.example/"}
+    assert send([WebPage(**page)], ledger=ledger).created == 1
+    changed = WebPage(**page, headers={"X-Team": "a"}, version="2")
+    assert send([changed], ledger=ledger).created == 1
+
+
+def test_a_changed_page_that_a_list_names_twice_is_sent_once(run, ledger, site):
+    pages = listed("urls", site, "/a", "/b", "/a")
+    counts = []
+    for text in ("One", "One", "Another"):
+        site.page("/a", text=text)
+        report = run(pages(compare="content"), ledger=ledger)
+        counts.append((report.created, report.unchanged, report.skipped, report.invalid))
+    assert counts == [(2, 0, 1, 0), (0, 2, 1, 0), (1, 1, 1, 0)]
+    site.page("/a", text="A third")
+    report = run(pages(compare="content"), ledger=ledger, dry_run=True)
+    assert (report.created, report.unchanged, report.skipped) == (1, 1, 1)
+
+
 # What a stranger's list may lead to ---------------------------------------------------------------
 
 
@@ -313,7 +391,7 @@ def test_pages_that_nothing_tells_changes_of_are_counted_and_named_once(
 )
 def test_an_option_that_cannot_be_used_is_told_at_once(find, how, told):
     with pytest.raises(ConfigurationError, match=told):
-        find("list.xml" if find is not from_urls else [], **how)
+        find("https://h.example/list" if find is not from_urls else [], **how)
 
 
 def test_a_compressed_sitemap_s_pages_are_compared_as_well(site, send, ledger):

@@ -4,12 +4,14 @@ import contextlib
 import shutil
 import sqlite3
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from calls import KEY
 from ingest_texts import texts
 from knowledge_bot import Client
+from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest import (
     File,
     Ledger,
@@ -17,8 +19,11 @@ from knowledge_bot.ingest import (
     Text,
     from_folder,
     from_jsonl,
+    from_loader,
+    from_rows,
     from_site,
     from_sitemap,
+    from_urls,
     ingest,
 )
 from scripted_server import answer, reset
@@ -399,3 +404,96 @@ def test_what_two_runs_share_out_is_gone_for_neither(service, ledger):
         report = ingest(client, nested(), collections="col_1", ledger=ledger, origin="handbook")
     assert (report.gone, report.gone_withheld) == (0, 0)
     assert gone(ledger) == []
+
+
+# Places whose keys are their own ------------------------------------------------------------------
+
+
+def table(*numbers: int, word: str = "row"):
+    return [{"id": number, "body": f"{word} {number}"} for number in numbers]
+
+
+def test_two_tables_with_the_same_keys_are_two_by_their_origins(send, ledger):
+    def night(origin, *numbers):
+        rows = from_rows(table(*numbers, word=origin), key="id", text="body", origin=origin)
+        report = send(rows, ledger=ledger)
+        return report.created, report.unchanged, report.superseded, report.gone
+
+    assert night("articles", 1, 2, 3) == (3, 0, 0, 0)
+    assert night("products", 1, 2) == (2, 0, 0, 0)
+    for _ in range(2):
+        assert night("articles", 1, 2, 3) == (0, 3, 0, 0)
+        assert night("products", 1, 2) == (0, 2, 0, 0)
+    assert night("articles", 1, 2) == (0, 2, 0, 1)
+    (entry,) = ledger.gone()
+    assert (entry.key, entry.origin) == ("articles/3", "articles")
+
+
+def test_two_loaders_with_the_same_sources_are_two_by_their_origins(send, ledger):
+    class Wiki:
+        def __init__(self, *pages):
+            self.pages = pages
+
+        def lazy_load(self):
+            for page in self.pages:
+                yield SimpleNamespace(page_content=page, metadata={"source": "Home"})
+
+    for counts in ((1, 0), (0, 1), (0, 1)):
+        for space in ("hr", "it"):
+            wiki = from_loader(Wiki(f"Welcome to {space}."), origin=space)
+            report = send(wiki, ledger=ledger)
+            assert (report.created, report.unchanged) == counts
+    assert {entry.key for entry in ledger.entries()} == {"hr/Home", "it/Home"}
+
+
+def test_the_origin_of_the_run_is_the_one_that_counts(send, ledger):
+    for given in (None, "other"):
+        rows = from_rows(table(1), key="id", text="body", origin=given)
+        send(rows, ledger=ledger, origin="articles")
+    (entry,) = ledger.entries()
+    assert (entry.key, entry.origin) == ("articles/1", "articles")
+
+
+# Taken again --------------------------------------------------------------------------------------
+
+
+def test_what_may_be_taken_again_is_and_nothing_is_gone(send, ledger, tmp_path):
+    (tmp_path / "urls.txt").write_text("https://h.example/a\nhttps://h.example/b\n")
+    (tmp_path / "items.jsonl").write_text('{"name": "a", "content": "b"}\n')
+    for number, found in enumerate(
+        (
+            from_urls(tmp_path / "urls.txt"),
+            from_urls(["https://h.example/c"]),
+            from_jsonl(tmp_path / "items.jsonl"),
+            from_sitemap(str(written(tmp_path, from_sitemap, 4))),
+        )
+    ):
+        first = send(found, ledger=ledger, origin=f"place {number}")
+        again = send(found, ledger=ledger, origin=f"place {number}")
+        assert first.created > 0
+        assert again.unchanged == first.created
+        assert (again.gone, again.gone_withheld) == (0, 0)
+
+
+def test_what_can_be_taken_only_once_says_so(send):
+    for found, what in (
+        (from_rows(iter(table(1, 2)), key="id", text="body", origin="rows"), "rows"),
+        (from_urls(iter(["https://h.example/a"])), "lines"),
+        (from_loader(iter([SimpleNamespace(page_content="x")])), "documents"),
+    ):
+        assert send(found).created >= 1
+        with pytest.raises(ConfigurationError, match=f"{what}: they were taken already"):
+            send(found)
+
+
+def test_a_run_that_did_not_see_everything_says_why_nothing_is_told_as_gone(send, ledger):
+    def night(*rows):
+        return send(from_rows(rows, key="id", text="body", origin="t"), ledger=ledger)
+
+    night(*table(1, 2))
+    report = night(*table(1), {"id": None, "body": "x"})
+    assert (report.gone, report.gone_unknown) == (0, "row 2: its key is empty")
+    assert report.as_dict()["gone_unknown"]
+    whole = night(*table(1))
+    assert (whole.gone, whole.gone_unknown) == (1, "")
+    assert send([Text(name="n", content="c")], ledger=ledger).gone_unknown == ""

@@ -189,7 +189,8 @@ def test_what_another_run_sent_in_the_meantime_is_not_sent_again(run, service, l
 
 
 def test_headers_of_pages_are_sent_and_stay_secret(run, service, ledger, tmp_path):
-    page = WebPage(name="p", url="https://h.example/", headers={"Authorization": "s3cr3t-9"})
+    headers = {"Authorization": "s3cr3t-9"}
+    page = WebPage(name="p", url="https://h.example/", headers=headers, version="1")
     report = run([page], ledger=ledger)
     assert service.bodies[0]["headers"] == [{"name": "Authorization", "value": "s3cr3t-9"}]
     assert "s3cr3t-9" not in repr(page) + str(report) + repr(report)

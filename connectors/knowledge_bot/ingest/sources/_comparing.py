@@ -12,6 +12,7 @@ from knowledge_bot.ingest.sources._addresses import site
 from knowledge_bot.ingest.sources._documents import (
     Found,
     UnreadableError,
+    check_flag,
     check_number,
     is_web_address,
 )
@@ -48,6 +49,7 @@ def compared(
     if compare not in ("content", "lastmod") and not (compare is None and dated_by is None):
         raise ConfigurationError(f"compare: expected 'content' or 'lastmod', not {compare!r}")
     check_number("rate", rate, 0.001)
+    check_flag("allow_private", allow_private)
     if compare is None or (dated_by is not None and compare == "lastmod"):
         return found
     # What a list of the caller's own names, the caller names.

@@ -3,7 +3,7 @@
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import IO, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.ingest._items import Skipped, holds_login
 
 TOO_LARGE = 50 * 1024 * 1024
 """Bytes of a document once unpacked: sitemaps.org, protocol, "Using Sitemap index files"."""
@@ -27,22 +28,49 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class Found:
-    """The items of one place, to be taken once.
+    """The items of one place.
 
     Attributes:
-        items: the items.
+        take: gives the items, each time from the beginning.
         origin: what the ledger knows the place by; None where what it yields is not the whole.
+        keys_of_its_own: whether the items are numbered within the place alone, as rows of a table
+            are: then their keys begin with the name that it was given.
     """
 
-    items: Iterator[Any]
+    take: Callable[[], Iterator[Any]]
     origin: str | None
+    keys_of_its_own: bool = False
 
     def named(self, origin: str) -> "Found":
         """Return the same items under another name of their origin."""
         return replace(self, origin=origin)
 
     def __iter__(self) -> Iterator[Any]:
-        return self.items
+        if self.origin is None or not self.keys_of_its_own:
+            return self.take()
+        return self._below(self.origin)
+
+    def _below(self, origin: str) -> Iterator[Any]:
+        for item in self.take():
+            if isinstance(item, Skipped):
+                yield item
+            else:
+                yield item.model_copy(update={"key": f"{origin}/{item.identity}"})
+
+
+def once(items: Iterator[Any], what: str) -> Callable[[], Iterator[Any]]:
+    """Return what gives items that can be taken only once.
+
+    Taken again they would be none at all, and all of them gone.
+    """
+    left = [items]
+
+    def take() -> Iterator[Any]:
+        if not left:
+            raise ConfigurationError(f"{what}: they were taken already, and can be taken only once")
+        return left.pop()
+
+    return take
 
 
 Opening: TypeAlias = Callable[[str], AbstractContextManager[IO[bytes]]]
@@ -122,6 +150,20 @@ def told_too_large() -> str:
     return f"it is larger than {TOO_LARGE // (1024 * 1024)} MiB"
 
 
+def check_document(address: object) -> None:
+    """Check the address or the path of a document.
+
+    Raises:
+        ConfigurationError: it is none, or there is no such file.
+    """
+    if not isinstance(address, str) or not address.strip():
+        raise ConfigurationError(f"address: expected an address or a path, not {address!r}")
+    if not _is_fetched(address) and not Path(address).is_file():
+        if "://" in address:
+            raise ConfigurationError(f"address: {address} is no http:// or https:// address")
+        raise ConfigurationError(f"address: there is no file {address}")
+
+
 def check_number(name: str, value: object, least: float, *, whole: bool = False) -> None:
     """Check an option that is a number.
 
@@ -131,6 +173,48 @@ def check_number(name: str, value: object, least: float, *, whole: bool = False)
     kind = int if whole else int | float
     if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
         raise ConfigurationError(f"{name}: expected {least} or more, not {value!r}")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Check an option that is true or false.
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name}: expected True or False, not {value!r}")
+
+
+def patterns_of(name: str, given: str | Iterable[str]) -> list[str]:
+    """Return an option of one pattern or several as a list.
+
+    Raises:
+        ConfigurationError: it is something else.
+    """
+    several = [given] if isinstance(given, str) else given
+    if not isinstance(several, Iterable):
+        told = f"expected a pattern or several, not {type(given).__name__}"
+        raise ConfigurationError(f"{name}: {told}")
+    found = list(several)
+    if not all(isinstance(pattern, str) for pattern in found):
+        raise ConfigurationError(f"{name}: expected patterns as texts")
+    return found
+
+
+def refused(address: str, told: str) -> Skipped | None:
+    """Return why an address in a list is no page's; None where it is one.
+
+    Args:
+        address: the address.
+        told: where it stands.
+    """
+    shown = address[:500]
+    if holds_login(address):
+        reason = f"{told}: it holds a login, which is not kept; `from_site` takes headers"
+        return Skipped(f"…@{shown.rpartition('@')[2]}", reason, invalid=True, partial=True)
+    if not is_web_address(address):
+        return Skipped(shown, f"{told}: it is no web address", invalid=True)
+    return None
 
 
 def is_web_address(address: str) -> bool:

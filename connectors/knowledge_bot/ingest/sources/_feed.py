@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from knowledge_bot.ingest._items import Skipped, WebPage
@@ -9,8 +10,9 @@ from knowledge_bot.ingest.sources._comparing import Compared, compared
 from knowledge_bot.ingest.sources._documents import (
     Found,
     UnreadableError,
-    is_web_address,
+    check_document,
     opening,
+    refused,
 )
 
 if TYPE_CHECKING:
@@ -41,10 +43,11 @@ def from_feed(
         An iterable of a `WebPage` for each page, and a `Skipped` for what cannot be read.
 
     Raises:
-        ConfigurationError: an option cannot be used.
+        ConfigurationError: an option cannot be used, or there is no such file.
     """
+    check_document(address)
     return compared(
-        Found(_pages(address, allow_private=allow_private), None),
+        Found(partial(_pages, address, allow_private=allow_private), None),
         compare,
         dated_by=address,
         rate=rate,
@@ -63,12 +66,14 @@ def _pages(address: str, *, allow_private: bool) -> Iterator[WebPage | Skipped]:
         entry = dict(parsed)  # without feedparser's warnings about names that it maps
         url = entry.get("link", "")
         title = " ".join(entry.get("title", "").split())
-        if is_web_address(url):
-            version = entry.get("updated") or entry.get("published") or None
-            yield WebPage(name=title or url, url=url, version=version)
-        else:
+        if not url:
             told = title or entry.get("id") or "an entry without a title"
             yield Skipped(told, f"{address}: the entry links to no web page", invalid=True)
+        elif (wrong := refused(url, address)) is not None:
+            yield wrong
+        else:
+            version = entry.get("updated") or entry.get("published") or None
+            yield WebPage(name=title or url, url=url, version=version)
 
 
 def _parsed(content: bytes, address: str) -> Any:

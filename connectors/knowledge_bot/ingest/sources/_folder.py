@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import File, Skipped
+from knowledge_bot.ingest.sources._documents import patterns_of
 
 IGNORE_FILE = ".kbotignore"
 """Names what is left out of the folder that it lies in, in the notation of a `.gitignore`."""
@@ -63,7 +64,7 @@ def from_folder(
     name = str(root)
     if matches is not None:  # another selection of the same folder is another origin
         name = f"{name} [{' '.join(sorted(several))}]"
-    left_out = [exclude] if isinstance(exclude, str) else list(exclude)
+    left_out = patterns_of("exclude", exclude)
     excluding = matching([*_ignored_lines(root), *left_out])
     found = Folder(str(root), str(root), name, matches, excluding, hidden)
     return found if origin is None else found.named(origin)

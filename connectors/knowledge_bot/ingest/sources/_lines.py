@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import File, Skipped, Text, WebPage
 from knowledge_bot.ingest.sources._comparing import Compared, compared
-from knowledge_bot.ingest.sources._documents import Found, is_web_address
+from knowledge_bot.ingest.sources._documents import Found, is_web_address, once, refused
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest.sources._pages import Compare
@@ -42,7 +42,8 @@ def from_jsonl(source: Lines) -> Found:
         ConfigurationError: the file cannot be opened; raised at once.
     """
     name, folder = _name(source), _folder(source)
-    return Found(_json_items(_numbered(source), name, folder), _origin(source))
+    take = _taking(source, lambda lines: _json_items(lines, name, folder))
+    return Found(take, _origin(source))
 
 
 def from_urls(
@@ -71,8 +72,9 @@ def from_urls(
     Raises:
         ConfigurationError: an option cannot be used, or the file cannot be opened; raised at once.
     """
+    name = _name(source)
     return compared(
-        Found(_pages(_numbered(source), _name(source)), _origin(source)),
+        Found(_taking(source, lambda lines: _pages(lines, name)), _origin(source)),
         compare,
         rate=rate,
         allow_private=allow_private,
@@ -118,21 +120,26 @@ def _pages(lines: Iterator[tuple[int, bytes]], name: str) -> Iterator[WebPage | 
         address = line.decode("utf-8", "replace").strip()
         if address.startswith("#"):
             continue
-        if is_web_address(address):
-            yield WebPage(name=address, url=address)
-        else:
-            yield Skipped(
-                address[:500], f"{name}, line {number}: it is no web address", invalid=True
-            )
+        yield refused(address, f"{name}, line {number}") or WebPage(name=address, url=address)
 
 
-def _numbered(source: Lines) -> Iterator[tuple[int, bytes]]:
-    """Return the lines that are not empty, with their numbers; a file is opened at once."""
-    opened = _opened(source)
-    return _read(opened)
+_Numbered: TypeAlias = Iterator[tuple[int, bytes]]
 
 
-def _read(opened: Any) -> Iterator[tuple[int, bytes]]:
+def _taking(
+    source: Lines, items: Callable[[_Numbered], Iterator[Any]]
+) -> Callable[[], Iterator[Any]]:
+    """Return what gives the items of the lines that are not empty; a file must be there at once."""
+    if source != "-" and isinstance(source, str | os.PathLike):
+        with _opened(source):
+            pass
+        return lambda: items(_read(_opened(source)))
+    if isinstance(source, list | tuple):
+        return lambda: items(_read(_kept_open(source)))
+    return once(items(_read(_opened(source))), "lines")
+
+
+def _read(opened: Any) -> _Numbered:
     with opened as lines:
         for number, line in enumerate(lines, 1):
             data = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
@@ -149,9 +156,12 @@ def _opened(source: Lines) -> Any:
         try:
             return _bounded(Path(source).open("rb"))
         except OSError as error:
-            raise ConfigurationError(
-                f"{os.fspath(source)} cannot be read: {error.strerror}"
-            ) from error
+            hint = ": it is an address, and a file of lines is expected, or a list of them"
+            told = hint if is_web_address(os.fspath(source)) else f": {error.strerror}"
+            raise ConfigurationError(f"{os.fspath(source)} cannot be read{told}") from error
+    if not isinstance(source, Iterable):
+        told = f"expected a path, an open file or lines, not {type(source).__name__}"
+        raise ConfigurationError(f"source: {told}")
     return _kept_open(source)
 
 

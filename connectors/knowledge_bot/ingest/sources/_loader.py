@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import File, Skipped, Text
-from knowledge_bot.ingest.sources._documents import Found
+from knowledge_bot.ingest.sources._documents import Found, once
 
 # The methods of a loader that give documents, the lazy ones first: LangChain's, then LlamaIndex's.
 LOADING = (
@@ -63,8 +63,9 @@ def from_loader(
     Args:
         loader: has one of these methods, or is an iterable of documents, which may be
             asynchronous.
-        origin: a name that stands for what the loader reads, such as `wiki`. With it, what the
-            loader finds no longer is told as gone.
+        origin: a name that stands for what the loader reads, such as `wiki`. With it, documents are
+            known by it and their own key, so that another loader may have the same keys, and what
+            the loader finds no longer is told as gone.
         name: returns what a document's source is named; by default its title, its file's name, its
             source or its first line. Of a resource it is given the identifier, as `key` is.
         key: returns what a document is known by.
@@ -79,13 +80,16 @@ def from_loader(
     if callable(getattr(loader, "list_resources", None)) and callable(
         getattr(loader, "load_resource", None)
     ):
-        return Found(_resources(loader, name, key), origin)
+        return Found(partial(_resources, loader, name, key), origin, keys_of_its_own=True)
     if not is_loader(loader):
         raise ConfigurationError(
             f"loader: expected an object with one of the methods {', '.join(LOADING)}, or "
             f"documents, not {type(loader).__name__}"
         )
-    return Found(_documents(loader, Texts(name, key)), origin)
+    take = partial(_documents, loader, name, key)
+    if isinstance(loader, Iterator):
+        return Found(once(take(), "documents"), origin, keys_of_its_own=True)
+    return Found(take, origin, keys_of_its_own=True)
 
 
 def is_loader(loader: object) -> bool:
@@ -129,7 +133,7 @@ class Texts:
             name = self._name(document)
         else:
             titles = (str(metadata.get(each) or "").strip() for each in _NAMES)
-            title = next(filter(None, titles), content.strip())
+            title = next(filter(None, titles), content.replace("\0", " ").strip())
             name = f"{title.splitlines()[0][:_NAME_LENGTH]}{place}" if title else "(no name)"
         if self._key is not None:
             key = self._key(document)
@@ -142,8 +146,10 @@ class Texts:
         return Text(name=name, content=content, key=key)
 
 
-def _documents(loader: object, as_text: Texts) -> Iterator[Text | Skipped]:
-    told, count = _told(loader), 0
+def _documents(
+    loader: object, name: Callable[[Any], str] | None, key: Callable[[Any], str] | None
+) -> Iterator[Text | Skipped]:
+    told, count, as_text = _told(loader), 0, Texts(name, key)
     try:
         for count, document in enumerate(_loaded(loader), 1):
             try:
@@ -152,7 +158,7 @@ def _documents(loader: object, as_text: Texts) -> Iterator[Text | Skipped]:
                 reason = f"it is no document: {_said(error)}"
                 item = Skipped(f"{told}, document {count}", reason, invalid=True, partial=True)
             yield item
-    except Exception as error:  # noqa: BLE001 - a loader may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a loader may raise anything
         reason = f"the loader ends after {count} documents: {_said(error)}"
         yield Skipped(told, reason, invalid=True, partial=True)
 
@@ -210,7 +216,7 @@ def _resources(
                 )
             except ValidationError as error:
                 yield Skipped(f"{told}, resource {count}", _said(error), invalid=True, partial=True)
-    except Exception as error:  # noqa: BLE001 - a reader may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a reader may raise anything
         reason = f"the reader ends after {count} resources: {_said(error)}"
         yield Skipped(told, reason, invalid=True, partial=True)
 
@@ -269,7 +275,7 @@ def _told(loader: object) -> str:
     return type(loader).__name__
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from knowledge_bot._extras import require
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import File, Skipped
+from knowledge_bot.ingest.sources._documents import check_flag, patterns_of
 from knowledge_bot.ingest.sources._folder import expression, matching
 
 # What stores call an object's validator, and the times that stand in for one.
@@ -42,6 +43,7 @@ def from_objects(
     address: str,
     *,
     exclude: str | Iterable[str] = (),
+    hidden: bool = False,
     origin: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> "Objects":
@@ -60,6 +62,7 @@ def from_objects(
             `*` stands for any part of a name, `**/` for any number of folders.
         exclude: what to leave out, in the notation of a `.gitignore`: `*.tmp`, `drafts/`. A
             `.kbotignore` in a store is not read.
+        hidden: whether to take names that begin with a dot as well, where the address names none.
         origin: a name that stands for the place wherever it is; by default the address.
         storage_options: what fsspec takes for the protocol, such as keys, or an endpoint.
 
@@ -80,6 +83,9 @@ def from_objects(
         kind = get_filesystem_class(place.protocol)
     except (ImportError, ValueError) as error:
         raise ConfigurationError(f"address: {place.shown} cannot be reached: {error}") from None
+    if not isinstance(storage_options or {}, Mapping):
+        told = f"expected a mapping, not {type(storage_options).__name__}"
+        raise ConfigurationError(f"storage_options: {told}")
     options = dict(storage_options or {})
     hide = _Hiding(place.secrets | _secrets(options))
 
@@ -89,7 +95,13 @@ def from_objects(
         return kind(**given, skip_instance_cache=True), str(kind._strip_protocol(place.base))  # noqa: SLF001 - as above
 
     return objects_in(
-        connect, place.shown, place.pattern, exclude=exclude, origin=origin, hide=hide
+        connect,
+        place.shown,
+        place.pattern,
+        exclude=exclude,
+        hidden=hidden,
+        origin=origin,
+        hide=hide,
     )
 
 
@@ -99,6 +111,7 @@ def objects_in(
     pattern: str,
     *,
     exclude: str | Iterable[str] = (),
+    hidden: bool = False,
     origin: str | None = None,
     hide: Callable[[str], str] = str,
 ) -> "Objects":
@@ -109,6 +122,7 @@ def objects_in(
         address: the same place as people know it, without credentials.
         pattern: which objects below it; empty for all.
         exclude: see `from_objects`.
+        hidden: see `from_objects`.
         origin: see `from_objects`.
         hide: takes secrets out of what the store says of itself.
 
@@ -119,9 +133,11 @@ def objects_in(
         matches = re.compile(expression(f"/{pattern}")).fullmatch if pattern else None
     except re.error as error:
         raise ConfigurationError(f"address: {pattern} cannot be used: {error.msg}") from None
-    several = [exclude] if isinstance(exclude, str) else list(exclude)
+    several = patterns_of("exclude", exclude)
     name = f"{address}/{pattern}" if pattern else address
-    found = Objects(address, address, name, connect, matches, matching(several), hide)
+    check_flag("hidden", hidden)
+    takes_hidden = hidden or _is_hidden(pattern)
+    found = Objects(address, address, name, connect, matches, matching(several), takes_hidden, hide)
     return found if origin is None else found.named(origin)
 
 
@@ -141,6 +157,7 @@ class Objects:
     _connect: Callable[[], tuple[Any, str]] = field(repr=False)
     _matches: Callable[[str], object] | None = field(repr=False)
     _ignores: Callable[[str], bool] | None = field(repr=False)
+    _hidden: bool = field(repr=False)
     _hide: Callable[[str], str] = field(repr=False)
 
     def named(self, origin: str) -> "Objects":
@@ -188,7 +205,11 @@ class Objects:
                 if info["type"] == "directory" and not info.get("islink"):
                     relative = _below(root, str(info["name"])).rstrip("/")
                     itself = _below(folder, str(info["name"])).strip("/") == ""
-                    if not itself and not (self._ignores and self._ignores(f"{relative}/")):
+                    if itself or (self._ignores and self._ignores(f"{relative}/")):
+                        continue
+                    if _is_hidden(relative) and not self._hidden:
+                        yield Skipped(relative, "it is hidden")
+                    else:
                         folders.append(str(info["name"]))
                 else:
                     yield from self._taken(store, root, info, now)
@@ -206,6 +227,9 @@ class Objects:
         if not single and self._matches is not None and not self._matches(name):
             return
         if self._ignores is not None and self._ignores(name):
+            return
+        if not (single or self._hidden) and _is_hidden(name):
+            yield Skipped(name, "it is hidden")
             return
         if info["type"] != "file" or info.get("islink"):
             what = "a link" if info.get("islink") or info["type"] == "link" else "not a file"
@@ -421,6 +445,10 @@ def _below(root: str, path: str) -> str:
     """Return a path as seen from another; some stores begin it with a slash, and some do not."""
     inner, outer = path.lstrip("/"), root.strip("/")
     return inner[len(outer) :].removeprefix("/") if inner.startswith(outer) else inner
+
+
+def _is_hidden(relative: str) -> bool:
+    return relative.startswith(".") or "/." in relative
 
 
 def _token(info: Mapping[str, Any]) -> str | None:

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import Skipped, Text
-from knowledge_bot.ingest.sources._documents import Found
+from knowledge_bot.ingest.sources._documents import Found, once
 
 Column: TypeAlias = str | Callable[[Any], object]
 """A column's name, or what returns its value of a row."""
@@ -38,8 +38,9 @@ def from_rows(
         name: the column of the source's name; by default the key.
         version: a column that changes when the text does, such as the time of the last change. By
             default the text itself is compared.
-        origin: a name that stands for the table, such as `articles`. With it, rows that are no
-            longer there are told as gone. Give it only where these are all rows.
+        origin: a name that stands for the table, such as `articles`. With it, rows are known by it
+            and their key, so that another table may have the same keys, and rows that are no longer
+            there are told as gone. Give it only where these are all rows.
 
     Returns:
         An iterable of a `Text` for each row, and a `Skipped` for one that cannot be read. Where the
@@ -64,7 +65,8 @@ def from_rows(
     if not isinstance(rows, Iterable) and not hasattr(rows, "fetchone"):
         raise ConfigurationError(f"rows: expected several rows, not {type(rows).__name__}")
     places = {column: place for place, column in enumerate(columns)}
-    return Found(_texts(rows, fields, places), origin)
+    take = once(_texts(rows, fields, places), "rows")
+    return Found(take, origin, keys_of_its_own=True)
 
 
 def _texts(

@@ -13,9 +13,14 @@ from urllib.parse import urljoin, urlsplit
 
 from knowledge_bot._endpoints import Headers, header_list
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._items import Skipped, WebPage
+from knowledge_bot.ingest._items import Skipped, WebPage, holds_login
 from knowledge_bot.ingest.sources._addresses import LONGEST, cleaned, site
-from knowledge_bot.ingest.sources._documents import UnreadableError, check_number
+from knowledge_bot.ingest.sources._documents import (
+    UnreadableError,
+    check_flag,
+    check_number,
+    patterns_of,
+)
 from knowledge_bot.ingest.sources._folder import matching
 from knowledge_bot.ingest.sources._robots import LARGEST as LARGEST_ROBOTS
 from knowledge_bot.ingest.sources._robots import Robots
@@ -93,7 +98,9 @@ def from_site(
     Raises:
         ConfigurationError: the address or an option cannot be used.
     """
-    start = cleaned(url)
+    if holds_login(str(url)):
+        raise ConfigurationError("url: it holds a login, which is not kept; give headers instead")
+    start = cleaned(str(url))
     if start is None:
         raise ConfigurationError(f"url: {str(url)[:500]!r} is no http:// or https:// address")
     check_number("depth", depth, 0, whole=True)
@@ -102,13 +109,14 @@ def from_site(
     check_number("seconds", seconds, 0)
     check_number("page_bytes", page_bytes, 1, whole=True)
     check_number("total_bytes", total_bytes, 1, whole=True)
+    check_flag("allow_private", allow_private)
+    check_flag("sitemaps", sitemaps)
     if compare not in ("content", "lastmod"):
         raise ConfigurationError(f"compare: expected 'content' or 'lastmod', not {compare!r}")
-    including, excluding = _several(include), _several(exclude)
+    including, excluding = patterns_of("include", include), patterns_of("exclude", exclude)
     origin = start
-    if including or excluding:  # another selection of the same site is another origin
-        chosen = [*sorted(including), *(f"!{each}" for each in sorted(excluding))]
-        origin = f"{start} [{' '.join(chosen)}]"
+    if including:  # another selection of the same site is another origin
+        origin = f"{start} [{' '.join(sorted(including))}]"
     bounds = _Bounds(depth, pages, seconds, page_bytes, total_bytes, rate)
     return Site(
         origin,
@@ -447,7 +455,3 @@ class _Crawl:
 
 def _hashed(url: str) -> int:
     return int.from_bytes(blake2b(url.encode(), digest_size=8).digest())
-
-
-def _several(patterns: str | Iterable[str]) -> list[str]:
-    return [patterns] if isinstance(patterns, str) else list(patterns)

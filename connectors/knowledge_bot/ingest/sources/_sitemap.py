@@ -1,6 +1,8 @@
 """Pages of a sitemap (sitemaps.org, protocol 0.9), nested ones included."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 from xml.etree.ElementTree import Element, ParseError
@@ -11,8 +13,9 @@ from knowledge_bot.ingest.sources._documents import (
     Found,
     Opening,
     UnreadableError,
-    is_web_address,
+    check_document,
     opening,
+    refused,
 )
 
 if TYPE_CHECKING:
@@ -48,10 +51,11 @@ def from_sitemap(
         An iterable of a `WebPage` for each page, and a `Skipped` for what cannot be read.
 
     Raises:
-        ConfigurationError: an option cannot be used.
+        ConfigurationError: an option cannot be used, or there is no such file.
     """
+    check_document(address)
     return compared(
-        Found(_pages(address, allow_private=allow_private), address),
+        Found(partial(_pages, address, allow_private=allow_private), address),
         compare,
         dated_by=address,
         rate=rate,
@@ -80,14 +84,14 @@ def sitemap_pages(
     try:
         for kind, location, modified in _entries(address, opening):
             target = _joined(address, location)
-            if not is_web_address(target):
-                yield Skipped(location[:500], f"{address}: it is no web address", invalid=True)
+            if (told := refused(target, address)) is not None:
+                yield told
             elif kind == "sitemap":
                 nested.append(target)
                 if len(nested) > _SITEMAPS:
                     raise UnreadableError("it names too many sitemaps")
             else:
-                yield WebPage(name=target, url=target, version=modified)
+                yield WebPage(name=target, url=target, version=_time(modified))
     except UnreadableError as error:
         reason = f"the sitemap ends there: {error}"
         yield Skipped(address, reason, invalid=True, partial=True)
@@ -117,6 +121,15 @@ def _entries(address: str, opening: Opening) -> Iterator[tuple[str, str, str | N
             raise UnreadableError("it declares entities, as attacks do") from error
         except (ValueError, LookupError) as error:
             raise UnreadableError(f"its encoding is not known: {error}") from error
+
+
+def _time(told: str | None) -> str | None:
+    """Return a time in one notation (W3C, "Date and Time Formats"); what is none, as it is."""
+    try:
+        time = datetime.fromisoformat(told or "")
+    except ValueError:
+        return told
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
 
 
 def _joined(address: str, location: str) -> str:

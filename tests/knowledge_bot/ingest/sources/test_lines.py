@@ -87,3 +87,28 @@ def test_addresses_are_pages(tmp_path):
 def test_a_file_that_cannot_be_opened_is_told_at_once(read, tmp_path):
     with pytest.raises(ConfigurationError, match="missing"):
         read(tmp_path / "missing")
+
+
+def test_an_address_with_a_login_is_refused_and_the_login_is_not_told(tmp_path):
+    path = tmp_path / "urls.txt"
+    path.write_text("https://me:s3cret@h.example/a\nhttps://h.example/b?mail=me@h.example\n")
+    refused, page = from_urls(path)
+    assert (refused.name, refused.invalid) == ("…@h.example/a", True)
+    assert "it holds a login" in refused.reason
+    assert "s3cret" not in repr(refused)
+    assert page.url == "https://h.example/b?mail=me@h.example"
+    (item,) = from_jsonl(['{"url": "https://me:s3cret@h.example/a", "name": "n"}'])
+    assert "url: it holds a login" in item.reason
+    assert "s3cret" not in repr(item)
+
+
+@pytest.mark.parametrize("read", [from_jsonl, from_urls])
+@pytest.mark.parametrize("wrong", [5, None])
+def test_what_holds_no_lines_is_told_at_once(read, wrong):
+    with pytest.raises(ConfigurationError, match="expected a path, an open file or lines"):
+        read(wrong)
+
+
+def test_an_address_in_place_of_a_file_of_them_is_told():
+    with pytest.raises(ConfigurationError, match="it is an address, and a file of lines"):
+        from_urls("https://h.example/")

@@ -119,6 +119,18 @@ def test_what_is_excluded_is_not_found(store):
     assert found(f"{store.address}/docs", exclude=["*.md", "!a.md"]) == ["a.md", "b.txt"]
 
 
+def test_hidden_names_are_left_out_unless_they_are_asked_for(store):
+    for name in (".secret", ".git/config", "guide/.draft.md"):
+        store.write(f"docs/{name}", b"not for everybody")
+    address = f"{store.address}/docs"
+    assert sorted(found(address)) == ["a.md", "b.txt", "guide/c.md", "guide/deep/d.md"]
+    reasons = {item.reason for item in from_objects(address) if isinstance(item, Skipped)}
+    assert reasons == {"it is hidden"}
+    assert {".secret", ".git/config", "guide/.draft.md"} <= set(found(address, hidden=True))
+    assert found(f"{address}/**/.*.md") == ["guide/.draft.md"]
+    assert found(f"{address}/.git") == ["config"]
+
+
 def test_an_object_is_known_by_its_address_or_by_the_origin_that_it_is_given(store):
     address = f"{store.address}/docs"
     (item,) = from_objects(f"{address}/*.txt")

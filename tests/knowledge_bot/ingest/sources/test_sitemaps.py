@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest import Skipped, WebPage, from_sitemap
 from knowledge_bot.ingest.sources import _documents as documents
 from page_server import answer, redirect
@@ -31,9 +32,23 @@ def test_pages_have_their_address_as_name_and_their_lastmod_as_version(web):
         pages("<loc> https://h.example/a </loc><lastmod>2026-01-02</lastmod>", "<loc>/b</loc>")
     )
     assert list(from_sitemap(web.url("/s.xml"))) == [
-        WebPage(name="https://h.example/a", url="https://h.example/a", version="2026-01-02"),
+        WebPage(
+            name="https://h.example/a",
+            url="https://h.example/a",
+            version="2026-01-02T00:00:00+00:00",
+        ),
         WebPage(name=web.url("/b"), url=web.url("/b")),
     ]
+
+
+def test_a_lastmod_in_another_notation_is_no_change(web):
+    told = ("2026-01-02", "2026-01-02T00:00:00Z", "2026-01-02T01:00+01:00", "yesterday")
+    web.answers["/s.xml"] = answer(
+        pages(*(f"<loc>/{n}</loc><lastmod>{each}</lastmod>" for n, each in enumerate(told)))
+    )
+    *alike, other = (page.version for page in from_sitemap(web.url("/s.xml")))
+    assert len(set(alike)) == 1
+    assert other == "yesterday"
 
 
 def test_a_changed_lastmod_is_a_changed_page():
@@ -104,8 +119,19 @@ def test_a_sitemap_that_is_not_there_is_told(web):
         port = unused.getsockname()[1]
     (last,) = from_sitemap(f"http://127.0.0.1:{port}/s.xml")
     assert "cannot be fetched" in last.reason
-    (last,) = from_sitemap("/nowhere/s.xml")
-    assert "no such file" in last.reason.lower()
+    for address, told in (
+        ("/nowhere/s.xml", "there is no file /nowhere/s.xml"),
+        ("ftp://h.example/s.xml", "is no http:// or https:// address"),
+        ("", "expected an address or a path, not ''"),
+    ):
+        with pytest.raises(ConfigurationError, match=told):
+            from_sitemap(address)
+
+
+def test_a_sitemap_may_be_taken_again(web):
+    web.answers["/s.xml"] = answer(pages("<loc>/1</loc>"))
+    found = from_sitemap(web.url("/s.xml"))
+    assert len(list(found)) == len(list(found)) == 1
 
 
 def test_endless_nesting_ends(web):
