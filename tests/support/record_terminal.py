@@ -1,7 +1,7 @@
-"""Records `kbot` on a terminal of 100 columns: `python tests/support/record_terminal.py [FILE]`.
+"""Records `kbot` on a terminal of 100 columns: `python tests/support/record_terminal.py NAME`.
 
-It starts the embedded service, feeds it a folder, removes a file, and settles what is gone. What
-the commands really wrote becomes a picture, by default `docs/images/kbot-ingest.svg`.
+It starts the embedded service and runs the commands of a picture, `kbot-ingest` or `kbot-check`.
+What they really wrote becomes `docs/images/NAME.svg`.
 """
 
 import io
@@ -26,13 +26,38 @@ TOOLS = 228
 # Rich's picture fetches its fonts from elsewhere; a page shows the reader's own.
 PICTURE = re.sub(r"(?s)@font-face \{\{.*?\}\}\s*|<!--.*?-->\s*", "", CONSOLE_SVG_FORMAT)
 
-COMMANDS = (
-    "kbot ingest folder handbook --origin handbook --rate 80",
-    "rm handbook/repair-evening.md",
-    "kbot ingest folder handbook --origin handbook",
-    "kbot ledger gone",
-    "kbot ledger gone | cut -f1 | kbot ledger forget -",
-)
+PICTURES = {
+    "kbot-ingest": (
+        "kbot ingest folder handbook --origin handbook --rate 80",
+        "rm handbook/repair-evening.md",
+        "kbot ingest folder handbook --origin handbook",
+        "kbot ledger gone",
+        "kbot ledger gone | cut -f1 | kbot ledger forget -",
+    ),
+    "kbot-check": (
+        "kbot ingest folder handbook --include '*.md' --quiet",
+        "cat questions.toml",
+        "kbot check bot_guide questions.toml",
+        "echo 'The lift is out of order until Monday.' > handbook/lift.md",
+        "kbot ingest folder handbook --include '*.md' --quiet",
+        "kbot check bot_guide questions.toml --wait 10m",
+    ),
+}
+
+QUESTIONS = """\
+[[questions]]
+ask = "Who leads the repair evening?"
+contains = "Ines Okafor"
+sources = "repair-evening.md"
+
+[[questions]]
+ask = "Is the lift out of order?"
+contains = "until Monday"
+
+[[questions]]
+ask = "What is the capital of France?"
+refuses = true
+"""
 
 
 class Screen:
@@ -69,7 +94,8 @@ def recorded(command: str, environment: dict[str, str]) -> list[str]:
             done = re.search(r"(\d+) of (\d+) items", "\n".join(screen.lines))
             if not halfway and done and int(done[2]) / 2 < int(done[1]) < int(done[2]):
                 halfway = [line for line in screen.lines if line]
-        assert running.end() == 0, running.shown
+        # 3: a check tells that something did not pass.
+        assert running.end() in (0, 3), running.shown
     return [*halfway, *(line for line in screen.lines if line)]
 
 
@@ -81,7 +107,7 @@ def make_handbook(folder: Path) -> None:
         (folder / "tools" / f"tool-{number:03}.md").write_text(page, encoding="utf-8")
 
 
-def main(picture: Path) -> None:
+def main(name: str) -> None:
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     handbook = {"col_handbook": "Handbook"}
     with (
@@ -89,6 +115,7 @@ def main(picture: Path) -> None:
         LocalService(collections=handbook, bots={"bot_guide": ["col_handbook"]}) as service,
     ):
         make_handbook(Path(home, "handbook"))
+        Path(home, "questions.toml").write_text(QUESTIONS, encoding="utf-8")
         environment = {
             "HOME": home,
             "XDG_DATA_HOME": f"{home}/.local/share",
@@ -98,14 +125,14 @@ def main(picture: Path) -> None:
             "KNOWLEDGE_BOT_COLLECTION": "col_handbook",
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
-        for command in COMMANDS:
+        for command in PICTURES[name]:
             console.print(Text(f"$ {command}", style="bold green"))
             for line in recorded(f"cd {home} && {command}", environment):
                 console.print(Text.from_ansi(line.replace(home, "~")))
-    svg = console.export_svg(title="kbot ingest", code_format=PICTURE, unique_id="kbot-ingest")
-    picture.write_text(svg, encoding="utf-8")
+    title = name.replace("-", " ")
+    svg = console.export_svg(title=title, code_format=PICTURE, unique_id=name)
+    (ROOT / "docs" / "images" / f"{name}.svg").write_text(svg, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    default = ROOT / "docs" / "images" / "kbot-ingest.svg"
-    main(Path(sys.argv[1]) if sys.argv[1:] else default)
+    main(sys.argv[1])
