@@ -224,6 +224,20 @@ def test_what_every_question_would_meet_ends_it(run, serve, status, stop):
     assert verdicts(report) == ["passed"] * 2 + ["unanswered"] + ["unasked"] * 17
 
 
+def test_an_end_for_all_is_not_waited_for_by_those_that_wait(run, serve):
+    def answers(asked):
+        if asked == OPEN.ask:
+            return "Later."
+        time.sleep(0.5)
+        return answer(402, {"message": "used up"})
+
+    bots = serve(bot_1=answers)
+    began = time.monotonic()
+    report = run(bots, "bot_1", [OPEN, LEADS], wait=60, interval=30)
+    assert (report.stopped, verdicts(report)) == (CheckStop.PAYMENT, ["failed", "unanswered"])
+    assert time.monotonic() - began < 5
+
+
 def test_several_bots_are_asked_the_same(run, serve):
     bots = serve(bot_a={OPEN.ask: "At 9:30."}, bot_b={OPEN.ask: "At ten."})
     report = run(bots, ["bot_a", "bot_b"], [OPEN])
