@@ -12,6 +12,7 @@ import heapq
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -189,7 +190,10 @@ def check(
                     _check_bot(bot, client.list_bots(), error)
             raise
 
-    return Blocking(schedule, ask).run()
+    with client._whole_span("check") as counted:  # noqa: SLF001 - the core's own
+        report = Blocking(schedule, ask).run()
+        counted(_counts(report))
+    return report
 
 
 async def acheck(
@@ -230,7 +234,14 @@ async def acheck(
                     _check_bot(bot, await client.list_bots(), error)
             raise
 
-    return await Awaiting(schedule, ask).run()
+    with client._whole_span("check") as counted:  # noqa: SLF001 - the core's own
+        report = await Awaiting(schedule, ask).run()
+        counted(_counts(report))
+    return report
+
+
+def _counts(report: CheckReport) -> dict[str, int]:
+    return Counter(str(one.verdict) for one in report.results)
 
 
 class CheckOptions(TypedDict, total=False):
