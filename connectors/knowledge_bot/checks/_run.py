@@ -63,7 +63,7 @@ class Progress:
         total: how many questions there are, over all bots.
         passed: how many have passed.
         open: how many may still pass: not asked yet, or to be asked again.
-        asked: how many messages were sent.
+        asked: how many times a question was asked, whatever came of it.
         pause: seconds until the next question is due, while none is under way; otherwise 0.
         elapsed: seconds since the check began.
     """

@@ -197,7 +197,9 @@ def _checked(
     def end() -> None:
         stop.set()
         if not quiet:
-            tell("Stopping: answers under way are waited for, 5 seconds at most.")
+            # A terminal has written ^C behind the line that tells how far it is.
+            line_end = "\n" if sys.stderr.isatty() else ""
+            tell(f"{line_end}Stopping: answers under way are waited for, 5 seconds at most.")
 
     with _shown_progress(quiet=quiet) as on_progress, signals_ask(end):
         return ask_and_judge(client, bots, questions, on_progress=on_progress, stop=stop, **how)
@@ -275,7 +277,7 @@ class _Line:
     def _told(progress: "Progress", at: float) -> str:
         ago = time.monotonic() - at
         told = f"{progress.passed} of {progress.total} passed, {progress.open} open"
-        told += f"  {progress.asked} messages  {progress.elapsed + ago:.0f} s"
+        told += f"  asked {progress.asked} times  {progress.elapsed + ago:.0f} s"
         left = progress.pause - ago
         return f"{told}  asking again in {left:.0f} s" if left > 0 else told
 
