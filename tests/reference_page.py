@@ -21,6 +21,8 @@ MODULES = (
     "knowledge_bot",
     "knowledge_bot.errors",
     "knowledge_bot.models",
+    "knowledge_bot.checks",
+    "knowledge_bot.checks.pytest",
     "knowledge_bot.ingest",
     "knowledge_bot.transcripts",
     "knowledge_bot.testing",

@@ -46,6 +46,18 @@ NEEDS = [
         "from_objects",
         "objects",
     ),
+    (
+        "from knowledge_bot.checks import Question; Question(ask='When?', matches='9')",
+        "regex",
+        "A regular expression in a check",
+        "checks",
+    ),
+    (
+        "from knowledge_bot.checks._promptfoo import read_promptfoo; read_promptfoo('a', 'q')",
+        "yaml",
+        "A file of promptfoo",
+        "checks",
+    ),
     *(
         (f"import airflow_knowledge_bot.{name}", "airflow", "airflow_knowledge_bot", "airflow")
         for name in ("decorators", "hooks", "operators", "sensors", "triggers")
@@ -73,6 +85,7 @@ def test_a_missing_extra_is_a_sentence(statement, module, package, extra):
         ("airflow", "import airflow_knowledge_bot.get_provider_info"),
         ("fastapi", "import knowledge_bot_service, knowledge_bot_service.command"),
         ("feedparser", "from knowledge_bot import AsyncClient, Client"),
+        ("regex", "from knowledge_bot.checks import Question; Question(ask='?', contains='x')"),
     ],
 )
 def test_what_does_not_need_the_extra_does_without(module, statement):

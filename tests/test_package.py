@@ -26,7 +26,10 @@ PACKAGES = {
 # What each extra is enough for, and what it must not bring along.
 EXTRAS = {
     "": (
-        "import knowledge_bot.testing, knowledge_bot.transcripts",
+        (
+            "import knowledge_bot.testing, knowledge_bot.transcripts; "
+            "from knowledge_bot.checks import Question, check; Question(ask='?', contains='x')"
+        ),
         (
             "airflow click defusedxml fastapi feedparser fsspec keyring langchain_core llama_index "
             "opentelemetry pathspec psycopg rich sqlalchemy watchfiles"
@@ -49,6 +52,13 @@ EXTRAS = {
             "from llama_index_knowledge_bot import KnowledgeBotLLM"
         ),
         "",
+    ),
+    "checks": (
+        (
+            "import yaml; from knowledge_bot.checks import Question, check, load_questions; "
+            "Question(ask='When?', matches='9:30')"
+        ),
+        "airflow click defusedxml fastapi langchain_core llama_index rich",
     ),
     "cli": (
         "import knowledge_bot.cli, watchfiles; from knowledge_bot.ingest import Ledger, ingest",

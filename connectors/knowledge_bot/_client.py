@@ -181,8 +181,11 @@ class _BaseClient(Endpoints, ABC):
 
     def _ingestion_span(self) -> AbstractContextManager[Callable[[Mapping[str, int]], None]]:
         """Record an ingestion through this client, where spans are recorded."""
+        return self._whole_span("ingest")
+
+    def _whole_span(self, name: str) -> AbstractContextManager[Callable[[Mapping[str, int]], None]]:
         tracing = self._recorder()
-        return nullcontext(lambda _counts: None) if tracing is None else tracing.ingestion()
+        return nullcontext(lambda _counts: None) if tracing is None else tracing.whole(name)
 
     def _recorder(self) -> Tracing | None:
         """Return what records spans, if anybody collects them now."""

@@ -1,9 +1,9 @@
 """OpenTelemetry spans, where its API is installed (extra `otel`); nothing at all where it is not.
 
-One span covers a call with all its tries, and one an ingestion. Names are those of OpenTelemetry's
-conventions for generative AI (`gen_ai.*`), HTTP and errors; what is this project's own begins with
-`knowledge_bot.`. What was asked and answered is recorded only where the user opts in, with
-`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`.
+One span covers a call with all its tries, one an ingestion, and one a check. Names are those of
+OpenTelemetry's conventions for generative AI (`gen_ai.*`), HTTP and errors; what is this project's
+own begins with `knowledge_bot.`. What was asked and answered is recorded only where the user opts
+in, with `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`.
 """
 
 import functools
@@ -82,18 +82,18 @@ class Tracing:
                 raise
 
     @contextmanager
-    def ingestion(self) -> Iterator[Callable[[Mapping[str, int]], None]]:
-        """Record an ingestion; yields what takes its counts."""
+    def whole(self, name: str) -> Iterator[Callable[[Mapping[str, int]], None]]:
+        """Record an ingestion (`ingest`) or a check (`check`); yields what takes its counts."""
         with self._tracer.start_as_current_span(
-            "ingest",
+            name,
             attributes={**self._server, "gen_ai.provider.name": "knowledge_bot"},
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
 
             def counted(counts: Mapping[str, int]) -> None:
-                for name, count in counts.items():
-                    span.set_attribute(f"knowledge_bot.ingest.{name}", count)
+                for kind, count in counts.items():
+                    span.set_attribute(f"knowledge_bot.{name}.{kind}", count)
 
             try:
                 yield counted

@@ -8,7 +8,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from knowledge_bot._answers import Answer
-from knowledge_bot.checks import Question, Report
+from knowledge_bot.checks import CheckReport, Question
 from knowledge_bot.checks._run import CheckOptions, acheck_function, check_function
 
 # Where chains and agents keep their answer, in the order in which they are looked for.
@@ -23,7 +23,7 @@ def check_runnable(
     to_text: Callable[[Any], str] | None = None,
     config: RunnableConfig | None = None,
     **options: Unpack[CheckOptions],
-) -> Report:
+) -> CheckReport:
     """Check what a model, a retriever, a chain or an agent answers, as `check` does a bot.
 
     ```python
@@ -70,7 +70,7 @@ async def acheck_runnable(
     to_text: Callable[[Any], str] | None = None,
     config: RunnableConfig | None = None,
     **options: Unpack[CheckOptions],
-) -> Report:
+) -> CheckReport:
     """Check as `check_runnable` does, with `ainvoke`; arguments and result are the same.
 
     ```python

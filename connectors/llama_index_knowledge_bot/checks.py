@@ -7,7 +7,7 @@ from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 
 from knowledge_bot._answers import Answer
-from knowledge_bot.checks import Question, Report
+from knowledge_bot.checks import CheckReport, Question
 from knowledge_bot.checks._run import CheckOptions, acheck_function, check_function
 
 # Where readers keep what a node comes from, in the order in which it is looked for.
@@ -16,7 +16,7 @@ _SOURCES = ("source", "file_name", "name")
 
 def check_query_engine(
     engine: BaseQueryEngine, questions: Iterable[Question], **options: Unpack[CheckOptions]
-) -> Report:
+) -> CheckReport:
     """Check what a query engine answers, as `check` does a bot.
 
     ```python
@@ -55,7 +55,7 @@ def check_query_engine(
 
 async def acheck_query_engine(
     engine: BaseQueryEngine, questions: Iterable[Question], **options: Unpack[CheckOptions]
-) -> Report:
+) -> CheckReport:
     """Check as `check_query_engine` does, with `aquery`; arguments and result are the same."""
 
     async def ask(question: str) -> Answer:

@@ -13,6 +13,8 @@ LIST = Path(__file__).parents[1] / "public_names.txt"
 
 PUBLIC_MODULES = (
     "knowledge_bot",
+    "knowledge_bot.checks",
+    "knowledge_bot.checks.pytest",
     "knowledge_bot.errors",
     "knowledge_bot.ingest",
     "knowledge_bot.models",

@@ -15,6 +15,7 @@ from opentelemetry.semconv.attributes import error_attributes, http_attributes, 
 
 from calls import KEY
 from knowledge_bot import AsyncClient, Client, KnowledgeBotError
+from knowledge_bot.checks import Question, acheck, check
 from knowledge_bot.ingest import Text, aingest, ingest
 from knowledge_bot.testing import MemoryService, no_waiting
 
@@ -152,6 +153,25 @@ def test_an_ingestion_is_one_span_with_its_counts_and_its_calls_in_it(service, s
             span for span in spans() if span.parent and span.parent.span_id == run.context.span_id
         ]
         assert [span.name for span in inside] == ["POST /sources/write"] * 3
+
+
+def test_a_check_is_one_span_with_its_counts_and_its_messages_in_it(service, spans):
+    questions = [Question(ask=ask, contains="nine") for ask in ("When?", "Who?", "Why?")]
+    check(Client(KEY, URL, transport=service.transport), "bot_1", questions)
+
+    async def main():
+        aclient = AsyncClient(KEY, URL, transport=service.async_transport)
+        await acheck(aclient, "bot_1", questions)
+
+    asyncio.run(main())
+    for run in (one for one in spans() if one.name == "check"):
+        counts = [run.attributes[f"knowledge_bot.check.{one}"] for one in ("passed", "failed")]
+        assert counts == [1, 2]
+        inside = [
+            span for span in spans() if span.parent and span.parent.span_id == run.context.span_id
+        ]
+        assert [span.name for span in inside] == ["invoke_agent bot_1"] * 3
+    assert len([one for one in spans() if one.name == "check"]) == 2
 
 
 def test_without_opentelemetry_a_client_works_and_loads_nothing_of_it():

@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from calls import KEY, MESSAGE
 from knowledge_bot import ConfigurationError, PaymentRequiredError
-from knowledge_bot.checks import Question, Stop
+from knowledge_bot.checks import CheckStop, Question
 from langchain_knowledge_bot import (
     ChatKnowledgeBot,
     KnowledgeBotRetriever,
@@ -125,7 +125,7 @@ def test_a_lost_answer_of_a_bot_says_that_the_message_may_have_been_sent(check, 
 def test_an_account_without_means_ends_it(check, scripted):
     poor = {"api_key": KEY, "base_url": scripted(answer(402, {"message": "used up"})).url}
     report = check(ChatKnowledgeBot(bot_id="bot_1", **poor), [OPEN, LEADS], concurrency=1, wait=60)
-    assert (report.stopped, verdicts(report)) == (Stop.PAYMENT, ["unanswered", "unasked"])
+    assert (report.stopped, verdicts(report)) == (CheckStop.PAYMENT, ["unanswered", "unasked"])
     assert PaymentRequiredError.advice in report.stop_reason
 
 

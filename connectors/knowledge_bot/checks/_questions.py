@@ -31,8 +31,8 @@ def _several(given: object) -> object:
     return (given,) if isinstance(given, str) else given
 
 
-Text = Annotated[str, StringConstraints(min_length=1)]
-Texts = Annotated[tuple[Text, ...], BeforeValidator(_several)]
+NonEmpty = Annotated[str, StringConstraints(min_length=1)]
+Texts = Annotated[tuple[NonEmpty, ...], BeforeValidator(_several)]
 """One text or several."""
 
 Kind = Literal["contains_all", "contains_any", "equals", "matches", "sources", "refuses"]
@@ -79,7 +79,7 @@ class Expectation(BaseModel, frozen=True, extra="forbid"):
         """Return why this does not hold of an answer, as the end of a sentence; empty if it does.
 
         Args:
-            answer: what was answered, whole.
+            answer: what was answered, whole, as it was read.
         """
         match self.kind:
             case "refuses":
@@ -181,17 +181,17 @@ class Question(BaseModel, frozen=True, extra="forbid"):
         ModuleNotFoundError: `matches` needs the extra `checks`, which is not installed.
     """
 
-    ask: Text
+    ask: NonEmpty
     contains: Texts = ()
     contains_any: Texts = ()
     excludes: Texts = ()
-    matches: Text | None = None
-    equals: Text | None = None
+    matches: NonEmpty | None = None
+    equals: NonEmpty | None = None
     sources: Texts = ()
     refuses: bool | None = None
     case_sensitive: bool = False
     expectations: tuple[Expectation, ...] = ()
-    id: Text = Field(default_factory=_derived_id)
+    id: NonEmpty = Field(default_factory=_derived_id)
 
     if TYPE_CHECKING:  # what is taken, which is more than what is kept
 
@@ -229,19 +229,15 @@ class Question(BaseModel, frozen=True, extra="forbid"):
             )
         return self
 
-    def unmet(self, answer: Answer) -> str:
+    def unmet(self, answer: Answer | str) -> str:
         """Return why the answer does not pass, as the end of a sentence; empty where it does.
 
         Args:
-            answer: what was answered, whole.
+            answer: what was answered, whole, as a text or as it was read.
         """
-        reasons = (one.unmet(answer) for one in self._expected)
+        read = Answer(answer) if isinstance(answer, str) else answer
+        reasons = (one.unmet(read) for one in self._expected)
         return "; it ".join(filter(None, reasons))
-
-    @property
-    def takes_time(self) -> bool:
-        """Whether judging an answer may take long enough to be felt: there is an expression."""
-        return any(one.kind == "matches" for one in self._expected)
 
     @functools.cached_property
     def _expected(self) -> tuple[Expectation, ...]:
@@ -264,6 +260,11 @@ class Question(BaseModel, frozen=True, extra="forbid"):
         if self.refuses is not None:
             found.append(Expectation(kind="refuses", negated=not self.refuses))
         return (*found, *self.expectations)
+
+
+def takes_time(question: Question) -> bool:
+    """Tell whether judging an answer may take so long that it is felt."""
+    return bool(question.matches) or any(one.kind == "matches" for one in question.expectations)
 
 
 def made(fields: dict[str, Any], where: str) -> Question:

@@ -45,7 +45,7 @@ class Verdict(StrEnum):
     """The check ended before it was asked."""
 
 
-class Stop(StrEnum):
+class CheckStop(StrEnum):
     """Why a check ended before its questions did."""
 
     AUTHENTICATION = "authentication"
@@ -119,7 +119,7 @@ class Standing(BaseModel, frozen=True):
 
 
 class Baseline(BaseModel, frozen=True):
-    """How the questions of a check stood, to compare a later one with; made by `Report.baseline`.
+    """How questions stood, to compare a later check with; made by `CheckReport.baseline`.
 
     Attributes:
         saved_at: when the check began.
@@ -238,7 +238,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """What came of a check.
 
     Attributes:
@@ -254,7 +254,7 @@ class Report:
     min_pass: float
     began: datetime
     duration: float
-    stopped: Stop | None = None
+    stopped: CheckStop | None = None
     stop_reason: str = ""
 
     @property

@@ -12,6 +12,7 @@ import heapq
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,8 +22,8 @@ from knowledge_bot._answers import Answer
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._configuration import API_KEY_VARIABLE
 from knowledge_bot._endpoints import identifier
-from knowledge_bot.checks._questions import Question
-from knowledge_bot.checks._report import Report, Result, Stop, Verdict, shortened
+from knowledge_bot.checks._questions import Question, takes_time
+from knowledge_bot.checks._report import CheckReport, CheckStop, Result, Verdict, shortened
 from knowledge_bot.errors import (
     APIError,
     AuthenticationError,
@@ -44,10 +45,10 @@ _POLL = 0.2
 # Of the service's bots, how many are named where one is missing.
 _BOTS_NAMED = 10
 
-_STOPS: dict[type[KnowledgeBotError], Stop] = {
-    AuthenticationError: Stop.AUTHENTICATION,
-    PermissionDeniedError: Stop.AUTHENTICATION,
-    PaymentRequiredError: Stop.PAYMENT,
+_STOPS: dict[type[KnowledgeBotError], CheckStop] = {
+    AuthenticationError: CheckStop.AUTHENTICATION,
+    PermissionDeniedError: CheckStop.AUTHENTICATION,
+    PaymentRequiredError: CheckStop.PAYMENT,
 }
 
 # Asked again, these are refused again.
@@ -62,7 +63,7 @@ class Progress:
         total: how many questions there are, over all bots.
         passed: how many have passed.
         open: how many may still pass: not asked yet, or to be asked again.
-        asked: how many messages were sent.
+        asked: how many times a question was asked, whatever came of it.
         pause: seconds until the next question is due, while none is under way; otherwise 0.
         elapsed: seconds since the check began.
     """
@@ -139,7 +140,7 @@ def check(
     on_result: OnResult | None = None,
     on_progress: OnProgress | None = None,
     stop: Event | None = None,
-) -> Report:
+) -> CheckReport:
     """Ask a bot questions, each in a new conversation, and judge its answers.
 
     It blocks, and may be called from a running event loop's thread. Ctrl-C ends it with what is
@@ -156,7 +157,7 @@ def check(
         interval: seconds from one message with a question to the next one with it, at least. Where
             `wait` is shorter, each is asked at its beginning and at its end.
         concurrency: how many messages may be under way.
-        min_pass: the share of the questions that has to pass for `Report.ok`, 0 to 1.
+        min_pass: the share of the questions that has to pass for `CheckReport.ok`, 0 to 1.
         passed_before: ids of results of an earlier check that passed. They are not asked again and
             count as passed, with no attempts.
         on_result: called with what came of each attempt.
@@ -189,7 +190,10 @@ def check(
                     _check_bot(bot, client.list_bots(), error)
             raise
 
-    return Blocking(schedule, ask).run()
+    with client._whole_span("check") as counted:  # noqa: SLF001 - the core's own
+        report = Blocking(schedule, ask).run()
+        counted(_counts(report))
+    return report
 
 
 async def acheck(
@@ -205,7 +209,7 @@ async def acheck(
     on_result: OnResult | None = None,
     on_progress: OnProgress | None = None,
     stop: Event | None = None,
-) -> Report:
+) -> CheckReport:
     """Check as `check` does, without blocking.
 
     Cancelling it, which is also what Ctrl-C does under `asyncio.run`, gives up what is under way
@@ -230,7 +234,14 @@ async def acheck(
                     _check_bot(bot, await client.list_bots(), error)
             raise
 
-    return await Awaiting(schedule, ask).run()
+    with client._whole_span("check") as counted:  # noqa: SLF001 - the core's own
+        report = await Awaiting(schedule, ask).run()
+        counted(_counts(report))
+    return report
+
+
+def _counts(report: CheckReport) -> dict[str, int]:
+    return Counter(str(one.verdict) for one in report.results)
 
 
 class CheckOptions(TypedDict, total=False):
@@ -248,7 +259,7 @@ class CheckOptions(TypedDict, total=False):
 
 def check_function(
     ask: Callable[[str], Answer], questions: Iterable[Question], options: CheckOptions
-) -> Report:
+) -> CheckReport:
     """Check what a function answers, as `check` does a bot; whatever it raises is a result."""
     schedule = Schedule(("",), questions, Options(**options))
     return Blocking(schedule, lambda _bot, text: ask(text), (Exception,)).run()
@@ -256,7 +267,7 @@ def check_function(
 
 async def acheck_function(
     ask: Callable[[str], Awaitable[Answer]], questions: Iterable[Question], options: CheckOptions
-) -> Report:
+) -> CheckReport:
     """Check what a function answers, as `acheck` does a bot; whatever it raises is a result."""
     schedule = Schedule(("",), questions, Options(**options))
     return await Awaiting(schedule, lambda _bot, text: ask(text), (Exception,)).run()
@@ -325,7 +336,7 @@ class Schedule:
         self._passed = len(self._results) - len(self._due)
         self._asked = 0
         self._asked_at: dict[int, float] = {}
-        self._stopped: Stop | None = None
+        self._stopped: CheckStop | None = None
         self._stop_reason = ""
         self._closed = False
 
@@ -376,7 +387,7 @@ class Schedule:
         reason = str(error) if isinstance(error, KnowledgeBotError) else _told(error)
         stop = next((_STOPS[kind] for kind in _STOPS if isinstance(error, kind)), None)
         if isinstance(error, _NoSuchBotError):
-            stop, reason = Stop.BOT, str(error)
+            stop, reason = CheckStop.BOT, str(error)
         if stop is not None:
             self.stop(stop, reason)
         self._end(
@@ -390,12 +401,12 @@ class Schedule:
             conversation_id=None,
         )
 
-    def stop(self, stop: Stop, reason: str) -> None:
+    def stop(self, stop: CheckStop, reason: str) -> None:
         """Ask nothing more."""
         if self._stopped is None:
             self._stopped, self._stop_reason = stop, reason
 
-    def report(self) -> Report:
+    def report(self) -> CheckReport:
         """Return what came of it; what is still under way is given up."""
         self._closed = True
         for number, asked_at in self._asked_at.items():
@@ -407,7 +418,7 @@ class Schedule:
                 reason="No answer was waited for: the check was ended. The message may have been "
                 "sent.",
             )
-        return Report(
+        return CheckReport(
             results=tuple(self._results),
             min_pass=self.options.min_pass,
             began=self._began_at,
@@ -504,7 +515,7 @@ class Blocking:
         self._lock, self._wake = threading.Lock(), threading.Event()
         self._failure: BaseException | None = None
 
-    def run(self) -> Report:
+    def run(self) -> CheckReport:
         """Ask until all have passed, time is up, or somebody wants it to end.
 
         Raises:
@@ -548,7 +559,7 @@ class Blocking:
 
     def _end(self, reason: str) -> None:
         with self._lock:
-            self._schedule.stop(Stop.REQUESTED, reason)
+            self._schedule.stop(CheckStop.REQUESTED, reason)
         self._wake.set()
 
     def _work(self) -> None:
@@ -601,7 +612,7 @@ class Awaiting:
         self._errors: tuple[type[Exception], ...] = (*errors, _NoSuchBotError)
         self._wake = asyncio.Event()
 
-    async def run(self) -> Report:
+    async def run(self) -> CheckReport:
         """Ask until all have passed, time is up, or somebody wants it to end.
 
         Raises:
@@ -619,7 +630,7 @@ class Awaiting:
                 for task in done:
                     task.result()
                 if stop is not None and stop.is_set() and until == math.inf:
-                    self._schedule.stop(Stop.REQUESTED, "it was asked to")
+                    self._schedule.stop(CheckStop.REQUESTED, "it was asked to")
                     self._wake.set()
                     until = time.monotonic() + _LAST_WORDS
             return self._schedule.report()
@@ -647,7 +658,7 @@ class Awaiting:
             self._schedule.failed(number, error, time.monotonic() - began)
             return
         seconds = time.monotonic() - began
-        if one.question.takes_time:
+        if takes_time(one.question):
             unmet = await asyncio.to_thread(one.question.unmet, answer)
         else:
             unmet = one.question.unmet(answer)

@@ -21,7 +21,7 @@ from knowledge_bot.cli.texts import read_text
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
-    from knowledge_bot.checks import Comparison, Progress, Question, Report
+    from knowledge_bot.checks import CheckReport, Comparison, Progress, Question
 
 # Of what got worse or better, how much people are told; a program is told of all.
 _TOLD = 20
@@ -188,7 +188,7 @@ def _checked(
     *,
     quiet: bool,
     **how: Any,
-) -> "Report":
+) -> "CheckReport":
     from knowledge_bot.checks import check as ask_and_judge
     from knowledge_bot.ingest._run import signals_ask
 
@@ -197,7 +197,9 @@ def _checked(
     def end() -> None:
         stop.set()
         if not quiet:
-            tell("Stopping: answers under way are waited for, 5 seconds at most.")
+            # A terminal has written ^C behind the line that tells how far it is.
+            line_end = "\n" if sys.stderr.isatty() else ""
+            tell(f"{line_end}Stopping: answers under way are waited for, 5 seconds at most.")
 
     with _shown_progress(quiet=quiet) as on_progress, signals_ask(end):
         return ask_and_judge(client, bots, questions, on_progress=on_progress, stop=stop, **how)
@@ -275,12 +277,12 @@ class _Line:
     def _told(progress: "Progress", at: float) -> str:
         ago = time.monotonic() - at
         told = f"{progress.passed} of {progress.total} passed, {progress.open} open"
-        told += f"  {progress.asked} messages  {progress.elapsed + ago:.0f} s"
+        told += f"  asked {progress.asked} times  {progress.elapsed + ago:.0f} s"
         left = progress.pause - ago
         return f"{told}  asking again in {left:.0f} s" if left > 0 else told
 
 
-def _written(report: "Report", junit: str | None, save_baseline: str | None) -> list[str]:
+def _written(report: "CheckReport", junit: str | None, save_baseline: str | None) -> list[str]:
     """Write the files; return what went wrong, as sentences."""
     from knowledge_bot.checks._report import write_whole
 
@@ -300,15 +302,17 @@ def _written(report: "Report", junit: str | None, save_baseline: str | None) -> 
     return problems
 
 
-def _says_something(report: "Report") -> bool:
+def _says_something(report: "CheckReport") -> bool:
     return report.stopped is None and _was_answered(report)
 
 
-def _was_answered(report: "Report") -> bool:
+def _was_answered(report: "CheckReport") -> bool:
     return any(one.answer or one.passed for one in report.results)
 
 
-def _show(report: "Report", comparison: "Comparison | None", *, as_json: bool, quiet: bool) -> None:
+def _show(
+    report: "CheckReport", comparison: "Comparison | None", *, as_json: bool, quiet: bool
+) -> None:
     try:
         if as_json:
             compared = None if comparison is None else comparison.as_dict()
@@ -344,17 +348,17 @@ def _show(report: "Report", comparison: "Comparison | None", *, as_json: bool, q
         tell(f"({report.summary().rstrip('.')})")
 
 
-def _end(report: "Report", comparison: "Comparison | None") -> tuple[Exit, str]:
+def _end(report: "CheckReport", comparison: "Comparison | None") -> tuple[Exit, str]:
     """Return the exit code, and why it is what it is."""
-    from knowledge_bot.checks import Stop
+    from knowledge_bot.checks import CheckStop
 
     counts = f"{report.passed} of {len(report.results)} passed."
     match report.stopped:
-        case Stop.AUTHENTICATION | Stop.PAYMENT:
+        case CheckStop.AUTHENTICATION | CheckStop.PAYMENT:
             return Exit.ACCOUNT, f"{report.stop_reason.rstrip('.')}. {counts}"
-        case Stop.BOT:
+        case CheckStop.BOT:
             return Exit.FAILED, f"{report.stop_reason.rstrip('.')}. {counts}"
-        case Stop.REQUESTED:
+        case CheckStop.REQUESTED:
             return Exit.INTERRUPTED, f"Interrupted: {counts} The others were not waited for."
     if not _was_answered(report):
         return Exit.FAILED, f"No question was answered. {report.results[0].reason}"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from calls import KEY
 from knowledge_bot import AsyncClient, Client, ConfigurationError
-from knowledge_bot.checks import Question, Stop, Verdict, acheck, check
+from knowledge_bot.checks import CheckStop, Question, Verdict, acheck, check
 from knowledge_bot.testing import MemoryService
 from scripted_server import ScriptedServer, answer, close, silence
 
@@ -198,7 +198,7 @@ def test_a_bot_that_is_not_there_ends_it_and_is_named_beside_those_that_are(run,
     bots = serve(bot_guide={}, bot_shop={})
     many = [Question(ask=f"{number}?", contains="x") for number in range(50)]
     report = run(bots, "bot_gone", many, wait=60, concurrency=2)
-    assert report.stopped is Stop.BOT
+    assert report.stopped is CheckStop.BOT
     assert report.stop_reason == (
         "There is no bot_gone: the message was refused with 400, and the service has bot_guide, "
         "bot_shop"
@@ -210,7 +210,7 @@ def test_a_bot_that_is_not_there_ends_it_and_is_named_beside_those_that_are(run,
 
 @pytest.mark.parametrize(
     ("status", "stop"),
-    [(401, Stop.AUTHENTICATION), (403, Stop.AUTHENTICATION), (402, Stop.PAYMENT)],
+    [(401, CheckStop.AUTHENTICATION), (403, CheckStop.AUTHENTICATION), (402, CheckStop.PAYMENT)],
 )
 def test_what_every_question_would_meet_ends_it(run, serve, status, stop):
     count = itertools.count()
@@ -222,6 +222,20 @@ def test_what_every_question_would_meet_ends_it(run, serve, status, stop):
     assert (report.stopped, report.passed, report.ok) == (stop, 2, False)
     assert str(status) in report.stop_reason
     assert verdicts(report) == ["passed"] * 2 + ["unanswered"] + ["unasked"] * 17
+
+
+def test_an_end_for_all_is_not_waited_for_by_those_that_wait(run, serve):
+    def answers(asked):
+        if asked == OPEN.ask:
+            return "Later."
+        time.sleep(0.5)
+        return answer(402, {"message": "used up"})
+
+    bots = serve(bot_1=answers)
+    began = time.monotonic()
+    report = run(bots, "bot_1", [OPEN, LEADS], wait=60, interval=30)
+    assert (report.stopped, verdicts(report)) == (CheckStop.PAYMENT, ["failed", "unanswered"])
+    assert time.monotonic() - began < 5
 
 
 def test_several_bots_are_asked_the_same(run, serve):
@@ -282,7 +296,7 @@ def test_an_event_ends_it_with_what_is_known(run, serve):
     began = time.monotonic()
     report = run(bots, "bot_1", [OPEN, LEADS], wait=60, interval=30, stop=stop)
     assert time.monotonic() - began < 3
-    assert (report.stopped, verdicts(report)) == (Stop.REQUESTED, ["passed", "failed"])
+    assert (report.stopped, verdicts(report)) == (CheckStop.REQUESTED, ["passed", "failed"])
 
 
 def test_an_answer_that_does_not_come_holds_up_no_end(run, serve, monkeypatch):

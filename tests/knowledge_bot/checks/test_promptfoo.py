@@ -3,11 +3,13 @@
 import json
 
 import pytest
+import regex
 
 from knowledge_bot import ConfigurationError
 from knowledge_bot._answers import Answer
 from knowledge_bot.checks import check, load_questions
-from promptfoo_verdicts import VERDICTS, cases, configuration
+from knowledge_bot.checks._promptfoo import python_expression
+from promptfoo_verdicts import EXPRESSIONS, TEXTS, VERDICTS, cases, configuration
 
 KEPT = json.loads(VERDICTS.read_text(encoding="utf-8"))
 
@@ -63,6 +65,12 @@ def test_every_case_passes_where_promptfoo_says_so_when_it_is_asked_for_real(
     echo = serve(bot_echo=lambda asked: asked)
     report = check(client_of(echo), "bot_echo", judged, concurrency=8)
     assert [one.passed for one in report.results] == [one["passed"] for one in KEPT["cases"]]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_an_expression_is_found_where_javascript_finds_it(expression):
+    found = [regex.search(python_expression(expression), text) is not None for text in TEXTS]
+    assert "".join(str(int(one)) for one in found) == KEPT["expressions"][expression]
 
 
 def test_the_usual_form_is_read(written):

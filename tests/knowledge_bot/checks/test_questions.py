@@ -47,7 +47,7 @@ HOURS = "We open on Saturday at 9:30.\n\nSources: hours.md, Prices, fees and fin
     ],
 )
 def test_all_that_is_given_must_hold(expected, reason):
-    assert Question(ask="When?", **expected).unmet(Answer(HOURS)) == reason
+    assert Question(ask="When?", **expected).unmet(HOURS) == reason
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from knowledge_bot import ConfigurationError
-from knowledge_bot.checks import Baseline, Question, Report, Result, Stop, Verdict
+from knowledge_bot.checks import Baseline, CheckReport, CheckStop, Question, Result, Verdict
 
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
 BEGAN = datetime(2026, 11, 22, 2, 15, tzinfo=UTC)
@@ -24,7 +24,7 @@ def result(ask="When?", verdict=Verdict.PASSED, bot="bot_1", **more):
 
 def report(*results, **more):
     given = {"min_pass": 1.0, "began": BEGAN, "duration": 12.34, **more}
-    return Report(results=results, **given)
+    return CheckReport(results=results, **given)
 
 
 PASSED = result("When do you open?", answer="At 9:30.", attempts=1, seconds=0.4)
@@ -41,10 +41,12 @@ UNASKED = result("And then?", Verdict.UNASKED)
 
 
 def test_the_counts_are_of_what_passed_and_of_all_that_did_not():
-    whole = report(PASSED, FAILED, LOST, UNASKED, stopped=Stop.REQUESTED, stop_reason="asked to")
+    whole = report(
+        PASSED, FAILED, LOST, UNASKED, stopped=CheckStop.REQUESTED, stop_reason="asked to"
+    )
     assert (whole.passed, whole.failed, whole.ok) == (1, 3, False)
     assert report(PASSED).ok
-    assert not report(PASSED, stopped=Stop.PAYMENT).ok
+    assert not report(PASSED, stopped=CheckStop.PAYMENT).ok
 
 
 @given(st.integers(1, 2000), st.data())
