@@ -48,25 +48,18 @@ def test_right_answers_end_the_wait_and_the_counts_are_handed_on(bot):
 
 
 def test_a_poke_asks_only_what_has_not_passed(bot):
-    bot.answers[OPENING["ask"]] = NOT_YET
+    bot.knows[OPENING["ask"]] = NOT_YET
     waiting, store = TaskInstance(), StateStore()
     for _ in range(3):
         assert not poke(waiting, store)
     assert bot.asked == ONCE + Counter({OPENING["ask"]: 2})
-    bot.answers = dict(RIGHT)
+    bot.knows.update(RIGHT)
     assert rescheduled(waiting, store)["messages"] == 1
     assert bot.asked == ONCE + Counter({OPENING["ask"]: 3})
 
 
 def test_within_one_process_it_remembers_without_a_store(bot):
-    replies = iter([NOT_YET, NOT_YET, "At nine."])
-
-    def chosen(received):
-        if received.json()["value"]["content"] == OPENING["ask"]:
-            bot.answers[OPENING["ask"]] = next(replies)
-        return bot.chosen(received)
-
-    bot.reply_to = chosen
+    bot.knows[OPENING["ask"]] = [NOT_YET, NOT_YET, "At nine."]
     sensor().execute({})
     assert bot.asked == ONCE + Counter({OPENING["ask"]: 2})
 
@@ -79,11 +72,11 @@ def test_one_object_starts_anew_in_each_run(bot):
 
 
 def test_a_later_try_asks_only_what_has_not_passed_and_a_cleared_one_all(bot):
-    bot.answers[OPENING["ask"]] = answer(401)
+    bot.knows[OPENING["ask"]] = answer(401)
     store = StateStore()
     with pytest.raises(AirflowFailException, match="401"):
         rescheduled(TaskInstance(), store, concurrency=1, questions=[PARKING, OPENING])
-    bot.answers = dict(RIGHT)
+    bot.knows.update(RIGHT)
     assert rescheduled(TaskInstance(), store, questions=[PARKING, OPENING])["messages"] == 1
     assert rescheduled(TaskInstance(max_tries=3), store, questions=[PARKING])["messages"] == 1
 
@@ -95,9 +88,9 @@ def test_a_later_try_asks_only_what_has_not_passed_and_a_cleared_one_all(bot):
 )
 def test_a_service_that_is_away_for_a_while_is_waited_for(bot, reply):
     waiting, store = TaskInstance(), StateStore()
-    bot.answers[OPENING["ask"]] = reply
+    bot.knows[OPENING["ask"]] = reply
     assert not poke(waiting, store)
-    bot.answers = dict(RIGHT)
+    bot.knows.update(RIGHT)
     assert poke(waiting, store)
     assert bot.asked == ONCE + Counter([OPENING["ask"]])
 
@@ -109,10 +102,10 @@ def test_a_service_that_is_not_there_yet_is_waited_for(connect):
 
 def test_a_share_may_be_enough_and_may_come_piece_by_piece(bot):
     store, waiting = StateStore(), TaskInstance()
-    bot.answers |= {OPENING["ask"]: NOT_YET, PARKING["ask"]: NOT_YET}
+    bot.knows |= {OPENING["ask"]: NOT_YET, PARKING["ask"]: NOT_YET}
     assert not poke(waiting, store, min_pass=0.6)
     # What passed before counts although it would not pass now.
-    bot.answers = {PARKING["ask"]: "Behind the workshop."}
+    bot.knows |= {PARKING["ask"]: "Behind the workshop.", KEYS["ask"]: NOT_YET}
     assert poke(waiting, store, min_pass=0.6)
 
 
@@ -146,15 +139,15 @@ def test_what_cannot_be_asked_fails_at_once_in_a_sentence(bot, options, said):
 
 
 def test_a_question_that_is_refused_fails_where_it_is_needed(bot):
-    bot.answers[PARKING["ask"]] = answer(400, {"code": "no", "message": "Too long."})
+    bot.knows[PARKING["ask"]] = answer(400, {"code": "no", "message": "Too long."})
     with pytest.raises(AirflowFailException, match="Too long"):
         sensor().execute({})
-    bot.answers[OPENING["ask"]] = NOT_YET
+    bot.knows[OPENING["ask"]] = NOT_YET
     assert not poke(min_pass=0.6)
 
 
 def test_a_wait_that_was_too_long_says_what_is_missing_or_skips(bot):
-    bot.answers[OPENING["ask"]] = NOT_YET
+    bot.knows[OPENING["ask"]] = NOT_YET
     with pytest.raises(AirflowSensorTimeout, match=r'2 of 3 .*"When do you open.*contain "nine"'):
         sensor(timeout=0.3).execute({})
     with pytest.raises(AirflowSkipException):
@@ -162,7 +155,7 @@ def test_a_wait_that_was_too_long_says_what_is_missing_or_skips(bot):
 
 
 def test_each_poke_tells_in_the_log_what_is_open(bot, caplog):
-    bot.answers[OPENING["ask"]] = NOT_YET
+    bot.knows[OPENING["ask"]] = NOT_YET
     with caplog.at_level("INFO"):
         assert not poke()
     told = [one.getMessage() for one in caplog.records if "Not yet" in one.getMessage()]

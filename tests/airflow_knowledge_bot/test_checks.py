@@ -59,7 +59,7 @@ def test_right_answers_pass_and_the_counts_are_handed_on(bot):
 
 
 def test_a_wrong_answer_fails_for_good_after_all_were_asked(bot):
-    bot.answers[OPENING["ask"]] = "At ten."
+    bot.knows[OPENING["ask"]] = "At ten."
     told, said = failed(checking(), AirflowFailException, 'does not contain "nine"')
     assert bot.asked == ONCE
     assert (told["ok"], told["passed"], told["failed"]) == (False, 2, 1)
@@ -76,7 +76,7 @@ def test_a_wrong_answer_fails_for_good_after_all_were_asked(bot):
 
 @pytest.mark.parametrize(("min_pass", "passes"), [(0.6, True), (0.7, False), (0, True)])
 def test_a_share_may_be_enough(bot, min_pass, passes):
-    bot.answers[OPENING["ask"]] = "At ten."
+    bot.knows[OPENING["ask"]] = "At ten."
     if passes:
         told = run(checking(min_pass=min_pass))
         assert (told["ok"], told["failed"]) == (True, 1)
@@ -85,7 +85,7 @@ def test_a_share_may_be_enough(bot, min_pass, passes):
 
 
 def test_the_log_has_a_table_with_a_fact_in_each_line(bot, caplog):
-    bot.answers[OPENING["ask"]] = "At\nten."
+    bot.knows[OPENING["ask"]] = "At\nten."
     with caplog.at_level("INFO", logger="airflow_knowledge_bot"):
         failed(checking(), AirflowFailException, "nine")
     lines = [(record.levelname, record.getMessage()) for record in caplog.records]
@@ -119,7 +119,7 @@ def test_a_long_check_has_a_short_log_and_a_small_xcom(bot, caplog):
 
 def test_outlets_are_told_the_counts(bot):
     handbook, alias = Asset("knowledgebot://svc.example/col_1"), AssetAlias("fed")
-    bot.answers[OPENING["ask"]] = "At ten."
+    bot.knows[OPENING["ask"]] = "At ten."
     events = OutletEventAccessors()
     run(checking(min_pass=0.5, outlets=[handbook, alias]), outlet_events=events)
     assert events[handbook].extra == {
@@ -295,14 +295,14 @@ AWAY = [silence, close, reset, answer(500), answer(503), answer(429)]
 
 @pytest.mark.parametrize("reply", AWAY, ids=["silence", "close", "reset", "500", "503", "429"])
 def test_a_lost_answer_is_asked_again_by_the_next_try_alone(bot, reply):
-    bot.answers[PARKING["ask"]] = reply
+    bot.knows[PARKING["ask"]] = reply
     store = StateStore()
     told, said = failed(
         checking(), AirflowException, "unanswered: .*Where do visitors park", task_state_store=store
     )
     assert (told["passed"], told["failed"], told["unanswered"]) == (2, 1, 1)
     assert "The next try asks again what has not passed" in said
-    bot.answers = dict(RIGHT)
+    bot.knows.update(RIGHT)
     again = run(checking(), task_state_store=store)
     assert (again["ok"], again["passed"], again["messages"]) == (True, 3, 1)
     assert bot.asked == ONCE + Counter([PARKING["ask"]])
@@ -324,14 +324,14 @@ def test_a_service_that_is_away_is_not_asked_all_questions(bot):
 
 
 def test_an_answer_that_is_wrong_is_not_outweighed_by_one_that_is_missing(bot):
-    bot.answers |= {OPENING["ask"]: "At ten.", PARKING["ask"]: close}
+    bot.knows |= {OPENING["ask"]: "At ten.", PARKING["ask"]: close}
     failed(checking(), AirflowFailException, "clear the task")
     # Where one wrong answer can be spared, the missing one makes the difference.
     failed(checking(min_pass=0.6), AirflowException, "next try")
 
 
 def test_without_a_store_a_retry_asks_all(bot):
-    bot.answers[PARKING["ask"]] = close
+    bot.knows[PARKING["ask"]] = close
     failed(checking(), AirflowException, "next try")
     failed(checking(), AirflowException, "next try")
     assert set(bot.asked.values()) == {2}
@@ -382,7 +382,7 @@ def test_a_task_that_ends_in_the_middle_has_kept_what_passed(bot):
         arrived.set()
         time.sleep(20)
 
-    bot.answers[KEYS["ask"]] = held
+    bot.knows[KEYS["ask"]] = held
     operator = checking(concurrency=1)
 
     def kill():
@@ -395,19 +395,12 @@ def test_a_task_that_ends_in_the_middle_has_kept_what_passed(bot):
     assert told["stopped"] == "requested"
     assert told["passed"] == 2
     assert "The check was stopped: it was asked to." in said
-    bot.answers = dict(RIGHT)
+    bot.knows.update(RIGHT)
     assert run(checking(), task_state_store=store)["messages"] == 1
 
 
 def test_waiting_asks_again_what_has_not_passed_within_one_try(bot):
-    replies = iter([close, "I do not know.", "Behind the workshop."])
-
-    def chosen(received):
-        if received.json()["value"]["content"] == PARKING["ask"]:
-            bot.answers[PARKING["ask"]] = next(replies)
-        return bot.chosen(received)
-
-    bot.reply_to = chosen
+    bot.knows[PARKING["ask"]] = [close, "I do not know.", "Behind the workshop."]
     told = run(checking(wait=20, interval=0.2))
     assert told["ok"]
     assert bot.asked == Counter({**dict.fromkeys(RIGHT, 1), PARKING["ask"]: 3})
@@ -445,7 +438,7 @@ def test_a_bot_that_is_not_there_fails_at_once_and_names_those_that_are(bot):
 
 
 def test_a_question_that_is_refused_is_not_tried_again(bot):
-    bot.answers[PARKING["ask"]] = answer(400, {"code": "no", "message": "Too long."})
+    bot.knows[PARKING["ask"]] = answer(400, {"code": "no", "message": "Too long."})
     told, _ = failed(checking(), AirflowFailException, "unanswered: .*Too long")
     assert (told["passed"], told["unanswered"]) == (2, 1)
 

@@ -18,29 +18,53 @@ RIGHT = {
 ONCE = Counter(RIGHT.keys())
 
 
-class Bot(ScriptedServer):
-    """A service whose bot answers each question by its text, and counts how often it is asked."""
+class Bots(ScriptedServer):
+    """A service whose bots answer each question by its text, and count how often it is asked.
 
-    def __init__(self):
-        self.answers = dict(RIGHT)
+    Args:
+        bots: for each bot what it answers otherwise than `RIGHT`: a text, a reply, or several for
+            one question, of which the last one repeats.
+    """
+
+    def __init__(self, **bots):
+        self.answers = {bot: RIGHT | others for bot, others in bots.items()}
         super().__init__(reply_to=self.chosen)
 
     def chosen(self, received):
         if received.path.endswith("/bots"):
-            return answer(body={"data": [{"id": "bot_guide", "name": "Guide"}]})
+            return answer(body={"data": [{"id": one, "name": "Guide"} for one in self.answers]})
         value = received.json()["value"]
-        if value["bot_id"] != "bot_guide":
+        if value["bot_id"] not in self.answers:
             return answer(400, {"code": "unknown", "message": f"No bot {value['bot_id']}."})
-        given = self.answers.get(value["content"], "I do not know.")
+        given = self.answers[value["bot_id"]].get(value["content"], "I do not know.")
+        if isinstance(given, list):
+            given = given.pop(0) if len(given) > 1 else given[0]
         if isinstance(given, str):
             given = answer(body={"value": MESSAGE | {"answer": given}})
         return given
 
+    def asked_of(self, bot):
+        """Count how often each question arrived for a bot."""
+        posts = [one.json()["value"] for one in self.requests if one.method == "POST"]
+        return Counter(one["content"] for one in posts if one["bot_id"] == bot)
+
+
+class Bot(Bots):
+    """The same with `bot_guide` alone.
+
+    Attributes:
+        knows: what it answers.
+        asked: how often each question arrived, for whatever bot.
+    """
+
+    def __init__(self):
+        super().__init__(bot_guide={})
+        self.knows = self.answers["bot_guide"]
+
     @property
     def asked(self):
-        """How often each question arrived."""
-        posts = [one for one in self.requests if one.method == "POST"]
-        return Counter(one.json()["value"]["content"] for one in posts)
+        posts = [one.json()["value"] for one in self.requests if one.method == "POST"]
+        return Counter(one["content"] for one in posts)
 
 
 class StateStore(dict):
