@@ -67,7 +67,18 @@ with DAG("is_killed", schedule=None, default_args=AT_ONCE):
 with DAG("is_answered_wrongly", schedule=None, default_args=AT_ONCE) as is_answered_wrongly:
     checks(questions=[OPENING, PARKING])
 
-with DAG("waits_for_a_source", schedule=None, default_args=AT_ONCE) as waits_for_a_source:
-    KnowledgeBotAnswerSensor(
-        task_id="known", questions=[OPENING, PARKING, KEYS], poke_interval=3, timeout=300, **GIVEN
-    )
+
+def waiting(dag_id):
+    with DAG(dag_id, schedule=None, default_args=AT_ONCE) as dag:
+        KnowledgeBotAnswerSensor(
+            task_id="known",
+            questions=[OPENING, PARKING, KEYS],
+            poke_interval=3,
+            timeout=300,
+            **GIVEN,
+        )
+    return dag
+
+
+waits_for_a_source = waiting("waits_for_a_source")
+waits_for_a_service = waiting("waits_for_a_service")
