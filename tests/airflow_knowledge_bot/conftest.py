@@ -85,6 +85,12 @@ def ledger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def bot(connect: Callable[..., None]) -> Iterator[Bot]:
     """A service whose one bot gives the answers that the test says, with the connection to it."""
     server = Bot()
-    connect(server.url, max_retries=0, timeout=0.5)
+    connect(server.url, max_retries=0, timeout=10)
     yield server
     server.stop()
+
+
+@pytest.fixture
+def impatient(bot: Bot, connect: Callable[..., None]) -> None:
+    """The connection waits for no answer longer than half a second."""
+    connect(bot.url, max_retries=0, timeout=0.5)

@@ -81,6 +81,7 @@ def test_a_later_try_asks_only_what_has_not_passed_and_a_cleared_one_all(bot):
     assert rescheduled(TaskInstance(max_tries=3), store, questions=[PARKING])["messages"] == 1
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     "reply",
     [answer(500), answer(503), answer(429), close, silence],

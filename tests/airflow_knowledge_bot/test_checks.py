@@ -293,6 +293,7 @@ def test_a_mapped_task_takes_the_operator_s_parameters_and_no_others():
 AWAY = [silence, close, reset, answer(500), answer(503), answer(429)]
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("reply", AWAY, ids=["silence", "close", "reset", "500", "503", "429"])
 def test_a_lost_answer_is_asked_again_by_the_next_try_alone(bot, reply):
     bot.knows[PARKING["ask"]] = reply
@@ -314,6 +315,7 @@ def test_a_service_that_is_not_there_may_be_back_for_the_next_try(connect):
     assert told["unanswered"] == 3
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_service_that_is_away_is_not_asked_all_questions(bot):
     bot.reply_to = lambda received: silence
     many = [{"ask": f"Question {number}?", "contains": "y"} for number in range(200)]
