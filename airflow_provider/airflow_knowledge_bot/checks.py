@@ -5,6 +5,7 @@ The check operator and the answer sensor share it.
 
 import hashlib
 import logging
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -32,7 +33,6 @@ from knowledge_bot.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from os import PathLike
-    from threading import Event
 
     from airflow.sdk import Context, ObjectStoragePath
 
@@ -43,9 +43,9 @@ logger = logging.getLogger(__name__)
 # Holds `max_tries` and the marks of what has `passed`.
 _KEY = "knowledge_bot_passed"
 
-# Seconds between two writes of it. Each goes over the network, and what is lost with a worker that
-# is killed meanwhile costs no more than its messages.
-_SAVE_EVERY = 1.0
+# Seconds that what has passed waits to be written, with whatever else passes meanwhile: a write
+# goes over the network. What passed so shortly before its worker was killed is asked again.
+_SAVE_AFTER = 0.5
 
 # Seconds between two lines of progress.
 _TELL_EVERY = 10.0
@@ -87,7 +87,8 @@ class Passed:
     def __init__(self, context: "Context") -> None:
         self._store = context.get("task_state_store")
         self._marks: set[str] = set()
-        self._unsaved, self._saved_at = False, 0.0
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
         if self._store is not None:
             # Clearing a task raises its `max_tries`, trying again does not.
             self._max_tries = context["ti"].max_tries
@@ -99,18 +100,23 @@ class Passed:
         return mark in self._marks
 
     def add(self, mark: str) -> None:
-        """Remember a question that has passed."""
-        self._marks.add(mark)
-        self._unsaved = True
-        if time.monotonic() >= self._saved_at + _SAVE_EVERY:
-            self.save()
+        """Remember a question that has passed; it is written soon."""
+        with self._lock:
+            self._marks.add(mark)
+            if self._store is not None and self._timer is None:
+                self._timer = threading.Timer(_SAVE_AFTER, self.save)
+                self._timer.daemon = True
+                self._timer.start()
 
     def save(self) -> None:
         """Write what is not written yet."""
-        if self._store is not None and self._unsaved:
+        with self._lock:
+            if self._store is None or self._timer is None:
+                return
+            self._timer.cancel()
+            self._timer = None
             kept: dict[str, Any] = {"max_tries": self._max_tries, "passed": sorted(self._marks)}
             self._store.set(_KEY, kept)
-        self._unsaved, self._saved_at = False, time.monotonic()
 
 
 def ask(
@@ -119,7 +125,7 @@ def ask(
     *,
     wait: float = 0.0,
     interval: float = 15.0,
-    stop: "Event | None" = None,
+    stop: threading.Event | None = None,
 ) -> CheckReport:
     """Ask what has not passed yet, and remember what does.
 
@@ -178,7 +184,12 @@ class _Watch:
     """Follows a check: notes what passes, tells how far it is, ends it where nobody answers."""
 
     def __init__(
-        self, passed: Passed, marks: Mapping[str, str], stop: "Event | None", *, gives_up: bool
+        self,
+        passed: Passed,
+        marks: Mapping[str, str],
+        stop: threading.Event | None,
+        *,
+        gives_up: bool,
     ) -> None:
         self._passed, self._marks, self._stop, self._gives_up = passed, marks, stop, gives_up
         self._unanswered, self._told_at = 0, time.monotonic()

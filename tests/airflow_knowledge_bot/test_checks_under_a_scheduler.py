@@ -109,7 +109,7 @@ def test_a_task_that_was_killed_asks_again_only_what_had_no_answer(airflow, bots
     airflow.until(
         lambda: bots.asked_of("bot_is_killed")[KEYS["ask"]] or None, 120, "the third is asked"
     )
-    time.sleep(2)  # what passed is written once a second
+    time.sleep(2)  # what passed waits half a second to be written
     pid = int((airflow.home / "airflow" / "pids" / "is_killed").read_text())
     os.kill(pid, signal.SIGKILL)
     assert airflow.finished("is_killed", run_id)["state"] == "success"
