@@ -58,8 +58,7 @@ _GIVE_UP_AFTER = 10
 _FAILURES = 20
 _CHARACTERS = 500
 _QUOTED = 5
-_ROWS = 100
-_INDENT = " " * len("verdict     tries  seconds  ")
+_SHOWN = 100
 
 
 class Task(Protocol):
@@ -318,23 +317,31 @@ def _is_away(result: Result) -> bool:
     return result.error is not None and passes_by_itself(result.error)
 
 
-def log_table(report: CheckReport) -> None:
-    """Write what came of each question to the task's log, a fact in each line."""
-    rows = report.results
-    if len(rows) > _ROWS:  # then those that a person must look at
-        rows = tuple(one for one in rows if not one.passed)[:_ROWS]
-    logger.info("verdict     tries  seconds  question")
-    for one in rows:
+def log_report(report: CheckReport) -> None:
+    """Write what came of each question to the task's log, a fact in each line.
+
+    Not in columns: the names of the levels, which stand before them, differ in width.
+    """
+    shown = report.results
+    if len(shown) > _SHOWN:  # then those that a person must look at
+        shown = tuple(one for one in shown if not one.passed)[:_SHOWN]
+    for one in shown:
         level = logging.INFO if one.passed else logging.WARNING
-        asked = _line(one.question.ask)
-        logger.log(level, "%-10s  %5d  %7.2f  %s", one.verdict, one.attempts, one.seconds, asked)
+        logger.log(level, "%s: %s", _how(one), _line(one.question.ask))
         if not one.passed:
-            logger.log(level, "%s%s", _INDENT, _reason(one))
+            logger.log(level, "    %s", _reason(one))
             if one.answer:
-                logger.log(level, "%sAnswer: %s", _INDENT, _line(one.answer))
-    if len(report.results) > len(rows):
-        logger.info("… and %d more.", len(report.results) - len(rows))
+                logger.log(level, "    Answer: %s", _line(one.answer))
+    if len(report.results) > len(shown):
+        logger.info("… and %d more.", len(report.results) - len(shown))
     logger.info("%s", report.summary())
+
+
+def _how(one: Result) -> str:
+    if one.attempts == 0:
+        return f"{one.verdict} in an earlier try" if one.passed else f"{one.verdict}"
+    tries = f", {one.attempts} messages" if one.attempts > 1 else ""
+    return f"{one.verdict} ({one.seconds:.2f} s{tries})"
 
 
 def log_open(report: CheckReport) -> str:

@@ -150,7 +150,7 @@ def test_the_log_of_a_check_shows_what_failed_and_why(airflow, page, pictures):
     ]
     run_id = airflow.trigger("scheduled_ingestion", checks=checks)
     assert airflow.finished("scheduled_ingestion", run_id)["state"] == "failed"
-    page.set_viewport_size({"width": 1300, "height": 640})
+    page.set_viewport_size({"width": 1300, "height": 860})
     page.goto(f"/dags/scheduled_ingestion/runs/{run_id}/tasks/check")
     for said in (
         "How long is the loan period",

@@ -25,7 +25,7 @@ class KnowledgeBotCheckOperator(BaseOperator):
     """Asks a bot questions and fails where too few answers are as expected.
 
     Each question is a message in a new conversation (POST /messages). All are asked, whatever comes
-    of the first; the log has them as a table. Nothing in the service changes by it, so what got no
+    of the first, and the log tells of each. Nothing in the service changes by it, so what got no
     answer is asked again by Airflow's next try.
 
     The task fails for good where an answer is wrong that `min_pass` cannot spare, or the service
@@ -105,7 +105,7 @@ class KnowledgeBotCheckOperator(BaseOperator):
             AirflowException: answers are missing, and the next try may get them.
         """
         from airflow_knowledge_bot.assets import describe_outlets
-        from airflow_knowledge_bot.checks import Passed, ask, failure_of, log_table, summary
+        from airflow_knowledge_bot.checks import Passed, ask, failure_of, log_report, summary
         from airflow_knowledge_bot.failures import task_fails_for_good
 
         # Not made earlier: an operator is copied, and an event cannot be.
@@ -119,7 +119,7 @@ class KnowledgeBotCheckOperator(BaseOperator):
                 stop=self._stop,
             )
         self._report = report
-        log_table(report)
+        log_report(report)
         told = summary(report)
         failure = failure_of(report, self)
         if failure is not None:
