@@ -175,8 +175,10 @@ def ask(
             )
     finally:
         passed.save()
-    # To the check, giving up is somebody's wish; to the task, the service is away.
-    return replace(report, stopped=None, stop_reason="") if watch.gave_up else report
+    if watch.gave_up and report.stopped is CheckStop.REQUESTED:
+        # To the check it is somebody's wish; to the task, the service is away.
+        return replace(report, stopped=None, stop_reason="")
+    return report
 
 
 class _Watch:
@@ -192,21 +194,17 @@ class _Watch:
     ) -> None:
         self._passed, self._marks, self._stop, self._gives_up = passed, marks, stop, gives_up
         self._unanswered, self._told_at = 0, time.monotonic()
-
-    @property
-    def gave_up(self) -> bool:
-        return self._gives_up and self._unanswered >= _GIVE_UP_AFTER and not self._wanted()
+        self.gave_up = False
 
     def is_set(self) -> bool:
-        return self._wanted() or self.gave_up
-
-    def _wanted(self) -> bool:
-        return self._stop is not None and self._stop.is_set()
+        return self.gave_up or (self._stop is not None and self._stop.is_set())
 
     def on_result(self, result: Result) -> None:
         if result.passed:
             self._passed.add(self._marks[result.id])
         self._unanswered = self._unanswered + 1 if _is_away(result) else 0
+        if self._gives_up and self._unanswered >= _GIVE_UP_AFTER:
+            self.gave_up = True
 
     def on_progress(self, progress: Progress) -> None:
         if time.monotonic() >= self._told_at + _TELL_EVERY:

@@ -101,6 +101,19 @@ def test_a_service_that_is_not_there_yet_is_waited_for(connect):
     assert not poke()
 
 
+def test_a_service_that_comes_back_while_it_is_given_up_is_waited_for(bot):
+    def slowly(received):
+        if len(bot.requests) <= 10:
+            return answer(503)
+        time.sleep(0.5)
+        return bot.chosen(received)
+
+    bot.reply_to = slowly
+    many = [{"ask": f"{number}?", "contains": "know"} for number in range(20)]
+    assert not poke(questions=many, concurrency=1)
+    assert 11 <= len(bot.requests) < 20
+
+
 def test_a_share_may_be_enough_and_may_come_piece_by_piece(bot):
     store, waiting = StateStore(), TaskInstance()
     bot.knows |= {OPENING["ask"]: NOT_YET, PARKING["ask"]: NOT_YET}
