@@ -10,6 +10,7 @@ page, which that service could not reach.
 
 import argparse
 import json
+import logging
 import os
 import shutil
 import sys
@@ -168,8 +169,6 @@ def _prepare_airflow(home: Path) -> None:
         "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
-        # It warns every second that a task waits for another.
-        "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow.sdk.definitions.dag=ERROR",
     }
     sys.path.insert(0, str(home / "dags"))
 
@@ -182,6 +181,8 @@ def _run_dag(target: Target) -> Outcome:
     from scheduled_ingestion import ingestion
 
     _say("Running the DAG: wait for the service, ingest, wait until it is known, check, ask ...")
+    # It warns every second that a task waits, for another one or for its next poke.
+    logging.getLogger("airflow.sdk.definitions.dag").setLevel(logging.ERROR)
     run = ingestion.test(run_conf={"folder": str(EXAMPLES / "handbook"), **target.params})
 
     last = run.get_task_instance("hand_on")
