@@ -224,7 +224,7 @@ class KnowledgeBotAnswerSensor(BaseSensorOperator):
         try:
             return super().execute(context)
         except AirflowSensorTimeout as error:
-            raise AirflowSensorTimeout(f"{error} {self._open}") from error
+            raise AirflowSensorTimeout(f"{error} {self._open}") from None
 
     def poke(self, context: "Context") -> PokeReturnValue:
         """Ask what has not passed yet, once.
