@@ -150,13 +150,8 @@ def ask(
     questions = questions_of(task.questions, task.file)
     marks = {one.id: _mark(base_url, bot_id, one) for one in questions}
     before = [one.id for one in questions if marks[one.id] in passed]
-    logger.info(
-        "Asking %s at %s: %d questions, of which %d have passed before.",
-        bot_id,
-        base_url,
-        len(questions),
-        len(before),
-    )
+    still = len(questions) - len(before)
+    logger.info("Asking %s %d of %d questions at %s", bot_id, still, len(questions), base_url)
     watch = _Watch(passed, marks, stop, gives_up=wait == 0)
     try:
         with hook.get_conn() as client:

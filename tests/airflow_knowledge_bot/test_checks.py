@@ -96,7 +96,7 @@ def test_the_log_has_a_fact_in_each_line(bot, caplog):
     again = [one.getMessage() for one in caplog.records]
     shown = re.sub(r"\d+\.\d+ s", "0 s", "\n".join(first)).splitlines()
     assert shown[:6] == [
-        f"INFO Asking bot_guide at {bot.url}: 3 questions, of which 0 have passed before.",
+        f"INFO Asking bot_guide 3 of 3 questions at {bot.url}",
         "WARNING failed (0 s): When do you open?",
         'WARNING     The answer does not contain "nine".',
         "WARNING     Answer: At ten.",
@@ -105,6 +105,7 @@ def test_the_log_has_a_fact_in_each_line(bot, caplog):
     ]
     assert shown[6].startswith("WARNING     No answer: ")
     assert shown[7].startswith("INFO 1 of 3 passed; ")
+    assert again[0] == f"Asking bot_guide 2 of 3 questions at {bot.url}"
     assert "passed in an earlier try: Where do visitors park?" in again
 
 
