@@ -155,9 +155,9 @@ class KnowledgeBotAnswerSensor(BaseSensorOperator):
     used.
 
     It cannot be deferred, since a triggerer that is restarted would ask again; `mode="reschedule"`
-    gives the worker's slot back between two pokes. What passed is not asked again: on Airflow 3.3
-    in no later poke or try. Before, nothing is kept between two processes, so that there it holds
-    within `mode="poke"` alone, and a rescheduled poke asks all.
+    gives the worker's slot back between two pokes. On Airflow 3.3 no later poke and no later try
+    asks again what has passed. Airflow 3.1 and 3.2 keep nothing between two processes: there a
+    rescheduled poke asks all, and only `mode="poke"` remembers what has passed.
 
     XCom, once it is done: as of `KnowledgeBotCheckOperator`, of the last poke.
 

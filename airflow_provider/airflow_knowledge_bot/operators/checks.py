@@ -25,14 +25,14 @@ class KnowledgeBotCheckOperator(BaseOperator):
     """Asks a bot questions and fails where too few answers are as expected.
 
     Each question is a message in a new conversation (POST /messages). All are asked, whatever comes
-    of the first, and the log tells of each. Nothing in the service changes by it, so what got no
-    answer is asked again by Airflow's next try.
+    of the first, unless ten in a row get no answer, and the log tells of each. Nothing in the
+    service changes by it, so what got no answer is asked again by Airflow's next try.
 
     The task fails for good where an answer is wrong that `min_pass` cannot spare, or the service
     refuses for good. It may be tried again where answers are missing that could make the
     difference: the service was away, or an answer was lost. On Airflow 3.3 a retry does not ask
-    again what passed in an earlier try; before, which keeps nothing between tries, it asks all. A
-    task that is cleared asks all.
+    again what passed in an earlier try; Airflow 3.1 and 3.2 keep nothing between tries, and there
+    it asks all. A task that is cleared asks all.
 
     XCom, also where the task fails: `ok`, `passed`, `failed` (all that did not pass), `unanswered`
     (those of them without an answer), `messages` (sent in this try), `min_pass`, `duration`
