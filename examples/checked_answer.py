@@ -1,47 +1,50 @@
-"""Ask a bot once its service answers, and fail where the answer is not the one that it should be.
+"""Check every day that a service is up and its bot finds what the sources say.
 
-A check for every day: the service is up, the sources are there, and the bot finds what they say.
+What is asked, and what the answers must hold, are the DAG's params.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import Param, dag, task
 
-from airflow_knowledge_bot.operators import KnowledgeBotSendMessageOperator
+from airflow_knowledge_bot.operators import KnowledgeBotCheckOperator
 from airflow_knowledge_bot.sensors import KnowledgeBotPingSensor
 
-PARAMS = {
-    "question": Param("Where do visitors park?", type="string"),
-    "expected": Param("behind the workshop", type="string", description="Part of the answer."),
-}
+QUESTIONS = Param(
+    [
+        {"ask": "Where do visitors park?", "contains": "behind the workshop"},
+        {"ask": "Who has the keys of the workshop?", "contains": ["desk", "caretaker"]},
+    ],
+    type="array",
+    items={"type": "object", "required": ["ask"]},
+    description="What is asked, with what the answers must hold.",
+)
 
 
 @dag(
     schedule="@daily",
     start_date=datetime(2025, 1, 1, tzinfo=UTC),
     catchup=False,
-    params=PARAMS,
+    # A service that is away is tried again; a wrong answer fails at once.
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
+    params={"questions": QUESTIONS},
     tags=["knowledge-bot"],
 )
 def checked_answer() -> None:
-    """Wait, ask, check."""
+    """Wait, then check."""
     # It goes to the triggerer at once: no worker is held, and none is started only to defer.
     service_is_up = KnowledgeBotPingSensor(
         task_id="service_is_up", start_from_trigger=True, poke_interval=10, timeout=600
     )
-    ask = KnowledgeBotSendMessageOperator(task_id="ask", content="{{ params.question }}")
 
     @task
-    def check(message: dict[str, Any], params: dict[str, str]) -> str:
-        """Fail the run where the answer lacks what it should hold."""
-        answer: str = message["answer"]
-        if params["expected"] not in answer:
-            raise ValueError(f"the bot answered {answer!r}, without {params['expected']!r}")
-        return answer
+    def questions(params: dict[str, Any]) -> list[dict[str, Any]]:
+        """Give the questions of this run."""
+        return params["questions"]
 
-    service_is_up >> ask
-    check(ask.output)
+    check = KnowledgeBotCheckOperator(task_id="check", questions=questions())
+    service_is_up >> check
 
 
 checked_answer()

@@ -10,6 +10,7 @@ page, which that service could not reach.
 
 import argparse
 import json
+import logging
 import os
 import shutil
 import sys
@@ -55,6 +56,8 @@ class Outcome:
     failed: list[str]
     """The tasks that failed."""
     sources: list[dict[str, Any]]
+    checked: dict[str, Any] | None
+    """The counts of the check; None where it did not run."""
     answers: list[dict[str, str]]
 
 
@@ -166,8 +169,6 @@ def _prepare_airflow(home: Path) -> None:
         "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
-        # It warns every second that a task waits for another.
-        "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow.sdk.definitions.dag=ERROR",
     }
     sys.path.insert(0, str(home / "dags"))
 
@@ -179,7 +180,9 @@ def _run_dag(target: Target) -> Outcome:
     initdb()
     from scheduled_ingestion import ingestion
 
-    _say("Running the DAG: wait for the service, ingest, ask, hand the answers on ...")
+    _say("Running the DAG: wait for the service, ingest, wait until it is known, check, ask ...")
+    # It warns every second that a task waits, for another one or for its next poke.
+    logging.getLogger("airflow.sdk.definitions.dag").setLevel(logging.ERROR)
     run = ingestion.test(run_conf={"folder": str(EXAMPLES / "handbook"), **target.params})
 
     last = run.get_task_instance("hand_on")
@@ -187,6 +190,7 @@ def _run_dag(target: Target) -> Outcome:
     return Outcome(
         failed=sorted(failed),
         sources=list(last.xcom_pull(task_ids=["upload", "add_page"]) or []),
+        checked=last.xcom_pull(task_ids="check"),
         answers=last.xcom_pull(task_ids="hand_on") or [],
     )
 
@@ -206,6 +210,9 @@ def _print_sources(outcome: Outcome, target: Target) -> bool:
 
 
 def _print_answers(outcome: Outcome) -> None:
+    if outcome.checked is not None:
+        total = outcome.checked["passed"] + outcome.checked["failed"]
+        _say(f"\nChecked: {outcome.checked['passed']} of {total} answers are as expected.")
     _say("\nAsked and answered:")
     for answer in outcome.answers:
         _say(f"\n  {answer['question']}")

@@ -1,7 +1,8 @@
 """Feed a Knowledge-Bot Service with a folder and web pages every day, and ask it questions.
 
 The DAG waits until the service answers, uploads the files that changed since its last success, adds
-the web pages, asks the questions, and hands the answers on as XCom.
+the web pages, waits until the bot knows them, checks what it answers, asks the questions, and hands
+the answers on as XCom.
 
 To run it against a service of yours, put this file and a folder of documents where your scheduler
 looks for DAGs, and give Airflow the connection `knowledge_bot_default`: in the web UI (type
@@ -14,9 +15,9 @@ Knowledge-Bot), or in the environment:
       "extra": {"default_bot_id": "bot_…", "default_collection_id": "col_…"}
     }'
 
-What is ingested and asked are the DAG's params: change their defaults below, or give others when a
-run is triggered. To try it without a scheduler: `airflow dags test scheduled_ingestion`. To see it
-at work without a service: `python run_scheduled_ingestion.py`.
+What is ingested, expected and asked are the DAG's params: change their defaults below, or give
+others when a run is triggered. To try it without a scheduler: `airflow dags test
+scheduled_ingestion`. To see it at work without a service: `python run_scheduled_ingestion.py`.
 """
 
 import logging
@@ -27,11 +28,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Param, dag, get_current_context, task
 
 from airflow_knowledge_bot.operators import (
+    KnowledgeBotCheckOperator,
     KnowledgeBotCreateWebpageSourceOperator,
     KnowledgeBotSendMessageOperator,
     KnowledgeBotUploadSourceOperator,
 )
-from airflow_knowledge_bot.sensors import KnowledgeBotPingSensor
+from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor, KnowledgeBotPingSensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +52,22 @@ PARAMS = {
         items={"type": "object", "required": ["name", "url"]},
         description="Web pages, each as an object of `name` and `url`.",
     ),
+    "known_by": Param(
+        {"ask": "How many tools were lent in 2024?", "contains": "11,286"},
+        type="object",
+        required=["ask", "contains"],
+        description="A question that the bot can answer once it knows what was handed in.",
+    ),
+    "checks": Param(
+        [
+            {"ask": "How long is the loan period for hand tools?", "contains": "14 days"},
+            {"ask": "What does a household membership cost a year?", "contains": "54 euros"},
+            {"ask": "Who leads the repair evening?", "contains": "Ines Okafor"},
+        ],
+        type="array",
+        items={"type": "object", "required": ["ask"]},
+        description="What the bot must answer, as questions with what the answers must hold.",
+    ),
     "questions": Param(
         [
             "How long is the loan period for hand tools?",
@@ -59,7 +77,7 @@ PARAMS = {
         ],
         type="array",
         items={"type": "string"},
-        description="What the bot is asked once everything is handed in.",
+        description="What the bot is asked once all of that is so.",
     ),
 }
 
@@ -81,7 +99,7 @@ PARAMS = {
     tags=["knowledge-bot"],
 )
 def scheduled_ingestion() -> None:
-    """Wait for the service, feed it, ask it, hand the answers on."""
+    """Wait for the service, feed it, wait until it knows, check, ask, hand the answers on."""
     service_is_up = KnowledgeBotPingSensor(
         task_id="service_is_up", poke_interval=10, timeout=600, mode="reschedule"
     )
@@ -103,6 +121,11 @@ def scheduled_ingestion() -> None:
         """List the pages, named with the day: each run adds a snapshot, none replaces another."""
         day = get_current_context()["dag_run"].run_after.date()
         return [{"name": f"{page['name']} ({day})", "url": page["url"]} for page in params["pages"]]
+
+    @task
+    def checks(params: dict[str, Any]) -> list[dict[str, Any]]:
+        """Give the questions whose answers are checked."""
+        return params["checks"]
 
     @task
     def questions(params: dict[str, Any]) -> list[str]:
@@ -130,15 +153,24 @@ def scheduled_ingestion() -> None:
     add_page = KnowledgeBotCreateWebpageSourceOperator.partial(
         task_id="add_page", map_index_template="{{ task.name }}", max_active_tis_per_dagrun=4
     ).expand_kwargs(pages)
-    ask = KnowledgeBotSendMessageOperator.partial(
-        task_id="ask",
-        map_index_template="{{ task.content }}",
-        # A day on which no file changed skips the upload; the questions are asked all the same.
+    # What is accepted is not yet known, and nothing but the bot's answers shows when it is.
+    known = KnowledgeBotAnswerSensor(
+        task_id="known",
+        questions=[
+            {"ask": "{{ params.known_by.ask }}", "contains": "{{ params.known_by.contains }}"}
+        ],
+        poke_interval=15,
+        timeout=900,
+        # A day on which no file changed skips the upload; the bot is checked all the same.
         trigger_rule="none_failed",
+    )
+    check = KnowledgeBotCheckOperator(task_id="check", questions=checks())
+    ask = KnowledgeBotSendMessageOperator.partial(
+        task_id="ask", map_index_template="{{ task.content }}"
     ).expand(content=asked)
 
     service_is_up >> [files, pages]
-    [upload, add_page] >> ask
+    [upload, add_page] >> known >> check >> ask
     hand_on(asked, ask.output)
 
 

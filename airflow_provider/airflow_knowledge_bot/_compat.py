@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
     from airflow.sdk.configuration import conf
     from airflow.sdk.exceptions import (
+        AirflowException,
         AirflowFailException,
         AirflowNotFoundException,
         AirflowSensorTimeout,
@@ -21,6 +22,7 @@ else:
     try:  # 3.2 and later
         from airflow.sdk.configuration import conf
         from airflow.sdk.exceptions import (
+            AirflowException,
             AirflowFailException,
             AirflowNotFoundException,
             AirflowSensorTimeout,
@@ -29,6 +31,7 @@ else:
         try:  # 3.1
             from airflow.configuration import conf
             from airflow.exceptions import (
+                AirflowException,
                 AirflowFailException,
                 AirflowNotFoundException,
                 AirflowSensorTimeout,
@@ -40,6 +43,7 @@ else:
             raise
 
 __all__ = [
+    "AirflowException",
     "AirflowFailException",
     "AirflowNotFoundException",
     "AirflowSensorTimeout",

@@ -70,14 +70,19 @@ class BaseOperatorArguments(TypedDict, total=False):
     render_template_as_native_obj: bool | None
 
 
-class BaseSensorArguments(BaseOperatorArguments, total=False):
-    """What `airflow.sdk.BaseSensorOperator` takes."""
+class SensorArguments(BaseOperatorArguments, total=False):
+    """What `airflow.sdk.BaseSensorOperator` takes, but how often and how long it looks."""
 
-    poke_interval: timedelta | float
-    timeout: timedelta | float | None
     soft_fail: bool
-    mode: str
     exponential_backoff: bool
     max_wait: timedelta | float | None
     silent_fail: bool
     never_fail: bool
+
+
+class BaseSensorArguments(SensorArguments, total=False):
+    """What `airflow.sdk.BaseSensorOperator` takes."""
+
+    poke_interval: timedelta | float
+    timeout: timedelta | float | None
+    mode: str

@@ -1,9 +1,9 @@
-"""The sensor that waits until the service answers."""
+"""The sensors: one waits until the service answers, one until a bot answers as expected."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from airflow_knowledge_bot._compat import (
     AirflowFailException,
@@ -13,14 +13,20 @@ from airflow_knowledge_bot._compat import (
 )
 
 # isort: split
-from airflow.sdk import BaseSensorOperator
+from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
+from airflow_knowledge_bot.links import KnowledgeBotServiceLink
+from airflow_knowledge_bot.operators.request import check_number
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from os import PathLike
 
-    from airflow_knowledge_bot.arguments import BaseSensorArguments
+    from airflow.sdk import Context, ObjectStoragePath
+
+    from airflow_knowledge_bot.arguments import BaseSensorArguments, SensorArguments
+    from airflow_knowledge_bot.checks import Passed
+    from knowledge_bot.checks import Question
 
 # Seconds that the trigger gets beyond its own deadline, so that its event, which says why, arrives
 # before Airflow's bare timeout.
@@ -135,3 +141,109 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
                 raise AirflowFailException(
                     f"The trigger fired an event that means nothing: {event!r}"
                 )
+
+
+class KnowledgeBotAnswerSensor(BaseSensorOperator):
+    """Waits until a bot answers questions as expected: until what was fed is known.
+
+    The service accepts a source long before a bot can answer from it, and tells no status of it;
+    asking alone shows. Each poke asks what has not passed yet, once, in a new conversation (POST
+    /messages), and every message counts at the service: give it one question that only the newest
+    source can answer, and pokes far apart.
+
+    Wrong answers, connection failures, timeouts, 429 and 5xx mean "not yet". What waiting cannot
+    mend fails at once: a key, quota or bot that the service refuses, a parameter that cannot be
+    used.
+
+    It cannot be deferred, since a triggerer that is restarted would ask again; `mode="reschedule"`
+    gives the worker's slot back between two pokes. On Airflow 3.3 no later poke and no later try
+    asks again what has passed. Airflow 3.1 and 3.2 keep nothing between two processes: there a
+    rescheduled poke asks all, and only `mode="poke"` remembers what has passed.
+
+    XCom, once it is done: as of `KnowledgeBotCheckOperator`, of the last poke.
+
+    Args:
+        bot_id: the bot that is asked (templated); by default the connection's `default_bot_id`.
+        questions: what is asked and what the answers must hold (templated), as
+            `KnowledgeBotCheckOperator` takes it.
+        file: a file of questions instead (templated), likewise.
+        min_pass: the share of the questions that has to pass, 0 to 1.
+        concurrency: how many messages are under way at most.
+        mode: `reschedule`, or `poke`, which holds the worker's slot.
+        poke_interval: seconds (or a timedelta) between two pokes.
+        timeout: seconds (or a timedelta) after which it fails. An hour and not Airflow's week,
+            since messages cost.
+        knowledge_bot_conn_id: the connection (templated).
+        kwargs: of every sensor: `soft_fail`, `exponential_backoff`, `max_wait` and so on.
+    """
+
+    template_fields: Sequence[str] = ("bot_id", "questions", "file", "knowledge_bot_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"questions": "json"}
+    template_ext: Sequence[str] = ()
+    ui_color = "#e3edf7"
+    operator_extra_links = (KnowledgeBotServiceLink(),)
+
+    _passed: "Passed | None" = None
+    _open = ""
+
+    service_page = ""
+    """Where the extra link leads, once the task knows its connection."""
+
+    def __init__(
+        self,
+        *,
+        bot_id: str | None = None,
+        questions: "Iterable[Question | dict[str, Any]] | None" = None,
+        file: "str | PathLike[str] | ObjectStoragePath | None" = None,
+        min_pass: float = 1.0,
+        concurrency: int = 4,
+        mode: str = "reschedule",
+        poke_interval: timedelta | float = 60.0,
+        timeout: timedelta | float = 3600.0,
+        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
+        **kwargs: "Unpack[SensorArguments]",
+    ) -> None:
+        super().__init__(mode=mode, poke_interval=poke_interval, timeout=timeout, **kwargs)
+        check_number("min_pass", min_pass, 0, 1)
+        check_number("concurrency", concurrency, 1)
+        self.bot_id = bot_id
+        self.questions = questions
+        self.file = file
+        self.min_pass = min_pass
+        self.concurrency = concurrency
+        self.knowledge_bot_conn_id = knowledge_bot_conn_id
+
+    def execute(self, context: "Context") -> Any:
+        """Poke until enough has passed.
+
+        Raises:
+            AirflowSensorTimeout: too few answers were as expected in time; it says which were not.
+            AirflowFailException: waiting cannot mend what went wrong.
+        """
+        # Airflow may run one operator object for several runs.
+        self._passed = None
+        try:
+            return super().execute(context)
+        except AirflowSensorTimeout as error:
+            raise AirflowSensorTimeout(f"{error} {self._open}") from None
+
+    def poke(self, context: "Context") -> PokeReturnValue:
+        """Ask what has not passed yet, once.
+
+        Raises:
+            AirflowFailException: waiting cannot mend what went wrong.
+        """
+        from airflow_knowledge_bot.checks import Passed, ask, failure_of, log_open, summary
+        from airflow_knowledge_bot.failures import task_fails_for_good
+
+        if self._passed is None:
+            self._passed = Passed(context)
+        with task_fails_for_good(self.knowledge_bot_conn_id, {}, "resend"):
+            report = ask(self, self._passed)
+        if (failure := failure_of(report, self, waiting=True)) is not None:
+            raise failure
+        if report.ok:
+            self.log.info("%s", report.summary())
+        else:
+            self._open = log_open(report)
+        return PokeReturnValue(is_done=report.ok, xcom_value=summary(report))

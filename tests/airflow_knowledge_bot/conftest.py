@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from answering_bot import Bot
 from calls import KEY, SOURCE
 from knowledge_bot_service import LocalService
 from scripted_server import ScriptedServer, answer
@@ -78,3 +79,18 @@ def ledger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     connection = {"conn_type": "sqlite", "host": str(file)}
     monkeypatch.setenv("AIRFLOW_CONN_LEDGER", json.dumps(connection))
     return file
+
+
+@pytest.fixture
+def bot(connect: Callable[..., None]) -> Iterator[Bot]:
+    """A service whose one bot gives the answers that the test says, with the connection to it."""
+    server = Bot()
+    connect(server.url, max_retries=0, timeout=10)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def impatient(bot: Bot, connect: Callable[..., None]) -> None:
+    """The connection waits for no answer longer than half a second."""
+    connect(bot.url, max_retries=0, timeout=0.5)

@@ -9,12 +9,14 @@ from airflow.sdk import DAG, BaseOperator, BaseSensorOperator, ObjectStoragePath
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.arguments import BaseOperatorArguments, BaseSensorArguments
 from airflow_knowledge_bot.operators import (
+    KnowledgeBotCheckOperator,
     KnowledgeBotCreateTextSourceOperator,
     KnowledgeBotCreateWebpageSourceOperator,
     KnowledgeBotIngestOperator,
     KnowledgeBotSendMessageOperator,
     KnowledgeBotUploadSourceOperator,
 )
+from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor, KnowledgeBotPingSensor
 from calls import MESSAGE, SOURCE
 from scripted_server import answer
 
@@ -23,6 +25,13 @@ OPERATORS = [
     KnowledgeBotCreateWebpageSourceOperator,
     KnowledgeBotSendMessageOperator,
     KnowledgeBotUploadSourceOperator,
+]
+ALL = [
+    *OPERATORS,
+    KnowledgeBotAnswerSensor,
+    KnowledgeBotCheckOperator,
+    KnowledgeBotIngestOperator,
+    KnowledgeBotPingSensor,
 ]
 
 
@@ -150,12 +159,12 @@ def test_every_string_parameter_is_a_template(connect, scripted):
 
 def test_a_template_s_end_is_not_taken_for_a_file_name():
     # Airflow reads strings that end in a `template_ext` as files: a page's address is none.
-    for operator in [*OPERATORS, KnowledgeBotIngestOperator]:
+    for operator in ALL:
         assert operator.template_ext == ()
     assert rendered(text(content="See notes.md")).content == "See notes.md"
 
 
-@pytest.mark.parametrize("operator", [*OPERATORS, KnowledgeBotIngestOperator])
+@pytest.mark.parametrize("operator", ALL)
 def test_renderers_are_for_template_fields(operator):
     assert set(operator.template_fields_renderers) <= set(operator.template_fields)
     assert "knowledge_bot_conn_id" in operator.template_fields

@@ -21,7 +21,17 @@ playwright = pytest.importorskip("playwright.sync_api", reason="Playwright drive
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TASKS = ("service_is_up", "changed_files", "pages_of_today", "upload", "add_page", "ask", "hand_on")
+TASKS = (
+    "service_is_up",
+    "changed_files",
+    "pages_of_today",
+    "upload",
+    "add_page",
+    "known",
+    "check",
+    "ask",
+    "hand_on",
+)
 FORM = {
     "Standard Fields": ("Base URL", "API key"),
     "Extra Fields": (
@@ -130,3 +140,24 @@ def test_the_example_s_graph_is_green(airflow, page, pictures):
         node = page.locator(f"[data-id={task_id}]")
         playwright.expect(node).to_contain_text("success")
     page.screenshot(path=pictures / "airflow-graph.png")
+
+
+def test_the_log_of_a_check_shows_what_failed_and_why(airflow, page, pictures):
+    checks = [
+        {"ask": "How long is the loan period for hand tools?", "contains": "14 days"},
+        {"ask": "What does a household membership cost a year?", "contains": "45 euros"},
+        {"ask": "Who leads the repair evening?", "contains": "Ines Okafor"},
+    ]
+    run_id = airflow.trigger("scheduled_ingestion", checks=checks)
+    assert airflow.finished("scheduled_ingestion", run_id)["state"] == "failed"
+    page.set_viewport_size({"width": 1300, "height": 860})
+    page.goto(f"/dags/scheduled_ingestion/runs/{run_id}/tasks/check")
+    for said in (
+        "How long is the loan period",
+        'The answer does not contain "45 euros".',
+        "A household membership costs 54 euros a year",
+        "2 of 3 passed",
+    ):
+        playwright.expect(page.get_by_text(said).first).to_be_attached()
+    page.wait_for_timeout(1000)
+    page.screenshot(path=pictures / "airflow-check.png")

@@ -49,6 +49,7 @@ def test_the_runner_ingests_asks_prints_the_answers_and_leaves_nothing(environme
     assert f"Ingested {len(DOCUMENTS) + 1} sources" in sources
     for name in (*DOCUMENTS, "Opening hours"):
         assert f"ready   {name}" in sources
+    assert "Checked: 3 of 3 answers are as expected." in sources
     answers = " ".join(answers.split())
     # Facts of the handbook, its PDF and the web page, each with the name of its source.
     for fact, source in (
@@ -139,7 +140,9 @@ def test_the_dag_runs_as_it_stands_and_next_time_uploads_only_what_changed(envir
             assert done.returncode == 0, done.stdout + done.stderr
             assert KEY not in done.stdout + done.stderr
 
-        conf = json.dumps({"folder": str(folder), "questions": ["When does the desk open?"]})
+        opening = {"ask": "When does the desk open?", "contains": "nine"}
+        given = {"known_by": opening, "checks": [opening], "questions": [opening["ask"]]}
+        conf = json.dumps({"folder": str(folder), **given})
         airflow("db", "migrate")
         airflow("dags", "test", "scheduled_ingestion", "--conf", conf)
         (folder / "ferry.txt").write_text("The ferry leaves at ten.")

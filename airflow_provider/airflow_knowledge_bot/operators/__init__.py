@@ -1,9 +1,10 @@
-"""The operators: each creates something in the service, and its retries create it no second time.
+"""The operators: what creates something in the service creates it no second time in its retries.
 
 None of them can be deferred: a triggerer that is restarted runs its triggers again, and would send
 their requests again with them. Where answers are slow, raise the connection's `timeout`.
 """
 
+from airflow_knowledge_bot.operators.checks import KnowledgeBotCheckOperator
 from airflow_knowledge_bot.operators.ingest import KnowledgeBotIngestOperator
 from airflow_knowledge_bot.operators.ledgers import KnowledgeBotResolveOperator
 from airflow_knowledge_bot.operators.messages import KnowledgeBotSendMessageOperator
@@ -14,6 +15,7 @@ from airflow_knowledge_bot.operators.sources import (
 )
 
 __all__ = [
+    "KnowledgeBotCheckOperator",
     "KnowledgeBotCreateTextSourceOperator",
     "KnowledgeBotCreateWebpageSourceOperator",
     "KnowledgeBotIngestOperator",

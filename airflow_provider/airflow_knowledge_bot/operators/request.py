@@ -1,5 +1,6 @@
 """What the operators of one request share: checks, the intent, the answer and whom it is told."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -138,6 +139,18 @@ def check_on_unknown(value: object) -> None:
     """
     if value not in ("hold", "resend"):
         raise ValueError(f"on_unknown is 'hold' or 'resend', not {value!r}")
+
+
+def check_number(name: str, value: object, least: float, most: float = math.inf) -> None:
+    """Refuse a number that is out of its range while the DAG is parsed.
+
+    Raises:
+        ValueError: it is no number, less than `least` or more than `most`.
+    """
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    if not least <= number <= most:
+        told = f"{least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
+        raise ValueError(f"{name} is {told}, not {value!r}")
 
 
 def check_filled(name: str, value: object) -> None:

@@ -5,7 +5,7 @@ import re
 import shutil
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -73,6 +73,7 @@ class Result:
         seconds: how long the last attempt took.
         message_id: the answer's id, `msg_…`; None where none came.
         conversation_id: the conversation that it was asked in, `conv_…`; None as well.
+        error: what was raised instead of an answer; None where one came.
     """
 
     id: str
@@ -85,6 +86,7 @@ class Result:
     seconds: float = 0.0
     message_id: str | None = None
     conversation_id: str | None = None
+    error: Exception | None = field(default=None, compare=False, repr=False)
 
     @property
     def passed(self) -> bool:

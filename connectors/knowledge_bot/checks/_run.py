@@ -380,6 +380,7 @@ class Schedule:
             answer=shortened(answer.text),
             message_id=answer.message_id,
             conversation_id=answer.conversation_id,
+            error=None,
         )
 
     def failed(self, number: int, error: Exception, seconds: float) -> None:
@@ -399,6 +400,7 @@ class Schedule:
             answer="",
             message_id=None,
             conversation_id=None,
+            error=error,
         )
 
     def stop(self, stop: CheckStop, reason: str) -> None:

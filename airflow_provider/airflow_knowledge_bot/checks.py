@@ -1,0 +1,454 @@
+"""Questions of a task to a bot: where they come from, which have passed, and what is told of them.
+
+The check operator and the answer sensor share it.
+"""
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
+from airflow_knowledge_bot.failures import key_at_fault, passes_by_itself
+from airflow_knowledge_bot.hooks import KnowledgeBotHook
+from airflow_knowledge_bot.links import service_page
+from airflow_knowledge_bot.operators.request import check_filled
+from knowledge_bot.checks import (
+    CheckReport,
+    CheckStop,
+    Progress,
+    Question,
+    Result,
+    Verdict,
+    check,
+    load_questions,
+)
+from knowledge_bot.checks._files import parse_questions
+from knowledge_bot.checks._questions import made
+from knowledge_bot.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from airflow.sdk import Context, ObjectStoragePath
+
+    from airflow_knowledge_bot.connections import Settings
+
+logger = logging.getLogger(__name__)
+
+# Holds `max_tries` and the marks of what has `passed`.
+_KEY = "knowledge_bot_passed"
+
+# Seconds that what has passed waits to be written, with whatever else passes meanwhile: a write
+# goes over the network. What passed so shortly before its worker was killed is asked again.
+_SAVE_AFTER = 0.5
+
+# Seconds between two lines of progress.
+_TELL_EVERY = 10.0
+
+# So many questions in a row get no answer, and the others are not tried: Airflow's next try or poke
+# is the better moment.
+_GIVE_UP_AFTER = 10
+
+# XCom is for small values, a log for a person who reads.
+_FAILURES = 20
+_CHARACTERS = 500
+_QUOTED = 5
+_SHOWN = 100
+
+
+class Task(Protocol):
+    """What the operator and the sensor have in common."""
+
+    bot_id: str | None
+    questions: Iterable[Question | dict[str, Any]] | None
+    file: "str | PathLike[str] | ObjectStoragePath | None"
+    min_pass: float
+    concurrency: int
+    knowledge_bot_conn_id: str
+    service_page: str
+
+
+class Passed:
+    """Which questions have passed, over all tries and pokes of one task instance.
+
+    It is kept in the task's state store (Airflow 3.3), and without one in this object alone. A task
+    that a person cleared starts anew.
+
+    Args:
+        context: the task's context.
+    """
+
+    def __init__(self, context: "Context") -> None:
+        self._store = context.get("task_state_store")
+        self._marks: set[str] = set()
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        if self._store is not None:
+            # Clearing a task raises its `max_tries`, trying again does not.
+            self._max_tries = context["ti"].max_tries
+            kept = cast("dict[str, Any]", self._store.get(_KEY) or {})
+            if kept.get("max_tries") == self._max_tries:
+                self._marks.update(kept["passed"])
+
+    def __contains__(self, mark: str) -> bool:
+        return mark in self._marks
+
+    def add(self, mark: str) -> None:
+        """Remember a question that has passed; it is written soon."""
+        with self._lock:
+            self._marks.add(mark)
+            if self._store is not None and self._timer is None:
+                self._timer = threading.Timer(_SAVE_AFTER, self.save)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def save(self) -> None:
+        """Write what is not written yet."""
+        with self._lock:
+            if self._store is None or self._timer is None:
+                return
+            self._timer.cancel()
+            self._timer = None
+            kept: dict[str, Any] = {"max_tries": self._max_tries, "passed": sorted(self._marks)}
+            self._store.set(_KEY, kept)
+
+
+def ask(
+    task: Task,
+    passed: Passed,
+    *,
+    wait: float = 0.0,
+    interval: float = 15.0,
+    stop: threading.Event | None = None,
+) -> CheckReport:
+    """Ask what has not passed yet, and remember what does.
+
+    Args:
+        task: whose questions are asked.
+        passed: what passed in earlier tries and pokes; what passes now is added.
+        wait: seconds within which a question may be asked again; 0: once.
+        interval: seconds between two messages with the same question, at least.
+        stop: ends it early.
+
+    Returns:
+        What came of all questions; those that passed earlier have no attempts.
+
+    Raises:
+        AirflowFailException: a parameter cannot be used. Nothing was sent.
+        AirflowNotFoundException: there is no such connection.
+        ConfigurationError: the connection or a question cannot be used. Nothing was sent.
+    """
+    hook = KnowledgeBotHook(task.knowledge_bot_conn_id)
+    base_url = hook.settings.base_url
+    task.service_page = service_page(base_url)
+    bot_id = _bot_id(task, hook.settings)
+    questions = questions_of(task.questions, task.file)
+    marks = {one.id: _mark(base_url, bot_id, one) for one in questions}
+    before = [one.id for one in questions if marks[one.id] in passed]
+    still = len(questions) - len(before)
+    logger.info("Asking %s %d of %d questions at %s", bot_id, still, len(questions), base_url)
+    watch = _Watch(passed, marks, stop, gives_up=wait == 0)
+    try:
+        with hook.get_conn() as client:
+            report = check(
+                client,
+                bot_id,
+                questions,
+                wait=wait,
+                interval=interval,
+                concurrency=task.concurrency,
+                min_pass=task.min_pass,
+                passed_before=before,
+                on_result=watch.on_result,
+                on_progress=watch.on_progress,
+                stop=watch,
+            )
+    finally:
+        passed.save()
+    if watch.gave_up and report.stopped is CheckStop.REQUESTED:
+        # To the check it is somebody's wish; to the task, the service is away.
+        return replace(report, stopped=None, stop_reason="")
+    return report
+
+
+class _Watch:
+    """Follows a check: notes what passes, tells how far it is, ends it where nobody answers."""
+
+    def __init__(
+        self,
+        passed: Passed,
+        marks: Mapping[str, str],
+        stop: threading.Event | None,
+        *,
+        gives_up: bool,
+    ) -> None:
+        self._passed, self._marks, self._stop, self._gives_up = passed, marks, stop, gives_up
+        self._unanswered, self._told_at = 0, time.monotonic()
+        self.gave_up = False
+
+    def is_set(self) -> bool:
+        return self.gave_up or (self._stop is not None and self._stop.is_set())
+
+    def on_result(self, result: Result) -> None:
+        if result.passed:
+            self._passed.add(self._marks[result.id])
+        self._unanswered = self._unanswered + 1 if _is_away(result) else 0
+        if self._gives_up and self._unanswered >= _GIVE_UP_AFTER:
+            self.gave_up = True
+
+    def on_progress(self, progress: Progress) -> None:
+        if time.monotonic() >= self._told_at + _TELL_EVERY:
+            self._told_at = time.monotonic()
+            logger.info(
+                "%d of %d have passed, %d are open; %d messages in %.0f s.",
+                progress.passed,
+                progress.total,
+                progress.open,
+                progress.asked,
+                progress.elapsed,
+            )
+
+
+def questions_of(
+    questions: Iterable[Question | dict[str, Any]] | None,
+    file: "str | PathLike[str] | ObjectStoragePath | None",
+) -> list[Question]:
+    """Return the questions that a task's parameters give.
+
+    Args:
+        questions: the parameter of that name, once it is rendered.
+        file: likewise.
+
+    Raises:
+        AirflowFailException: none or both are given, one is empty, or the file cannot be read.
+        ConfigurationError: a question cannot be used; the message says which.
+    """
+    if (questions is None) == (file is None):
+        raise AirflowFailException(
+            "The task takes exactly one of the parameters 'questions' and 'file', and "
+            f"{'none' if file is None else 'both'} of them are given. Nothing was sent."
+        )
+    if file is not None:
+        check_filled("file", file)
+        return _read(file)
+    # What a template makes of a list is a text, which would be taken for a list of characters.
+    if isinstance(questions, str | bytes | dict | Question) or not isinstance(questions, Iterable):
+        raise AirflowFailException(
+            f"The task's parameter 'questions' gives {type(questions).__name__} instead of several "
+            "questions: put a single one into a list, and take an upstream task's list as its "
+            "`.output`, not by a template. Nothing was sent."
+        )
+    given = list(questions)
+    check_filled("questions", given)
+    return [_question(one, number) for number, one in enumerate(given, 1)]
+
+
+def _question(given: object, number: int) -> Question:
+    if isinstance(given, Question):
+        return given
+    where = f"The task's parameter 'questions', question {number}"
+    if not isinstance(given, dict):
+        raise ConfigurationError(
+            f"{where}: expected a dict such as {{'ask': …, 'contains': …}}, not "
+            f"{type(given).__name__}"
+        )
+    return made(given, where)
+
+
+def _read(file: "str | PathLike[str] | ObjectStoragePath") -> list[Question]:
+    from airflow_knowledge_bot.objects import is_object, opened
+
+    try:
+        if not is_object(file):
+            return load_questions(cast("str | PathLike[str]", file))
+        with opened(cast("str | ObjectStoragePath", file)) as (stream, name):
+            text = stream.read().decode("utf-8-sig")
+        return parse_questions(text, PurePosixPath(name).suffix.lower(), str(file))
+    except UnicodeDecodeError:
+        raise AirflowFailException(
+            f"The task's parameter 'file' is not UTF-8 text: {file}. Nothing was sent."
+        ) from None
+    except ConfigurationError as error:
+        raise AirflowFailException(
+            f"The task's parameter 'file' cannot be used: {error} Nothing was sent."
+        ) from error
+
+
+def _bot_id(task: Task, settings: "Settings") -> str:
+    given = task.bot_id
+    if given is None:
+        given = settings.extra.default_bot_id
+    if given is None:
+        raise AirflowFailException(
+            "The task's parameter 'bot_id' is not given, and the connection "
+            f"{task.knowledge_bot_conn_id!r} has no 'default_bot_id' in its extra. Set one."
+        )
+    check_filled("bot_id", given)
+    if not isinstance(given, str):
+        raise AirflowFailException(
+            f"The task's parameter 'bot_id' gives {type(given).__name__} instead of one bot's id: "
+            "for several bots, map the task with `.expand(bot_id=…)`. Nothing was sent."
+        )
+    return given
+
+
+def _mark(base_url: str, bot_id: str, question: Question) -> str:
+    # Not the id alone, which an author may keep while the question changes between two tries.
+    written = f"{base_url}\n{bot_id}\n{question.model_dump_json()}"
+    return hashlib.sha256(written.encode()).hexdigest()[:16]
+
+
+def _is_away(result: Result) -> bool:
+    """Tell whether an answer is missing that the same question may get later."""
+    if result.verdict is Verdict.UNASKED:
+        return True
+    return result.error is not None and passes_by_itself(result.error)
+
+
+def log_report(report: CheckReport) -> None:
+    """Write what came of each question to the task's log, a fact in each line.
+
+    Not in columns: the names of the levels, which stand before them, differ in width.
+    """
+    shown = report.results
+    if len(shown) > _SHOWN:  # then those that a person must look at
+        shown = tuple(one for one in shown if not one.passed)[:_SHOWN]
+    for one in shown:
+        level = logging.INFO if one.passed else logging.WARNING
+        logger.log(level, "%s: %s", _how(one), _line(one.question.ask))
+        if not one.passed:
+            logger.log(level, "    %s", _reason(one))
+            if one.answer:
+                logger.log(level, "    Answer: %s", _line(one.answer))
+    if len(report.results) > len(shown):
+        logger.info("… and %d more.", len(report.results) - len(shown))
+    logger.info("%s", report.summary())
+
+
+def _how(one: Result) -> str:
+    if one.attempts == 0:
+        return f"{one.verdict} in an earlier try" if one.passed else f"{one.verdict}"
+    tries = f", {one.attempts} messages" if one.attempts > 1 else ""
+    return f"{one.verdict} ({one.seconds:.2f} s{tries})"
+
+
+def log_open(report: CheckReport) -> str:
+    """Write to the task's log what has not passed yet, and return it as one text."""
+    told = _sentences(report)
+    for line in told:
+        logger.info("Not yet: %s", line)
+    return " ".join(told)
+
+
+def summary(report: CheckReport) -> dict[str, Any]:
+    """Return the report as a small plain dict."""
+    missing = (Verdict.UNANSWERED, Verdict.UNASKED)
+    return {
+        "ok": report.ok,
+        "passed": report.passed,
+        "failed": report.failed,
+        "unanswered": sum(one.verdict in missing for one in report.results),
+        "messages": sum(one.attempts for one in report.results),
+        "min_pass": report.min_pass,
+        "duration": round(report.duration, 3),
+        "stopped": None if report.stopped is None else report.stopped.value,
+        "failures": [
+            {
+                "id": one.id,
+                "question": _line(one.question.ask),
+                "reason": _reason(one),
+                "answer": _line(one.answer),
+            }
+            for one in report.results
+            if not one.passed
+        ][:_FAILURES],
+    }
+
+
+def failure_of(report: CheckReport, task: Task, *, waiting: bool = False) -> Exception | None:
+    """Return what fails the task where too few questions have passed; None where enough have.
+
+    Args:
+        report: what came of them.
+        task: whose parameters are named.
+        waiting: a wrong answer may still become the right one; then None is returned also where
+            waiting may mend it.
+
+    Returns:
+        `AirflowFailException` where trying again mends nothing, with what a person must do;
+        `AirflowException` where the answers that are missing may do.
+    """
+    if report.ok:
+        return None
+    if report.stopped is None:
+        again = _may_become_ok(report, waiting=waiting)
+        if again and waiting:
+            return None
+    else:
+        again = report.stopped is CheckStop.REQUESTED
+    told = " ".join([*_sentences(report), _AGAIN if again else _advice(report, task)])
+    return AirflowException(told) if again else AirflowFailException(told)
+
+
+def _advice(report: CheckReport, task: Task) -> str:
+    match report.stopped:
+        case CheckStop.AUTHENTICATION:
+            return key_at_fault(task.knowledge_bot_conn_id)
+        case CheckStop.PAYMENT:
+            return "Clear the task once the service's quota allows more."
+        case CheckStop.BOT:
+            return "It is about the task's parameter 'bot_id'."
+        case _:
+            return _FOR_GOOD
+
+
+_AGAIN = (
+    "The next try asks again what has not passed; a question that is asked twice changes nothing "
+    "in the service."
+)
+_FOR_GOOD = (
+    "Airflow does not run this task again by itself. Look whether the bot's sources say what is "
+    "expected, mend them or the questions, and clear the task: then all are asked anew."
+)
+
+
+def _may_become_ok(report: CheckReport, *, waiting: bool) -> bool:
+    """Tell whether enough would pass if every answer that may still come were the right one."""
+    results = tuple(
+        replace(one, verdict=Verdict.PASSED)
+        if _is_away(one) or (waiting and one.verdict is Verdict.FAILED)
+        else one
+        for one in report.results
+    )
+    return replace(report, results=results).ok
+
+
+def _sentences(report: CheckReport) -> list[str]:
+    wanted = "all" if report.min_pass == 1 else f"{report.min_pass:.4g} of all"
+    told = [f"{report.passed} of {len(report.results)} questions passed, and {wanted} must."]
+    if report.stopped is not None:
+        return [*told, f"The check was stopped: {report.stop_reason.rstrip('.')}."]
+    failures = [one for one in report.results if not one.passed]
+    told += [
+        f'{one.verdict}: "{_line(one.question.ask)}": {_reason(one)}' for one in failures[:_QUOTED]
+    ]
+    if len(failures) > _QUOTED:
+        told.append(f"And {len(failures) - _QUOTED} more.")
+    return told
+
+
+def _reason(one: Result) -> str:
+    if one.verdict is Verdict.UNASKED:
+        return "It was not asked."
+    return _line(one.reason)
+
+
+def _line(text: str) -> str:
+    """Return a text as one line of bounded length."""
+    line = " ".join(text.split())
+    return line if len(line) <= _CHARACTERS else f"{line[:_CHARACTERS]}…"

@@ -1,0 +1,155 @@
+"""The operator that checks what a bot answers."""
+
+from collections.abc import Iterable, Sequence
+from threading import Event
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+
+from airflow_knowledge_bot.hooks import KnowledgeBotHook  # first: it tells that Airflow is missing
+
+# isort: split
+from airflow.sdk import BaseOperator
+
+from airflow_knowledge_bot.links import KnowledgeBotServiceLink
+from airflow_knowledge_bot.operators.request import check_number
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Context, ObjectStoragePath
+
+    from airflow_knowledge_bot.arguments import BaseOperatorArguments
+    from knowledge_bot.checks import CheckReport, Question
+
+
+class KnowledgeBotCheckOperator(BaseOperator):
+    """Asks a bot questions and fails where too few answers are as expected.
+
+    Each question is a message in a new conversation (POST /messages). All are asked, whatever comes
+    of the first, unless ten in a row get no answer, and the log tells of each. Nothing in the
+    service changes by it, so what got no answer is asked again by Airflow's next try.
+
+    The task fails for good where an answer is wrong that `min_pass` cannot spare, or the service
+    refuses for good. It may be tried again where answers are missing that could make the
+    difference: the service was away, or an answer was lost. On Airflow 3.3 a retry does not ask
+    again what passed in an earlier try; Airflow 3.1 and 3.2 keep nothing between tries, and there
+    it asks all. A task that is cleared asks all.
+
+    XCom, also where the task fails: `ok`, `passed`, `failed` (all that did not pass), `unanswered`
+    (those of them without an answer), `messages` (sent in this try), `min_pass`, `duration`
+    (seconds), `stopped` (why it ended early, or None) and the first 20 `failures`, each with `id`,
+    `question`, `reason` and `answer`, at most 500 characters each.
+
+    Args:
+        bot_id: the bot that is asked (templated); by default the connection's `default_bot_id`.
+        questions: what is asked and what the answers must hold (templated): dicts with the fields
+            of a `knowledge_bot.checks.Question`, such as `{"ask": …, "contains": …}`, the list of
+            such dicts that an upstream task gives, or `Question`s, which are taken as they are,
+            without templates.
+        file: a file of questions instead, `.toml`, `.jsonl`, or promptfoo's `.yaml`: a path on the
+            worker, the address of an object (`s3://connection@bucket/key`), or an
+            `ObjectStoragePath` (templated; what is in the file is not).
+        min_pass: the share of the questions that has to pass, 0 to 1.
+        wait: seconds within which a question is asked again that has not passed; 0: each is asked
+            once. The task holds its worker's slot meanwhile, which `KnowledgeBotAnswerSensor` does
+            not.
+        interval: seconds between two messages with the same question, at least 0.1.
+        concurrency: how many messages are under way at most.
+        knowledge_bot_conn_id: the connection (templated).
+    """
+
+    template_fields: Sequence[str] = ("bot_id", "questions", "file", "knowledge_bot_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"questions": "json"}
+    template_ext: Sequence[str] = ()
+    ui_color = "#e3edf7"
+    operator_extra_links = (KnowledgeBotServiceLink(),)
+
+    _stop: Event | None = None
+    _report: "CheckReport | None" = None
+
+    service_page = ""
+    """Where the extra link leads, once the task knows its connection."""
+
+    def __init__(
+        self,
+        *,
+        bot_id: str | None = None,
+        questions: "Iterable[Question | dict[str, Any]] | None" = None,
+        file: "str | PathLike[str] | ObjectStoragePath | None" = None,
+        min_pass: float = 1.0,
+        wait: float = 0.0,
+        interval: float = 15.0,
+        concurrency: int = 4,
+        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
+        **kwargs: "Unpack[BaseOperatorArguments]",
+    ) -> None:
+        super().__init__(**kwargs)
+        check_number("min_pass", min_pass, 0, 1)
+        check_number("wait", wait, 0)
+        check_number("interval", interval, 0.1)
+        check_number("concurrency", concurrency, 1)
+        self.bot_id = bot_id
+        self.questions = questions
+        self.file = file
+        self.min_pass = min_pass
+        self.wait = wait
+        self.interval = interval
+        self.concurrency = concurrency
+        self.knowledge_bot_conn_id = knowledge_bot_conn_id
+
+    def execute(self, context: "Context") -> dict[str, Any]:
+        """Ask all questions, then fail if too few have passed.
+
+        Raises:
+            AirflowFailException: asking again mends nothing: an answer is wrong, the service
+                refused for good, or a parameter cannot be used.
+            AirflowException: answers are missing, and the next try may get them.
+        """
+        from airflow_knowledge_bot.assets import describe_outlets
+        from airflow_knowledge_bot.checks import Passed, ask, failure_of, log_report, summary
+        from airflow_knowledge_bot.failures import task_fails_for_good
+
+        # Not made earlier: an operator is copied, and an event cannot be.
+        self._stop = Event()
+        with task_fails_for_good(self.knowledge_bot_conn_id, {}, "resend"):
+            report = ask(
+                self,
+                Passed(context),
+                wait=self.wait,
+                interval=self.interval,
+                stop=self._stop,
+            )
+        self._report = report
+        log_report(report)
+        told = summary(report)
+        failure = failure_of(report, self)
+        if failure is not None:
+            context["ti"].xcom_push(key="return_value", value=told)
+            raise failure
+
+        counts = {name: told[name] for name in ("passed", "failed", "unanswered", "min_pass")}
+        # Which collections a bot reads is not told (interface section 2), so an alias stays empty.
+        describe_outlets(context, self.outlets, [], {"bot_id": report.results[0].bot_id, **counts})
+        return told
+
+    def on_kill(self) -> None:
+        """Ask nothing more, and wait a few seconds for the answers that are under way."""
+        if self._stop is not None:
+            self._stop.set()
+
+    def get_openlineage_facets_on_complete(
+        self,
+        task_instance: object,  # noqa: ARG002 - OpenLineage's signature
+    ) -> "OperatorLineage[Any, Any] | None":
+        """Return the bot, with an assertion for each question."""
+        from airflow_knowledge_bot.lineage import checked
+
+        if self._report is None:  # nothing was asked
+            return None
+        return checked(service=self.service_page, results=self._report.results)
+
+    def get_openlineage_facets_on_failure(
+        self, task_instance: object
+    ) -> "OperatorLineage[Any, Any] | None":
+        """Return the same of a check that failed, which is when it matters."""
+        return self.get_openlineage_facets_on_complete(task_instance)

@@ -1,0 +1,454 @@
+"""Checks in a task: what is asked and how often, what is told, and which failures are for good."""
+
+import json
+import re
+import threading
+import time
+from collections import Counter
+
+import pytest
+from airflow.sdk import DAG, Asset, AssetAlias, ObjectStoragePath
+from airflow.sdk.execution_time.context import OutletEventAccessors
+
+from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
+from airflow_knowledge_bot.operators import KnowledgeBotCheckOperator
+from answering_bot import KEYS, ONCE, OPENING, PARKING, RIGHT, StateStore, TaskInstance
+from calls import KEY
+from knowledge_bot.checks import Expectation, Question
+from scripted_server import answer, close, reset, silence
+
+
+def checking(**options):
+    given = {"bot_id": "bot_guide"} | options
+    if "file" not in given:
+        given = {"questions": [OPENING, PARKING, KEYS]} | given
+    return KnowledgeBotCheckOperator(task_id="check", **given)
+
+
+def run(operator, instance=None, **context):
+    return operator.execute({"ti": instance or TaskInstance(), **context})
+
+
+def failed(operator, kind, match, **context):
+    """Run a check that fails; return what it handed on all the same, and what it said."""
+    instance = TaskInstance()
+    with pytest.raises(kind, match=match) as caught:
+        run(operator, instance, **context)
+    assert (type(caught.value) is AirflowFailException) == (kind is AirflowFailException)
+    assert KEY not in str(caught.value)
+    return instance.xcoms.get("return_value"), str(caught.value)
+
+
+# What is asked, and what is told of it
+
+
+def test_right_answers_pass_and_the_counts_are_handed_on(bot):
+    told = run(checking())
+    duration = told.pop("duration")
+    assert 0 <= duration < 30
+    assert told == {
+        "ok": True,
+        "passed": 3,
+        "failed": 0,
+        "unanswered": 0,
+        "messages": 3,
+        "min_pass": 1.0,
+        "stopped": None,
+        "failures": [],
+    }
+    assert bot.asked == ONCE
+
+
+def test_a_wrong_answer_fails_for_good_after_all_were_asked(bot):
+    bot.knows[OPENING["ask"]] = "At ten."
+    told, said = failed(checking(), AirflowFailException, 'does not contain "nine"')
+    assert bot.asked == ONCE
+    assert (told["ok"], told["passed"], told["failed"]) == (False, 2, 1)
+    (failure,) = told["failures"]
+    assert failure.pop("id")
+    assert failure == {
+        "question": "When do you open?",
+        "reason": 'The answer does not contain "nine".',
+        "answer": "At ten.",
+    }
+    assert "2 of 3 questions passed, and all must." in said
+    assert "clear the task" in said
+
+
+@pytest.mark.parametrize(("min_pass", "passes"), [(0.6, True), (0.7, False), (0, True)])
+def test_a_share_may_be_enough(bot, min_pass, passes):
+    bot.knows[OPENING["ask"]] = "At ten."
+    if passes:
+        told = run(checking(min_pass=min_pass))
+        assert (told["ok"], told["failed"]) == (True, 1)
+    else:
+        failed(checking(min_pass=min_pass), AirflowFailException, "0.7 of all must")
+
+
+def test_the_log_has_a_fact_in_each_line(bot, caplog):
+    bot.knows |= {OPENING["ask"]: "At\nten.", KEYS["ask"]: close}
+    store = StateStore()
+    with caplog.at_level("INFO", logger="airflow_knowledge_bot"):
+        failed(checking(), AirflowFailException, "nine", task_state_store=store)
+        first = [f"{one.levelname} {one.getMessage()}" for one in caplog.records]
+        caplog.clear()
+        failed(checking(), AirflowFailException, "nine", task_state_store=store)
+    again = [one.getMessage() for one in caplog.records]
+    shown = re.sub(r"\d+\.\d+ s", "0 s", "\n".join(first)).splitlines()
+    assert shown[:6] == [
+        f"INFO Asking bot_guide 3 of 3 questions at {bot.url}",
+        "WARNING failed (0 s): When do you open?",
+        'WARNING     The answer does not contain "nine".',
+        "WARNING     Answer: At ten.",
+        "INFO passed (0 s): Where do visitors park?",
+        "WARNING unanswered (0 s): Where are the keys?",
+    ]
+    assert shown[6].startswith("WARNING     No answer: ")
+    assert shown[7].startswith("INFO 1 of 3 passed; ")
+    assert again[0] == f"Asking bot_guide 2 of 3 questions at {bot.url}"
+    assert "passed in an earlier try: Where do visitors park?" in again
+
+
+def test_a_long_check_has_a_short_log_and_a_small_xcom(bot, caplog):
+    questions = [{"ask": f"Question {n}? " + "x" * 2000, "contains": "y"} for n in range(150)]
+    with caplog.at_level("INFO", logger="airflow_knowledge_bot"):
+        told, _ = failed(checking(questions=questions), AirflowFailException, "And 145 more")
+    assert (told["failed"], len(told["failures"])) == (150, 20)
+    assert len(json.dumps(told)) < 40_000
+    texts = [record.getMessage() for record in caplog.records]
+    assert len(texts) < 320
+    assert max(map(len, texts)) < 600
+    assert "… and 50 more." in texts
+
+
+def test_outlets_are_told_the_counts(bot):
+    handbook, alias = Asset("knowledgebot://svc.example/col_1"), AssetAlias("fed")
+    bot.knows[OPENING["ask"]] = "At ten."
+    events = OutletEventAccessors()
+    run(checking(min_pass=0.5, outlets=[handbook, alias]), outlet_events=events)
+    assert events[handbook].extra == {
+        "bot_id": "bot_guide",
+        "passed": 2,
+        "failed": 1,
+        "unanswered": 0,
+        "min_pass": 0.5,
+    }
+    assert events[alias].asset_alias_events == []
+
+
+def test_the_link_leads_to_the_service(bot):
+    operator = checking()
+    (link,) = operator.operator_extra_links
+    run(operator)
+    assert link.get_link(operator, ti_key=None) == f"{bot.url}/"
+
+
+# What the parameters take
+
+
+def objects():
+    return [Question(**OPENING), Question(ask=PARKING["ask"], contains="behind")]
+
+
+def expectations():
+    one = Expectation(kind="contains_all", values=("NINE",), case_sensitive=True, negated=True)
+    return [{"ask": OPENING["ask"], "expectations": [one]}]
+
+
+@pytest.mark.parametrize(
+    "questions",
+    [
+        [OPENING, PARKING],
+        (OPENING, PARKING),
+        objects(),
+        [OPENING, *objects()[1:]],
+        iter([OPENING, PARKING]),
+        expectations(),
+    ],
+    ids=["dicts", "a tuple", "objects", "both", "an iterator", "expectations"],
+)
+def test_questions_may_be(bot, questions):
+    assert run(checking(questions=questions))["ok"]
+
+
+def test_a_dict_s_texts_are_templates_and_an_object_is_taken_as_it_is(bot):
+    operator = checking(
+        bot_id="bot_{{ who }}",
+        questions=[
+            {"ask": "When do you {{ what }}?", "contains": ["{{ hour }}"]},
+            Question(ask="{{ what }}", contains="{{ hour }}"),
+        ],
+        min_pass=0.5,
+        knowledge_bot_conn_id="knowledge_bot_{{ conn }}",
+    )
+    operator.render_template_fields(
+        {"who": "guide", "what": "open", "hour": "nine", "conn": "default"}
+    )
+    assert run(operator)["passed"] == 1
+    assert set(bot.asked) == {"When do you open?", "{{ what }}"}
+
+
+TOML = '[[questions]]\nask = "When do you open?"\ncontains = "nine"\n'
+PROMPTFOO = """
+tests:
+  - vars: {question: 'When do you open?'}
+    assert: [{type: icontains, value: nine}]
+"""
+
+
+@pytest.mark.parametrize("kind", [str, lambda path: path, "file://{}".format, ObjectStoragePath])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("q.toml", TOML), ("q.jsonl", json.dumps(OPENING)), ("q.yaml", PROMPTFOO)],
+)
+def test_a_file_may_be_a_path_an_address_or_an_object(bot, tmp_path, kind, name, text):
+    (tmp_path / name).write_text(text)
+    given = tmp_path / name
+    assert run(checking(file=kind(str(given)) if kind is not str else str(given)))["passed"] == 1
+    assert bot.asked == {OPENING["ask"]: 1}
+
+
+def test_a_file_s_path_is_a_template_and_its_text_is_none(bot, tmp_path):
+    (tmp_path / "q.toml").write_text(TOML.replace("nine", "{{ nine }}"))
+    operator = checking(file=f"{tmp_path}/{{{{ name }}}}.toml")
+    operator.render_template_fields({"name": "q", "nine": "nine"})
+    assert operator.file == f"{tmp_path}/q.toml"
+    failed(operator, AirflowFailException, r'"\{\{ nine \}\}"')
+
+
+def test_the_connection_names_the_bot_where_the_task_does_not(bot, connect):
+    connect(bot.url, default_bot_id="bot_guide")
+    assert run(checking(bot_id=None))["ok"]
+    connect(bot.url)
+    failed(checking(bot_id=None), AirflowFailException, "'bot_id' is not given.*'default_bot_id'")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"questions": None}, "exactly one of the parameters .* none of them"),
+        ({"file": "q.toml", "questions": [OPENING]}, "exactly one .* both of them"),
+        ({"questions": []}, r"'questions' is empty once it is rendered \(\[\]\)"),
+        ({"questions": [OPENING, ""]}, "'questions' is empty"),
+        ({"questions": str([OPENING])}, r"'questions' gives str .* `\.output`"),
+        ({"questions": OPENING}, "'questions' gives dict instead of several"),
+        ({"questions": Question(**OPENING)}, "gives Question instead of several"),
+        ({"questions": [OPENING, 7]}, "'questions', question 2: expected a dict .* not int"),
+        ({"questions": [{"ask": "When?"}]}, "question 1: nothing is expected of the answer"),
+        ({"questions": [OPENING | {"contain": "a"}]}, "question 1: 'contain' is no field"),
+        ({"questions": [{"ask": "?", "matches": "("}]}, "question 1: .*no regular expression"),
+        ({"questions": [OPENING, OPENING]}, "two have the id"),
+        ({"file": ""}, "'file' is empty"),
+        ({"file": "/nowhere/q.toml"}, "'file' cannot be used: /nowhere/q.toml: cannot be read"),
+        ({"file": "file:///nowhere/q.toml"}, "'file' cannot be read: .*nowhere"),
+        ({"file": "q.txt"}, "'file' cannot be used: q.txt"),
+        ({"bot_id": ""}, "'bot_id' is empty"),
+        ({"bot_id": ["bot_guide"]}, r"'bot_id' gives list .*\.expand"),
+        ({"bot_id": "col_1"}, "bot_id: "),
+        ({"concurrency": 1.5}, "concurrency: "),
+        ({"knowledge_bot_conn_id": "none_such"}, "'none_such'"),
+    ],
+)
+def test_what_cannot_be_asked_is_told_in_a_sentence_and_nothing_is_sent(bot, options, said):
+    told, message = failed(checking(**options), AirflowFailException, said)
+    assert told is None
+    assert "Nothing was sent" in message or "nothing was sent" in message
+    assert bot.started == 0
+
+
+def test_a_file_that_is_no_text_is_told(bot, tmp_path):
+    (tmp_path / "q.toml").write_bytes(b"\xff\xfe")
+    for file in (f"{tmp_path}/q.toml", f"file://{tmp_path}/q.toml"):
+        failed(checking(file=file), AirflowFailException, r"'file' .*UTF-8 text.* Nothing was sent")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"min_pass": 1.1},
+        {"min_pass": -1},
+        {"min_pass": "all"},
+        {"min_pass": True},
+        {"wait": -1},
+        {"interval": 0},
+        {"concurrency": 0},
+        {"min_pass": float("nan")},
+    ],
+)
+def test_a_number_out_of_its_range_is_refused_when_the_dag_is_parsed(options):
+    (name,) = options
+    with pytest.raises(ValueError, match=f"^{name} is .* not "):
+        checking(**options)
+
+
+def test_a_mapped_task_takes_the_operator_s_parameters_and_no_others():
+    with DAG("mapped"):
+        mapped = KnowledgeBotCheckOperator.partial(task_id="check", questions=[OPENING]).expand(
+            bot_id=["bot_a", "bot_b"]
+        )
+        with pytest.raises(TypeError, match="unexpected keyword"):
+            KnowledgeBotCheckOperator.partial(task_id="typo", question="?")
+    assert mapped.partial_kwargs["questions"] == [OPENING]
+
+
+# What may be tried again
+
+
+AWAY = [silence, close, reset, answer(500), answer(503), answer(429)]
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("reply", AWAY, ids=["silence", "close", "reset", "500", "503", "429"])
+def test_a_lost_answer_is_asked_again_by_the_next_try_alone(bot, reply):
+    bot.knows[PARKING["ask"]] = reply
+    store = StateStore()
+    told, said = failed(
+        checking(), AirflowException, "unanswered: .*Where do visitors park", task_state_store=store
+    )
+    assert (told["passed"], told["failed"], told["unanswered"]) == (2, 1, 1)
+    assert "The next try asks again what has not passed" in said
+    bot.knows.update(RIGHT)
+    again = run(checking(), task_state_store=store)
+    assert (again["ok"], again["passed"], again["messages"]) == (True, 3, 1)
+    assert bot.asked == ONCE + Counter([PARKING["ask"]])
+
+
+def test_a_service_that_is_not_there_may_be_back_for_the_next_try(connect):
+    connect("http://127.0.0.1:9", max_retries=0)
+    told, _ = failed(checking(), AirflowException, "0 of 3 questions passed")
+    assert told["unanswered"] == 3
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_service_that_is_away_is_not_asked_all_questions(bot):
+    bot.reply_to = lambda received: silence
+    many = [{"ask": f"Question {number}?", "contains": "y"} for number in range(200)]
+    told, said = failed(checking(questions=many), AirflowException, "unanswered")
+    assert 10 <= len(bot.requests) <= 16
+    assert told["unanswered"] == 200
+    assert "And 195 more." in said
+
+
+def test_an_answer_that_is_wrong_is_not_outweighed_by_one_that_is_missing(bot):
+    bot.knows |= {OPENING["ask"]: "At ten.", PARKING["ask"]: close}
+    failed(checking(), AirflowFailException, "clear the task")
+    # Where one wrong answer can be spared, the missing one makes the difference.
+    failed(checking(min_pass=0.6), AirflowException, "next try")
+
+
+def test_without_a_store_a_retry_asks_all(bot):
+    bot.knows[PARKING["ask"]] = close
+    failed(checking(), AirflowException, "next try")
+    failed(checking(), AirflowException, "next try")
+    assert set(bot.asked.values()) == {2}
+
+
+def test_a_task_that_was_cleared_asks_all(bot):
+    store = StateStore()
+    run(checking(), task_state_store=store)
+    run(checking(), TaskInstance(max_tries=2), task_state_store=store)
+    assert bot.asked == ONCE
+    run(checking(), TaskInstance(max_tries=3), task_state_store=store)
+    assert set(bot.asked.values()) == {2}
+
+
+@pytest.mark.parametrize("change", ["bot_id", "contains"])
+def test_what_passed_elsewhere_or_otherwise_is_asked_again(bot, connect, change):
+    store = StateStore()
+    one = {"id": "hours", **OPENING}
+    run(checking(questions=[one]), task_state_store=store)
+    if change == "bot_id":
+        failed(
+            checking(questions=[one], bot_id="bot_other"),
+            AirflowFailException,
+            "no bot_other",
+            task_state_store=store,
+        )
+    else:
+        other = one | {"contains": "at"}
+        assert run(checking(questions=[other]), task_state_store=store)["messages"] == 1
+    assert bot.asked == {OPENING["ask"]: 2}
+
+
+def test_what_is_kept_of_a_question_is_small_and_tells_nothing(bot):
+    store = StateStore()
+    many = [{"ask": f"{number}?", "contains": "do not know"} for number in range(500)]
+    assert run(checking(questions=many), task_state_store=store)["passed"] == 500
+    assert len(json.dumps(store)) < 12_000
+    assert KEY not in str(store)
+    assert "do not" not in str(store)
+    # It is written now and then, not with every answer.
+    assert store.writes < 30
+
+
+def test_a_task_that_ends_in_the_middle_has_kept_what_passed(bot):
+    arrived, store = threading.Event(), StateStore()
+
+    def held(connection):
+        arrived.set()
+        time.sleep(20)
+
+    bot.knows[KEYS["ask"]] = held
+    operator = checking(concurrency=1)
+
+    def kill():
+        arrived.wait(20)
+        operator.on_kill()
+
+    threading.Thread(target=kill).start()
+    bot_timeout = {"task_state_store": store}
+    told, said = failed(operator, AirflowException, "next try", **bot_timeout)
+    assert told["stopped"] == "requested"
+    assert told["passed"] == 2
+    assert "The check was stopped: it was asked to." in said
+    bot.knows.update(RIGHT)
+    assert run(checking(), task_state_store=store)["messages"] == 1
+
+
+def test_waiting_asks_again_what_has_not_passed_within_one_try(bot):
+    bot.knows[PARKING["ask"]] = [close, "I do not know.", "Behind the workshop."]
+    told = run(checking(wait=20, interval=0.2))
+    assert told["ok"]
+    assert bot.asked == Counter({**dict.fromkeys(RIGHT, 1), PARKING["ask"]: 3})
+
+
+# What nobody needs to try again
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_key_that_is_refused_fails_at_once_and_names_the_connection(bot, status):
+    bot.reply_to = lambda received: answer(status, {"code": "no", "message": "Not you."})
+    told, _ = failed(
+        checking(concurrency=1),
+        AirflowFailException,
+        f"{status}.*password of the connection 'knowledge_bot_default'",
+    )
+    assert len(bot.requests) == 1
+    assert told["stopped"] == "authentication"
+
+
+def test_a_used_up_quota_fails_at_once(bot):
+    bot.reply_to = lambda received: answer(402, {"code": "no", "message": "Pay."})
+    failed(checking(concurrency=1), AirflowFailException, "402.*Clear the task once the service's")
+    assert len(bot.requests) == 1
+
+
+def test_a_bot_that_is_not_there_fails_at_once_and_names_those_that_are(bot):
+    told, _ = failed(
+        checking(bot_id="bot_other", concurrency=1),
+        AirflowFailException,
+        "There is no bot_other.*has bot_guide.*task's parameter 'bot_id'",
+    )
+    assert sum(bot.asked.values()) == 1
+    assert told["stopped"] == "bot"
+
+
+def test_a_question_that_is_refused_is_not_tried_again(bot):
+    bot.knows[PARKING["ask"]] = answer(400, {"code": "no", "message": "Too long."})
+    told, _ = failed(checking(), AirflowFailException, "unanswered: .*Too long")
+    assert (told["passed"], told["unanswered"]) == (2, 1)
+
+
+def test_an_address_where_something_else_answers_fails_for_good(bot):
+    bot.reply_to = lambda received: answer(200, b"<html>")
+    failed(checking(), AirflowFailException, "unanswered")
