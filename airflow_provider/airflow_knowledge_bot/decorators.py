@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_knowledge_bot._compat import AirflowFailException, call_with_context
+from airflow_knowledge_bot._compat import AirflowFailException
 
 # isort: split
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 from airflow.sdk.definitions.context import context_merge
 
+from airflow_knowledge_bot.functions import call_with_context
 from airflow_knowledge_bot.operators import KnowledgeBotCreateTextSourceOperator
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class _TextTask(DecoratedOperator, KnowledgeBotCreateTextSourceOperator):
             KnowledgeBotError: Airflow may try the task again.
         """
         context_merge(context, self.op_kwargs)
-        content = call_with_context(self.python_callable, context, self.op_args)
+        content = call_with_context(self.python_callable, context, tuple(self.op_args))
         if not isinstance(content, str):
             raise AirflowFailException(
                 f"The function {self.python_callable.__name__!r} returned "
