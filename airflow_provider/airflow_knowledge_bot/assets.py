@@ -116,7 +116,7 @@ def changed_outlets(
             # A service may be reached by another name than the one that people give it.
             is_fed = uri.rpartition("/")[2] in collections
             _log.warning(
-                "The outlet %s %s: the task feeds %s. Correct its host and port, or its collection.",
+                "The outlet %s %s: the task feeds %s. Correct its host, port or collection.",
                 uri,
                 "is of another host" if is_fed else "gets no event",
                 ", ".join(uris),

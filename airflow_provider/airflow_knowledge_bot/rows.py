@@ -76,10 +76,14 @@ class _Described:
         self.description = cursor.description
 
     def __iter__(self) -> Iterator[Any]:
-        row = self._first
-        while row is not None:
-            yield row
-            row = self._cursor.fetchone()
+        if self._first is None:
+            return
+        yield self._first
+        # By iteration psycopg fetches many at once; not every driver's cursor can be iterated over.
+        if hasattr(self._cursor, "__iter__"):
+            yield from self._cursor
+        else:
+            yield from iter(self._cursor.fetchone, None)
 
 
 def _cursor(connection: Any) -> Any:

@@ -21,6 +21,9 @@ def ingest(task_id="ingest", **options):
     given = {"collections": "col_1", "ledger_conn_id": "ledger"} | options
     return KnowledgeBotIngestOperator(task_id=task_id, **given)
 
+def upstream(value):
+    return task(lambda: value, task_id="upstream")()
+
 """
 
 _numbers = itertools.count()

@@ -46,7 +46,7 @@ Place = Literal[
 Failed = Literal["refused", "unknown", "undelivered", "invalid"]
 """What can become of an item that is not in the service."""
 
-_PLACES: tuple[Place, ...] = Place.__args__  # type: ignore[attr-defined] # of a Literal
+PLACES: tuple[Place, ...] = Place.__args__  # type: ignore[attr-defined] # of a Literal
 _FAILED: tuple[Failed, ...] = Failed.__args__  # type: ignore[attr-defined] # of a Literal
 
 # Of these only a part is a template; see `templates`.
@@ -85,9 +85,9 @@ class KnowledgeBotIngestOperator(BaseOperator):
     those of the last one.
 
     Outlets get an event only where sources were created, by this run or by earlier ones that were
-    red: a run that changed nothing starts no DAG. An asset `knowledgebot://host/collection` gets none where that collection was not fed, and a
-    warning says so, as it does where the host is another; an `AssetAlias` becomes the collections
-    that were fed.
+    red: a run that changed nothing starts no DAG. An asset `knowledgebot://host/collection` gets
+    none where that collection was not fed, and a warning says so, as it does where the host is
+    another; an `AssetAlias` becomes the collections that were fed.
 
     Args:
         ledger_conn_id: an Airflow connection of type `postgres` or `sqlite` (templated). SQLite is
@@ -146,7 +146,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = (
-        *_PLACES,
+        *PLACES,
         "source_options",
         "sql_conn_id",
         "collections",
@@ -230,7 +230,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
     @property
     def label(self) -> str:
         """What a mapped task is called in Airflow's grid, where its DAG does not say it."""
-        for place in _PLACES:
+        for place in PLACES:
             value = getattr(self, place)
             if isinstance(value, list | tuple) and value:
                 first, last = _told(value[0]), _told(value[-1])
@@ -311,7 +311,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
         from airflow_knowledge_bot.lineage import lineage
 
         places = [
-            getattr(self, place) for place in _PLACES if place not in (*_PARTLY_TEMPLATES, "sql")
+            getattr(self, place) for place in PLACES if place not in (*_PARTLY_TEMPLATES, "sql")
         ]
         return lineage(
             inputs=[
@@ -349,11 +349,11 @@ class KnowledgeBotIngestOperator(BaseOperator):
     def _check(self) -> None:
         """Refuse, while the DAG is parsed, what no run can use."""
         check_on_unknown(self.on_unknown)
-        given = [name for name in _PLACES if getattr(self, name) is not None]
+        given = [name for name in PLACES if getattr(self, name) is not None]
         if len(given) != 1:
             named = f"{' and '.join(map(repr, given))} are given" if given else "none is"
             raise ValueError(
-                f"the task takes exactly one of the parameters {', '.join(map(repr, _PLACES))}, "
+                f"the task takes exactly one of the parameters {', '.join(map(repr, PLACES))}, "
                 f"and {named}"
             )
         for name in _PARTLY_TEMPLATES:
@@ -378,10 +378,10 @@ class KnowledgeBotIngestOperator(BaseOperator):
 
         Which one it is was checked when the DAG was parsed; a template may have made nothing of it.
         """
-        name = next((name for name in _PLACES if getattr(self, name) is not None), None)
+        name = next((name for name in PLACES if getattr(self, name) is not None), None)
         if name is None:
             raise AirflowFailException(
-                f"The task's parameters {', '.join(map(repr, _PLACES))} are all empty once they "
+                f"The task's parameters {', '.join(map(repr, PLACES))} are all empty once they "
                 "are rendered: nothing was sent. Check what the template or the upstream task "
                 "gives."
             )
