@@ -30,10 +30,7 @@ def check_function(parameter: str, function: Callable[..., Any]) -> None:
     told = f"{parameter}: the function {name_of(function)!r}"
     if hasattr(function, "_airflow_is_task_decorator"):
         raise ValueError(f"{told} is a task: call it, as in {parameter}={name_of(function)}()")
-    inner = function.func if isinstance(function, partial) else function
-    for each in (inner, getattr(inner, "__call__", None)):  # noqa: B004 - an object's own
-        if inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each):
-            raise ValueError(f"{told} is asynchronous; write it with 'def' instead of 'async def'")
+    check_synchronous(parameter, function)
     for each in _parameters(told, function):
         if each.default is not Parameter.empty or each.kind in _SEVERAL:
             continue
@@ -47,6 +44,25 @@ def check_function(parameter: str, function: Callable[..., Any]) -> None:
                 f"{told} asks for {each.name!r}, which is no part of Airflow's context: give it a "
                 "default, bind it with functools.partial, or name a part of the context, such as "
                 "dag_run, params or ti"
+            )
+
+
+def check_synchronous(parameter: str, function: Callable[..., Any]) -> None:
+    """Refuse a function that would have to be awaited.
+
+    Args:
+        parameter: what it is given as.
+        function: what the DAG's author wrote.
+
+    Raises:
+        ValueError: it is asynchronous.
+    """
+    inner = function.func if isinstance(function, partial) else function
+    for each in (inner, getattr(inner, "__call__", None)):  # noqa: B004 - an object's own
+        if inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each):
+            raise ValueError(
+                f"{parameter}: the function {name_of(function)!r} is asynchronous; write it with "
+                "'def' instead of 'async def'"
             )
 
 
