@@ -52,26 +52,24 @@ class Tries:
         instance = context["ti"]
         self.all_known = self._store is not None or getattr(instance, "try_number", 1) <= 1
 
-    def begin(self, ledger: "Ledger", service: str, origin: str | None) -> None:
+    def begin(self, ledger: "Ledger", *place: object) -> None:
         """Note that this try begins; a try that was killed is counted by what the ledger knows.
 
         Args:
             ledger: remembers what it created.
-            service: the base URL.
-            origin: what the items come from; None where that has no name.
+            place: what the items go to and come from, as an `Entry` of the ledger tells it: the
+                service, the collections and the origin.
         """
         if self._was_killed:
-            self.earlier["created"] = max(
-                self.earlier.get("created", 0), self._recorded(ledger, service, origin)
-            )
+            recorded = self._recorded(ledger, place)
+            self.earlier["created"] = max(self.earlier.get("created", 0), recorded)
         self._note(self.earlier)
 
-    def _recorded(self, ledger: "Ledger", service: str, origin: str | None) -> int:
+    def _recorded(self, ledger: "Ledger", place: tuple[object, ...]) -> int:
         try:
             return sum(
                 entry.updated_at.timestamp() >= int(self.began)
-                and entry.service == service
-                and entry.origin == origin
+                and (entry.service, entry.collections, entry.origin) == place
                 for entry in ledger.entries(State.CREATED)
             )
         except LedgerError:  # told by the run itself, if it lasts

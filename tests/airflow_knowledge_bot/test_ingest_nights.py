@@ -89,13 +89,14 @@ def test_what_failed_is_told_as_warnings_and_the_start_and_the_counts_too(dags, 
     assert KEY not in done.log
 
 
-def test_a_thousand_failures_are_twenty_lines_and_a_number(dags, service):
+def test_a_thousand_failures_are_twenty_lines_and_a_number(dags, service, caplog):
     items = [{"name": "", "content": "c"} for _ in range(1000)]
     done = dags.run(dags.load(f"ingest(items={items})"))
     warnings = lines(done.log)
     assert len([line for line in warnings if line.startswith("invalid: ")]) == 20
     assert "… and 980 more failures." in warnings
     assert done.log.count("an item: name") < 30
+    assert not [one for one in caplog.records if one.name == "knowledge_bot.ingest"]
 
 
 def test_a_long_run_tells_how_far_it_is(dags, service, monkeypatch):

@@ -274,7 +274,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
                     ledger,
                     self.ledger_conn_id,
                 )
-                tries.begin(ledger, service, origin)
+                tries.begin(ledger, service, tuple(sorted(collections)), origin)
                 ingestion = self._ingestion(collections, ledger, telling)
                 report = tries.total(self._ingest(client, ingestion, items, telling))
 
