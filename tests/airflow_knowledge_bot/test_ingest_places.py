@@ -1,5 +1,6 @@
 """Every place that items come from, with its options, in runs of a real worker."""
 
+import contextlib
 import itertools
 import json
 import re
@@ -10,7 +11,8 @@ import pytest
 from airflow.providers.common.sql.hooks.sql import DbApiHook
 from airflow.sdk import Connection
 
-from calls import SOURCE
+from calls import KEY, SOURCE
+from knowledge_bot.ingest import Ledger
 from page_server import answer as page
 from page_server import serving
 from postgresql_server import postgresql
@@ -365,6 +367,62 @@ def test_what_cannot_be_used_is_named_before_anything_is_sent(
 def test_what_no_run_could_use_is_named_when_the_dag_is_parsed(dags, parameters, told):
     with pytest.raises(ValueError, match=told):
         dags.load(f"ingest({parameters})")
+
+
+@pytest.mark.parametrize(
+    ("connection", "folder"),
+    [
+        ({"conn_type": "knowledge_bot_ledger", "host": "{folder}/l.db"}, True),
+        ({"conn_type": "sqlite", "host": "{folder}/l.db"}, True),
+        ("postgres", False),
+        ("knowledge_bot_ledger", False),
+    ],
+)
+def test_every_type_of_a_ledger_s_connection_remembers(
+    run, monkeypatch, tmp_path, connection, folder
+):
+    with contextlib.ExitStack() as closing:
+        if not folder:
+            server = closing.enter_context(postgresql())
+            server.create("ledger")
+            connection = {"conn_type": connection, "host": "127.0.0.1", "port": server.port}
+            connection |= {"login": "postgres", "schema": "ledger"}
+        text = json.dumps(connection).replace("{folder}", str(tmp_path))
+        monkeypatch.setenv("AIRFLOW_CONN_OTHER", text)
+        items = [{"name": "a", "content": "c"}]
+        given = f"items={items}, ledger_conn_id='{{{{ dag_run.conf.ledger }}}}'"
+        told = [run(given, ledger="other").task.xcom for _ in range(2)]
+    assert [(one["created"], one["unchanged"]) for one in told] == [(1, 0), (0, 1)]
+
+
+@pytest.mark.parametrize(
+    "collections",
+    [
+        "'col_7'",
+        "['col_7']",
+        "('col_7',)",
+        "upstream(['col_7'])",
+        "'{{ dag_run.conf.c }}'",
+        "['{{ dag_run.conf.c }}']",
+        "None",
+    ],
+)
+def test_collections_are_ids_templates_or_the_connection_s_own(run, good, connect, collections):
+    connect(good.url, default_collection_id="col_7")
+    run(f"items=[{{'name': 'a', 'content': 'c'}}], collections={collections}", c="col_7")
+    assert good.requests[0].json()["value"]["collections"] == ["col_7"]
+
+
+def test_the_other_parameters_are_templates_too(run, good, monkeypatch, folder, ledger):
+    connection = {"conn_type": "knowledge_bot", "host": good.url, "password": KEY}
+    monkeypatch.setenv("AIRFLOW_CONN_OTHER", json.dumps(connection))
+    run(
+        f"folder={str(folder)!r}, origin='{{{{ dag_run.conf.name }}}}', on_unknown='resend', "
+        "concurrency=1, gone_limit=0.0, knowledge_bot_conn_id='{{ dag_run.conf.conn }}'",
+        name="handbook",
+        conn="other",
+    )
+    assert {entry.origin for entry in Ledger(ledger).entries()} == {"handbook"}
 
 
 @pytest.mark.parametrize(("options", "sources"), [("limit=2", 2), ("rate=20.0", 4), ("limit=0", 0)])

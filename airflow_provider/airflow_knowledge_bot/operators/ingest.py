@@ -90,8 +90,8 @@ class KnowledgeBotIngestOperator(BaseOperator):
     another; an `AssetAlias` becomes the collections that were fed.
 
     Args:
-        ledger_conn_id: an Airflow connection of type `postgres` or `sqlite` (templated). SQLite is
-            enough where only one machine works.
+        ledger_conn_id: an Airflow connection of type `knowledge_bot_ledger`, `postgres` or `sqlite`
+            (templated). SQLite is enough where only one machine works.
         items: the items themselves, as dicts (`{"name", "url"}`, `{"name", "content"}` or
             `{"path"}`, each also with `key`, `version` and `collections`) or as objects of
             `knowledge_bot.ingest`. In a DAG file the strings in such a dict are templated, but for
