@@ -6,7 +6,6 @@ that lack the newer names.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ __all__ = [
     "AirflowNotFoundException",
     "AirflowSensorTimeout",
     "aget_connection",
-    "call_with_context",
     "conf",
 ]
 
@@ -74,23 +72,3 @@ async def aget_connection(conn_id: str) -> "tuple[Connection, dict[str, Any]]":
         return found, found.extra_dejson
 
     return await asyncio.to_thread(looked_up)
-
-
-def call_with_context(
-    function: Callable[..., Any], context: Mapping[str, Any], arguments: Collection[Any] = ()
-) -> Any:
-    """Call a function with the parts of a task's context that it names.
-
-    Args:
-        function: what a DAG's author wrote.
-        context: the task's context, and what else can be named.
-        arguments: positional arguments, before those.
-    """
-    try:  # 3.2 and later
-        from airflow.sdk.bases.decorator import determine_kwargs
-    except ImportError:  # 3.1
-        from airflow.utils.operator_helpers import (  # type: ignore[attr-defined] # only there
-            determine_kwargs,
-        )
-
-    return function(*arguments, **determine_kwargs(function, arguments, context))

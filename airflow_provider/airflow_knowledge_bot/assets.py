@@ -3,11 +3,13 @@
 Airflow loads this module where a DAG names such an asset.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult
 
 from airflow.sdk import Asset, AssetAlias
+from airflow.sdk.definitions.asset import AssetNameRef, AssetUriRef
 
 from airflow_knowledge_bot.links import host_of
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from openlineage.client.event_v2 import Dataset
 
 SCHEME = "knowledgebot"
+
+_log = logging.getLogger(__name__)
 
 
 def collection_uri(base_url: str, collection: str) -> str:
@@ -75,8 +79,62 @@ def describe_outlets(
         extra: plain JSON for the assets' events.
     """
     for outlet in outlets:
-        if isinstance(outlet, Asset):
+        if isinstance(outlet, Asset | AssetNameRef | AssetUriRef):
             context["outlet_events"][outlet].extra = dict(extra)
         elif isinstance(outlet, AssetAlias):
             for uri in uris:
                 context["outlet_events"][outlet].add(Asset(uri), extra=dict(extra))
+
+
+def changed_outlets(
+    context: "Context",
+    outlets: Iterable[object],
+    uris: Sequence[str],
+    extra: dict[str, Any],
+    *,
+    changed: bool,
+) -> list[object]:
+    """Tell the outlets of what changed, and return those that are to have an event.
+
+    Airflow gives an event to every asset among the outlets of a task that ends well, so one that
+    is to have none must not be among them then.
+
+    Args:
+        context: the task's context.
+        outlets: the task's outlets.
+        uris: the collections that were fed.
+        extra: plain JSON for the assets' events.
+        changed: whether anything did.
+    """
+    kept: list[object] = []
+    collections = {uri.rpartition("/")[2] for uri in uris}
+    for outlet in outlets:
+        is_asset = isinstance(outlet, Asset | AssetNameRef | AssetUriRef)
+        uri = getattr(outlet, "uri", None) or ""
+        is_fed = True
+        if uri.startswith(f"{SCHEME}://") and uri not in uris:
+            # A service may be reached by another name than the one that people give it.
+            is_fed = uri.rpartition("/")[2] in collections
+            _log.warning(
+                "The outlet %s %s: the task feeds %s. Correct its host, port or collection.",
+                uri,
+                "is of another host" if is_fed else "gets no event",
+                ", ".join(uris),
+            )
+        if is_fed and (changed or not is_asset):
+            kept.append(outlet)
+    if changed:
+        describe_outlets(context, kept, uris, extra)
+    return kept
+
+
+def untold_before(context: "Context") -> int:
+    """Return how many sources were created by earlier runs of the task of which no event told.
+
+    Airflow gives no event for a task that failed, so its XCom tells the next run.
+    """
+    instance = context["ti"]
+    told = instance.xcom_pull(
+        task_ids=instance.task_id, map_indexes=instance.map_index, include_prior_dates=True
+    )
+    return int(told.get("untold", 0)) if isinstance(told, dict) else 0

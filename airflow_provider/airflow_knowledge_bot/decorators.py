@@ -1,15 +1,20 @@
-"""`@task.knowledge_bot_text`: a function whose text becomes a source."""
+"""Functions as tasks: one whose text becomes a source, and one whose items are ingested."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_knowledge_bot._compat import AirflowFailException, call_with_context
+from airflow_knowledge_bot._compat import AirflowFailException
 
 # isort: split
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 from airflow.sdk.definitions.context import context_merge
 
-from airflow_knowledge_bot.operators import KnowledgeBotCreateTextSourceOperator
+from airflow_knowledge_bot.functions import call_with_context, check_synchronous, name_of
+from airflow_knowledge_bot.operators import (
+    KnowledgeBotCreateTextSourceOperator,
+    KnowledgeBotIngestOperator,
+)
+from airflow_knowledge_bot.operators.ingest import PLACES
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -35,6 +40,32 @@ def knowledge_bot_text_task(
     """
     return task_decorator_factory(
         python_callable=python_callable, decorated_operator_class=_TextTask, **kwargs
+    )
+
+
+def knowledge_bot_ingest_task(
+    python_callable: Callable[..., Iterable[Any]] | None = None, **kwargs: Any
+) -> TaskDecorator:
+    """Make a function a task that ingests the items it yields, or returns.
+
+    ```python
+    @task.knowledge_bot_ingest(collections="col_shop", ledger_conn_id="ledger", origin="stock")
+    def stock(shop: str, dag_run=None):
+        for row in rows_of(shop):
+            yield {"name": row.title, "content": row.text, "key": row.id}
+    ```
+
+    An item is a dict or an object of `knowledge_bot.ingest`, as for the operator's `items`, and is
+    no template. The function is taken item by item while earlier ones are sent. A retry calls it
+    again, and so does a try that finds some of its items being sent by another run; what the
+    ledger knows is not sent again.
+
+    Args:
+        python_callable: the function, where the decorator stands without parentheses.
+        kwargs: parameters of `KnowledgeBotIngestOperator` but those that say where items come from.
+    """
+    return task_decorator_factory(
+        python_callable=python_callable, decorated_operator_class=_IngestTask, **kwargs
     )
 
 
@@ -72,7 +103,7 @@ class _TextTask(DecoratedOperator, KnowledgeBotCreateTextSourceOperator):
             KnowledgeBotError: Airflow may try the task again.
         """
         context_merge(context, self.op_kwargs)
-        content = call_with_context(self.python_callable, context, self.op_args)
+        content = call_with_context(self.python_callable, context, tuple(self.op_args))
         if not isinstance(content, str):
             raise AirflowFailException(
                 f"The function {self.python_callable.__name__!r} returned "
@@ -80,3 +111,50 @@ class _TextTask(DecoratedOperator, KnowledgeBotCreateTextSourceOperator):
             )
         self.content = content
         return KnowledgeBotCreateTextSourceOperator.execute(self, context)
+
+
+class _IngestTask(DecoratedOperator, KnowledgeBotIngestOperator):
+    """An ingestion of the items that the function yields or returns."""
+
+    custom_operator_name = "@task.knowledge_bot_ingest"
+    template_fields: Sequence[str] = (
+        *DecoratedOperator.template_fields,
+        *KnowledgeBotIngestOperator.template_fields,
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        **DecoratedOperator.template_fields_renderers,
+        **KnowledgeBotIngestOperator.template_fields_renderers,
+    }
+    shallow_copy_attrs: Sequence[str] = (
+        *DecoratedOperator.shallow_copy_attrs,
+        *KnowledgeBotIngestOperator.shallow_copy_attrs,
+    )
+
+    def __init__(self, *, python_callable: Callable[..., Iterable[Any]], **kwargs: Any) -> None:
+        given = [name for name in (*PLACES, "source_options", "sql_conn_id") if name in kwargs]
+        if given:
+            raise TypeError(
+                f"@task.knowledge_bot_ingest takes no {given[0]!r}: the function gives the items"
+            )
+        check_synchronous("@task.knowledge_bot_ingest", python_callable)
+        # What Airflow's web UI shows until the function has run.
+        items = [f"(what {python_callable.__name__} gives)"]
+        super().__init__(python_callable=python_callable, items=items, **kwargs)
+
+    def execute(self, context: "Context") -> dict[str, Any]:
+        """Call the function, and ingest its items.
+
+        Raises:
+            AirflowFailException: as the operator.
+            IncompleteIngestionError: as the operator.
+            Exception: what the function raises, after what came before it was sent.
+        """
+        context_merge(context, self.op_kwargs)
+        function, arguments = self.python_callable, tuple(self.op_args)
+
+        def items() -> Any:
+            return call_with_context(function, context, arguments, jinja_env=self.get_template_env)
+
+        items.__name__ = name_of(function)  # by which the log tells it
+        self.items = items
+        return KnowledgeBotIngestOperator.execute(self, context)

@@ -58,7 +58,11 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "name": "knowledge_bot_text",
                 "class-name": "airflow_knowledge_bot.decorators.knowledge_bot_text_task",
-            }
+            },
+            {
+                "name": "knowledge_bot_ingest",
+                "class-name": "airflow_knowledge_bot.decorators.knowledge_bot_ingest_task",
+            },
         ],
         "connection-types": [
             {

@@ -1,52 +1,158 @@
 """From the ingest operator's parameters to the items that are ingested."""
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import Any
 
 from pydantic import ValidationError
 
-from airflow_knowledge_bot._compat import AirflowFailException, call_with_context
+from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.objects import found
+from airflow_knowledge_bot.rows import rows_of
+from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest import (
     File,
     Item,
     Skipped,
     Text,
     WebPage,
+    from_feed,
     from_folder,
     from_jsonl,
+    from_loader,
+    from_rows,
+    from_site,
     from_sitemap,
+    from_urls,
 )
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 # Which field of a dict tells what kind of item it is.
 _KINDS: dict[str, type[Item]] = {"url": WebPage, "content": Text, "path": File}
 
+# What finds the items of a place, and so knows its options; `items` has none.
+_FINDING: dict[str, Callable[..., Any]] = {
+    "folder": from_folder,
+    "objects": found,
+    "site": from_site,
+    "sitemap": from_sitemap,
+    "feed": from_feed,
+    "urls": from_urls,
+    "jsonl": from_jsonl,
+    "sql": from_rows,
+    "documents": from_loader,
+}
 
-def items_of(name: str, value: Any, context: "Context") -> Iterable[object]:
-    """Return the items of one of the operator's parameters.
+# The operator has a parameter of its own for it.
+_NO_OPTION = "origin"
+
+
+class Items:
+    """The items of the one place that a task names, to be looked for any number of times.
 
     Args:
-        name: the parameter's name.
-        value: its value.
-        context: the task's context, for a function that gives items.
+        place: the parameter that names it.
+        value: its value; a function is called each time.
+        options: the task's `source_options`.
+        sql_conn_id: the connection of a query.
+
+    Attributes:
+        origin: what the ledger knows the place by; None where it has no name of its own.
+        collections: those that items named for themselves so far.
+        can_be_taken_again: whether a second look is possible, and cheap: no page is read for it.
 
     Raises:
-        AirflowFailException: what the parameter names is not there.
+        AirflowFailException: the place or an option cannot be used, or is not there.
     """
-    if name == "items":
-        given = call_with_context(value, context) if callable(value) else value
-        _check_is_several(given)
-        return map(_item, given)
-    if name == "objects":
-        return found(value)
-    if name == "sitemap":
-        return from_sitemap(value)
-    _check_is_there(name, Path(value))
-    return from_folder(value) if name == "folder" else from_jsonl(value)
+
+    def __init__(
+        self, place: str, value: Any, options: Any = None, *, sql_conn_id: str | None = None
+    ) -> None:
+        self._place, self._value, self._sql_conn_id = place, value, sql_conn_id
+        self._options = _checked(place, options)
+        self.collections: set[str] = set()
+        self._first: Any = self._found()
+        self.origin: str | None = getattr(self._first, "origin", None)
+        self.can_be_taken_again = not (
+            hasattr(self._first, "remembering") or isinstance(value, Iterator)
+        )
+
+    def take(self) -> Any:
+        """Return the items; those of the first time were looked for when this was made.
+
+        Raises:
+            AirflowFailException: as above.
+        """
+        items, self._first = self._first, None
+        return self._found() if items is None else items
+
+    def _found(self) -> Any:
+        place, value = self._place, self._value
+        if place in ("items", "documents"):
+            value = value() if callable(value) else value
+            _check_is_several(place, value)
+        elif place in ("folder", "jsonl"):
+            value = _there(place, value)
+        elif place == "urls":
+            value = _there(place, value) if isinstance(value, str | Path) else _texts(value)
+        elif place in ("site", "sitemap", "feed") and not isinstance(value, str):
+            raise _of_a_wrong_type(place, value, "an address as text")
+        if place == "items":
+            return self._noting(map(_item, value))
+        if place == "documents":
+            return from_loader(map(_document, value), **self._options)
+        if place == "sql":
+            return rows_of(value, self._sql_conn_id, self._options)
+        try:
+            items = _FINDING[place](value, **self._options)
+        except (ConfigurationError, TypeError) as error:
+            raise AirflowFailException(
+                f"The task's parameter {place!r}, or an option in 'source_options', cannot be "
+                f"used: {str(error).rstrip('.')}. Nothing was sent."
+            ) from error
+        if place == "jsonl":
+            return replace(items, items=self._noting(items.items))
+        return items
+
+    def _noting(self, items: Iterable[object]) -> Iterator[object]:
+        for item in items:
+            if named := getattr(item, "collections", None):
+                self.collections.update(named)
+            yield item
+
+
+@cache
+def _options_of(place: str) -> dict[str, bool]:
+    """Return the names of a place's options, each with whether it must be given."""
+    if place == "items":
+        return {}
+    _, *parameters = inspect.signature(_FINDING[place]).parameters.values()
+    return {each.name: each.default is each.empty for each in parameters if each.name != _NO_OPTION}
+
+
+def _checked(place: str, options: Any) -> dict[str, Any]:
+    if options is None:
+        options = {}
+    if not isinstance(options, Mapping):
+        raise _of_a_wrong_type("source_options", options, "a dict, as in {'exclude': '*.tmp'}")
+    known = _options_of(place)
+    there_are = ", ".join(known) or "none"
+    for name in options:
+        if name not in known:
+            raise AirflowFailException(
+                f"The task's parameter 'source_options' has {name!r}, which {place!r} does not "
+                f"take. There are: {there_are}. Nothing was sent."
+            )
+    missing = [name for name, required in known.items() if required and not options.get(name)]
+    if missing:
+        raise AirflowFailException(
+            f"The task's parameter 'source_options' lacks {' and '.join(map(repr, missing))}, "
+            f"which {place!r} needs. There are: {there_are}. Nothing was sent."
+        )
+    return dict(options)
 
 
 def _item(given: object) -> object:
@@ -74,19 +180,46 @@ def _no_item(given: dict[str, Any], reason: str) -> Skipped:
     return Skipped(name, reason, invalid=True, partial=True)
 
 
-def _check_is_several(given: object) -> None:
+def _document(given: object) -> object:
+    """Return a dict of a document, as Airflow hands it on, as the object that it was made of."""
+    if isinstance(given, dict) and any(
+        isinstance(given.get(field), str) for field in ("page_content", "text")
+    ):
+        return SimpleNamespace(**{str(name): value for name, value in given.items()})
+    return given
+
+
+def _texts(addresses: Any) -> list[str]:
+    # Those of a list of anything else would be told as none of the web, one by one.
+    if not isinstance(addresses, list | tuple) or not all(isinstance(a, str) for a in addresses):
+        raise _of_a_wrong_type("urls", addresses, "a file's path, or a list of addresses as text")
+    return list(addresses)
+
+
+def _check_is_several(parameter: str, given: object) -> None:
     # What a template makes of a list is a text, which would be taken for a list of characters.
     if isinstance(given, str | bytes | dict | Item) or not isinstance(given, Iterable):
         raise AirflowFailException(
-            f"The task's parameter 'items' gives {type(given).__name__} instead of several items: "
-            "put a single one into a list, and take an upstream task's list as its `.output`, not "
-            "by a template. Nothing was sent."
+            f"The task's parameter {parameter!r} gives {type(given).__name__} instead of several "
+            "items: put a single one into a list, and take an upstream task's list as its "
+            "`.output`, not by a template. Nothing was sent."
         )
 
 
-def _check_is_there(name: str, path: Path) -> None:
-    if not (path.is_dir() if name == "folder" else path.is_file()):
+def _there(parameter: str, given: object) -> Path:
+    if not isinstance(given, str | Path):
+        raise _of_a_wrong_type(parameter, given, "a path")
+    path, is_folder = Path(given), parameter == "folder"
+    if not (path.is_dir() if is_folder else path.is_file()):
         raise AirflowFailException(
-            f"The task's parameter {name!r} names {'a folder' if name == 'folder' else 'a file'} "
+            f"The task's parameter {parameter!r} names {'a folder' if is_folder else 'a file'} "
             f"that this worker does not have: {path}. Nothing was sent."
         )
+    return path
+
+
+def _of_a_wrong_type(parameter: str, given: object, wanted: str) -> AirflowFailException:
+    return AirflowFailException(
+        f"The task's parameter {parameter!r} is {type(given).__name__} where {wanted} is needed. "
+        "Nothing was sent."
+    )

@@ -29,3 +29,9 @@ def service_page(base_url: str) -> str:
 def host_of(base_url: str) -> str:
     """Return host and port, without what a person may have put before them."""
     return urlsplit(base_url).netloc.rpartition("@")[2]
+
+
+def without_secrets(address: str) -> str:
+    """Return an address without a user, a connection's id, a key or a query that it may hold."""
+    url = urlsplit(address)
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"

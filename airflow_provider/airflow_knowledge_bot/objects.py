@@ -1,10 +1,11 @@
 """Objects in a storage that Airflow reaches: found, and opened for an upload."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from airflow.sdk import ObjectStoragePath
+from airflow.sdk.io import get_fs
 
 from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
 from knowledge_bot.ingest.sources._objects import objects_in
@@ -53,13 +54,20 @@ def opened(file: str | ObjectStoragePath) -> Iterator[tuple[BinaryIO, str]]:
         yield stream, path.name
 
 
-def found(objects: str | ObjectStoragePath) -> "Objects":
+def found(
+    objects: str | ObjectStoragePath,
+    *,
+    exclude: str | Iterable[str] = (),
+    storage_options: Mapping[str, Any] | None = None,
+) -> "Objects":
     """Find objects by an address with wildcards, or all of them below a folder.
 
     Each is known by its address, without the connection's id, and has a version from the listing.
 
     Args:
         objects: the value of the operator's parameter `objects`.
+        exclude: what to leave out, in the notation of a `.gitignore`.
+        storage_options: what Airflow's file system takes besides its connection.
 
     Raises:
         AirflowFailException: there is no such folder, or nothing is installed for its protocol.
@@ -70,12 +78,14 @@ def found(objects: str | ObjectStoragePath) -> "Objects":
         if not start.exists():
             raise FileNotFoundError("it is not there")
         storage = start.fs
+        if storage_options:
+            storage = get_fs(start.protocol, start.conn_id, dict(storage_options))
     except _NOT_THERE as error:
         raise AirflowFailException(
             f"The task's parameter 'objects' cannot be read: {error} ({base}). Nothing was sent."
         ) from error
     address = f"{start.protocol}://{start.bucket}/{start.key}".rstrip("/")
-    return objects_in(lambda: (storage, start.path), address, pattern)
+    return objects_in(lambda: (storage, start.path), address, pattern, exclude=exclude)
 
 
 def _split(address: str) -> tuple[str, str]:

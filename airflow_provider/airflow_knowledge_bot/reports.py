@@ -1,30 +1,34 @@
 """What a task says of its ingestion: to XCom, and to the person who must do something."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.failures import key_at_fault
-from knowledge_bot.ingest import IncompleteIngestionError, Stop
+from airflow_knowledge_bot.telling import TOLD, brief
+from knowledge_bot.ingest import IncompleteIngestionError, LedgerError, Stop
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest import Report
+    from knowledge_bot.ingest import Ledger, Outcome, Report
 
-# XCom is for small values, and a person reads no more than this.
-_FAILURES = 20
 _CHARACTERS = 500
 _QUOTED = 5
-
-_AGAIN = "The next try gives the same items again"
 
 _PASSING = (Stop.UNAVAILABLE, Stop.LEDGER, Stop.REQUESTED)
 _LASTING = (Stop.AUTHENTICATION, Stop.PAYMENT, Stop.REFUSED)
 
 
-def summary(report: "Report") -> dict[str, Any]:
-    """Return the report as a small plain dict."""
+def summary(report: "Report", named: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return the report as a small plain dict.
+
+    Args:
+        report: what came of all tries.
+        named: the first items of some counts, by the counts' names.
+    """
     # Those that fail the task go first.
-    told = sorted(report.failures, key=lambda outcome: not outcome.failed)[:_FAILURES]
+    told = sorted(report.failures, key=lambda outcome: not outcome.failed)[:TOLD]
     return {
         **report.counts,
         "duration": round(report.duration, 3),
@@ -32,76 +36,157 @@ def summary(report: "Report") -> dict[str, Any]:
         "failures": [
             {"kind": one.kind, "name": one.name, "error": one.error[:_CHARACTERS]} for one in told
         ],
+        "named": {kind: list(items) for kind, items in named.items()},
     }
 
 
-def failure_of(
+def named_items(
     report: "Report",
+    unknown: Iterable["Outcome"],
+    ledger: "Ledger",
     *,
-    on_unknown: str,
-    conn_id: str,
-    collections: Sequence[str],
-    from_a_store: bool = False,
-) -> Exception | None:
-    """Return what fails the task where items are not in the service; None where all are.
+    service: str,
+    origin: str | None,
+    began: float,
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the first items that are superseded, gone or unknown, for a person to look at.
 
     Args:
-        report: what came of the run.
-        on_unknown: `resend` leaves unknown outcomes to the next try.
-        conn_id: the connection, named where the key is at fault.
-        collections: the task's, named where the service refused one.
-        from_a_store: whether what could not be read may be readable at the next try, as an object
-            that changed since it was listed.
-
-    Returns:
-        `AirflowFailException` where trying again mends nothing, with what a person must do;
-        `IncompleteIngestionError` where the next try may do better.
+        report: what came of all tries.
+        unknown: the first items of unknown outcome.
+        ledger: knows the sources of the others.
+        service: the base URL.
+        origin: what the items come from; None where that has no name.
+        began: Unix seconds when the first try began.
     """
-    if report.ok and not report.elsewhere:
-        return None
-    passing = report.stopped not in _LASTING and (
-        report.undelivered > 0
-        # Its worker may have died a moment ago, and its lease on the item still runs.
-        or report.elsewhere > 0
-        or report.stopped in _PASSING
-        or (report.invalid > 0 and from_a_store)
-        or (report.unknown > 0 and on_unknown == "resend")
-    )
-    if passing:
-        return IncompleteIngestionError(report, collections, _AGAIN)
-    return AirflowFailException(" ".join(_sentences(report, on_unknown, conn_id, collections)))
+    named: dict[str, list[dict[str, Any]]] = {"superseded": [], "gone": []}
+    named["unknown"] = [{"name": one.name, "key": one.key} for one in unknown]
+    try:
+        if report.superseded:
+            replaced = (
+                {"name": one.name, "source_id": one.source_id, "replaced_by": one.replaced_by}
+                for one in ledger.superseded(service=service)
+                if one.superseded_at.timestamp() >= int(began)
+            )
+            named["superseded"] = list(islice(replaced, TOLD))
+        if report.gone:
+            gone = (
+                {"name": one.name, "source_id": one.source_id}
+                for one in ledger.gone(service=service)
+                if one.origin == origin
+            )
+            named["gone"] = list(islice(gone, TOLD))
+    except LedgerError:  # the counts are told all the same
+        pass
+    return named
 
 
-def _sentences(
-    report: "Report", on_unknown: str, conn_id: str, collections: Sequence[str]
-) -> list[str]:
-    told = [f"Not everything is in the service: {report}."]
-    if report.unknown and on_unknown == "hold":
-        told.append(
-            f"The service may or may not have the {report.unknown} unknown items: look there, list "
-            "them with `kbot ledger unknown` and settle each with `kbot ledger resolve`, or run "
-            "the task with on_unknown='resend' if two of the same are better than none."
+@dataclass(frozen=True)
+class Rules:
+    """Which reports fail a task, and how.
+
+    Attributes:
+        fail_on: the kinds of failures that do.
+        max_refused: how many refused items do not: a number of them, or a share of all items.
+        on_unknown: `resend` leaves unknown outcomes to the next try.
+        invalid_passes: whether what could not be read may be readable at the next try, as an object
+            that changed since it was listed.
+    """
+
+    fail_on: Collection[str] = ("refused", "unknown", "undelivered", "invalid")
+    max_refused: int | float = 0
+    on_unknown: str = "hold"
+    invalid_passes: bool = False
+
+    def failing(self, report: "Report") -> dict[str, int]:
+        """Return the counts that fail the task, by their names."""
+        counts = {kind: getattr(report, kind) for kind in self.fail_on if getattr(report, kind)}
+        most = self.max_refused
+        allowed = most * report.items if isinstance(most, float) else most
+        if counts.get("refused", 0) <= allowed:
+            counts.pop("refused", None)
+        return counts
+
+    def tolerated(self, report: "Report") -> dict[str, int]:
+        """Return the counts of what failed and does not fail the task, by their names."""
+        failing = self.failing(report)
+        kinds = Rules.fail_on
+        return {
+            kind: count
+            for kind in kinds
+            if kind not in failing and (count := getattr(report, kind))
+        }
+
+    def failure(
+        self, report: "Report", *, conn_id: str, collections: Sequence[str]
+    ) -> Exception | None:
+        """Return what fails the task; None where nothing does.
+
+        Args:
+            report: what came of all tries.
+            conn_id: the connection, named where the key is at fault.
+            collections: the task's, named where the service refused one.
+
+        Returns:
+            `AirflowFailException` where trying again mends nothing, with what a person must do;
+            `IncompleteIngestionError` where the next try may do better.
+        """
+        counts = self.failing(report)
+        if not counts and report.stopped in (None, Stop.LIMIT):
+            return None
+        passing = report.stopped not in _LASTING and (
+            "undelivered" in counts
+            or report.stopped in _PASSING
+            or ("invalid" in counts and self.invalid_passes)
+            or ("unknown" in counts and self.on_unknown == "resend")
         )
-    if report.refused:
-        told.append("What was refused is tried again by the next run: mend it, or leave it out.")
-        errors = [failure.error for failure in report.failures if failure.kind == "refused"]
-        if any(collection in error for error in errors for collection in collections):
-            told.append("It is about the task's parameter 'collections'.")
-    if report.invalid:
-        told.append("What is invalid cannot be read or sent as it is: mend it, or leave it out.")
-    if report.elsewhere:
-        told.append("What another worker is sending is looked at by the next run.")
-    if report.undelivered:
-        told.append("What did not reach the service is sent by the next run.")
-    if report.stopped is Stop.AUTHENTICATION:
-        told.append(key_at_fault(conn_id))
-    if report.stopped is Stop.PAYMENT:
-        told.append("Clear the task once the service's quota allows more.")
-    if report.stopped is Stop.REFUSED:
-        told.append(
-            "So many refusals alike have one reason, which trying again does not mend: mend it, "
-            "then clear the task."
-        )
-    shown = [failure for failure in report.failures if failure.failed][:_QUOTED]
-    told += [f"{failure.kind}: {failure.name}: {failure.error}" for failure in shown]
-    return told
+        lines = self._lines(report, counts, conn_id, collections)
+        if passing:
+            return _IncompleteError(report, collections, lines)
+        return AirflowFailException("\n".join(lines))
+
+    def _lines(
+        self, report: "Report", counts: Mapping[str, int], conn_id: str, collections: Sequence[str]
+    ) -> list[str]:
+        told = [f"Not everything got into {', '.join(collections)}: {str(report).rstrip('.')}."]
+        if "unknown" in counts and self.on_unknown == "hold":
+            told.append(
+                f"The service may or may not have the {report.unknown} unknown items: look there, "
+                "list them with `kbot ledger unknown` and settle each with `kbot ledger resolve`, "
+                "or run the task with on_unknown='resend' if two of the same are better than none."
+            )
+        if "refused" in counts:
+            told.append(
+                "What was refused is tried again by the next run: mend it, or leave it out."
+            )
+            errors = [failure.error for failure in report.failures if failure.kind == "refused"]
+            if any(collection in error for error in errors for collection in collections):
+                told.append("It is about the task's parameter 'collections'.")
+        if "invalid" in counts:
+            told.append(
+                "What is invalid cannot be read or sent as it is: mend it, or leave it out."
+            )
+        if "undelivered" in counts:
+            told.append("What did not reach the service is sent by the next run.")
+        if report.stopped is Stop.AUTHENTICATION:
+            told.append(key_at_fault(conn_id))
+        if report.stopped is Stop.PAYMENT:
+            told.append("Clear the task once the service's quota allows more.")
+        if report.stopped is Stop.REFUSED:
+            told.append(
+                "So many refusals alike have one reason, which trying again does not mend: mend "
+                "it, then clear the task."
+            )
+        shown = [failure for failure in report.failures if failure.kind in counts][:_QUOTED]
+        return told + [f"{one.kind}: {one.name}: {brief(one.error)}" for one in shown]
+
+
+class _IncompleteError(IncompleteIngestionError):
+    """Likewise, in the words of a task's log: one fact a line."""
+
+    def __init__(self, report: "Report", collections: Sequence[str], lines: Sequence[str]) -> None:
+        super().__init__(report, collections, "The next try gives the same items again")
+        self._lines = [*lines, "The next try sends what is missing, and nothing twice."]
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines)

@@ -12,6 +12,7 @@ import pytest
 
 from answering_bot import Bot
 from calls import KEY, SOURCE
+from dag_runs import Dags
 from knowledge_bot_service import LocalService
 from scripted_server import ScriptedServer, answer
 
@@ -20,7 +21,11 @@ from scripted_server import ScriptedServer, answer
 _HOME = Path(tempfile.mkdtemp(prefix="knowledge-bot-airflow-tests-"))
 for _name in [_name for _name in os.environ if _name.startswith("AIRFLOW_")]:
     del os.environ[_name]
-os.environ |= {"AIRFLOW_HOME": str(_HOME), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+os.environ |= {
+    "AIRFLOW_HOME": str(_HOME),
+    "AIRFLOW__CORE__DAGS_FOLDER": str(_HOME / "dags"),
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+}
 
 CONN_ID = "knowledge_bot_default"
 
@@ -39,6 +44,12 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", json.dumps(parts))
 
     return put
+
+
+@pytest.fixture(scope="session")
+def dags() -> Dags:
+    """Runs DAGs from the lines of their files, for real; the first run takes half a minute."""
+    return Dags()
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,7 @@ class Service(ScriptedServer):
         if received.method == "GET":
             return PONG if self.opened else answer(503)
         name = received.json()["value"]["name"]
-        if name.startswith("slow"):
+        if name.startswith(("slow", "cut", "race")):
             time.sleep(0.3)
         return silence if name.startswith("killed") and self.posts(name) == 1 else GOOD
 
@@ -139,6 +139,36 @@ def test_a_mapped_list_over_the_limit_fails_its_upstream_task_and_sends_nothing(
     assert airflow.finished("maps_too_many", run_id)["state"] == "failed"
     assert service.posts("maps_too_many") == 0
     assert "unmappable_return_value_length" in airflow.task_log("maps_too_many", "contents")
+
+
+@needs_state_store
+def test_an_ingestion_that_was_killed_counts_over_all_its_tries(airflow, service):
+    dag_id = "ingests_and_is_killed"
+
+    def posts():
+        return {name: count for name, count in service.names().items() if name.startswith("cut")}
+
+    run_id = airflow.trigger(dag_id)
+    airflow.until(lambda: len(posts()) > 40 or None, 120, "most of it was sent")
+    os.kill(int((airflow.home / "airflow" / "pids" / dag_id).read_text()), signal.SIGKILL)
+    assert airflow.finished(dag_id, run_id)["state"] == "failed"
+    told = airflow.xcom(dag_id, run_id, "ingest")
+    # What was in flight is held; each of the others is created, and counted, once.
+    assert 1 <= told["unknown"] <= 2
+    assert (told["created"], told["unchanged"]) == (60 - told["unknown"], 0)
+    assert set(posts().values()) == {1}
+    assert len(posts()) == 60
+
+
+def test_three_runs_at_once_share_their_items_and_none_is_red(airflow, service):
+    runs = [airflow.trigger("races") for _ in range(3)]
+    assert [airflow.finished("races", run)["state"] for run in runs] == ["success"] * 3
+    told = [airflow.xcom("races", run, "race") for run in runs]
+    posts = {name: count for name, count in service.names().items() if name.startswith("race")}
+    assert (len(posts), set(posts.values())) == (30, {1})
+    assert sum(one["created"] for one in told) == 30
+    assert [one["created"] + one["unchanged"] for one in told] == [30] * 3
+    assert [airflow.tasks("races", run)["race", -1]["try_number"] for run in runs] == [1] * 3
 
 
 def test_a_deferred_sensor_survives_its_triggerer_and_posts_nothing(airflow, service):

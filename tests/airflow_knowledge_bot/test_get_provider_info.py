@@ -60,13 +60,12 @@ def test_every_module_and_class_that_it_names_exists():
     assert named(CONNECTION_TYPE["hook-class-name"]) is KnowledgeBotHook
     assert named(OF_LEDGERS["hook-class-name"]) is KnowledgeBotLedgerHook
     (scheme,) = info["asset-uris"]
-    (decorator,) = info["task-decorators"]
     (link,) = info["extra-links"]
     for path in (
         scheme["handler"],
         scheme["factory"],
         scheme["to_openlineage_converter"],
-        decorator["class-name"],
+        *(decorator["class-name"] for decorator in info["task-decorators"]),
         link,
     ):
         assert callable(named(path))

@@ -1,9 +1,11 @@
 """Which reports of an ingestion fail a task, and whether Airflow tries it again."""
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_knowledge_bot._compat import AirflowFailException
-from airflow_knowledge_bot.reports import failure_of, summary
+from airflow_knowledge_bot.reports import Rules, summary
 from knowledge_bot.ingest import IncompleteIngestionError, Outcome, Report, Stop
 
 REFUSALS = Report(
@@ -15,15 +17,14 @@ REFUSALS = Report(
 )
 
 
-def failure(report, on_unknown="hold"):
-    return failure_of(report, on_unknown=on_unknown, conn_id="svc", collections=["col_1"])
+def failure(report, **rules):
+    return Rules(**rules).failure(report, conn_id="svc", collections=["col_1"])
 
 
 @pytest.mark.parametrize(
     ("report", "error"),
     [
         (Report(undelivered=1), IncompleteIngestionError),
-        (Report(elsewhere=1), IncompleteIngestionError),
         (Report(refused=1, undelivered=1), IncompleteIngestionError),
         (Report(stopped=Stop.UNAVAILABLE, stop_reason="it is down"), IncompleteIngestionError),
         (Report(stopped=Stop.LEDGER, stop_reason="the disk is full"), IncompleteIngestionError),
@@ -37,11 +38,16 @@ def failure(report, on_unknown="hold"):
     ],
 )
 def test_airflow_tries_again_where_that_may_help(report, error):
-    assert type(failure(report)) is error
+    assert isinstance(failure(report), error)
 
 
 def test_an_unknown_outcome_is_left_to_the_next_try_where_that_is_wanted():
-    assert type(failure(Report(unknown=1), "resend")) is IncompleteIngestionError
+    told = failure(Report(unknown=1), on_unknown="resend")
+    assert isinstance(told, IncompleteIngestionError)
+
+
+def test_what_could_not_be_read_in_a_store_is_left_to_the_next_try():
+    assert isinstance(failure(Report(invalid=1), invalid_passes=True), IncompleteIngestionError)
 
 
 def test_many_refusals_alike_are_told_with_their_reason_and_what_to_do():
@@ -51,13 +57,55 @@ def test_many_refusals_alike_are_told_with_their_reason_and_what_to_do():
     assert "task's parameter 'collections'" in told
 
 
-@pytest.mark.parametrize("report", [Report(skipped=2, created=1), Report(created=1, gone=3)])
-def test_what_is_left_out_on_purpose_and_what_is_gone_fail_nothing(report):
+@pytest.mark.parametrize(
+    "report",
+    [
+        Report(skipped=2, created=1),
+        Report(created=1, gone=3),
+        Report(elsewhere=1),
+        Report(created=1, stopped=Stop.LIMIT, stop_reason="the limit of 1 items was reached"),
+    ],
+)
+def test_what_is_left_out_gone_elsewhere_or_over_the_limit_fails_nothing(report):
     assert failure(report) is None
+
+
+@pytest.mark.parametrize(
+    ("report", "rules", "is_red"),
+    [
+        (Report(refused=3), {"fail_on": {"unknown"}}, False),
+        (Report(refused=3, unknown=1), {"fail_on": {"unknown"}}, True),
+        (Report(invalid=3), {"fail_on": ()}, False),
+        (Report(refused=3), {"max_refused": 3}, False),
+        (Report(refused=4), {"max_refused": 3}, True),
+        (Report(refused=1, created=99), {"max_refused": 0.01}, False),
+        (Report(refused=2, created=98), {"max_refused": 0.01}, True),
+        (Report(refused=1, unknown=1), {"max_refused": 1}, True),
+        # A run that stops early has not looked at all items.
+        (REFUSALS, {"fail_on": (), "max_refused": 1.0}, True),
+        (Report(stopped=Stop.REQUESTED), {"fail_on": ()}, True),
+    ],
+)
+def test_a_dag_s_author_says_which_failures_turn_a_task_red(report, rules, is_red):
+    assert (failure(report, **rules) is not None) is is_red
+
+
+def test_what_an_author_tolerates_is_told():
+    rules = Rules(max_refused=3, fail_on=("refused", "unknown"))
+    assert rules.tolerated(Report(refused=3, invalid=2, created=1)) == {"refused": 3, "invalid": 2}
+    assert rules.tolerated(Report(refused=4)) == {}
+
+
+@pytest.mark.parametrize("report", [REFUSALS, Report(undelivered=1, stopped=Stop.UNAVAILABLE)])
+def test_a_failure_is_told_one_fact_a_line(report):
+    lines = str(failure(replace(report, stop_reason="it answers 503. "))).splitlines()
+    assert len(lines) > 1
+    assert all(len(line) < 300 and ".." not in line for line in lines)
 
 
 def test_what_fails_a_task_comes_before_what_was_left_out():
     skipped = [Outcome("skipped", f"{number}.txt", None, "it is empty") for number in range(30)]
-    told = summary(Report(skipped=30, failures=(*skipped, Outcome("refused", "a", "a", "no"))))
+    report = Report(skipped=30, failures=(*skipped, Outcome("refused", "a", "a", "no")))
+    told = summary(report, {})
     assert len(told["failures"]) == 20
     assert told["failures"][0] == {"kind": "refused", "name": "a", "error": "no"}

@@ -51,6 +51,25 @@ with DAG("ingests_slowly", schedule=None):
         concurrency=2,
     )
 
+with DAG("ingests_and_is_killed", schedule=None, default_args=AT_ONCE):
+    KnowledgeBotIngestOperator(
+        task_id="ingest",
+        items=[{"name": f"cut {number}", "content": "At nine."} for number in range(60)],
+        collections="col_1",
+        ledger_conn_id="ledger",
+        concurrency=2,
+        pre_execute=leaves_its_pid,
+    )
+
+with DAG("races", schedule=None, max_active_runs=3):
+
+    @task.knowledge_bot_ingest(collections="col_1", ledger_conn_id="ledger", concurrency=2)
+    def race():
+        for number in range(30):
+            yield {"name": f"race {number}", "content": "At nine."}
+
+    race()
+
 with DAG("maps_too_many", schedule=None):
 
     @task

@@ -1,0 +1,130 @@
+"""Rows of a query on a database that Airflow has a connection to."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+
+from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
+from knowledge_bot.ingest import from_rows
+
+if TYPE_CHECKING:
+    from airflow.providers.common.sql.hooks.sql import DbApiHook
+
+# Rows that psycopg2 and psycopg fetch at once from a cursor that the server keeps.
+_AT_ONCE = 500
+
+
+class QueryError(Exception):
+    """A query failed; the database may answer the next try."""
+
+
+def rows_of(sql: object, conn_id: str | None, options: Mapping[str, Any]) -> "Rows":
+    """Find the texts of a query's result, one in each row.
+
+    Args:
+        sql: the query, which is run when the first row is asked for.
+        conn_id: a connection whose hook speaks SQL.
+        options: the columns, as `from_rows` takes them.
+
+    Raises:
+        AirflowFailException: the query is none, there is no such connection, or no hook for it.
+    """
+    if not isinstance(sql, str):
+        raise AirflowFailException(
+            f"The task's parameter 'sql' is {type(sql).__name__} where a query as text is needed. "
+            "Nothing was sent."
+        )
+    return Rows(sql, _hook(str(conn_id)), str(conn_id), options)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a query, as texts. Each iteration runs it anew."""
+
+    sql: str
+    hook: "DbApiHook"
+    conn_id: str
+    options: Mapping[str, Any]
+
+    def __iter__(self) -> Iterator[object]:
+        # Opened by the thread that takes the rows, since sqlite3 allows it to no other.
+        try:
+            with closing(self.hook.get_conn()) as connection, closing(_cursor(connection)) as rows:
+                rows.execute(self.sql)
+                yield from from_rows(_Described(rows), **self.options)
+        except (GeneratorExit, AirflowFailException):
+            raise
+        except ValueError as error:  # a column that is not there
+            raise AirflowFailException(
+                f"The task's parameter 'source_options': {error}. Nothing was sent."
+            ) from error
+        except Exception as error:
+            raise QueryError(
+                f"The query in the task's parameter 'sql' failed on the connection "
+                f"{self.conn_id!r}: {' '.join(str(error).split())[:500]}"
+            ) from error
+
+
+class _Described:
+    """A cursor whose columns are known before its rows: some tell them with the first row alone."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor, self._first = cursor, cursor.fetchone()
+        self.description = cursor.description
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._first is None:
+            return
+        yield self._first
+        # By iteration psycopg fetches many at once; not every driver's cursor can be iterated over.
+        if hasattr(self._cursor, "__iter__"):
+            yield from self._cursor
+        else:
+            yield from iter(self._cursor.fetchone, None)
+
+
+def _cursor(connection: Any) -> Any:
+    """Return a cursor that holds some rows at a time, where the driver has such a one."""
+    try:
+        cursor = connection.cursor(name="knowledge_bot")  # kept on the server, by psycopg
+    except TypeError:
+        return connection.cursor()
+    cursor.itersize = cursor.arraysize = _AT_ONCE
+    return cursor
+
+
+def _hook(conn_id: str) -> "DbApiHook":
+    try:
+        connection = BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        raise AirflowFailException(
+            "The task's parameter 'sql_conn_id' names a connection that there is not: "
+            f"{conn_id!r}. Nothing was sent."
+        ) from error
+    told = (
+        f"The task's parameter 'sql_conn_id' names the connection {conn_id!r} of type "
+        f"{connection.conn_type!r}"
+    )
+    try:
+        from airflow.providers.common.sql.hooks.sql import DbApiHook
+    except ImportError as error:
+        raise AirflowFailException(
+            f"{told}, and Airflow's SQL hooks are not installed on this worker: pip install "
+            "apache-airflow-providers-common-sql and the provider of that database, such as "
+            "apache-airflow-providers-postgres. Nothing was sent."
+        ) from error
+    try:
+        hook = connection.get_hook()  # type: ignore[no-untyped-call] # Airflow leaves it untyped
+    except Exception as error:  # Airflow raises its base class here, and what the import raises
+        raise AirflowFailException(
+            f"{told}, for which no provider is installed on this worker ({error}): install it, "
+            "such as apache-airflow-providers-postgres or -sqlite. Nothing was sent."
+        ) from error
+    if not isinstance(hook, DbApiHook):
+        raise AirflowFailException(
+            f"{told}, which is no database that takes SQL. Nothing was sent."
+        )
+    return hook

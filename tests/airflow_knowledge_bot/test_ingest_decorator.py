@@ -1,0 +1,157 @@
+"""`@task.knowledge_bot_ingest`, in runs of a real worker."""
+
+import datetime as dt
+
+import pytest
+
+DAY = dt.datetime(2026, 2, 1, tzinfo=dt.UTC)
+
+
+def names(server):
+    return sorted(one.json()["value"]["name"] for one in server.requests)
+
+
+BODIES = {
+    "generator": """
+        @task.knowledge_bot_ingest(collections="col_1", ledger_conn_id="ledger")
+        def feed():
+            yield {"name": "a", "content": "{{ b }}"}
+            yield Text(name="b", content="c")
+        feed()
+    """,
+    "list": """
+        @task.knowledge_bot_ingest(collections="col_1", ledger_conn_id="ledger")
+        def feed() -> list[dict]:
+            return [{"name": "a", "content": "c"}, {"name": "b", "content": "c"}]
+        feed()
+    """,
+    "arguments and context": """
+        @task.knowledge_bot_ingest(collections="{{ params.collection }}", ledger_conn_id="ledger")
+        def feed(first, second, ds, *, ti=None, **context):
+            assert (ds, ti.task_id) == ("2026-02-01", "feed")
+            assert context["params"]["collection"] == "col_1"
+            for name in (first, second):
+                yield {"name": name, "content": "c"}
+        dag.params["collection"] = "col_1"
+        feed("a", second="{{ 'b' }}")
+    """,
+    "what an upstream task gives": """
+        @task.knowledge_bot_ingest(collections="col_1", ledger_conn_id="ledger")
+        def feed(rows, jinja_env=None):
+            for row in rows:
+                yield {"name": jinja_env.from_string(row).render(), "content": "c"}
+        feed(upstream(["a", "b"]))
+    """,
+    "without parentheses": """
+        dag.default_args["ledger_conn_id"] = "ledger"
+        dag.default_args["collections"] = "col_1"
+        @task.knowledge_bot_ingest
+        def feed():
+            yield {"name": "a", "content": "c"}
+            yield {"name": "b", "content": "c"}
+        feed()
+    """,
+    "mapped": """
+        @task.knowledge_bot_ingest(collections="col_1", ledger_conn_id="ledger")
+        def feed(name):
+            yield {"name": name, "content": "c"}
+        feed.expand(name=["a", "b"])
+    """,
+    "overridden": """
+        @task.knowledge_bot_ingest(collections="col_9", ledger_conn_id="ledger")
+        def feed():
+            yield {"name": "a", "content": "c"}
+            yield {"name": "b", "content": "c"}
+        feed.override(collections="col_1", concurrency=1)()
+    """,
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_what_a_function_yields_or_returns_is_ingested(dags, good, ledger, body):
+    run = dags.run(dags.load(body), logical_date=DAY)
+    assert run.state == "success", run.log
+    assert names(good) == ["a", "b"]
+    assert all(one.json()["value"]["collections"] == ["col_1"] for one in good.requests)
+    assert "Ingesting items of the function 'feed' into col_1" in run.log
+
+
+def test_a_second_night_sends_only_what_is_new_and_hands_on_its_counts(dags, good, ledger):
+    dag = dags.load(
+        """
+        @task.knowledge_bot_ingest(collections="col_1", ledger_conn_id="ledger", origin="shop")
+        def feed(params):
+            for name in params["names"]:
+                yield {"name": name, "content": "c"}
+
+        @task
+        def tell(counts):
+            return [counts["created"], counts["unchanged"], counts["gone"]]
+
+        dag.params["names"] = "abc"
+        tell(feed())
+        """
+    )
+    told = [dags.run(dag, run_conf={"names": given}).tasks["tell"].xcom for given in ("abc", "abd")]
+    assert told == [[3, 0, 0], [1, 2, 1]]
+    assert names(good) == ["a", "b", "c", "d"]
+
+
+def test_a_failure_in_the_function_sends_what_came_before_and_the_retry_the_rest(
+    dags, good, ledger, tmp_path
+):
+    dag = dags.load(
+        f"""
+        import os
+        ---
+        @task.knowledge_bot_ingest(
+            collections="col_1", ledger_conn_id="ledger", retries=1, retry_delay=timedelta(0)
+        )
+        def feed():
+            yield {{"name": "a", "content": "c"}}
+            if not os.path.exists({str(tmp_path / "tried")!r}):
+                open({str(tmp_path / "tried")!r}, "w").close()
+                raise OSError("the shop does not answer")
+            yield {{"name": "b", "content": "c"}}
+        feed()
+        """
+    )
+    run = dags.run(dag)
+    assert (run.state, run.task.try_number) == ("success", 2)
+    assert names(good) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "error", "told"),
+    [
+        ("async def feed(): return []", "", ValueError, "'feed' is asynchronous"),
+        ("async def feed(): yield {}", "", ValueError, "'feed' is asynchronous"),
+        ("def feed(): return []", ", items=[]", TypeError, "takes no 'items'"),
+        ("def feed(): return []", ", folder='/x'", TypeError, "takes no 'folder'"),
+        ("def feed(): return []", ", source_options={}", TypeError, "takes no 'source_options'"),
+        ("def feed(shop): return []", "", TypeError, "shop"),
+        ("def feed(): return []", ", concurrency=0", ValueError, "concurrency"),
+    ],
+)
+def test_what_no_run_could_use_is_named_when_the_dag_is_parsed(
+    dags, function, options, error, told
+):
+    given = f'collections="col_1", ledger_conn_id="ledger"{options}'
+    with pytest.raises(error, match=told):
+        dags.load(f"@task.knowledge_bot_ingest({given})\n{function}\nfeed()")
+
+
+@pytest.mark.parametrize("given", ["None", "'text'", "{'name': 'a', 'content': 'c'}"])
+def test_a_function_that_gives_no_items_fails_for_good_and_sends_nothing(dags, good, ledger, given):
+    dag = dags.load(
+        f"""
+        @task.knowledge_bot_ingest(collections="col_1", ledger_conn_id="ledger", retries=1)
+        def feed():
+            return {given}
+        feed()
+        """
+    )
+    run = dags.run(dag)
+    assert (run.state, run.task.try_number) == ("failed", 1)
+    assert "'items' gives" in run.log
+    assert good.requests == []

@@ -1,0 +1,298 @@
+"""Night after night: what is counted over tries and runs, what is told of it, and to whom."""
+
+import itertools
+import re
+import threading
+import time
+from datetime import UTC, datetime
+
+import airflow.sdk
+import pytest
+
+from calls import KEY, SOURCE
+from knowledge_bot import Client
+from knowledge_bot.ingest import Ledger, Text, ingest
+from scripted_server import answer, silence
+
+needs_state_store = pytest.mark.skipif(
+    not hasattr(airflow.sdk, "NEVER_EXPIRE"),
+    reason="Airflow 3.1 and 3.2 keep nothing between the tries of a task",
+)
+
+REFUSAL = answer(400, {"code": "no", "message": "Not like this."})
+
+
+class Service:
+    """Creates what it is sent, but for what a test has it refuse or lose."""
+
+    def __init__(self):
+        self.refuses, self.loses = set(), set()
+        self.seconds = 0.0
+        self.holds = ""
+        self.holding, self.go_on = threading.Event(), threading.Event()
+        self._numbers = itertools.count(1)
+
+    def __call__(self, request):
+        if request.method == "GET":
+            return answer(body="pong")
+        time.sleep(self.seconds)
+        name = request.json()["value"]["name"] if b"filename" not in request.body else ""
+        if name == self.holds and not self.holding.is_set():
+            self.holding.set()
+            self.go_on.wait(60)
+        if name in self.refuses:
+            return REFUSAL
+        if name in self.loses:
+            return silence
+        return answer(body={"value": SOURCE | {"id": f"src_{next(self._numbers)}"}})
+
+
+@pytest.fixture
+def service(connect, scripted, ledger):
+    replying = Service()
+    replying.server = scripted(reply_to=replying)
+    connect(replying.server.url, max_retries=0, timeout=0.5)
+    return replying
+
+
+def texts(*names):
+    return [{"name": name, "content": f"of {name}"} for name in names]
+
+
+def posts(service):
+    return sum(one.method == "POST" for one in service.server.requests)
+
+
+def lines(log, level="warning"):
+    return [
+        line.split("] ", 1)[1].split(" [airflow")[0].strip()
+        for line in log.splitlines()
+        if f"[{level}" in line and "airflow_knowledge_bot" in line
+    ]
+
+
+def test_what_failed_is_told_as_warnings_and_the_start_and_the_counts_too(dags, service):
+    service.refuses |= {"b"}
+    service.loses |= {"c"}
+    done = dags.run(dags.load(f"ingest(items={texts('a', 'b', 'c')}, concurrency=1)"))
+    assert done.state == "failed"
+    warnings = lines(done.log)
+    assert warnings[0].startswith("refused: b: ")
+    assert warnings[1].startswith("unknown: c: ")
+    first, *_, last = lines(done.log, "info")
+    assert re.fullmatch(
+        r"Ingesting 3 items into col_1 at http://\S+; ledger \S+ of the connection 'ledger'\.",
+        first,
+    )
+    assert last.startswith("created 1, refused 1, unknown 1 in ")
+    assert done.task.xcom["named"]["unknown"] == [{"name": "c", "key": "c"}]
+    assert KEY not in done.log
+
+
+def test_a_thousand_failures_are_twenty_lines_and_a_number(dags, service, caplog):
+    items = [{"name": "", "content": "c"} for _ in range(1000)]
+    done = dags.run(dags.load(f"ingest(items={items})"))
+    warnings = lines(done.log)
+    assert len([line for line in warnings if line.startswith("invalid: ")]) == 20
+    assert "… and 980 more failures." in warnings
+    assert done.log.count("an item: name") < 30
+    assert not [one for one in caplog.records if one.name == "knowledge_bot.ingest"]
+
+
+def test_a_long_run_tells_how_far_it_is(dags, service, monkeypatch):
+    monkeypatch.setattr("airflow_knowledge_bot.telling._SECONDS", 0.2)
+    service.seconds = 0.1
+    names = [f"t{number}" for number in range(12)]
+    done = dags.run(dags.load(f"ingest(items={texts(*names)}, concurrency=1)"))
+    told = [line for line in lines(done.log, "info") if "/s: " in line]
+    assert len(told) >= 3
+    assert re.fullmatch(r"\d+( of 12)? items, \d+/s: created \d+", told[-1])
+
+
+def test_secrets_in_a_place_s_address_are_not_told(dags, service):
+    done = dags.run(dags.load("ingest(sitemap='https://me:word-7@127.0.0.1:9/m.xml?key=word-7')"))
+    start = next(line for line in lines(done.log, "info") if line.startswith("Ingesting"))
+    assert "sitemap https://127.0.0.1:9/m.xml into" in start
+    assert "word-7" not in start
+
+
+@needs_state_store
+def test_counts_are_those_of_all_tries(dags, service):
+    # The second try finds what the first one created, and sends what was not delivered.
+    dag = dags.load(
+        """
+        import os
+        def items():
+            yield {"name": "a", "content": "c"}
+            if not os.path.exists(TRIED):
+                open(TRIED, "w").close()
+                raise OSError("the database went away")
+            yield {"name": "b", "content": "c"}
+        ---
+        ingest(items=items, retries=1, retry_delay=timedelta(0))
+        """.replace("TRIED", repr(f"{dags.folder}/tried-{time.time()}"))
+    )
+    done = dags.run(dag)
+    assert (done.state, done.task.try_number) == ("success", 2)
+    told = done.task.xcom
+    assert (told["created"], told["unchanged"], posts(service)) == (2, 0, 2)
+    # The next night begins anew.
+    told = dags.run(dag).task.xcom
+    assert (told["created"], told["unchanged"]) == (0, 2)
+
+
+def test_what_another_run_is_sending_is_waited_for_and_fails_nothing(dags, service, ledger):
+    service.seconds = 0.3
+    items = [Text(name=one["name"], content=one["content"]) for one in texts(*"abcdef")]
+    reports = []
+
+    def other():
+        with Client(KEY, service.server.url) as client:
+            reports.append(
+                ingest(client, items, collections="col_1", ledger=Ledger(ledger), concurrency=2)
+            )
+
+    dag = dags.load(f"ingest(items={texts(*'abcdef')}, concurrency=2)")
+    running = threading.Thread(target=other)
+    running.start()
+    done = dags.run(dag)
+    running.join()
+    told = done.task.xcom
+    assert (done.state, done.task.try_number) == ("success", 1)
+    assert told["created"] + reports[0].created == posts(service) == 6
+    assert told["created"] + told["unchanged"] == 6
+    assert told["elsewhere"] == 0
+
+
+def test_what_is_elsewhere_for_too_long_is_told_and_fails_nothing(
+    dags, service, ledger, monkeypatch
+):
+    monkeypatch.setattr("airflow_knowledge_bot.operators.ingest._WAIT_FOR_OTHERS", 0.5)
+    service.holds = "held"
+
+    def other():
+        with Client(KEY, service.server.url, timeout=60) as client:
+            item = Text(name="held", content="of held")
+            ingest(client, [item], collections="col_1", ledger=Ledger(ledger))
+
+    running = threading.Thread(target=other)
+    running.start()
+    assert service.holding.wait(20)
+    done = dags.run(dags.load(f"ingest(items={texts('held', 'b')})"))
+    service.go_on.set()
+    running.join()
+    assert done.state == "success", done.log
+    assert (done.task.xcom["created"], done.task.xcom["elsewhere"]) == (1, 1)
+    warned = [line for line in lines(done.log) if line.startswith("elsewhere: ")]
+    assert warned[0].startswith("elsewhere: 1 items are still being sent by other runs")
+
+
+def events():
+    """Return what Airflow's assets were told of, the oldest first: URI and extra."""
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        found = session.scalars(select(AssetEvent).order_by(AssetEvent.id)).all()
+        return [(one.asset.uri, one.extra) for one in found]
+
+
+@pytest.fixture
+def night(dags, service):
+    """`night(names, …)`: one run with these texts, and the asset events that it caused."""
+
+    def run(names, outlets, dag="fed", **options):
+        given = "".join(f", {name}={value!r}" for name, value in options.items())
+        given += f", outlets={outlets.format(port=service.server.port)}"
+        body = f"ingest(items={texts(*names)}{given})"
+        before = len(events())
+        done = dags.run(dags.load(body, name=dag), logical_date=datetime.now(UTC))
+        return done, events()[before:]
+
+    return run
+
+
+STATIC = "[Asset('knowledgebot://127.0.0.1:{port}/col_1'), Asset('x-house://handbook')]"
+ALIAS = "[AssetAlias('fed')]"
+
+
+@pytest.mark.parametrize("outlets", [STATIC, ALIAS], ids=["assets", "alias"])
+def test_only_a_night_with_a_change_gives_its_outlets_an_event(night, service, outlets):
+    name = f"fed_{outlets[1:6].strip()}_{service.server.port}"
+    _, first = night("ab", outlets, name)
+    done, second = night("ab", outlets, name)
+    _, third = night("abc", outlets, name)
+    assert len(first) == len(third) == outlets.count("Asset")
+    assert second == []
+    assert done.state == "success"
+    uri, extra = min(first)
+    assert uri == f"knowledgebot://127.0.0.1:{service.server.port}/col_1"
+    assert extra == {
+        "collections": ["col_1"],
+        "created": 2,
+        "unchanged": 0,
+        "superseded": 0,
+        "gone": 0,
+        "created_in_failed_runs": 0,
+    }
+    assert [one["created"] for _, one in third] == [1] * len(third)
+
+
+@pytest.mark.parametrize("outlets", [STATIC, ALIAS], ids=["assets", "alias"])
+def test_what_red_nights_created_is_told_by_the_first_green_one(night, service, outlets):
+    name = f"red_{outlets[1:6].strip()}_{service.server.port}"
+    service.refuses |= {"b"}
+    for names, untold in (("ab", 1), ("abc", 2), ("abc", 2)):
+        done, told = night(names, outlets, name)
+        assert (done.state, told, done.task.xcom["untold"]) == ("failed", [], untold)
+    service.refuses.clear()
+    done, told = night("ac", outlets, name)
+    assert (done.task.xcom["created"], done.task.xcom["untold"]) == (0, 0)
+    assert [one["created_in_failed_runs"] for _, one in told] == [2] * outlets.count("Asset")
+    assert night("ac", outlets, name)[1] == []
+
+
+def test_a_collection_that_was_not_fed_gets_no_event_and_another_host_a_warning(
+    night, service, caplog
+):
+    outlets = (
+        "[Asset('knowledgebot://127.0.0.1:{port}/col_9'), Asset('knowledgebot://other/col_1')]"
+    )
+    _, told = night("ab", outlets, f"other_{service.server.port}")
+    assert [uri for uri, _ in told] == ["knowledgebot://other/col_1"]
+    warnings = [one.getMessage() for one in caplog.records if "The outlet" in one.getMessage()]
+    assert "col_9 gets no event" in warnings[0]
+    assert "knowledgebot://other/col_1 is of another host" in warnings[1]
+
+
+def test_collections_that_items_name_themselves_are_fed_too(dags, service):
+    items = [{"name": "a", "content": "c", "collections": "col_2"}]
+    before = len(events())
+    done = dags.run(dags.load(f"ingest(items={items}, outlets={ALIAS})"))
+    assert done.state == "success", done.log
+    port = service.server.port
+    assert {uri for uri, _ in events()[before:]} == {
+        f"knowledgebot://127.0.0.1:{port}/{one}" for one in ("col_1", "col_2")
+    }
+
+
+@pytest.mark.parametrize(
+    ("parameters", "state"),
+    [
+        ("", "failed"),
+        ("fail_on={'unknown'}", "success"),
+        ("fail_on=()", "success"),
+        ("fail_on=['refused']", "failed"),
+        ("max_refused=1", "success"),
+        ("max_refused=0.5", "success"),
+        ("max_refused=0.1", "failed"),
+    ],
+)
+def test_an_author_says_which_failures_turn_a_task_red(dags, service, parameters, state):
+    service.refuses |= {"b"}
+    done = dags.run(dags.load(f"ingest(items={texts('a', 'b')}, {parameters})"))
+    assert done.state == state
+    assert (done.task.xcom["created"], done.task.xcom["refused"]) == (1, 1)
+    tolerated = "refused 1: no failure of the task, by its parameters fail_on and max_refused."
+    assert (tolerated in lines(done.log)) is (state == "success")

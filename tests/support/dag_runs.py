@@ -1,0 +1,135 @@
+"""DAGs that Airflow runs in the test's own process, from the file that a test writes."""
+
+import importlib.util
+import itertools
+import os
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+_HEAD = """
+from datetime import datetime, timedelta
+from airflow.sdk import DAG, Asset, AssetAlias, ObjectStoragePath, task
+from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
+from knowledge_bot.ingest import File, Skipped, Text, WebPage
+
+def ingest(task_id="ingest", **options):
+    given = {"collections": "col_1", "ledger_conn_id": "ledger"} | options
+    return KnowledgeBotIngestOperator(task_id=task_id, **given)
+
+def upstream(value):
+    return task(lambda: value, task_id="upstream")()
+
+"""
+
+_numbers = itertools.count()
+
+
+@dataclass
+class Run:
+    """A run of a DAG that has ended.
+
+    Attributes:
+        state: how it ended.
+        tasks: how its tasks did, by their ids; of mapped tasks with their index, as in `ingest[0]`.
+        log: what Airflow wrote meanwhile.
+    """
+
+    state: str
+    tasks: dict[str, "Task"]
+    log: str = ""
+
+    @property
+    def task(self) -> "Task":
+        """Its only task."""
+        (only,) = self.tasks.values()
+        return only
+
+
+@dataclass
+class Task:
+    """What became of a task: state, last try, what it handed on, and its name in the grid."""
+
+    state: str
+    try_number: int
+    xcom: Any
+    label: str | None
+
+
+class Dags:
+    """Writes DAG files and runs them, as `python file.py` with `dag.test()` does.
+
+    A run is a real one: the file is parsed, the DAG serialized, the task rendered, and Airflow's
+    interface is between the task and the database.
+    """
+
+    def __init__(self) -> None:
+        from airflow.utils.db import initdb
+
+        self.folder = Path(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
+        self.folder.mkdir(exist_ok=True)
+        initdb()
+
+    def load(self, body: str, name: str | None = None) -> Any:
+        """Write a DAG file of these lines, which are within `with DAG(…)`, and parse it.
+
+        Lines before a line of dashes stand before the `with`.
+        """
+        name = name or f"runs_{next(_numbers)}"
+        before, dashes, within = dedent(body).partition("\n---\n")
+        if not dashes:
+            before, within = "", before
+        lines = "\n".join(f"    {line}" for line in within.strip().splitlines())
+        for file in self.folder.glob("*.py"):
+            file.unlink()
+        file = self.folder / f"{name}.py"
+        file.write_text(f"{_HEAD}{before}\nwith DAG({name!r}, schedule=None) as dag:\n{lines}\n")
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        return module.dag
+
+    def rendered(self, dag: Any, task_id: str) -> dict[str, Any]:
+        """Return the parameters of a task as Airflow shows them after its last run."""
+        from airflow.models.renderedtifields import RenderedTaskInstanceFields as Fields
+        from airflow.utils.session import create_session
+        from sqlalchemy import select
+
+        with create_session() as session:
+            query = select(Fields).where(Fields.dag_id == dag.dag_id, Fields.task_id == task_id)
+            return dict(session.scalars(query).all()[-1].rendered_fields)
+
+    def run(self, dag: Any, **options: Any) -> Run:
+        """Run a DAG once, to its end; logical_date=None is a run without one."""
+        from airflow.models.xcom import XComModel
+        from airflow.utils.session import create_session
+
+        with redirect_stdout(StringIO()) as written:
+            run = dag.test(**options)
+        tasks = {}
+        with create_session() as session:
+            for ti in run.get_task_instances(session=session):
+                index = "" if ti.map_index < 0 else f"[{ti.map_index}]"
+                (handed_on,) = [
+                    *session.scalars(
+                        XComModel.get_many(
+                            run_id=run.run_id,
+                            key="return_value",
+                            dag_ids=dag.dag_id,
+                            task_ids=ti.task_id,
+                            map_indexes=ti.map_index,
+                        )
+                    )
+                ][:1] or [None]
+                xcom = None if handed_on is None else XComModel.deserialize_value(handed_on)
+                tasks[f"{ti.task_id}{index}"] = Task(
+                    str(ti.state), ti.try_number, xcom, ti.rendered_map_index
+                )
+        return Run(str(run.state), tasks, written.getvalue())
