@@ -55,7 +55,8 @@ class Outcome:
 
     failed: list[str]
     """The tasks that failed."""
-    sources: list[dict[str, Any]]
+    created: int
+    """How many sources were created."""
     checked: dict[str, Any] | None
     """The counts of the check; None where it did not run."""
     answers: list[dict[str, str]]
@@ -70,6 +71,8 @@ def main() -> int:
         with _target(arguments) as target:
             # The key reaches Airflow through the environment and is printed by nothing.
             os.environ["AIRFLOW_CONN_KNOWLEDGE_BOT_DEFAULT"] = json.dumps(target.connection)
+            ledger = {"conn_type": "knowledge_bot_ledger", "host": f"{home}/ledger.db"}
+            os.environ["AIRFLOW_CONN_KNOWLEDGE_BOT_LEDGER_DEFAULT"] = json.dumps(ledger)
             outcome = _run_dag(target)
             usable = _print_sources(outcome, target)
     _print_answers(outcome)
@@ -105,7 +108,7 @@ def _target(arguments: argparse.Namespace) -> Iterator[Target]:
         ) as service,
         _web_site() as address,
     ):
-        page = {"name": "Opening hours", "url": f"{address}/opening-hours.html"}
+        page = f"{address}/opening-hours.html"
         yield Target(
             _connection(service.base_url, service.api_key, BOT, COLLECTION),
             {"pages": [page], "questions": QUESTIONS},
@@ -189,7 +192,9 @@ def _run_dag(target: Target) -> Outcome:
     failed = {task.task_id for task in run.get_task_instances() if task.state == "failed"}
     return Outcome(
         failed=sorted(failed),
-        sources=list(last.xcom_pull(task_ids=["upload", "add_page"]) or []),
+        created=sum(
+            fed["created"] for fed in last.xcom_pull(task_ids=["documents", "pages"]) or []
+        ),
         checked=last.xcom_pull(task_ids="check"),
         answers=last.xcom_pull(task_ids="hand_on") or [],
     )
@@ -197,16 +202,16 @@ def _run_dag(target: Target) -> Outcome:
 
 def _print_sources(outcome: Outcome, target: Target) -> bool:
     """Print each source with its state; return whether all of them can be asked about."""
+    _say(f"\nIngested {outcome.created} sources{'.' if target.local is None else ':'}")
     if target.local is None:
-        states = [(source["name"], source["status"], None) for source in outcome.sources]
-    else:
-        with suppress(TimeoutError):
-            target.local.wait_until_ready()
-        states = [(source.name, source.status, source.reason) for source in target.local.sources()]
-    _say(f"\nIngested {len(states)} sources:")
-    for name, status, reason in sorted(states, key=lambda state: state[0].casefold()):
-        _say(f"  {status:<8}{name}" + (f": {reason}" if reason else ""))
-    return target.local is None or all(status == "ready" for _, status, _ in states)
+        return True
+    with suppress(TimeoutError):
+        target.local.wait_until_ready()
+    sources = sorted(target.local.sources(), key=lambda source: source.name.casefold())
+    for source in sources:
+        reason = f": {source.reason}" if source.reason else ""
+        _say(f"  {source.status:<8}{source.name}{reason}")
+    return all(source.status == "ready" for source in sources)
 
 
 def _print_answers(outcome: Outcome) -> None:

@@ -1,12 +1,13 @@
 """Feed a Knowledge-Bot Service with a folder and web pages every day, and ask it questions.
 
-The DAG waits until the service answers, uploads the files that changed since its last success, adds
-the web pages, waits until the bot knows them, checks what it answers, asks the questions, and hands
-the answers on as XCom.
+The DAG waits until the service answers, sends what is new or changed of the folder and the pages,
+waits until the bot knows it, checks what it answers, asks the questions, and hands the answers on
+as XCom. What was sent is in a ledger: a night after a failed one sends only what is missing, and
+one on which nothing changed sends nothing.
 
 To run it against a service of yours, put this file and a folder of documents where your scheduler
-looks for DAGs, and give Airflow the connection `knowledge_bot_default`: in the web UI (type
-Knowledge-Bot), or in the environment:
+looks for DAGs, and give Airflow two connections, in the web UI (types Knowledge-Bot and
+Knowledge-Bot ledger), or in the environment:
 
     export AIRFLOW_CONN_KNOWLEDGE_BOT_DEFAULT='{
       "conn_type": "knowledge_bot",
@@ -14,7 +15,12 @@ Knowledge-Bot), or in the environment:
       "password": "<API_KEY>",
       "extra": {"default_bot_id": "bot_…", "default_collection_id": "col_…"}
     }'
+    export AIRFLOW_CONN_KNOWLEDGE_BOT_LEDGER_DEFAULT='{
+      "conn_type": "knowledge_bot_ledger",
+      "host": "/srv/airflow/knowledge-bot.db"
+    }'
 
+The ledger is a SQLite file where one machine works; where several do, it is a PostgreSQL database.
 What is ingested, expected and asked are the DAG's params: change their defaults below, or give
 others when a run is triggered. To try it without a scheduler: `airflow dags test
 scheduled_ingestion`. To see it at work without a service: `python run_scheduled_ingestion.py`.
@@ -25,13 +31,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Param, dag, get_current_context, task
+from airflow.sdk import Param, dag, task
 
 from airflow_knowledge_bot.operators import (
     KnowledgeBotCheckOperator,
-    KnowledgeBotCreateWebpageSourceOperator,
+    KnowledgeBotIngestOperator,
     KnowledgeBotSendMessageOperator,
-    KnowledgeBotUploadSourceOperator,
 )
 from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor, KnowledgeBotPingSensor
 
@@ -39,6 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 logger = logging.getLogger(__name__)
+
+LEDGER = "knowledge_bot_ledger_default"
 
 PARAMS = {
     "folder": Param(
@@ -49,8 +56,9 @@ PARAMS = {
     "pages": Param(
         [],
         type="array",
-        items={"type": "object", "required": ["name", "url"]},
-        description="Web pages, each as an object of `name` and `url`.",
+        items={"type": "string", "format": "uri"},
+        description="The addresses of web pages. Each is read every night, to see whether its "
+        "text changed; the service scrapes those that are sent.",
     ),
     "known_by": Param(
         {"ask": "How many tools were lent in 2024?", "contains": "11,286"},
@@ -86,9 +94,8 @@ PARAMS = {
     schedule="@daily",
     start_date=datetime(2025, 1, 1, tzinfo=UTC),
     catchup=False,
-    # Two runs at once would find the same changed files.
-    max_active_runs=1,
-    # Retries send nothing twice: where a request may have arrived, its task fails for good.
+    max_active_runs=1,  # two would ask the same questions; of the items, each is sent once anyway
+    # Retries send nothing twice: what may have arrived is held, and its task fails for good.
     default_args={
         "retries": 2,
         "retry_delay": timedelta(seconds=10),
@@ -105,22 +112,9 @@ def scheduled_ingestion() -> None:
     )
 
     @task
-    def changed_files(params: dict[str, Any]) -> list[dict[str, str]]:
-        """List the files that changed since the last run that succeeded began; at first, all."""
-        last_success = get_current_context()["prev_start_date_success"]
-        since = last_success.timestamp() if last_success else 0.0
-        files = sorted(path for path in Path(params["folder"]).iterdir() if path.is_file())
-        return [
-            {"name": path.name, "file": str(path)}
-            for path in files
-            if path.stat().st_mtime >= since
-        ]
-
-    @task
-    def pages_of_today(params: dict[str, Any]) -> list[dict[str, str]]:
-        """List the pages, named with the day: each run adds a snapshot, none replaces another."""
-        day = get_current_context()["dag_run"].run_after.date()
-        return [{"name": f"{page['name']} ({day})", "url": page["url"]} for page in params["pages"]]
+    def addresses(params: dict[str, Any]) -> list[str]:
+        """Give the addresses of the pages."""
+        return params["pages"]
 
     @task
     def checks(params: dict[str, Any]) -> list[dict[str, Any]]:
@@ -146,13 +140,15 @@ def scheduled_ingestion() -> None:
             logger.info("%s %s", answer["question"], answer["answer"])
         return answers
 
-    files, pages, asked = changed_files(), pages_of_today(), questions()
-    upload = KnowledgeBotUploadSourceOperator.partial(
-        task_id="upload", map_index_template="{{ task.name }}", max_active_tis_per_dagrun=4
-    ).expand_kwargs(files)
-    add_page = KnowledgeBotCreateWebpageSourceOperator.partial(
-        task_id="add_page", map_index_template="{{ task.name }}", max_active_tis_per_dagrun=4
-    ).expand_kwargs(pages)
+    documents = KnowledgeBotIngestOperator(
+        task_id="documents", folder="{{ params.folder }}", ledger_conn_id=LEDGER
+    )
+    pages = KnowledgeBotIngestOperator(
+        task_id="pages",
+        urls=addresses(),
+        source_options={"compare": "content"},
+        ledger_conn_id=LEDGER,
+    )
     # What is accepted is not yet known, and nothing but the bot's answers shows when it is.
     known = KnowledgeBotAnswerSensor(
         task_id="known",
@@ -161,16 +157,14 @@ def scheduled_ingestion() -> None:
         ],
         poke_interval=15,
         timeout=900,
-        # A day on which no file changed skips the upload; the bot is checked all the same.
-        trigger_rule="none_failed",
     )
+    asked = questions()
     check = KnowledgeBotCheckOperator(task_id="check", questions=checks())
     ask = KnowledgeBotSendMessageOperator.partial(
         task_id="ask", map_index_template="{{ task.content }}"
     ).expand(content=asked)
 
-    service_is_up >> [files, pages]
-    [upload, add_page] >> known >> check >> ask
+    service_is_up >> [documents, pages] >> known >> check >> ask
     hand_on(asked, ask.output)
 
 

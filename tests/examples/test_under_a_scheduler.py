@@ -48,6 +48,10 @@ def airflow(service, tmp_path_factory):
             "extra": {"default_bot_id": "bot_guide", "default_collection_id": "col_handbook"},
         },
         "knowledge_bot_ledger": {"conn_type": "sqlite", "host": str(home / "ledger.db")},
+        "knowledge_bot_ledger_default": {
+            "conn_type": "knowledge_bot_ledger",
+            "host": str(home / "nightly.db"),
+        },
     }
     lineage = {"type": "file", "log_file_path": str(home / "lineage.jsonl"), "append": True}
     settings = {"AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(lineage)}
@@ -56,7 +60,7 @@ def airflow(service, tmp_path_factory):
         running.command("pools", "set", "knowledge_bot", "4", "requests to the service")
         yield running
         # No task log, rendered template, XCom, serialised DAG or lineage event holds the key.
-        assert any("upload" in str(path) for path in home.rglob("*.log"))
+        assert any("documents" in str(path) for path in home.rglob("*.log"))
         assert running.files_holding(service.api_key) == []
 
 
@@ -79,6 +83,11 @@ def test_the_scheduled_ingestion_feeds_asks_and_hands_on(airflow, service):
     assert airflow.xcom("scheduled_ingestion", run_id, "check")["passed"] == 3
     answers = airflow.xcom("scheduled_ingestion", run_id, "hand_on")
     assert "14 days" in answers[0]["answer"]
+    before = accepted(service)
+    run_id = succeeded(airflow, "scheduled_ingestion")
+    assert accepted(service) == before  # the second night sends nothing
+    fed = airflow.xcom("scheduled_ingestion", run_id, "documents")
+    assert (fed["created"], fed["unchanged"]) == (0, len(DOCUMENTS))
 
 
 def test_each_page_and_note_is_a_task_within_the_pool(airflow, service):

@@ -385,8 +385,10 @@ class KnowledgeBotIngestOperator(BaseOperator):
                 "are rendered: nothing was sent. Check what the template or the upstream task "
                 "gives."
             )
-        if name not in _PARTLY_TEMPLATES:  # a day without items is no mistake
-            check_filled(name, getattr(self, name))
+        value = getattr(self, name)
+        # A day without items is no mistake, nor is one without addresses.
+        if name not in _PARTLY_TEMPLATES and value not in ([], ()):
+            check_filled(name, value)
         return name
 
     def _place_told(self, place: Place) -> str:
