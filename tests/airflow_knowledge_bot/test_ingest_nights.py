@@ -51,7 +51,7 @@ class Service:
 def service(connect, scripted, ledger):
     replying = Service()
     replying.server = scripted(reply_to=replying)
-    connect(replying.server.url, max_retries=0, timeout=0.5)
+    connect(replying.server.url, max_retries=0, timeout=3)
     return replying
 
 
