@@ -114,7 +114,8 @@ class Items:
                 f"used: {str(error).rstrip('.')}. Nothing was sent."
             ) from error
         if place == "jsonl":
-            return replace(items, items=self._noting(items.items))
+            take = items.take
+            return replace(items, take=lambda: self._noting(take()))
         return items
 
     def _noting(self, items: Iterable[object]) -> Iterator[object]:

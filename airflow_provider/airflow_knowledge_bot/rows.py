@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
@@ -48,13 +48,18 @@ class Rows:
     hook: "DbApiHook"
     conn_id: str
     options: Mapping[str, Any]
+    origin: str | None = None
+
+    def named(self, origin: str) -> "Rows":
+        """Return the same rows under a name, which their keys begin with."""
+        return replace(self, origin=origin)
 
     def __iter__(self) -> Iterator[object]:
         # Opened by the thread that takes the rows, since sqlite3 allows it to no other.
         try:
             with closing(self.hook.get_conn()) as connection, closing(_cursor(connection)) as rows:
                 rows.execute(self.sql)
-                yield from from_rows(_Described(rows), **self.options)
+                yield from from_rows(_Described(rows), origin=self.origin, **self.options)
         except (GeneratorExit, AirflowFailException):
             raise
         except ValueError as error:  # a column that is not there

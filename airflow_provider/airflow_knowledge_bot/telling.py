@@ -104,6 +104,12 @@ class Telling:
                 "The service still answers from what is superseded or gone. It offers no deletion: "
                 "remove the sources there, and tell `kbot ledger forget`.",
             )
+        if report.gone_unknown and report.stopped is None:
+            self._log.log(
+                logging.WARNING,
+                "What is gone was not looked for, since not all was seen: %s",
+                brief(report.gone_unknown),
+            )
         if report.unversioned:
             self._log.log(
                 logging.WARNING,

@@ -181,6 +181,25 @@ def test_what_a_function_raises_fails_the_try_after_what_came_before_was_sent(da
     assert names(good) == ["the first"]
 
 
+@pytest.mark.parametrize("kind", ["return", "yield"])
+def test_a_connection_that_a_function_misses_is_not_taken_for_the_task_s(dags, good, ledger, kind):
+    dag = dags.load(
+        f"""
+        from airflow.sdk import BaseHook
+
+        def rows():
+            {kind} BaseHook.get_connection("the_shop_s")
+        ---
+        ingest(items=rows)
+        """
+    )
+    run = dags.run(dag)
+    assert run.state == "failed"
+    assert "What gives the items asks for a connection that there is not: " in run.log
+    assert "the_shop_s" in run.log
+    assert "'knowledge_bot_conn_id'" not in run.log
+
+
 ITEM = '{"name": "Helm {{ ds }}", "content": "{{ .Values.image }} {% x", "key": "k {{ ds }}"}'
 
 MAPPED = """KnowledgeBotIngestOperator.partial(

@@ -51,7 +51,7 @@ class Service:
 def service(connect, scripted, ledger):
     replying = Service()
     replying.server = scripted(reply_to=replying)
-    connect(replying.server.url, max_retries=0, timeout=0.5)
+    connect(replying.server.url, max_retries=0, timeout=3)
     return replying
 
 
@@ -139,6 +139,34 @@ def test_counts_are_those_of_all_tries(dags, service):
     # The next night begins anew.
     told = dags.run(dag).task.xcom
     assert (told["created"], told["unchanged"]) == (0, 2)
+
+
+@needs_state_store
+def test_the_counts_so_far_are_in_the_state_store_of_the_task(dags, service, monkeypatch):
+    monkeypatch.setattr("airflow_knowledge_bot.telling._SECONDS", 0.2)
+    service.seconds = 0.1
+    dag = dags.load(
+        """
+        def keep(context):
+            store = context["task_state_store"]
+            for number in range(12):
+                yield {"name": f"t{number}", "content": "c"}
+                if number == 11:
+                    import time
+                    time.sleep(0.8)
+                    context["ti"].xcom_push(key="noted", value=store.get("knowledge_bot_ingest"))
+
+        @task
+        def tell(ti):
+            return ti.xcom_pull(task_ids="ingest", key="noted")
+        ---
+        ingest(items=keep, concurrency=1) >> tell()
+        """
+    )
+    noted = dags.run(dag).tasks["tell"].xcom
+    assert noted["state"] == "running"
+    assert 0 < noted["counts"]["created"] < 12
+    assert noted["current"].startswith("t")
 
 
 def test_what_another_run_is_sending_is_waited_for_and_fails_nothing(dags, service, ledger):

@@ -2,11 +2,12 @@
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import Event
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from airflow_knowledge_bot._compat import AirflowFailException
+from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
 
 # isort: split
 from airflow.sdk import BaseOperator
@@ -46,8 +47,8 @@ Place = Literal[
 Failed = Literal["refused", "unknown", "undelivered", "invalid"]
 """What can become of an item that is not in the service."""
 
-PLACES: tuple[Place, ...] = Place.__args__  # type: ignore[attr-defined] # of a Literal
-_FAILED: tuple[Failed, ...] = Failed.__args__  # type: ignore[attr-defined] # of a Literal
+PLACES: tuple[Place, ...] = get_args(Place)
+_FAILED: tuple[Failed, ...] = get_args(Failed)
 
 # Of these only a part is a template; see `templates`.
 _PARTLY_TEMPLATES = ("items", "documents")
@@ -261,10 +262,10 @@ class KnowledgeBotIngestOperator(BaseOperator):
             self.service_page = service_page(hook.settings.base_url)
             collections = self._collections(hook.settings)
             ledger = self._ledger()
-            items = self._items_of(place, context)
             tries = Tries(context)
             telling = Telling(self.log, tries)
-            with hook.get_conn() as client:
+            with hook.get_conn() as client, _connections_of_items():
+                items = self._items_of(place, context)
                 service, origin = client.base_url, self.origin or items.origin
                 self.log.info(
                     "Ingesting %s into %s at %s; ledger %s of the connection %r.",
@@ -519,6 +520,18 @@ class KnowledgeBotIngestOperator(BaseOperator):
             changed=told["created"] + earlier > 0 or not sure,
         )
         return 0
+
+
+@contextmanager
+def _connections_of_items() -> Iterator[None]:
+    """Tell a connection that a function of the author's looks up from those of the task."""
+    try:
+        yield
+    except AirflowNotFoundException as error:
+        raise AirflowFailException(
+            f"What gives the items asks for a connection that there is not: {error}. What came "
+            "before was sent."
+        ) from error
 
 
 def _check_number(
