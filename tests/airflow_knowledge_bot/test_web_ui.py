@@ -70,7 +70,13 @@ def airflow(tmp_path_factory):
         with Airflow(
             home,
             home / "dags",
-            connections={"knowledge_bot_default": connection},
+            connections={
+                "knowledge_bot_default": connection,
+                "knowledge_bot_ledger_default": {
+                    "conn_type": "knowledge_bot_ledger",
+                    "host": str(home / "ledger.db"),
+                },
+            },
             services=["standalone"],
         ) as running:
             yield running

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context, ObjectStoragePath
 
+    from airflow_knowledge_bot.arguments import BaseOperatorArguments
     from airflow_knowledge_bot.connections import Settings
     from airflow_knowledge_bot.items import Items
     from airflow_knowledge_bot.telling import Telling
@@ -199,7 +200,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
         fail_on: Collection[Failed] = _FAILED,
         max_refused: int | float = 0,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
-        **kwargs: Any,
+        **kwargs: "Unpack[BaseOperatorArguments]",
     ) -> None:
         super().__init__(**kwargs)
         self.items = items
