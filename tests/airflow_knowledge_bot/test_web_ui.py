@@ -111,7 +111,7 @@ def test_the_connection_form_has_our_labels_and_fields(page, pictures):
     form = page.get_by_role("dialog")
     form.locator("input[name=connection_id]").fill("knowledge_bot_default")
     form.get_by_role("combobox").first.click()
-    page.get_by_role("option", name="Knowledge-Bot").click()
+    page.get_by_role("option", name="Knowledge-Bot", exact=True).click()
     shown = []
     for section, labels in FORM.items():
         if shown:  # the first one is open already
