@@ -58,6 +58,7 @@ def found(
     objects: str | ObjectStoragePath,
     *,
     exclude: str | Iterable[str] = (),
+    hidden: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> "Objects":
     """Find objects by an address with wildcards, or all of them below a folder.
@@ -67,6 +68,7 @@ def found(
     Args:
         objects: the value of the operator's parameter `objects`.
         exclude: what to leave out, in the notation of a `.gitignore`.
+        hidden: whether to take names that begin with a dot as well.
         storage_options: what Airflow's file system takes besides its connection.
 
     Raises:
@@ -85,7 +87,9 @@ def found(
             f"The task's parameter 'objects' cannot be read: {error} ({base}). Nothing was sent."
         ) from error
     address = f"{start.protocol}://{start.bucket}/{start.key}".rstrip("/")
-    return objects_in(lambda: (storage, start.path), address, pattern, exclude=exclude)
+    return objects_in(
+        lambda: (storage, start.path), address, pattern, exclude=exclude, hidden=hidden
+    )
 
 
 def _split(address: str) -> tuple[str, str]:

@@ -75,7 +75,7 @@ def listed(site, tmp_path):
 def folder(tmp_path):
     where = tmp_path / "handbook"
     where.mkdir()
-    for name in ("a.txt", "b.tmp", "c.md"):
+    for name in ("a.txt", "b.tmp", "c.md", ".secret"):
         (where / name).write_text(name)
     return where
 
@@ -110,6 +110,8 @@ def run(dags, good, ledger):
         ("objects=ObjectStoragePath('file://{folder}')", ["a.txt", "b.tmp", "c.md"]),
         ("objects='file://{folder}', source_options={{'exclude': '*.tmp'}}", ["a.txt", "c.md"]),
         ("objects='file://{folder}', source_options={{'storage_options': {{}}}}", 3),
+        ("folder={folder!r}, source_options={{'hidden': True}}", 4),
+        ("objects='file://{folder}', source_options={{'hidden': True}}", 4),
     ],
 )
 def test_files_are_found_as_their_options_say(run, good, folder, parameters, names):

@@ -165,6 +165,7 @@ def test_the_log_of_a_check_shows_what_failed_and_why(airflow, page, pictures):
     ):
         playwright.expect(page.get_by_text(said).first).to_be_attached()
     page.get_by_text("AirflowFailException").first.click()  # a traceback names a machine's folders
+    page.evaluate("document.querySelectorAll('*').forEach((one) => { one.scrollLeft = 0 })")
     page.wait_for_timeout(8000)  # until the grid beside it knows of the run's end
     playwright.expect(page.get_by_text("task_runner.py").first).not_to_be_visible()
     page.screenshot(path=pictures / "airflow-check.png")
