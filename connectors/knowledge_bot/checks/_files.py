@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from knowledge_bot.checks._promptfoo import read_promptfoo
 from knowledge_bot.checks._questions import Question, made
@@ -136,7 +137,7 @@ def _from_lines(text: str, name: str) -> Found:
             continue
         where = f"{name}, line {number}"
         try:
-            fields = json.loads(line)
+            fields = json.loads(line, object_pairs_hook=_once_each)
         except ValueError as error:
             told = str(error).replace("line 1 column", "column")
             raise ConfigurationError(f"{where}: is not JSON: {told}") from None
@@ -146,6 +147,15 @@ def _from_lines(text: str, name: str) -> Found:
             raise ConfigurationError(f"{where}: is no JSON object with the fields of a question")
         found.append((where, made(fields, where)))
     return found
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} stands twice")
+    return fields
 
 
 def _json_as_yaml(text: str, name: str) -> str:

@@ -8,6 +8,7 @@ named elsewhere.
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -66,6 +67,9 @@ _QUESTION_MARK = "\ue03f"
 # Vars with lists multiply; more questions than this are a mistake.
 _MOST = 100_000
 
+# Mappings that merge others twice, which merge others twice, are a bomb.
+_MOST_MERGES = 100_000
+
 Node = Any
 """A node of PyYAML: a scalar, a sequence or a mapping, with its place in the file."""
 
@@ -100,12 +104,30 @@ def read_promptfoo(text: str, name: str) -> list[tuple[str, Question]]:
         raise ConfigurationError(f"{name}: is not valid YAML: {error}") from None
     except RecursionError:
         raise ConfigurationError(f"{name}: is nested too deeply") from None
+    _check_tags(root, name)
     return _Reader(name).questions(root)
+
+
+def _check_tags(root: Node, name: str) -> None:
+    waiting, seen = [root], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.tag and node.tag.startswith(("!", "tag:yaml.org,2002:python/")):
+            where = f"{name}, line {node.start_mark.line + 1}"
+            raise ConfigurationError(f"{where}: the tag {node.tag[:80]!r} is not read here")
+        if _is_mapping(node):
+            waiting += [each for pair in node.value for each in pair]
+        elif not _is_scalar(node):
+            waiting += node.value
 
 
 class _Reader:
     def __init__(self, name: str) -> None:
         self._name = name
+        self._merges = 0
 
     def questions(self, root: Node) -> list[tuple[str, Question]]:
         given = self._fields(root, "a configuration of promptfoo")
@@ -117,7 +139,9 @@ class _Reader:
         prompts = self._prompts(given["prompts"]) if "prompts" in given else []
         default = self._test(given["defaultTest"]) if "defaultTest" in given else {}
         default_vars = self._vars(default.get("vars"))
+        self._check_repeats(given)
         found: list[tuple[str, Question]] = []
+        ids = Counter[str]()
         for node in self._items(given["tests"], "tests"):
             test = self._test(node)
             asserted = [
@@ -132,10 +156,17 @@ class _Reader:
                 for prompt, template in prompts or [(node, self._default_prompt(node, values))]:
                     asked = self._rendered(prompt, template, values).strip()
                     fields = {"ask": asked, "expectations": expectations}
-                    found.append((self._where(node), made(fields, self._where(node))))
+                    question = _of_its_own(made(fields, self._where(node)), ids)
+                    found.append((self._where(node), question))
                 if len(found) > _MOST:
                     self._fail(node, f"the lists in 'vars' make more than {_MOST:,} questions")
         return found
+
+    def _check_repeats(self, given: Mapping[str, Node]) -> None:
+        for key in ("evaluateOptions", "commandLineOptions"):
+            node = self._fields(given.get(key), key).get("repeat")
+            if node is not None:
+                self._fail(node, f"'repeat' of {key} is not read here: each test is asked once")
 
     def _prompts(self, node: Node) -> list[tuple[Node, str]]:
         prompts = []
@@ -270,8 +301,11 @@ class _Reader:
             name = self._text(key, "a name")
             if name == "<<":
                 for one in [value] if _is_mapping(value) else self._items(value, "<<"):
+                    self._merges += 1
                     if one is node:
                         self._fail(key, "a mapping is merged into itself")
+                    if self._merges > _MOST_MERGES:
+                        self._fail(key, f"mappings are merged more than {_MOST_MERGES:,} times")
                     merged = {**self._fields(one, "what is merged"), **merged}
             elif name in found:
                 self._fail(key, f"{name!r} stands twice in a mapping")
@@ -299,6 +333,15 @@ class _Reader:
 
     def _fail(self, node: Node, told: str) -> NoReturn:
         raise ConfigurationError(f"{self._where(node)}: {told}")
+
+
+def _of_its_own(question: Question, ids: "Counter[str]") -> Question:
+    """Return a question with an id that no other one has: tests of promptfoo have none."""
+    ids[question.id] += 1
+    count = ids[question.id]
+    if count == 1:
+        return question
+    return question.model_copy(update={"id": f"{question.id}-{count}"})
 
 
 def _is_scalar(node: Node) -> bool:

@@ -10,6 +10,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
+    Strict,
     StringConstraints,
     ValidationError,
     model_validator,
@@ -188,8 +189,8 @@ class Question(BaseModel, frozen=True, extra="forbid"):
     matches: NonEmpty | None = None
     equals: NonEmpty | None = None
     sources: Texts = ()
-    refuses: bool | None = None
-    case_sensitive: bool = False
+    refuses: Annotated[bool, Strict()] | None = None
+    case_sensitive: Annotated[bool, Strict()] = False
     expectations: tuple[Expectation, ...] = ()
     id: NonEmpty = Field(default_factory=_derived_id)
 

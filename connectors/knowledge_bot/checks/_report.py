@@ -329,16 +329,24 @@ class CheckReport:
     def __str__(self) -> str:
         return f"{self.table()}\n{self.summary()}"
 
-    def baseline(self) -> Baseline:
-        """Return how the questions stand, to compare a later check with."""
-        return Baseline(
-            saved_at=self.began,
-            standings={
-                one.id: Standing(ask=one.question.ask, passed=one.passed, seconds=one.seconds)
-                for one in self.results
-                if one.verdict is not Verdict.UNASKED
-            },
-        )
+    def baseline(self, previous: Baseline | None = None) -> Baseline:
+        """Return how the questions stand, to compare a later check with.
+
+        One without an answer stands as it did before: whether it would have passed, nobody knows.
+
+        Args:
+            previous: how the questions stood.
+        """
+        before = {} if previous is None else previous.standings
+        standings = {}
+        for one in self.results:
+            if one.verdict in (Verdict.PASSED, Verdict.FAILED):
+                standings[one.id] = Standing(
+                    ask=one.question.ask, passed=one.passed, seconds=one.seconds
+                )
+            elif one.id in before:
+                standings[one.id] = before[one.id]
+        return Baseline(saved_at=self.began, standings=standings)
 
     def compare(self, baseline: Baseline) -> Comparison:
         """Compare with an earlier check; questions are the same where their results' ids are.
@@ -477,9 +485,13 @@ def _wrapped(text: str, width: int) -> list[str]:
     return [line.replace(_FILLER, "") for line in lines]
 
 
-def _printable(text: str) -> str:
-    # What is printed may come from a service and go to a terminal.
+def printable(text: str) -> str:
+    """Return a text without what a terminal would obey: it may come from a service."""
     return "".join(
-        character if character.isprintable() or character.isspace() else repr(character)[1:-1]
-        for character in _line(text)
+        character if character.isprintable() or character in "\n\t" else repr(character)[1:-1]
+        for character in text
     )
+
+
+def _printable(text: str) -> str:
+    return printable(_line(text))

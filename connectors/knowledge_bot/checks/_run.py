@@ -153,7 +153,8 @@ def check(
         bot_id: the bot that is asked, `bot_…`, or several.
         questions: what is asked, and what is expected; see `load_questions`.
         wait: seconds within which a question may be asked again that has not passed; 0: each is
-            asked once. A service that is away meanwhile is tried again as well.
+            asked once. A service that is away meanwhile is tried again as well, and not before it
+            asks to be (`Retry-After`); the client's own retries are for `wait=0`.
         interval: seconds from one message with a question to the next one with it, at least. Where
             `wait` is shorter, each is asked at its beginning and at its end.
         concurrency: how many messages may be under way.
@@ -178,6 +179,7 @@ def check(
         )
     schedule = Schedule(_bots(bot_id), questions, _options(locals()))
     _check_can_ask(client)
+    client = client.with_options(max_retries=0) if wait else client  # the schedule asks again
     seen: set[str] = set()
 
     def ask(bot: str, text: str) -> Answer:
@@ -222,6 +224,7 @@ async def acheck(
         )
     schedule = Schedule(_bots(bot_id), questions, _options(locals()))
     _check_can_ask(client)
+    client = client.with_options(max_retries=0) if wait else client  # as above
     seen: set[str] = set()
 
     async def ask(bot: str, text: str) -> Answer:
@@ -279,6 +282,9 @@ def _options(arguments: dict[str, Any]) -> Options:
 
 
 def _bots(given: str | Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(given, Sequence):
+        told = f"expected a bot's id or several, not {type(given).__name__}"
+        raise ConfigurationError(f"bot_id: {told}. Nothing was asked")
     bots = (given,) if isinstance(given, str) else tuple(dict.fromkeys(given))
     if not bots:
         raise ConfigurationError("bot_id: there are none. Name the bot to ask")
@@ -441,6 +447,8 @@ class Schedule:
         # Where the wait is the shorter one, each is asked at its beginning and at its end.
         short = options.wait < options.interval and attempts == 1
         due = until if short else asked_at + options.interval
+        if isinstance(result.error, APIError) and result.error.retry_after:
+            due = max(due, time.monotonic() + result.error.retry_after)
         if again and options.wait and time.monotonic() < until and due <= until:
             heapq.heappush(self._due, (due, number))
         if options.on_result is not None:

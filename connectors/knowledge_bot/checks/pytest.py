@@ -128,6 +128,7 @@ class _QuestionsFile(pytest.File):
     def collect(self) -> Iterator["_QuestionItem"]:
         from knowledge_bot import ConfigurationError
         from knowledge_bot.checks import load_questions
+        from knowledge_bot.checks._report import printable
 
         try:
             questions = load_questions(self.path)
@@ -135,7 +136,7 @@ class _QuestionsFile(pytest.File):
             raise self.CollectError(str(error)) from None
         names: set[str] = set()
         for question in questions:
-            name = " ".join(question.ask.split())[:100]
+            name = printable(" ".join(question.ask.split())[:100])
             # A name selects a test, so that it is to be the only one.
             name = f"{name} ({question.id})" if name in names else name
             names.add(name)
@@ -149,12 +150,14 @@ class _QuestionItem(pytest.Item):
     asked: _Asked
 
     def runtest(self) -> None:
+        from knowledge_bot.checks._report import printable
+
         result = self.asked.ask(self.question)
         self.user_properties.append(("knowledge_bot_seconds", round(result.seconds, 3)))
         if result.answer:
-            self.add_report_section("call", "answer", result.answer)
+            self.add_report_section("call", "answer", printable(result.answer))
         if not result.passed:
-            raise _NotPassedError(result.reason)
+            raise _NotPassedError(printable(result.reason))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the reason alone: no line of Python is at fault."""

@@ -21,7 +21,7 @@ from knowledge_bot.cli.texts import read_text
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
-    from knowledge_bot.checks import CheckReport, Comparison, Progress, Question
+    from knowledge_bot.checks import Baseline, CheckReport, Comparison, Progress, Question
 
 # Of what got worse or better, how much people are told; a program is told of all.
 _TOLD = 20
@@ -126,14 +126,19 @@ def check(
 
     bot, file = _bot_and_file(words, bots)
     questions = _questions(file)
-    baseline = None if baseline_file is None else Baseline.load(baseline_file)
+    baseline = None
+    # On the first night a file that is for both is still to be made.
+    if baseline_file is not None and not (
+        baseline_file == save_baseline and not Path(baseline_file).exists()
+    ):
+        baseline = Baseline.load(baseline_file)
     for output in (junit, save_baseline):
         _check_that_it_can_be_written(output)
     with connection.client(needs_key=True) as client:
         asked = _several(bots) if bots is not None else [bot_to_ask(client, bot)]
         report = _checked(client, asked, questions, quiet=quiet, **how)
     comparison = None if baseline is None else report.compare(baseline)
-    problems = _written(report, junit, save_baseline)
+    problems = _written(report, junit, save_baseline, baseline)
     _show(report, comparison, as_json=as_json, quiet=quiet)
     code, told = _end(report, comparison)
     if problems:
@@ -282,7 +287,12 @@ class _Line:
         return f"{told}  asking again in {left:.0f} s" if left > 0 else told
 
 
-def _written(report: "CheckReport", junit: str | None, save_baseline: str | None) -> list[str]:
+def _written(
+    report: "CheckReport",
+    junit: str | None,
+    save_baseline: str | None,
+    previous: "Baseline | None",
+) -> list[str]:
     """Write the files; return what went wrong, as sentences."""
     from knowledge_bot.checks._report import write_whole
 
@@ -294,9 +304,10 @@ def _written(report: "CheckReport", junit: str | None, save_baseline: str | None
         problems.append(f"{junit}: cannot be written: {error.strerror}.")
     try:
         if save_baseline is not None and _says_something(report):
-            report.baseline().save(save_baseline)
+            report.baseline(previous).save(save_baseline)
         elif save_baseline is not None:
-            problems.append(f"{save_baseline} is left as it was: not every question was asked.")
+            why = "the check ended early" if report.stopped else "no question was answered"
+            problems.append(f"{save_baseline} is left as it was: {why}.")
     except OSError as error:
         problems.append(f"{save_baseline}: cannot be written: {error.strerror}.")
     return problems

@@ -476,3 +476,53 @@ def _serving_at(port):
 def test_the_verdicts_have_one_word_each():
     assert {str(one) for one in Verdict} == {"passed", "failed", "unanswered", "unasked"}
     assert os.environ.get("KNOWLEDGE_BOT_API_KEY") is None
+
+
+# A service that asks for time ---------------------------------------------------------------------
+
+
+def test_a_busy_service_is_asked_once_an_interval_and_not_before_it_says(serve, client_of):
+    bots = serve(bot_1=lambda asked: answer(429, headers={"Retry-After": "1"}))
+    began = time.monotonic()
+    with client_of(bots, max_retries=2) as client:
+        report = check(client, "bot_1", [OPEN], wait=2.5, interval=0.4)
+    times = bots.times(OPEN.ask)
+    assert len(times) <= 3
+    assert all(after - before > 0.9 for before, after in itertools.pairwise(times))
+    assert report.results[0].attempts == len(times)
+    assert time.monotonic() - began < 4
+
+
+def test_a_pause_that_is_longer_than_the_wait_ends_it(serve, client_of):
+    bots = serve(bot_1=lambda asked: answer(503, headers={"Retry-After": "30"}))
+    began = time.monotonic()
+    with client_of(bots, max_retries=2) as client:
+        report = check(client, "bot_1", [OPEN], wait=1, interval=0.2)
+    assert (len(bots.asked), report.ok) == (1, False)
+    assert time.monotonic() - began < 3
+
+
+def test_without_a_wait_the_client_s_own_retries_are_made(serve, client_of):
+    replies = iter(
+        [
+            answer(429, headers={"Retry-After": "0.1"}),
+            answer(
+                body={
+                    "id": "msg_1",
+                    "answer": "At 9:30.",
+                    "conversation_id": "conv_1",
+                    "created_at": 1,
+                }
+            ),
+        ]
+    )
+    bots = serve(bot_1=lambda asked: next(replies))
+    with client_of(bots, max_retries=2) as client:
+        assert check(client, "bot_1", [OPEN]).ok
+    assert len(bots.asked) == 2
+
+
+def test_a_bot_that_is_none_is_told(serve, client_of):
+    bots = serve(bot_1={})
+    with pytest.raises(ConfigurationError, match="bot_id: expected a bot's id or several"):
+        check(client_of(bots), None, [OPEN])

@@ -145,3 +145,17 @@ def test_whatever_a_configuration_holds_is_read_or_told_of(written, content):
         assert load_questions(file)
     except ConfigurationError as error:
         assert str(file) in str(error)  # noqa: PT017 - as above
+
+
+def test_a_field_that_stands_twice_is_named(written):
+    file = written("q.jsonl", '\n{"ask": "a", "contains": "x", "contains": "y"}\n')
+    with pytest.raises(ConfigurationError, match="line 2: is not JSON: 'contains' stands twice"):
+        load_questions(file)
+
+
+@pytest.mark.parametrize("field", ["refuses", "case_sensitive"])
+@pytest.mark.parametrize("value", ['"yes"', "1", '"off"'])
+def test_what_is_not_true_or_false_is_refused(written, field, value):
+    file = written("q.toml", f'[[questions]]\nask = "a"\ncontains = "b"\n{field} = {value}\n')
+    with pytest.raises(ConfigurationError, match=field):
+        load_questions(file)

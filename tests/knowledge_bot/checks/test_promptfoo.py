@@ -191,3 +191,33 @@ def test_vars_that_multiply_without_end_are_refused(written):
     )
     with pytest.raises(ConfigurationError, match="more than 100,000 questions"):
         load_questions(written("p.yaml", text))
+
+
+def test_tests_that_are_alike_are_several(written):
+    text = "tests:\n" + "  - {vars: {q: a, z: %d}, assert: [{type: equals, value: b}]}\n" * 2
+    one, two = load_questions(written("q.yaml", f"prompts: ['{{{{q}}}}']\n{text % (1, 2)}"))
+    assert (one.ask, two.ask) == ("a", "a")
+    assert two.id == f"{one.id}-2"
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("evaluateOptions: {repeat: 3}", "line 1: 'repeat' of evaluateOptions is not read here"),
+        ("commandLineOptions: {repeat: 2}", "'repeat' of commandLineOptions is not read here"),
+        ("description: !!python/object/apply:os.system [ls]", "line 1: the tag .* is not read"),
+        ("description: !env HOME", "line 1: the tag '!env' is not read here"),
+    ],
+)
+def test_what_would_change_the_questions_is_named(written, more, told):
+    with pytest.raises(ConfigurationError, match=told):
+        load_questions(written("q.yaml", f"{more}\n{USUAL}"))
+
+
+@pytest.mark.timeout(20)
+def test_mappings_that_merge_mappings_without_end_are_refused(written):
+    lines = ["tests:", "  - &m0 {vars: {question: a}, assert: [{type: equals, value: b}]}"]
+    lines += [f"  - &m{n}\n    <<: [*m{n - 1}, *m{n - 1}]" for n in range(1, 40)]
+    text = "prompts: ['{{question}}']\n" + "\n".join(lines)
+    with pytest.raises(ConfigurationError, match="mappings are merged more than 100,000 times"):
+        load_questions(written("q.yaml", text))

@@ -144,3 +144,12 @@ def test_which_bot_is_asked_where_there_are_several(run, bots):
     done = run("q.toml", *ASKING)
     assert "Which bot? The service has bot_1, bot_2. Pass --knowledge-bot-bot" in done.stdout
     assert (bots.listed, bots.asked) == (1, [])
+
+
+def test_a_terminal_obeys_nothing_that_a_bot_says(run, serve, written):
+    hostile = "At \x1b[31m ten \x00 \u202e."
+    bots = serve(bot_1={"When do you open?": hostile, "Who leads it?": hostile})
+    done = run(*ASKING, KNOWLEDGE_BOT_BASE_URL=bots.url, KNOWLEDGE_BOT_BOT="bot_1")
+    assert done.returncode == 1
+    assert r"\x1b[31m ten \x00 \u202e" in done.stdout
+    assert not set("\x1b\x00\u202e") & set(done.stdout)

@@ -235,6 +235,23 @@ def test_what_got_worse_since_the_baseline_is_a_failure(run, bots, file, tmp_pat
     assert [one["ask"] for one in found["worse"]] == [OPENS]
 
 
+def test_the_first_night_makes_the_file_that_every_night_compares_with(run, bots, file, tmp_path):
+    last = tmp_path / "last.json"
+    said = {OPENS: "At 9:30.", LEADS: "Mia does."}
+    bots(bot_1=said)
+    nightly = ("check", "bot_1", file, "--baseline", last, "--save-baseline", last)
+    done = run(*nightly)
+    assert (done.exit_code, last.exists()) == (0, True), done.stderr
+    # A night without an answer to one: it stands as it did, and a real break is seen after it.
+    said[OPENS] = answer(500)
+    assert run(*nightly, "--min-pass", "0").exit_code == 3
+    said[OPENS] = "At noon."
+    done = run(*nightly, "--min-pass", "0")
+    assert (done.exit_code, f"  worse: {OPENS}" in done.stderr) == (3, True)
+    missing = ("check", "bot_1", file, "--baseline", tmp_path / "other.json")
+    assert run(*missing, "--save-baseline", last).exit_code == 2
+
+
 def test_junit_is_written_whatever_comes_of_it(run, bots, file, tmp_path):
     bots(bot_1=HALF)
     junit = tmp_path / "junit.xml"
