@@ -1,0 +1,201 @@
+"""The page about connections: each form of them gives the settings that it says."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from airflow.sdk import Connection
+
+from airflow_knowledge_bot.connections import Extra
+from airflow_knowledge_bot.get_provider_info import get_provider_info
+from airflow_knowledge_bot.hooks import KnowledgeBotHook
+from airflow_knowledge_bot.ledgers import _DRIVER_OPTIONS, KnowledgeBotLedgerHook, ledger_of
+from knowledge_bot import Client, ConfigurationError
+from knowledge_bot.ingest import Ledger, Text, ingest
+from scripted_server import answer, close
+
+FOLDER = Path(__file__).parents[2] / "docs" / "airflow"
+PAGE = (FOLDER / "connections.md").read_text(encoding="utf-8")
+OF_THE_SERVICE, OF_LEDGERS = PAGE.split("\n## The ledger")
+BLOCKS = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+EXPORTS = [
+    found for block in BLOCKS for found in re.findall(r"export (\w+)='(.*?)'", block, re.DOTALL)
+]
+COMMANDS = [block for block in BLOCKS if block.startswith("airflow ")]
+DEFAULTS = {None: "", True: "true", 60.0: "60"}
+SERVICE_TYPE, LEDGER_TYPE = get_provider_info()["connection-types"]
+FILE = "/var/lib/airflow/ledger.db"
+DATABASE = "postgresql://airflow:KEY-OF-THE-DATABASE@db.example/ledgers?sslmode=require"
+
+
+def cells(text):
+    """Return the rows of a text's tables, without their code marks."""
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip().strip("`") for cell in row.strip("|").split("|")] for row in rows]
+
+
+def address(ledger):
+    return str(ledger.database.file or ledger.database.url)
+
+
+def assert_is_the_service(conn_id):
+    settings = KnowledgeBotHook(conn_id).settings
+    assert settings.base_url == "https://service.example/public/v1"
+    assert settings.api_key.get_secret_value() == "KEY-OF-THE-SERVICE"
+    assert settings.extra == Extra(timeout=30, default_collection_id="col_handbook")
+
+
+def test_every_block_is_an_export_or_a_command():
+    assert len(BLOCKS) == len(COMMANDS) + len([one for one in BLOCKS if one.startswith("export")])
+    assert len(EXPORTS) == 4
+
+
+@pytest.mark.parametrize(("name", "value"), EXPORTS)
+def test_what_the_environment_gives_is_the_connection(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    conn_id = name.removeprefix("AIRFLOW_CONN_").lower()
+    if conn_id == "knowledge_bot_default":
+        assert_is_the_service(conn_id)
+    else:
+        expected = FILE if conn_id == "ledger_in_a_file" else DATABASE
+        assert address(ledger_of(conn_id)) == expected
+
+
+def test_what_the_commands_add_is_the_connection(monkeypatch, tmp_path):
+    script = "\n".join(
+        [
+            "set -e",
+            "airflow db migrate",
+            *COMMANDS,
+            f"airflow connections export {shlex.quote(str(tmp_path / 'added.json'))}",
+        ]
+    )
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env=os.environ
+        | {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "AIRFLOW_HOME": str(tmp_path / "airflow"),
+            "KNOWLEDGE_BOT_API_KEY": "KEY-OF-THE-SERVICE",
+            "PGPASSWORD": "KEY-OF-THE-DATABASE",
+        },
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    added = json.loads((tmp_path / "added.json").read_text())
+    for conn_id, parts in added.items():
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(parts))
+    assert_is_the_service("knowledge_bot_default")
+    assert address(ledger_of("ledger_in_a_file")) == FILE
+    assert address(ledger_of("ledger_in_postgresql")) == DATABASE
+
+
+URIS = [row for row in cells(PAGE) if "://" in row[0]]
+
+
+def test_it_shows_both_traps_and_all_types():
+    assert [row[0].partition(":")[0] for row in URIS] == [
+        "knowledge_bot",
+        *["knowledge-bot"] * 2,
+        *["knowledge-bot-ledger"] * 2,
+        "sqlite",
+        "postgresql",
+    ]
+
+
+@pytest.mark.parametrize(("uri", "meant"), URIS)
+def test_a_uri_means_what_it_says(monkeypatch, uri, meant):
+    monkeypatch.setenv("AIRFLOW_CONN_GIVEN", uri)
+    if uri.startswith("knowledge_bot"):
+        assert Connection.from_uri(uri, "given").conn_type == ""  # hence `Unknown hook type ""`
+        with pytest.raises(ConfigurationError, match="has no password"):
+            KnowledgeBotHook("given").get_conn()
+    elif uri.startswith("knowledge-bot:"):
+        assert KnowledgeBotHook("given").settings.base_url == meant
+    else:
+        assert address(ledger_of("given")) == meant
+
+
+@pytest.mark.parametrize(
+    ("host", "base_url"),
+    [
+        ("service.example", "https://service.example/public/v1"),
+        ("http://127.0.0.1:8700", "http://127.0.0.1:8700/public/v1"),
+        ("https://service.example/other/v2", "https://service.example/other/v2"),
+    ],
+)
+def test_a_base_url_is_completed(connect, host, base_url):
+    connect(host)
+    assert KnowledgeBotHook().get_conn().base_url == base_url
+
+
+def test_its_first_table_is_the_form_of_the_service():
+    form = cells(OF_THE_SERVICE)[1:8]
+    labels = [*SERVICE_TYPE["ui-field-behaviour"]["relabeling"].values()]
+    labels += [field["label"] for field in SERVICE_TYPE["conn-fields"].values()]
+    assert [row[0] for row in form] == labels
+    fields = [row[1].partition("`")[0] for row in form]
+    assert fields == ["host", "password", *Extra.model_fields]
+    for row, field in zip(form[2:], Extra.model_fields.values(), strict=True):
+        assert row[2] == DEFAULTS.get(field.default, str(field.default))
+
+
+def test_its_second_table_is_the_form_of_a_ledger():
+    labels = {row[0] for row in cells(OF_LEDGERS)}
+    assert set(LEDGER_TYPE["ui-field-behaviour"]["relabeling"].values()) <= labels
+    (extra,) = [row for row in cells(OF_LEDGERS) if row[1] == "extra"]
+    assert set(re.findall(r"`?(\w+)`", extra[3])) == set(_DRIVER_OPTIONS)
+
+
+SAID = {row[0]: row[1] for row in cells(PAGE) if len(row) == 2}
+
+
+def test_the_button_says_of_the_service_what_the_page_says(connect, connected, scripted):
+    said = KnowledgeBotHook().test_connection()
+    assert said == (True, SAID["nothing"])
+    connect(scripted(answer(401)).url)
+    ok, said = KnowledgeBotHook().test_connection()
+    assert not ok
+    assert "401" in said
+    assert "401" in SAID["the key"]
+    connect("http://127.0.0.1:1", max_retries=0)
+    assert "no connection to http://127.0.0.1:1" in KnowledgeBotHook().test_connection()[1]
+    connect("https://service.example", password=None)
+    missing = SAID["the password or the host is missing"]
+    assert missing.startswith(KnowledgeBotHook().test_connection()[1].partition(":")[0])
+    connect(None)
+    assert "has no host" in KnowledgeBotHook().test_connection()[1]
+
+
+def test_the_button_says_of_a_ledger_what_the_page_says(monkeypatch, scripted, ledger, tmp_path):
+    def told(host):
+        parts = {"conn_type": "knowledge_bot_ledger", "host": str(host)}
+        monkeypatch.setenv("AIRFLOW_CONN_BUTTON", json.dumps(parts))
+        return KnowledgeBotLedgerHook("button").test_connection()
+
+    assert told(ledger) == (True, SAID["is not made yet"].replace(FILE, str(ledger)))
+    missing = tmp_path / "none" / "ledger.db"
+    sentence = SAID["would lie in a folder that there is not"]
+    assert told(missing) == (False, sentence.replace("/var/lib/airflow", str(missing.parent)))
+    server = scripted(
+        reply_to=lambda received: answer(body="pong") if "ping" in received.path else close
+    )
+    with Client("KEY-OF-THE-SERVICE", server.url, timeout=2) as client:
+        ingest(client, [Text(name="a", content="a")], collections="col_1", ledger=Ledger(ledger))
+    counted = (
+        SAID["is there"].replace(FILE, str(ledger)).replace("118", "1").replace("2 of", "1 of")
+    )
+    assert told(ledger) == (True, counted)
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\(([^)#]+)\)", PAGE))))
+def test_a_link_leads_to_a_file(target):
+    assert (FOLDER / target).exists()

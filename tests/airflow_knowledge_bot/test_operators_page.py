@@ -1,0 +1,207 @@
+"""The page about the operators: its DAGs run, and its tables and XComs are those of the code."""
+
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_knowledge_bot import operators, sensors
+from airflow_knowledge_bot._compat import AirflowFailException
+from airflow_knowledge_bot.hooks import KnowledgeBotHook
+from airflow_knowledge_bot.operators.ledgers import _TOLD
+from calls import KEY
+from knowledge_bot import Client, KnowledgeBotError
+from knowledge_bot.ingest import Ledger, Text, ingest
+from knowledge_bot_service import LocalService
+from scripted_server import answer, close
+
+FOLDER = Path(__file__).parents[2] / "docs" / "airflow"
+PAGE = (FOLDER / "operators.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^##+ ([^\n]*)\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
+FILES = {
+    text.splitlines()[0].removeprefix("# "): text
+    for text in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+}
+SOURCE, MESSAGE, SETTLED = (
+    json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+)
+ELSEWHERE = {"KnowledgeBotIngestOperator"}
+CLASSES = [getattr(operators, name) for name in operators.__all__ if name not in ELSEWHERE] + [
+    cls for name, cls in vars(sensors).items() if name.endswith("Sensor") and "Bot" in name
+]
+
+RUNNING = """
+import json, runpy, sys
+from airflow.utils.db import initdb
+initdb()
+for file in sys.argv[1:]:
+    for one in runpy.run_path(file)["dag"].test().get_task_instances():
+        told = one.xcom_pull(task_ids=one.task_id)
+        print("RAN", json.dumps([one.dag_id, one.task_id, one.state, told]))
+"""
+
+
+def rows(text):
+    """Return the cells of a text's tables, without their heads."""
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def section(name):
+    (text,) = [text for heading, text in SECTIONS.items() if heading.endswith(f"`{name}`")]
+    return text
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_a_table_holds_every_parameter_its_default_and_whether_it_is_a_template(cls):
+    taken = {
+        name: (
+            "needed" if each.default is each.empty else f"`{each.default!r}`",
+            "t" if name in cls.template_fields else "",
+        )
+        for name, each in inspect.signature(cls.__init__).parameters.items()
+        if name not in ("self", "kwargs")
+    }
+    shown = {row[0].strip("`"): tuple(row[1:3]) for row in rows(section(cls.__name__))}
+    assert shown == taken
+
+
+def test_a_table_holds_every_method_of_the_hook():
+    methods = {
+        name: list(inspect.signature(each).parameters)[1:]
+        for name, each in vars(KnowledgeBotHook).items()
+        if inspect.isfunction(each) and not name.startswith("_")
+    }
+    table = rows(section("KnowledgeBotHook"))
+    assert {row[0].strip("`"): re.findall(r"`(\w+)`", row[1]) for row in table} == methods
+
+
+def test_the_first_table_names_every_operator():
+    first = PAGE.partition("```python")[0]
+    assert "a page, a text, a file" in first
+    for cls in CLASSES:
+        if not hasattr(cls, "parameters"):  # that send one request: named by what it is
+            assert f"`{cls.__name__}`" in first
+
+
+@pytest.mark.parametrize(
+    ("reply", "on_unknown", "may_be_tried_again"),
+    [
+        *((answer(status), "resend", False) for status in (400, 401, 402, 403, 404, 408, 409, 413)),
+        (answer(429), "hold", True),
+        (answer(503, headers={"Retry-After": "0"}), "hold", True),
+        *((lost, "hold", False) for lost in (close, answer(500), answer(502), answer(503))),
+        *((lost, "resend", True) for lost in (close, answer(500), answer(502), answer(503))),
+    ],
+)
+def test_what_turns_a_task_red_is_tried_again_as_its_table_says(
+    connect, scripted, reply, on_unknown, may_be_tried_again
+):
+    server = scripted(reply)
+    connect(server.url, max_retries=0)
+    text = operators.KnowledgeBotCreateTextSourceOperator(
+        task_id="text", name="a", content="a", collections="col_1", on_unknown=on_unknown
+    )
+    expected = KnowledgeBotError if may_be_tried_again else AirflowFailException
+    with pytest.raises(expected):
+        text.execute({})
+    assert len(server.requests) == 1
+
+
+def keys(value):
+    """Return the names in a value, at every depth."""
+    if isinstance(value, dict):
+        return {name: keys(each) for name, each in value.items()}
+    return [keys(value[0])] if isinstance(value, list) and value else type(value)
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run_it(*names, **connections):
+        (tmp_path / "loans.csv").write_text("what,times\nplaner,12\n")
+        folder = tmp_path / "dags"
+        folder.mkdir()
+        for name in names:
+            (folder / name).write_text(FILES[name].replace("/data/", f"{tmp_path}/"))
+        done = subprocess.run(
+            [sys.executable, "-c", RUNNING, *(folder / name for name in names)],
+            env=os.environ
+            | {"AIRFLOW_HOME": str(tmp_path / "airflow"), "AIRFLOW__CORE__DAGS_FOLDER": str(folder)}
+            | {f"AIRFLOW_CONN_{name}": json.dumps(each) for name, each in connections.items()},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        lines = [line[4:] for line in done.stdout.splitlines() if line.startswith("RAN ")]
+        ran = [json.loads(line) for line in lines]
+        return {(dag, task): (state, told) for dag, task, state, told in ran}
+
+    return run_it
+
+
+def test_its_dags_run_and_hand_on_what_it_says(run):
+    with LocalService(
+        collections={"col_handbook": "Handbook"}, bots={"bot_guide": ["col_handbook"]}
+    ) as service:
+        ran = run(
+            *FILES,
+            KNOWLEDGE_BOT_DEFAULT={
+                "conn_type": "knowledge_bot",
+                "host": service.base_url,
+                "password": service.api_key,
+                "extra": {"default_bot_id": "bot_guide", "default_collection_id": "col_handbook"},
+            },
+            # A model that needs no network: it calls every tool once.
+            MY_MODEL={"conn_type": "pydanticai", "extra": {"model": "test"}},
+        )
+    assert {state for state, _ in ran.values()} == {"success"}, ran
+    assert set(ran) == {
+        *(("new_each_day", task) for task in ("up", "page", "text", "file", "ask")),
+        ("stock", "stock"),
+        *(("helped", task) for task in ("bots", "agent")),
+    }
+    for task in (("new_each_day", name) for name in ("page", "text", "file")):
+        assert keys(ran[task][1]) == keys(SOURCE)
+    assert keys(ran["stock", "stock"][1]) == keys(SOURCE)
+    assert keys(ran["new_each_day", "ask"][1]) == keys(MESSAGE)
+    assert ran["new_each_day", "up"][1] is None
+    assert "send_message" in ran["helped", "agent"][1]
+
+
+def test_what_the_resolve_operator_hands_on(scripted, ledger):
+    def reply(received):
+        return answer(body="pong") if received.path.endswith("/ping") else close
+
+    server = scripted(reply_to=reply)
+    items = [Text(name=name, content=name) for name in ("a", "b")]
+    with Client(KEY, server.url, timeout=2) as client:
+        ingest(client, items, collections="col_1", ledger=Ledger(ledger))
+    settling = operators.KnowledgeBotResolveOperator(
+        task_id="settle", ledger_conn_id="ledger", outcome="created", items=["a"]
+    )
+    told = settling.execute({})
+    assert keys(told) == keys(SETTLED)
+    assert (told["unknown"], told["settled"], told["left"]) == (2, 1, 1)
+    assert f"the first {_TOLD} of those that are left" in PAGE
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\(([^)#]+)[^)]*\)", PAGE))))
+def test_a_link_leads_to_a_file(target):
+    assert (FOLDER / target).exists()
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]*#[^)]+)\)", PAGE))))
+def test_a_link_into_a_page_leads_to_a_heading(link):
+    page, _, anchor = link.partition("#")
+    headings = re.findall(
+        r"^#+ (.*)$", (FOLDER / (page or "operators.md")).read_text(), re.MULTILINE
+    )
+    anchors = [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
+    assert anchor in anchors
