@@ -41,5 +41,6 @@ def test_every_example_is_parsed_without_a_service_or_a_connection(tmp_path):
         "mapped_sources",
         "question_after_feeding",
         "scheduled_ingestion",
+        "settle_unknown",
         "text_from_a_function",
     ]
