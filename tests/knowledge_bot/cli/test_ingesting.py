@@ -15,6 +15,7 @@ import pytest
 from calls import SOURCE
 from pseudo_terminal import terminal
 from scripted_server import answer, close
+from unmeasured import unmeasured
 
 IN_ONE = ("--collection", "col_1")
 
@@ -272,7 +273,7 @@ def test_a_signal_lets_it_finish_what_is_under_way(program, run, answering, tmp_
     server = answering(slow)
     command = [program, "ingest", "urls", many(tmp_path), "--concurrency", "4", "--json", *IN_ONE]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=without_coverage()
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=unmeasured()
     ) as process:
         while len(server.requests) < 8:
             time.sleep(0.01)
@@ -350,11 +351,6 @@ def test_a_ledger_that_is_removed_under_it_ends_it(program, answering, tmp_path)
     assert process.returncode in (3, 8)  # 8: what was under way could not be recorded
     assert "Error: Stopped before the end: " in said
     assert len(server.requests) < 400
-
-
-def without_coverage():
-    # Coverage would handle SIGTERM in the child, and the engine leaves others' handlers alone.
-    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
 
 
 @pytest.mark.timeout(60)

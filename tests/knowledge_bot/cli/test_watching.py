@@ -1,7 +1,6 @@
 """`kbot ingest folder --watch`: when it runs again, when it does not, and how it ends."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -12,6 +11,7 @@ import pytest
 
 from calls import SOURCE
 from scripted_server import answer
+from unmeasured import unmeasured
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -53,12 +53,10 @@ def watching(program, tmp_path):
     def watching(folder, *options, told=None):
         told = told or tmp_path / "told"
         command = [program, "ingest", "folder", folder, "--watch", "--json", *options]
-        # Coverage would handle SIGTERM in the child, and kbot leaves others' handlers alone.
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE")}
         with (
             told.open("w") as output,
             subprocess.Popen(
-                [*command, "--collection", "col_1"], stdout=output, stderr=output, env=environment
+                [*command, "--collection", "col_1"], stdout=output, stderr=output, env=unmeasured()
             ) as process,
         ):
             try:

@@ -1,0 +1,11 @@
+"""The environment of a process that is sent SIGTERM."""
+
+import os
+
+
+def unmeasured() -> dict[str, str]:
+    """Return this process's environment without what makes coverage measure a child.
+
+    Coverage would handle SIGTERM first there, and kbot leaves others' handlers alone.
+    """
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
