@@ -16,7 +16,11 @@ from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 from airflow_knowledge_bot.failures import key_at_fault, passes_by_itself
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.links import service_page
-from airflow_knowledge_bot.operators.request import check_filled
+from airflow_knowledge_bot.operators.request import (
+    check_filled,
+    check_several,
+    given_or_default,
+)
 from knowledge_bot.checks import (
     CheckReport,
     CheckStop,
@@ -236,14 +240,8 @@ def questions_of(
     if file is not None:
         check_filled("file", file)
         return _read(file)
-    # What a template makes of a list is a text, which would be taken for a list of characters.
-    if isinstance(questions, str | bytes | dict | Question) or not isinstance(questions, Iterable):
-        raise AirflowFailException(
-            f"The task's parameter 'questions' gives {type(questions).__name__} instead of several "
-            "questions: put a single one into a list, and take an upstream task's list as its "
-            "`.output`, not by a template. Nothing was sent."
-        )
-    given = list(questions)
+    check_several("questions", questions, Question, "questions")
+    given = list(cast("Iterable[Any]", questions))
     check_filled("questions", given)
     return [_question(one, number) for number, one in enumerate(given, 1)]
 
@@ -280,14 +278,7 @@ def _read(file: "str | PathLike[str] | ObjectStoragePath") -> list[Question]:
 
 
 def _bot_id(task: Task, settings: "Settings") -> str:
-    given = task.bot_id
-    if given is None:
-        given = settings.extra.default_bot_id
-    if given is None:
-        raise AirflowFailException(
-            "The task's parameter 'bot_id' is not given, and the connection "
-            f"{task.knowledge_bot_conn_id!r} has no 'default_bot_id' in its extra. Set one."
-        )
+    given: object = given_or_default("bot_id", task.bot_id, "default_bot_id", settings)
     check_filled("bot_id", given)
     if not isinstance(given, str):
         raise AirflowFailException(

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.objects import found
+from airflow_knowledge_bot.operators.request import check_several
 from airflow_knowledge_bot.rows import rows_of
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest import (
@@ -93,7 +94,7 @@ class Items:
         place, value = self._place, self._value
         if place in ("items", "documents"):
             value = value() if callable(value) else value
-            _check_is_several(place, value)
+            check_several(place, value, Item, "items")
         elif place in ("folder", "jsonl"):
             value = _there(place, value)
         elif place == "urls":
@@ -195,16 +196,6 @@ def _texts(addresses: Any) -> list[str]:
     if not isinstance(addresses, list | tuple) or not all(isinstance(a, str) for a in addresses):
         raise _of_a_wrong_type("urls", addresses, "a file's path, or a list of addresses as text")
     return list(addresses)
-
-
-def _check_is_several(parameter: str, given: object) -> None:
-    # What a template makes of a list is a text, which would be taken for a list of characters.
-    if isinstance(given, str | bytes | dict | Item) or not isinstance(given, Iterable):
-        raise AirflowFailException(
-            f"The task's parameter {parameter!r} gives {type(given).__name__} instead of several "
-            "items: put a single one into a list, and take an upstream task's list as its "
-            "`.output`, not by a template. Nothing was sent."
-        )
 
 
 def _there(parameter: str, given: object) -> Path:

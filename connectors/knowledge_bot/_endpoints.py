@@ -7,6 +7,7 @@ the answer is read into; `endpoint` gives the same builder to both clients, type
 import functools
 import inspect
 import json
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -335,6 +336,28 @@ def collection_ids(collections: Collections) -> list[str]:
     if not ids:
         raise ConfigurationError("collections: name at least one collection")
     return list(dict.fromkeys(ids))
+
+
+def check_number(
+    name: str, value: object, least: float, most: float = math.inf, *, whole: bool = False
+) -> None:
+    """Check an option that is a number.
+
+    Args:
+        name: the option's name, for the error.
+        value: what was given.
+        least: the smallest number that can be used.
+        most: the largest one.
+        whole: whether it has no fraction.
+
+    Raises:
+        ConfigurationError: it is none, or out of these bounds.
+    """
+    kind = int if whole else int | float
+    fits = isinstance(value, kind) and not isinstance(value, bool)
+    if not fits or not least <= value <= most:  # type: ignore[operator] # a number by now
+        told = f"{least} or more" if most == math.inf else f"{least} to {most}"
+        raise ConfigurationError(f"{name}: expected {told}, not {value!r}")
 
 
 def identifier(argument: str, value: object, prefix: str) -> str:

@@ -15,7 +15,11 @@ from airflow.sdk import BaseOperator
 from airflow_knowledge_bot.functions import call_with_context, check_function, name_of
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.links import KnowledgeBotServiceLink, service_page, without_secrets
-from airflow_knowledge_bot.operators.request import check_filled, check_on_unknown
+from airflow_knowledge_bot.operators.request import (
+    check_filled,
+    check_on_unknown,
+    given_or_default,
+)
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -404,15 +408,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
         return f"{place} {_told(value)}"
 
     def _collections(self, settings: "Settings") -> list[str]:
-        given = self.collections
-        if given is None:
-            given = settings.extra.default_collection_id
-        if given is None:
-            raise AirflowFailException(
-                "The task's parameter 'collections' is not given, and the connection "
-                f"{self.knowledge_bot_conn_id!r} has no 'default_collection_id' in its extra. "
-                "Set one."
-            )
+        given = given_or_default("collections", self.collections, "default_collection_id", settings)
         check_filled("collections", given)
         several: Any = [given] if isinstance(given, str) else given
         if not isinstance(several, list | tuple) or not all(isinstance(c, str) for c in several):

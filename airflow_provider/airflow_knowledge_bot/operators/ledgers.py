@@ -1,6 +1,6 @@
 """The operator that settles what a ledger does not know."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 from airflow_knowledge_bot._compat import AirflowFailException
@@ -117,10 +117,11 @@ class KnowledgeBotResolveOperator(BaseOperator):
         from knowledge_bot.ingest import LedgerError
 
         open_ones = {name for entry in unknown for name in (entry.id, entry.key)}
+        so_already = _in_state(ledger, wanted.keys() - open_ones, created=created)
         settled, wrong = 0, []
         for key, source in wanted.items():
             try:
-                if key not in open_ones and _is_settled(ledger, key, created=created):
+                if key in so_already:
                     self.log.info("%s was settled so already.", key)
                     continue
                 source_id = source if created else None
@@ -188,11 +189,18 @@ def _unknown(ledger: "Ledger") -> "list[Entry]":
     return list(ledger.unknown()) if ledger.exists() else []
 
 
-def _is_settled(ledger: "Ledger", key: str, *, created: bool) -> bool:
+def _in_state(ledger: "Ledger", names: Set[str], *, created: bool) -> set[str]:
+    """Return those of some keys and ids that stand for one item, which is settled so."""
     from knowledge_bot.ingest import State
 
-    states = [entry.state for entry in ledger.entries() if key in (entry.id, entry.key)]
-    return states == [State.CREATED if created else State.REFUSED]
+    if not names or not ledger.exists():
+        return set()
+    wanted = State.CREATED if created else State.REFUSED
+    states: dict[str, list[State]] = {}
+    for entry in ledger.entries():
+        for name in names & {entry.id, entry.key}:
+            states.setdefault(name, []).append(entry.state)
+    return {name for name, found in states.items() if found == [wanted]}
 
 
 def _summary(

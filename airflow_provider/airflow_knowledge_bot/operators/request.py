@@ -2,9 +2,9 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack
 
 from airflow.sdk import BaseOperator
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from knowledge_bot import Client
     from knowledge_bot.models import Message, Source
 
+
+T = TypeVar("T")
 
 # Characters of a message or a name that tell which one it is.
 _LABEL = 60
@@ -103,13 +105,7 @@ class RequestOperator(BaseOperator):
     def _complete(self, request: dict[str, Any], settings: "Settings") -> None:
         """Add the connection's default and check what is required, before anything is sent."""
         name, field = self.default
-        if request[name] is None:
-            request[name] = getattr(settings.extra, field)
-            if request[name] is None:
-                raise AirflowFailException(
-                    f"The task's parameter {name!r} is not given, and the connection "
-                    f"{self.knowledge_bot_conn_id!r} has no {field!r} in its extra. Set one."
-                )
+        request[name] = given_or_default(name, request[name], field, settings)
         for required in self.required:
             check_filled(required, request[required])
 
@@ -151,6 +147,49 @@ def check_number(name: str, value: object, least: float, most: float = math.inf)
     if not least <= number <= most:
         told = f"{least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
         raise ValueError(f"{name} is {told}, not {value!r}")
+
+
+def given_or_default(name: str, given: T | None, field: str, settings: "Settings") -> T | str:
+    """Return a parameter's value, or what the connection gives in place of it.
+
+    Args:
+        name: the parameter's name.
+        given: its value; None where it is not given.
+        field: the field of the connection's extra.
+        settings: the connection.
+
+    Raises:
+        AirflowFailException: neither is there.
+    """
+    found: T | str | None = getattr(settings.extra, field) if given is None else given
+    if found is None:
+        raise AirflowFailException(
+            f"The task's parameter {name!r} is not given, and the connection "
+            f"{settings.conn_id!r} has no {field!r} in its extra. Set one."
+        )
+    return found
+
+
+def check_several(name: str, given: object, kind: Any, what: str) -> None:
+    """Refuse a parameter that gives a single thing, or none, in place of several.
+
+    What a template makes of a list is a text, which would be taken for a list of characters.
+
+    Args:
+        name: the parameter's name.
+        given: its value.
+        kind: the class of a single one.
+        what: what several are called.
+
+    Raises:
+        AirflowFailException: it is no iterable of them.
+    """
+    if isinstance(given, str | bytes | dict | kind) or not isinstance(given, Iterable):
+        raise AirflowFailException(
+            f"The task's parameter {name!r} gives {type(given).__name__} instead of several "
+            f"{what}: put a single one into a list, and take an upstream task's list as its "
+            "`.output`, not by a template. Nothing was sent."
+        )
 
 
 def check_filled(name: str, value: object) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypedDict
 from knowledge_bot._answers import Answer
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._configuration import API_KEY_VARIABLE
-from knowledge_bot._endpoints import identifier
+from knowledge_bot._endpoints import check_number, identifier
 from knowledge_bot.checks._questions import Question, takes_time
 from knowledge_bot.checks._report import CheckReport, CheckStop, Result, Verdict, shortened
 from knowledge_bot.errors import (
@@ -104,18 +104,10 @@ class Options:
     stop: Event | None = None
 
     def __post_init__(self) -> None:
-        for name, least, most in (
-            ("wait", 0, math.inf),
-            ("interval", 0.1, math.inf),
-            ("concurrency", 1, math.inf),
-            ("min_pass", 0, 1),
-        ):
-            value = getattr(self, name)
-            numbers = (int,) if name == "concurrency" else (int, float)
-            fits = isinstance(value, numbers) and not isinstance(value, bool)
-            if not fits or not least <= value <= most:
-                told = f"{least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
-                raise ConfigurationError(f"{name}: expected {told}, not {value!r}")
+        check_number("wait", self.wait, 0)
+        check_number("interval", self.interval, 0.1)
+        check_number("concurrency", self.concurrency, 1, whole=True)
+        check_number("min_pass", self.min_pass, 0, 1)
         if isinstance(self.passed_before, str):
             raise ConfigurationError("passed_before: expected several ids, not a string")
         for name in ("on_result", "on_progress"):

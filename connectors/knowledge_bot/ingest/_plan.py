@@ -116,6 +116,7 @@ class Planned:
         rows: rows that are to be put right, though nothing is sent.
         unchanged: how many items the service has already.
         elsewhere: how many items another worker is sending.
+        unversioned: how many are pages of which nothing tells whether they changed.
         partial: why more items may exist than were seen; empty where none may.
     """
 
@@ -124,6 +125,7 @@ class Planned:
     rows: list[Row] = field(default_factory=list)
     unchanged: int = 0
     elsewhere: int = 0
+    unversioned: int = 0
     partial: str = ""
 
 
@@ -173,8 +175,6 @@ class Planner:
         planned, self._now = Planned(), time.time()
         self._recent.append({})
         self._look_ahead()
-        if not again:
-            self.unversioned += sum(map(_is_unversioned, items))
         jobs = [job for item in items if (job := self._job(item, planned)) is not None]
         rows = self._store.find([job.id for job in jobs]) if self._store and jobs else {}
         for job in jobs:
@@ -186,11 +186,13 @@ class Planner:
                     job.digest = before.digest or b""  # the content need not be read
             if self._is_fit(job, planned):
                 self._decide(job, planned, comes_twice=comes_twice)
-        planned.outcomes += [
-            Outcome("unversioned", job.name[:500], job.key, _UNVERSIONED)
-            for job in planned.jobs
-            if job.before is None and _is_unversioned(job.item) and not again
-        ]
+        if planned.unversioned and not again:
+            self.unversioned += planned.unversioned
+            planned.outcomes += [
+                Outcome("unversioned", job.name[:500], job.key, _UNVERSIONED)
+                for job in planned.jobs
+                if job.before is None and job.is_page and job.item.version is None
+            ]
         return planned
 
     def _look_ahead(self) -> None:
@@ -250,6 +252,7 @@ class Planner:
                 fingerprint, settled = fingerprint_of(item.path, self._now)
                 version = fingerprint if settled else None
         elif isinstance(item, WebPage):
+            planned.unversioned += version is None
             version = None  # a part of its digest: nothing else of it can be compared
         if item.collections is None and (expected := self._ahead.pop(key, None)) is not None:
             self._top_up += 1
@@ -315,12 +318,11 @@ class Planner:
     def _decide(self, job: Job, planned: Planned, *, comes_twice: bool) -> None:
         row, store = job.before, self._store
         twice = comes_twice or (row is not None and store is not None and row.run == store.run)
-        recent = [window[job.id] for window in self._recent if job.id in window]
         if row is None or store is None:
             self._append(job, planned)
         elif row.state == State.CLAIMED and row.run != store.run:
             planned.elsewhere += 1
-        elif twice and job.digest not in (row.digest, row.pending, *recent):
+        elif twice and job.digest not in (row.digest, row.pending, *self._met_first(job)):
             told = "another item of this run has the same key and another content; give each item "
             told += "a key of its own"
             planned.outcomes.append(Outcome("invalid", job.name[:500], job.key, told))
@@ -352,8 +354,11 @@ class Planner:
 
     def _decided(self, job: Job) -> None:
         """Note the content that was met first, until the ledger tells it."""
-        if not any(job.id in window for window in self._recent):
+        if not self._met_first(job):
             self._recent[-1][job.id] = job.digest
+
+    def _met_first(self, job: Job) -> list[bytes]:
+        return [window[job.id] for window in self._recent if job.id in window]
 
     def _note_same_contents(self, jobs: Sequence[Job], store: Store) -> None:
         new = [job for job in jobs if not isinstance(job.item, WebPage)]
@@ -399,10 +404,6 @@ def _tell_the_same(one: str, other: str) -> bool:
     """
     readers = [found[1] if (found := _READ.fullmatch(each)) else "" for each in (one, other)]
     return readers[0] == readers[1] or ("sha256" in readers and "" not in readers)
-
-
-def _is_unversioned(item: object) -> bool:
-    return isinstance(item, WebPage) and item.version is None
 
 
 class _UnfitError(Exception):

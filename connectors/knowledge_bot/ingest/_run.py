@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import contextvars
-import math
 import multiprocessing
 import os
 import signal
@@ -18,7 +17,7 @@ from typing import Any, BinaryIO, Protocol, get_args
 
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._configuration import API_KEY_VARIABLE
-from knowledge_bot._endpoints import Collections, collection_ids
+from knowledge_bot._endpoints import Collections, check_number, collection_ids
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._engine import Run
 from knowledge_bot.ingest._items import File, Item, Text
@@ -100,12 +99,12 @@ class Ingestion:
         object.__setattr__(self, "collections", tuple(collection_ids(self.collections)))
         if isinstance(self.ledger, str | os.PathLike):
             object.__setattr__(self, "ledger", Ledger(self.ledger))
-        self._check("concurrency", self.concurrency, 1, math.inf, whole=True)
-        self._check("gone_limit", self.gone_limit, 0, 1)
+        check_number("concurrency", self.concurrency, 1, whole=True)
+        check_number("gone_limit", self.gone_limit, 0, 1)
         if self.limit is not None:
-            self._check("limit", self.limit, 0, math.inf, whole=True)
+            check_number("limit", self.limit, 0, whole=True)
         if self.rate is not None:
-            self._check("rate", self.rate, 0.001, 1e6)
+            check_number("rate", self.rate, 0.001, 1e6)
         if self.on_unknown not in get_args(OnUnknown):
             told = f"expected 'hold' or 'resend', not {self.on_unknown!r}"
             raise ConfigurationError(f"on_unknown: {told}")
@@ -121,14 +120,6 @@ class Ingestion:
             if not fits:
                 kind = type(getattr(self, name)).__name__
                 raise ConfigurationError(f"{name}: expected {wanted}, not {kind}")
-
-    @staticmethod
-    def _check(name: str, value: float, least: float, most: float, *, whole: bool = False) -> None:
-        kind = int if whole else int | float
-        fits = isinstance(value, kind) and not isinstance(value, bool)
-        if not fits or not least <= value <= most:
-            told = f"{least} or more" if most == math.inf else f"{least} to {most}"
-            raise ConfigurationError(f"{name}: expected {told}, not {value!r}")
 
     def run(self, client: Client, items: Iterable[object]) -> Report:
         """Ingest the items, and wait for it; see `ingest`."""

@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from knowledge_bot._endpoints import check_number
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import Skipped, WebPage
 from knowledge_bot.ingest.sources._addresses import site
@@ -13,7 +14,6 @@ from knowledge_bot.ingest.sources._documents import (
     Found,
     UnreadableError,
     check_flag,
-    check_number,
     is_web_address,
 )
 

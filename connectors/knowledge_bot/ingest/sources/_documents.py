@@ -164,17 +164,6 @@ def check_document(address: object) -> None:
         raise ConfigurationError(f"address: there is no file {address}")
 
 
-def check_number(name: str, value: object, least: float, *, whole: bool = False) -> None:
-    """Check an option that is a number.
-
-    Raises:
-        ConfigurationError: it is none, or less than `least`.
-    """
-    kind = int if whole else int | float
-    if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
-        raise ConfigurationError(f"{name}: expected {least} or more, not {value!r}")
-
-
 def check_flag(name: str, value: object) -> None:
     """Check an option that is true or false.
 

@@ -87,9 +87,8 @@ def from_loader(
             f"documents, not {type(loader).__name__}"
         )
     take = partial(_documents, loader, name, key)
-    if isinstance(loader, Iterator):
-        return Found(once(take(), "documents"), origin, keys_of_its_own=True)
-    return Found(take, origin, keys_of_its_own=True)
+    several = once(take(), "documents") if isinstance(loader, Iterator) else take
+    return Found(several, origin, keys_of_its_own=True)
 
 
 def is_loader(loader: object) -> bool:

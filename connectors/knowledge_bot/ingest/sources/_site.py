@@ -11,14 +11,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from knowledge_bot._endpoints import Headers, header_list
+from knowledge_bot._endpoints import Headers, check_number, header_list
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import Skipped, WebPage, holds_login
 from knowledge_bot.ingest.sources._addresses import LONGEST, cleaned, site
 from knowledge_bot.ingest.sources._documents import (
     UnreadableError,
     check_flag,
-    check_number,
     patterns_of,
 )
 from knowledge_bot.ingest.sources._folder import matching
