@@ -1,5 +1,6 @@
 """Engines that ask a bot: question by question, or in a conversation."""
 
+import asyncio
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,9 +27,9 @@ from llama_index.core.schema import QueryBundle
 from llama_index.core.settings import Settings
 from llama_index.core.tools import QueryEngineTool
 
-from knowledge_bot import AsyncClient, Client, ConfigurationError
+from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
 from llama_index_knowledge_bot.llm import KnowledgeBotLLM
-from llama_index_knowledge_bot.messages import metadata_of, text_of
+from llama_index_knowledge_bot.messages import metadata_of, source_nodes, text_of
 from llama_index_knowledge_bot.turns import Turns
 
 
@@ -36,9 +37,15 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
     """A bot that answers questions one by one, for queries, routers, agents and workflows.
 
     A query is one message to the service, in a conversation of its own, which the service keeps.
-    The response's metadata holds `bot_id`, `conversation_id`, `message_id`, and `created_at` in
-    Unix milliseconds. It has no source nodes: the service names its sources in the answer, and does
-    not give their passages.
+    The response's metadata holds `bot_id`, `conversation_id`, `message_id`, `created_at` in Unix
+    milliseconds, the names of the `sources`, and whether the bot `found` anything.
+
+    The service names its sources and does not give their passages. So a response has one source
+    node for each named source, with the name as `source` in its metadata, and all of them hold the
+    same text: the answer's words without the list of names. Where a bot quotes, as the embedded
+    service does, these are words of the sources; where it writes freely, they are not, and an
+    evaluator that compares the answer with its source nodes compares it with itself. An answer
+    that names no source is one such node without a `source`; one that found nothing has none.
 
     An engine may be used from any thread and event loop. Pickles and deep copies hold its clients,
     and pickles so the API key.
@@ -116,7 +123,12 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
         return self.callback_manager.event(CBEventType.QUERY, asked)
 
     def _response(self, answer: CompletionResponse, event: EventContext) -> Response:
-        response = Response(answer.text, metadata=metadata_of(self._llm.bot_id, answer.raw or {}))
+        message = Message.model_validate(answer.raw)
+        response = Response(
+            answer.text,
+            source_nodes=source_nodes(self._llm.bot_id, message),
+            metadata=metadata_of(self._llm.bot_id, message),
+        )
         event.on_end({EventPayload.RESPONSE: response})
         return response
 
@@ -135,11 +147,12 @@ class KnowledgeBotChatEngine(BaseChatEngine):
 
     Turns are taken one after another, in the order in which they were called for, from whichever
     threads and event loops: two at once on a new engine would start two conversations. A streamed
-    turn gives its answer in one piece; it is over when `stream_chat` returns, whether or not
-    somebody reads the stream.
+    turn gives its answer in one piece; it is over when `stream_chat` returns, and its `response`
+    is there, whether or not somebody reads the stream.
 
-    The metadata of what `chat` and `achat` return holds `bot_id`, `conversation_id`, `message_id`,
-    and `created_at` in Unix milliseconds; the framework's streams have no place for it.
+    The metadata of what `chat` and `achat` return holds what a query's does, see
+    `KnowledgeBotQueryEngine`; the framework's streams have no place for it. All have the same
+    source nodes.
 
     Pickles and deep copies hold the clients and continue the same conversation, without waiting for
     each other's turns. A pickle holds the API key.
@@ -231,7 +244,7 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         def pieces() -> ChatResponseGen:
             yield reply
 
-        return StreamingAgentChatResponse(chat_stream=pieces(), is_writing_to_memory=False)
+        return self._stream(reply, chat_stream=pieces())
 
     async def astream_chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
@@ -242,7 +255,11 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         async def pieces() -> ChatResponseAsyncGen:
             yield reply
 
-        return StreamingAgentChatResponse(achat_stream=pieces(), is_writing_to_memory=False)
+        # Callers of the framework's engines await the task that writes the turn down; here that is
+        # done already.
+        written = asyncio.create_task(asyncio.sleep(0))
+        await written
+        return self._stream(reply, achat_stream=pieces(), awrite_response_to_history_task=written)
 
     def _turn(self, text: str, chat_history: list[ChatMessage] | None) -> ChatResponse:
         conversation, said = self._opened(text, chat_history)
@@ -267,10 +284,24 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         return self._conversation, ChatMessage(role=MessageRole.USER, content=text)
 
     def _response(self, reply: ChatResponse) -> AgentChatResponse:
+        message = Message.model_validate(reply.raw)
         return AgentChatResponse(
-            response=reply.message.content or "",
-            metadata=metadata_of(self._llm.bot_id, reply.raw or {}),
+            response=message.answer,
+            source_nodes=source_nodes(self._llm.bot_id, message),
+            metadata=metadata_of(self._llm.bot_id, message),
         )
+
+    def _stream(self, reply: ChatResponse, **stream: Any) -> StreamingAgentChatResponse:
+        message = Message.model_validate(reply.raw)
+        response = StreamingAgentChatResponse(
+            # As the framework strips what it has collected of a stream.
+            response=message.answer.strip(),
+            source_nodes=source_nodes(self._llm.bot_id, message),
+            is_writing_to_memory=False,
+            **stream,
+        )
+        response.is_done = True
+        return response
 
 
 def _continuing(conversation: _Conversation) -> dict[str, str]:
