@@ -1,19 +1,23 @@
 """A bot as a chat model."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from langchain_core.caches import BaseCache
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+from langchain_core.language_models import ModelProfile
 from langchain_core.language_models.base import LangSmithParams, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import Runnable
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
 from knowledge_bot import KnowledgeBotError, __version__
+from knowledge_bot._configuration import API_KEY_VARIABLE
 from langchain_knowledge_bot.arguments import WITHOUT_EFFECT, named_in, warn_of
-from langchain_knowledge_bot.connection import API_KEY, Connection
+from langchain_knowledge_bot.connection import Connection, ConnectionFields
 from langchain_knowledge_bot.conversations import History, OnFork
 from langchain_knowledge_bot.heads import Exchange, Heads
 from langchain_knowledge_bot.messages import PROVIDER, message_fields, turns_of
@@ -22,6 +26,27 @@ from langchain_knowledge_bot.text_only import TextOnlyChatModel
 
 # One for the process, since one conversation may be continued through several objects.
 _HEADS = Heads()
+
+
+class ChatFields(ConnectionFields, total=False):
+    """The fields of a `ChatKnowledgeBot` but its bot, as type checkers are told of them."""
+
+    conversation_id: str | None
+    history: History
+    on_fork: OnFork
+    stop: list[str] | None
+    cache: BaseCache | bool | None
+    # the framework's
+    name: str | None
+    verbose: bool
+    callbacks: list[BaseCallbackHandler] | BaseCallbackManager | None
+    tags: list[str] | None
+    metadata: dict[str, Any] | None
+    custom_get_token_ids: Callable[[str], list[int]] | None
+    rate_limiter: BaseRateLimiter | None
+    disable_streaming: bool | Literal["tool_calling"]
+    output_version: str | None
+    profile: ModelProfile | None
 
 
 class ChatKnowledgeBot(TextOnlyChatModel, Connection):
@@ -166,6 +191,21 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     cache: BaseCache | bool | None = Field(default=False, exclude=True)
     """Whether answers are cached: False, True for the global cache, or a `BaseCache`."""
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self, *, bot_id: str, **fields: Unpack[ChatFields]) -> None: ...
+
+        @overload
+        def __init__(self, *, model: str, **fields: Unpack[ChatFields]) -> None: ...
+
+        def __init__(self, **fields: Any) -> None: ...
+
+    @property
+    def model(self) -> str:
+        """The bot, by the name that other chat models have for it."""
+        return self.bot_id
+
     @model_validator(mode="before")
     @classmethod
     def _warn_of_settings_without_effect(cls, fields: Any) -> Any:
@@ -277,7 +317,7 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     @property
     @override
     def lc_secrets(self) -> dict[str, str]:
-        return {"api_key": API_KEY}
+        return {"api_key": API_KEY_VARIABLE}
 
     @classmethod
     @override

@@ -1,7 +1,7 @@
 """A bot's answers as retrieved documents."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self, overload
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -11,12 +11,22 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable
 from pydantic import Field, PositiveInt, model_validator
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
 from knowledge_bot import ConfigurationError, ConnectionFailedError, Message, RateLimitError
 from knowledge_bot._chats import aask_bots, ask_bots
-from langchain_knowledge_bot.connection import Connection
+from langchain_knowledge_bot.connection import Connection, ConnectionFields
 from langchain_knowledge_bot.messages import metadata_of
+
+
+class RetrieverFields(ConnectionFields, total=False):
+    """The fields of a `KnowledgeBotRetriever` but its bots, as type checkers are told of them."""
+
+    k: int | None
+    # the framework's
+    name: str | None
+    tags: list[str] | None
+    metadata: dict[str, Any] | None
 
 
 class KnowledgeBotRetriever(BaseRetriever, Connection):
@@ -88,6 +98,16 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
 
     k: PositiveInt | None = None
     """Ask the first `k` bots only; by default all."""
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self, *, bot_id: str, **fields: Unpack[RetrieverFields]) -> None: ...
+
+        @overload
+        def __init__(self, *, bot_ids: list[str], **fields: Unpack[RetrieverFields]) -> None: ...
+
+        def __init__(self, **fields: Any) -> None: ...
 
     @model_validator(mode="after")
     def _name_bots_once(self) -> Self:

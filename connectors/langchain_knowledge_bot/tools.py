@@ -1,13 +1,18 @@
 """Bots as tools of an agent."""
 
 import re
-from collections.abc import Iterable
-from typing import Any, Literal, Self
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from langchain_core.callbacks import AsyncCallbackManagerForToolRun, CallbackManagerForToolRun
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForToolRun,
+    BaseCallbackHandler,
+    BaseCallbackManager,
+    CallbackManagerForToolRun,
+)
 from langchain_core.tools import ArgsSchema, BaseTool, BaseToolkit, ToolException
 from pydantic import BaseModel, Field, model_validator
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
 from knowledge_bot import (
     AsyncClient,
@@ -22,7 +27,8 @@ from knowledge_bot import (
     ServerError,
     UnexpectedResponseError,
 )
-from langchain_knowledge_bot.connection import Connection
+from knowledge_bot._shared import async_twin
+from langchain_knowledge_bot.connection import Connection, ConnectionFields
 from langchain_knowledge_bot.messages import metadata_of
 
 # What model providers take as the name of a tool.
@@ -48,6 +54,24 @@ class Question(BaseModel):
     question: str = Field(
         description="A whole question; the bot knows nothing that was said before."
     )
+
+
+class ToolFields(ConnectionFields, total=False):
+    """The fields of a `KnowledgeBotTool` but its bot, as type checkers are told of them."""
+
+    name: str
+    description: str
+    # the framework's
+    args_schema: ArgsSchema
+    return_direct: bool
+    verbose: bool
+    callbacks: list[BaseCallbackHandler] | BaseCallbackManager | None
+    tags: list[str] | None
+    metadata: dict[str, Any] | None
+    handle_tool_error: bool | str | Callable[[ToolException], str] | None
+    handle_validation_error: bool | str | Callable[[Any], str] | None
+    response_format: Literal["content", "content_and_artifact"]
+    extras: dict[str, Any] | None
 
 
 class KnowledgeBotTool(BaseTool, Connection):
@@ -128,6 +152,10 @@ class KnowledgeBotTool(BaseTool, Connection):
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     handle_tool_error: Any = True
 
+    if TYPE_CHECKING:
+
+        def __init__(self, *, bot_id: str, **fields: Unpack[ToolFields]) -> None: ...
+
     @model_validator(mode="after")
     def _name_by_the_bot(self) -> Self:
         if not self.name:
@@ -204,8 +232,8 @@ class KnowledgeBotToolkit(BaseToolkit):
     @classmethod
     async def afrom_client(cls, client: Client, *, async_client: AsyncClient | None = None) -> Self:
         """Return what `from_client` does, without blocking."""
-        asking = async_client or client.to_async()
-        return cls(tools=tuple(_tools(await asking.list_bots(), client, asking)))
+        asking = async_client or async_twin(client)
+        return cls(tools=tuple(_tools(await asking.list_bots(), client, async_client)))
 
     @override
     def get_tools(self) -> list[BaseTool]:
