@@ -47,6 +47,8 @@ def test_an_answer_tells_where_it_stands_in_plain_json(invoke, bot, bots):
         "conversation_id": conversation,
         "message_id": message.id,
         "created_at": 1_700_000_000_001,
+        "sources": [],
+        "found": True,
         "digests": message.response_metadata["digests"],
         "finish_reason": "stop",
     }
