@@ -1,7 +1,6 @@
 """A bot in the place of a language model."""
 
-from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
 from typing import Any, TypeVar, get_args
 
 from llama_index.core.base.llms.types import (
@@ -21,11 +20,12 @@ from llama_index.core.llms.llm import LLM
 from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
-from knowledge_bot import AsyncClient, Client, ConfigurationError, KnowledgeBotError, Message
+from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
 from knowledge_bot._model_settings import WITHOUT_EFFECT, warn_of_settings
-from knowledge_bot.transcripts import Turn, read
+from knowledge_bot.conversations import Conversations, Heads, History, Said
+from knowledge_bot.transcripts import Turn, read, render
 from llama_index_knowledge_bot.clients import Clients, with_clients
-from llama_index_knowledge_bot.messages import History, found_in, texts_of, turns_of
+from llama_index_knowledge_bot.messages import found_in, said_of
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -58,8 +58,9 @@ class KnowledgeBotLLM(LLM):
     service keeps unless `conversation_id=` is passed with the call. A stream is one piece, asked
     for when the first is taken.
 
-    A list of the user's messages alone is sent as it is. Where there are others (system texts,
-    earlier answers, results of tools), `history` says what is sent. Prompts that a component makes
+    The user's messages at the end of a list are the question. Alone they are sent as they are;
+    where there are others (system texts, earlier answers, results of tools), `history` says what
+    is sent. Prompts that a component makes
     of such a list, and `system_prompt`, go the same way.
 
     The answer as the service writes it is in a response's `raw`. The response's
@@ -84,10 +85,10 @@ class KnowledgeBotLLM(LLM):
             `KNOWLEDGE_BOT_API_KEY`.
         async_client: what asynchronous calls use; by default a client with the settings of
             `client`. To be given where `client` sends with an `http_client` of its own.
-        history: what is sent of a list that holds more than the user's messages: "transcript" all
-            of it, as one text that the service reads (see `knowledge_bot.transcripts`); "latest"
-            the newest question alone; "replay" the user's messages one by one, each as a message of
-            its own, of which the last one's answer is returned; "error" nothing.
+        history: what is sent where there is more than a question: "transcript" all of it, as one
+            text that the service reads (see `knowledge_bot.transcripts`); "latest" the newest
+            question alone; "replay" the user's messages one by one, each as a message of its own,
+            of which the last one's answer is returned; "error" nothing.
         judge: another LLM, which fills the schema of `structured_predict` and `as_structured_llm`
             from the bot's answer. Without it these are refused.
         context_window: how much text, in tokens, components may put into one message; the service
@@ -183,26 +184,26 @@ class KnowledgeBotLLM(LLM):
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Ask the bot; `conversation_id=` continues a conversation."""
-        texts, conversation_id = self._of_prompt(prompt, formatted, kwargs)
-        return _completion(self._ask(texts, conversation_id))
+        said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
+        return _completion(self._ask(said, conversation_id))
 
     @llm_completion_callback()
     async def acomplete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponse:
         """Ask the bot; `conversation_id=` continues a conversation."""
-        texts, conversation_id = self._of_prompt(prompt, formatted, kwargs)
-        return _completion(await self._aask(texts, conversation_id))
+        said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
+        return _completion(await self._aask(said, conversation_id))
 
     @llm_completion_callback()
     def stream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponseGen:
         """Ask the bot when the answer's one piece is taken."""
-        texts, conversation_id = self._of_prompt(prompt, formatted, kwargs)
+        said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
 
         def pieces() -> CompletionResponseGen:
-            yield _completion(self._ask(texts, conversation_id), streamed=True)
+            yield _completion(self._ask(said, conversation_id), streamed=True)
 
         return pieces()
 
@@ -211,32 +212,32 @@ class KnowledgeBotLLM(LLM):
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponseAsyncGen:
         """Ask the bot when the answer's one piece is taken."""
-        texts, conversation_id = self._of_prompt(prompt, formatted, kwargs)
+        said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
 
         async def pieces() -> CompletionResponseAsyncGen:
-            yield _completion(await self._aask(texts, conversation_id), streamed=True)
+            yield _completion(await self._aask(said, conversation_id), streamed=True)
 
         return pieces()
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Ask the bot as `history` says; `conversation_id=` continues a conversation."""
-        texts, conversation_id = self._of_messages(messages, kwargs)
-        return _reply(self._ask(texts, conversation_id))
+        said, conversation_id = self._of_messages(messages, kwargs)
+        return _reply(self._ask(said, conversation_id))
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Ask the bot as `history` says; `conversation_id=` continues a conversation."""
-        texts, conversation_id = self._of_messages(messages, kwargs)
-        return _reply(await self._aask(texts, conversation_id))
+        said, conversation_id = self._of_messages(messages, kwargs)
+        return _reply(await self._aask(said, conversation_id))
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """Ask the bot when the answer's one piece is taken."""
-        texts, conversation_id = self._of_messages(messages, kwargs)
+        said, conversation_id = self._of_messages(messages, kwargs)
 
         def pieces() -> ChatResponseGen:
-            yield _reply(self._ask(texts, conversation_id), streamed=True)
+            yield _reply(self._ask(said, conversation_id), streamed=True)
 
         return pieces()
 
@@ -245,10 +246,10 @@ class KnowledgeBotLLM(LLM):
         self, messages: Sequence[ChatMessage], **kwargs: Any
     ) -> ChatResponseAsyncGen:
         """Ask the bot when the answer's one piece is taken."""
-        texts, conversation_id = self._of_messages(messages, kwargs)
+        said, conversation_id = self._of_messages(messages, kwargs)
 
         async def pieces() -> ChatResponseAsyncGen:
-            yield _reply(await self._aask(texts, conversation_id), streamed=True)
+            yield _reply(await self._aask(said, conversation_id), streamed=True)
 
         return pieces()
 
@@ -337,7 +338,7 @@ class KnowledgeBotLLM(LLM):
         return self.judge, self._get_prompt(prompt, **prompt_args)
 
     # The framework puts the system prompt before a prompt, or does not, as the method may be. Here
-    # every call goes through `_sent`, which does it once.
+    # every call goes through `_all_said`, which does it once.
 
     def _extend_prompt(self, formatted_prompt: str) -> str:
         if self.query_wrapper_prompt is None:
@@ -349,51 +350,42 @@ class KnowledgeBotLLM(LLM):
 
     def _of_prompt(
         self, prompt: str, formatted: bool, options: dict[str, Any]
-    ) -> tuple[list[str], str | None]:
+    ) -> tuple[list[Said], str | None]:
         conversation_id = _conversation_id(options)
+        if not prompt.strip():
+            raise ConfigurationError("prompt: is empty; say what is asked. Nothing was sent")
         if not formatted and self.completion_to_prompt is not None:
             prompt = self.completion_to_prompt(prompt)
-        return self._sent(read(prompt).turns), conversation_id
+        said = [Said(turn.role, turn.text) for turn in read(prompt).turns]
+        return self._all_said(said), conversation_id
 
     def _of_messages(
         self, messages: Sequence[ChatMessage], options: dict[str, Any]
-    ) -> tuple[list[str], str | None]:
+    ) -> tuple[list[Said], str | None]:
         conversation_id = _conversation_id(options)
-        turns = turns_of(messages)
+        said = said_of(messages)
         rendered = self.messages_to_prompt
-        if len(turns) > 1 and rendered is not None and rendered is not _transcript_of:
-            return [rendered(messages)], conversation_id
-        return self._sent(turns), conversation_id
+        if len(said) > 1 and rendered is not None and rendered is not _transcript_of:
+            said = [Said("user", rendered(messages))]
+        return self._all_said(said), conversation_id
 
-    def _sent(self, turns: Sequence[Turn]) -> list[str]:
-        system = [Turn("system", self.system_prompt)] if self.system_prompt else []
-        return texts_of([*system, *turns], self.history)
+    def _all_said(self, said: list[Said]) -> list[Said]:
+        return [Said("system", self.system_prompt), *said] if self.system_prompt else said
 
-    def _ask(self, texts: Sequence[str], conversation_id: str | None) -> Message:
-        *earlier, last = texts
-        for number, text in enumerate(earlier, 1):
-            with _noted(number, len(texts)):
-                conversation_id = self._send(text, conversation_id).conversation_id
-        with _noted(len(texts), len(texts)):
-            return self._send(last, conversation_id)
+    def _conversations(self) -> Conversations:
+        return Conversations(Heads.of(self.clients.blocking), self.history)
 
-    async def _aask(self, texts: Sequence[str], conversation_id: str | None) -> Message:
-        *earlier, last = texts
-        for number, text in enumerate(earlier, 1):
-            with _noted(number, len(texts)):
-                conversation_id = (await self._asend(text, conversation_id)).conversation_id
-        with _noted(len(texts), len(texts)):
-            return await self._asend(last, conversation_id)
-
-    def _send(self, text: str, conversation_id: str | None) -> Message:
-        return self.clients.blocking.send_message(
-            bot_id=self.bot_id, content=text, conversation_id=conversation_id
+    def _ask(self, said: Sequence[Said], conversation_id: str | None) -> Message:
+        reply = self._conversations().ask(
+            self.clients.blocking, self.bot_id, said, conversation_id=conversation_id
         )
+        return reply.message
 
-    async def _asend(self, text: str, conversation_id: str | None) -> Message:
-        return await self.clients.awaiting.send_message(
-            bot_id=self.bot_id, content=text, conversation_id=conversation_id
+    async def _aask(self, said: Sequence[Said], conversation_id: str | None) -> Message:
+        reply = await self._conversations().aask(
+            self.clients.awaiting, self.bot_id, said, conversation_id=conversation_id
         )
+        return reply.message
 
 
 def _conversation_id(options: dict[str, Any]) -> str | None:
@@ -408,21 +400,7 @@ def _conversation_id(options: dict[str, Any]) -> str | None:
 
 
 def _transcript_of(messages: Sequence[ChatMessage]) -> str:
-    return texts_of(turns_of(messages), "transcript")[0]
-
-
-@contextmanager
-def _noted(number: int, count: int) -> Iterator[None]:
-    """Tell on an error which of several messages it is about."""
-    try:
-        yield
-    except KnowledgeBotError as error:
-        if count > 1:
-            error.add_note(
-                f"The user's messages were being sent one by one; this is about number {number} of "
-                f"{count}. Those before it were answered, those after it were not sent."
-            )
-        raise
+    return render(Turn(said.role, said.text) for said in said_of(messages))
 
 
 def _to_judge(question: str, answer: CompletionResponse) -> dict[str, str]:

@@ -1,18 +1,16 @@
 """What goes to a bot and what comes back, in the framework's terms."""
 
 from collections.abc import Sequence
-from itertools import groupby
-from typing import Any, Literal
+from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
+from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from knowledge_bot import ConfigurationError, Message
 from knowledge_bot._answers import Answer
-from knowledge_bot.transcripts import Role, Turn, render
-
-History = Literal["transcript", "latest", "replay", "error"]
-"""What is sent of a list that holds more than the user's messages."""
+from knowledge_bot.conversations import Place, Said
+from knowledge_bot.transcripts import Role
 
 # Whatever else the framework has or gets is some model's name for what it says itself.
 _ROLES: dict[str, Role] = {
@@ -27,54 +25,48 @@ _ROLES: dict[str, Role] = {
 _WITHOUT_CONTENT = "cache"
 
 
-def turns_of(messages: Sequence[ChatMessage]) -> list[Turn]:
-    """Return the framework's messages as turns of a transcript.
+class PlacedMessage(ChatMessage):
+    """A message that a chat engine keeps, and the place in the service where it was said.
+
+    The place is private, since the framework prints all else into prompts.
+    """
+
+    _place: Place = PrivateAttr()
+
+    @classmethod
+    def of(cls, message: ChatMessage, place: Place) -> "PlacedMessage":
+        """Return a message with its place."""
+        placed = cls(role=message.role, blocks=message.blocks)
+        placed._place = place
+        return placed
+
+    @property
+    def place(self) -> Place:
+        """Where the bot said it."""
+        return self._place
+
+
+def said_of(messages: Sequence[ChatMessage]) -> list[Said]:
+    """Return the framework's messages as those of a conversation.
 
     Raises:
         ConfigurationError: a message holds more than text, and no model said it.
     """
-    return [_turn(position, message) for position, message in enumerate(messages, 1)]
-
-
-def texts_of(turns: Sequence[Turn], history: History) -> list[str]:
-    """Return what is sent of a list of turns, as one message or, with "replay", several.
-
-    Raises:
-        ConfigurationError: the list asks nothing, or `history` forbids it.
-    """
-    if not turns:
-        raise ConfigurationError("messages: is empty; pass at least the question")
-    others = sorted({turn.role for turn in turns} - {"user"})
-    if others and history == "error":
-        raise ConfigurationError(
-            f"messages: besides the user's there are some of {', '.join(others)}, and with "
-            'history="error" the user\'s alone are sent. Leave them out, or set '
-            'history="transcript" to send them as text. Nothing was sent'
-        )
-    asked = [list(run) for role, run in groupby(turns, lambda turn: turn.role) if role == "user"]
-    if not asked or (turns[-1].role != "user" and history != "latest"):
-        raise ConfigurationError(
-            f"messages: the last one is of role {turns[-1].role}, so that nothing is asked. End "
-            "the list with a question of the user's. Nothing was sent"
-        )
-    if not any(turn.text.strip() for turn in asked[-1]):
-        raise ConfigurationError("the question is empty; say what is asked. Nothing was sent")
-    if not others or history == "transcript":
-        return [render(turns)]
-    wanted = asked[-1:] if history == "latest" else asked
-    return [render(run) for run in wanted if any(turn.text.strip() for turn in run)]
+    return [_said(position, message) for position, message in enumerate(messages, 1)]
 
 
 def text_of(query: QueryBundle) -> str:
     """Return a query's text.
 
     Raises:
-        ConfigurationError: the query holds an image, which no bot can see.
+        ConfigurationError: the query is empty, or holds an image, which no bot can see.
     """
     if query.image_path is not None:
         raise ConfigurationError(
             "query: holds an image, and a bot reads text only; describe the image in the question"
         )
+    if not query.query_str.strip():
+        raise ConfigurationError("query: is empty; say what is asked. Nothing was sent")
     return query.query_str
 
 
@@ -117,7 +109,7 @@ def source_nodes(bot_id: str, message: Message) -> list[NodeWithScore]:
     ]
 
 
-def _turn(position: int, message: ChatMessage) -> Turn:
+def _said(position: int, message: ChatMessage) -> Said:
     role = _ROLES.get(message.role.value, "assistant")
     for block in message.blocks:
         # A model's reasoning and its calls of tools stay with it.
@@ -129,7 +121,9 @@ def _turn(position: int, message: ChatMessage) -> Turn:
                 "only; put into words what it shows, or add the file to a collection that the bot "
                 "reads and ask about it. Nothing was sent"
             )
-    return Turn(role, message.content or "")
+    name = message.additional_kwargs.get("name")  # of a tool
+    place = message.place if isinstance(message, PlacedMessage) else None
+    return Said(role, message.content or "", name if isinstance(name, str) else None, place)
 
 
 def _node(
