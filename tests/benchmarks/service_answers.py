@@ -25,9 +25,10 @@ from measuring import Figure, report
 from knowledge_bot import Client
 from knowledge_bot_service import LocalService
 from knowledge_bot_service.answers import REFUSAL
-from knowledge_bot_service.conversations import Turn
+from knowledge_bot_service import conversations
+from knowledge_bot_service.conversations import CONTEXT_EXCHANGES, SOURCES, Exchange
 from knowledge_bot_service.database import Database
-from knowledge_bot_service.finding import CONTEXT_TURNS, SOURCES, Finder
+from knowledge_bot_service.finding import Finder
 from knowledge_bot_service.folder import database_file
 from knowledge_bot_service.search import Search
 
@@ -148,8 +149,10 @@ def follow_ups(folder: Path, figures: list[Figure], rows: list[dict[str, Any]]) 
         with closing(Database(database_file(Path(name)))) as database:
             finder = Finder(Search(database))
             for task in data["tasks"]:
-                turns = turns_of(task["history"])
-                found = [finder.find(task["question"], given, (1,)) for given in (turns, ())]
+                before = exchanges_of(task["history"])
+                found = [
+                    finder.find(Asked(task["question"], given), (1,)) for given in (before, ())
+                ]
                 with_turns, without = ({hit.source_name for hit in one.hits} for one in found)
                 hits.append(not with_turns.isdisjoint(task["gold"]))
                 alone.append(not without.isdisjoint(task["gold"]))
@@ -172,7 +175,7 @@ def follow_ups(folder: Path, figures: list[Figure], rows: list[dict[str, Any]]) 
 def follow_up_named(client: Client, task: dict[str, Any]) -> bool:
     """Whether the answer over HTTP names the right passage, after the service's own replies."""
     conversation: str | None = None
-    for who, text in task["history"][-2 * CONTEXT_TURNS :]:
+    for who, text in task["history"][-2 * CONTEXT_EXCHANGES :]:
         if who == "user" and text.strip():
             message = client.send_message(bot_id=BOT, content=text, conversation_id=conversation)
             conversation = message.conversation_id
@@ -182,14 +185,14 @@ def follow_up_named(client: Client, task: dict[str, Any]) -> bool:
     return not set(task["gold"]).isdisjoint(message.answer.partition(SOURCES)[2].split(", "))
 
 
-def turns_of(history: Sequence[Sequence[str]]) -> list[Turn]:
-    """The last turns of a conversation, with the replies that the set has."""
-    turns = [
-        Turn(question, answer)
+def exchanges_of(history: Sequence[Sequence[str]]) -> list[Exchange]:
+    """The last exchanges of a conversation, with the replies that the set has."""
+    exchanges = [
+        Exchange(question, answer)
         for (who, question), (_, answer) in pairwise([*history, ["agent", ""]])
         if who == "user"
     ]
-    return turns[-CONTEXT_TURNS:]
+    return exchanges[-CONTEXT_EXCHANGES:]
 
 
 def client_of(service: LocalService) -> Client:
