@@ -25,8 +25,7 @@ from measuring import Figure, report
 from knowledge_bot import Client
 from knowledge_bot_service import LocalService
 from knowledge_bot_service.answers import REFUSAL
-from knowledge_bot_service import conversations
-from knowledge_bot_service.conversations import CONTEXT_EXCHANGES, SOURCES, Exchange
+from knowledge_bot_service.conversations import CONTEXT_EXCHANGES, SOURCES, Asked, Exchange
 from knowledge_bot_service.database import Database
 from knowledge_bot_service.finding import Finder
 from knowledge_bot_service.folder import database_file
@@ -50,7 +49,7 @@ LANGUAGE_BOUNDS = {"de": 0.90, "zh": 0.90, "th": 0.85}
 
 
 @dataclass(frozen=True)
-class Asked:
+class Outcome:
     """What came of a question: which half its article is in, and what was found."""
 
     half: int
@@ -209,13 +208,13 @@ def add_sources(service: LocalService, client: Client, sources: Iterable[dict[st
     service.wait_until_ready(300)
 
 
-def ask_all(client: Client, data: dict[str, Any]) -> list[Asked]:
+def ask_all(client: Client, data: dict[str, Any]) -> list[Outcome]:
     """Ask every question of a set."""
     half = {source["title"]: number % 2 for number, source in enumerate(data["sources"])}
     return [ask(client, question, half[question["title"]]) for question in data["questions"]]
 
 
-def ask(client: Client, question: dict[str, Any], half: int) -> Asked:
+def ask(client: Client, question: dict[str, Any], half: int) -> Outcome:
     """Ask one question, and look at the answer."""
     started = time.perf_counter()
     answer = client.send_message(bot_id=BOT, content=question["question"]).answer
@@ -226,7 +225,7 @@ def ask(client: Client, question: dict[str, Any], half: int) -> Asked:
     # A name may have commas itself.
     names = f", {answer.partition(SOURCES)[2]}, "
     title = f", {question['title']}, "
-    return Asked(
+    return Outcome(
         half=half,
         gold=any(gold in text for gold in question["answers"]),
         named=title in names,
@@ -242,7 +241,7 @@ def ask_strangers(client: Client, questions: Iterable[str]) -> list[bool]:
 
 
 def answer_figures(
-    name: str, asked: Sequence[Asked], refused: Sequence[bool], bounds: Iterable[float | None]
+    name: str, asked: Sequence[Outcome], refused: Sequence[bool], bounds: Iterable[float | None]
 ) -> list[Figure]:
     """The figures of a set: shares with the given bounds, and times."""
     times = sorted(one.milliseconds for one in asked)
@@ -262,7 +261,7 @@ def answer_figures(
     ]
 
 
-def halves(name: str, asked: Sequence[Asked]) -> list[dict[str, Any]]:
+def halves(name: str, asked: Sequence[Outcome]) -> list[dict[str, Any]]:
     """The shares in each half of the articles, as rows of the table."""
     return [
         shares(f"{name}, half {half}", [one for one in asked if one.half == half])
@@ -270,7 +269,7 @@ def halves(name: str, asked: Sequence[Asked]) -> list[dict[str, Any]]:
     ]
 
 
-def shares(name: str, asked: Sequence[Asked]) -> dict[str, Any]:
+def shares(name: str, asked: Sequence[Outcome]) -> dict[str, Any]:
     """The shares of a set of questions, as a row of the table."""
     return {
         **dict.fromkeys(COLUMNS, ""),
@@ -282,7 +281,7 @@ def shares(name: str, asked: Sequence[Asked]) -> dict[str, Any]:
     }
 
 
-def share(asked: Sequence[Asked], holds: Callable[[Asked], bool]) -> float:
+def share(asked: Sequence[Outcome], holds: Callable[[Outcome], bool]) -> float:
     """The share of questions for which something holds."""
     return statistics.mean(map(holds, asked))
 
