@@ -68,7 +68,18 @@ class Finder:
             collections: the numbers of the collections to look in.
         """
         terms = query_terms(asked.question)
-        queries = [WeightedWords(terms.terms, 1.0), *self._context(asked.before)]
+        words = WeightedWords(terms.terms, 1.0)
+        found = self._find(terms, [words, *self._context(asked.before)], collections)
+        if found.is_about_it or not asked.before:
+            return found
+        # What was said before leads away from a question on something else. Measured: asked by
+        # itself, such a question is answered as often as the first one of a conversation.
+        by_itself = self._find(terms, [words], collections)
+        return by_itself if by_itself.is_about_it else found
+
+    def _find(
+        self, terms: QueryTerms, queries: Sequence[WeightedWords], collections: Sequence[int]
+    ) -> Found:
         hits = self._search.find(queries, collections, PASSAGES)
         weights = self._weights(queries)
         own = {word: weights[word] for word in terms.terms}
