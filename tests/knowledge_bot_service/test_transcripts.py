@@ -46,6 +46,10 @@ def ask(http: httpx.Client, content: str, conversation: str | None = None) -> di
     return ask_a_bot(http, content, conversation, bot="bot_lights")
 
 
+def first_source(message: dict[str, str]) -> str:
+    return message["answer"].partition("\n\nSources: ")[2].split(", ")[0]
+
+
 def written(*said: tuple[Role, str]) -> str:
     return render(Turn(role, text) for role, text in said)
 
@@ -75,20 +79,21 @@ def test_a_follow_up_takes_its_subject_from_what_was_asked_or_replied_before_it(
         ("user", "When was it built?"),
     )
     for content in (asked, replied):
-        text, _, sources = ask(http, content)["answer"].partition("\n\nSources: ")
-        assert built in text
-        assert sources.startswith(f"Lighthouse of {place}")
+        message = ask(http, content)
+        assert built in message["answer"]
+        assert first_source(message) == f"Lighthouse of {place}"
 
 
 def test_the_turns_of_a_transcript_follow_those_of_its_conversation(http: httpx.Client) -> None:
     conversation = ask(http, "Who keeps the lighthouse of Tavo?")["conversation_id"]
-    assert "1911" in ask(http, "When was it built?", conversation)["answer"]
+    there = ask(http, "When was it built?", conversation)
+    assert first_source(there) == "Lighthouse of Tavo"
     content = written(
         ("user", "Who keeps the lighthouse of Rua?"),
         ("assistant", "Ana Sousa keeps the lighthouse of Rua."),
         ("user", "When was it built?"),
     )
-    assert "1874" in ask(http, content, conversation)["answer"]
+    assert first_source(ask(http, content, conversation)) == "Lighthouse of Rua"
 
 
 @pytest.mark.parametrize(("place", "colour"), [(light[0], light[3]) for light in LIGHTS])
@@ -102,9 +107,9 @@ def test_later_messages_are_understood_with_all_turns_of_a_stored_transcript(
         ("user", "When was it built?"),
     )
     conversation = ask(http, content)["conversation_id"]
-    answer = ask(http, "What colour is its door?", conversation)["answer"]
-    assert f"door is {colour}" in answer
-    assert f"Sources: Lighthouse of {place}" in answer
+    message = ask(http, "What colour is its door?", conversation)
+    assert f"door is {colour}" in message["answer"]
+    assert first_source(message) == f"Lighthouse of {place}"
 
 
 def test_a_conversation_that_begins_with_a_transcript_is_named_by_its_question(
@@ -152,9 +157,10 @@ def test_of_many_turns_the_last_ones_count(http: httpx.Client) -> None:
     ]
     content = written(*first, *idle * 4000, *last, ("user", "When was it built?"))
     message = ask(http, content)
-    assert "1874" in message["answer"]
+    assert first_source(message) == "Lighthouse of Rua"
     # Those that are stored are as bounded: the conversation goes on.
-    assert "Ana Sousa" in ask(http, "Who keeps it?", message["conversation_id"])["answer"]
+    after = ask(http, "Who keeps it?", message["conversation_id"])
+    assert first_source(after) == "Lighthouse of Rua"
 
 
 def test_of_a_long_reply_the_beginning_counts(http: httpx.Client) -> None:
@@ -164,7 +170,7 @@ def test_of_a_long_reply_the_beginning_counts(http: httpx.Client) -> None:
         ("tool", f"The lighthouse of Tavo. {book}"),
         ("user", "When was it built?"),
     )
-    assert "1911" in ask(http, content)["answer"]
+    assert first_source(ask(http, content)) == "Lighthouse of Tavo"
 
 
 @pytest.mark.parametrize("said", [[("system", "long " * 40_000)], [("user", "long " * 4_001)]])
