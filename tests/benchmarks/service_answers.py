@@ -48,7 +48,7 @@ COLUMNS = ("questions", "gold inside", "source named", "first source", "answered
 # What a question may lose, in shares of right answers, when more than itself is sent, or when its
 # conversation goes on as a transcript in a new one; of how many questions that is measured.
 MOST_LOST = 0.05
-SAMPLE = 150
+SAMPLE = 600
 
 # Right first source at least, by language; those that no bound names are told.
 LANGUAGE_BOUNDS = {"de": 0.90, "zh": 0.90, "th": 0.85}

@@ -163,14 +163,15 @@ def test_of_many_turns_the_last_ones_count(http: httpx.Client) -> None:
     assert first_source(after) == "Lighthouse of Rua"
 
 
-def test_of_a_long_reply_the_beginning_counts(http: httpx.Client) -> None:
+@pytest.mark.parametrize("place", [light[0] for light in LIGHTS])
+def test_of_a_long_reply_the_beginning_counts(http: httpx.Client, place: str) -> None:
     book = "".join(f"word{number} " for number in range(18_000))
     content = written(
         ("user", "Read me the book, please."),
-        ("tool", f"The lighthouse of Tavo. {book}"),
+        ("tool", f"The lighthouse of {place}. {book}"),
         ("user", "When was it built?"),
     )
-    assert first_source(ask(http, content)) == "Lighthouse of Tavo"
+    assert first_source(ask(http, content)) == f"Lighthouse of {place}"
 
 
 @pytest.mark.parametrize("said", [[("system", "long " * 40_000)], [("user", "long " * 4_001)]])
