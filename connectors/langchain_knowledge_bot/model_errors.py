@@ -154,14 +154,14 @@ def as_chat_error(error: KnowledgeBotError, *, alone: bool = True) -> ChatError:
     Args:
         error: what the client raised.
         alone: whether its question was the only one. If not, others may have been answered, and
-            whatever asks again asks these twice: it is a `RuntimeError` and not retryable then.
+            whatever asks again asks these twice: the error is not retryable then, and a
+            `RuntimeError`.
     """
-    if error.delivery is Delivery.UNKNOWN:
-        chat_error = _UNKNOWN.get(type(error), UnknownDeliveryError)
-    else:
-        chat_error = _KNOWN.get(type(error), ChatError)
-    if not alone:
-        chat_error = _one_of_several(chat_error)
+    kind, unknown = type(error), error.delivery is Delivery.UNKNOWN
+    first, second = (_UNKNOWN, _KNOWN) if unknown else (_KNOWN, _UNKNOWN)
+    chat_error = first.get(kind) or second.get(kind, ChatError)
+    if unknown or not alone:
+        chat_error = _never_again(chat_error)
     return _made(chat_error, error.args, vars(error)).with_traceback(error.__traceback__)
 
 
@@ -172,22 +172,22 @@ def _made(kind: type[ChatError], args: tuple[Any, ...], attributes: dict[str, An
 
 
 @cache
-def _one_of_several(kind: type[ChatError]) -> type[ChatError]:
+def _never_again(kind: type[ChatError]) -> type[ChatError]:
     if issubclass(kind, UnknownDeliveryError):
         return kind
 
-    class OneOfSeveral(kind, RuntimeError):  # type: ignore[misc, valid-type] # known at run time
+    class NeverAgainError(kind, RuntimeError):  # type: ignore[misc, valid-type] # known at run time
         __doc__ = kind.__doc__
         is_retryable = False
 
         def __reduce__(self) -> tuple[Any, ...]:
-            return _made_of_several, (kind, self.args, vars(self))
+            return _made_never_again, (kind, self.args, vars(self))
 
-    OneOfSeveral.__name__ = OneOfSeveral.__qualname__ = kind.__name__
-    return OneOfSeveral
+    NeverAgainError.__name__ = NeverAgainError.__qualname__ = kind.__name__
+    return NeverAgainError
 
 
-def _made_of_several(
+def _made_never_again(
     kind: type[ChatError], args: tuple[Any, ...], attributes: dict[str, Any]
 ) -> ChatError:
-    return _made(_one_of_several(kind), args, attributes)
+    return _made(_never_again(kind), args, attributes)

@@ -166,8 +166,8 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
     def _asked(self, query: Any, k: int | None) -> list[str]:
         if not isinstance(query, str):
             raise ConfigurationError(
-                f"query: a retriever takes the question as a text, not {type(query).__name__}; in a "
-                'chain, take it out first, as in itemgetter("question") | retriever. Nothing was '
+                f"query: a retriever takes the question as a text, not {type(query).__name__}; in "
+                'a chain, take it out first, as in itemgetter("question") | retriever. Nothing was '
                 "sent"
             )
         limit = self.k if k is None else k

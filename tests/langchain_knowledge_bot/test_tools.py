@@ -30,6 +30,8 @@ def test_the_answer_is_the_content_and_a_plain_dict_the_artifact(invoke, tool, b
         "conversation_id": list(bots.threads)[1],
         "message_id": message.artifact["message_id"],
         "created_at": 1_700_000_000_002,
+        "sources": [],
+        "found": True,
     }
     assert len(bots.threads) == 2
 
