@@ -183,6 +183,11 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
         A bot answers in text and calls no tools. Give it to an agent as a tool instead, see
         `KnowledgeBotTool`; for structured output, let another model read its answer.
 
+        ```python
+        structured = bot.with_structured_output(Hours, judge=another_model)
+        structured.invoke("When does the office open?")
+        ```
+
     Raises:
         pydantic.ValidationError: from the constructor: no key or no base URL, or a field that is
             unknown, missing or cannot be used. It is a ValueError, and holds no field's value.
@@ -239,7 +244,7 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     def _warn_of_settings_without_effect(cls, fields: Any) -> Any:
         if not isinstance(fields, Mapping):
             return fields
-        warn_of(fields, stacklevel=6)
+        warn_of(fields)
         return {name: value for name, value in fields.items() if name not in WITHOUT_EFFECT}
 
     @model_validator(mode="after")
@@ -317,10 +322,9 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     @override
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
         # A cache's key. The default leaves out what the environment or a client brought along, and
-        # so two services would share their answers.
-        return str(
-            sorted({**self._identifying_params, "stop": stop or self.stop, **kwargs}.items())
-        )
+        # so two services or two accounts would share their answers.
+        named = {**self._identifying_params, "account": self._account, "stop": stop or self.stop}
+        return str(sorted({**named, **kwargs}.items()))
 
     @override
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:

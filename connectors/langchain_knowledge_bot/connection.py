@@ -1,5 +1,6 @@
 """How a class of this package reaches the service: the fields that all of them share."""
 
+import hashlib
 from typing import Any, Self, TypedDict
 
 from langchain_core.utils import from_env, secret_from_env
@@ -122,6 +123,14 @@ class Connection(BaseModel):
     @property
     def _service(self) -> str:
         return self._sync.base_url
+
+    @property
+    def _account(self) -> str:
+        """What tells two keys apart, and neither of them."""
+        clients = [each for each in (self._sync, self.async_client) if each is not None]
+        keys = [configuration_of(each).api_key or SecretStr("") for each in clients]
+        told = "\n".join(each.get_secret_value() for each in keys)
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def _awaiting_client(self) -> AsyncClient:
         return self.async_client or async_twin(self._sync)

@@ -6,8 +6,7 @@ False. Here it is True only where the service has not acted and may do so later.
 one: what leaves open whether the service has acted is a `RuntimeError` as well.
 """
 
-from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.exceptions import (
     ModelAPIError,
@@ -148,6 +147,10 @@ _KNOWN: dict[type[KnowledgeBotError], type[ChatError]] = {
 }
 
 
+# Of the others of these classes, what is a `RuntimeError` as well; made when first needed.
+_NEVER_AGAIN: dict[type[ChatError], type[ChatError]] = {}
+
+
 def as_chat_error(error: KnowledgeBotError, *, alone: bool = True) -> ChatError:
     """Return a client's error as LangChain's at once: the same text, attributes and traceback.
 
@@ -171,20 +174,25 @@ def _made(kind: type[ChatError], args: tuple[Any, ...], attributes: dict[str, An
     return error
 
 
-@cache
 def _never_again(kind: type[ChatError]) -> type[ChatError]:
     if issubclass(kind, UnknownDeliveryError):
         return kind
+    if (made := _NEVER_AGAIN.get(kind)) is not None:
+        return made
 
-    class NeverAgainError(kind, RuntimeError):  # type: ignore[misc, valid-type] # known at run time
-        __doc__ = kind.__doc__
-        is_retryable = False
+    attributes = {
+        "__doc__": kind.__doc__,
+        "__module__": kind.__module__,
+        "__reduce__": _reduced,
+        "is_retryable": False,
+    }
+    made = cast("type[ChatError]", type(kind.__name__, (kind, RuntimeError), attributes))
+    return _NEVER_AGAIN.setdefault(kind, made)
 
-        def __reduce__(self) -> tuple[Any, ...]:
-            return _made_never_again, (kind, self.args, vars(self))
 
-    NeverAgainError.__name__ = NeverAgainError.__qualname__ = kind.__name__
-    return NeverAgainError
+def _reduced(error: ChatError) -> tuple[Any, ...]:
+    """Return how an error of such a class crosses the border of a process, for pickle."""
+    return _made_never_again, (type(error).__mro__[1], error.args, vars(error))
 
 
 def _made_never_again(

@@ -17,7 +17,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.types import RetryPolicy
 
-from knowledge_bot import ConnectionLostError, Delivery, RequestTimeoutError
+from knowledge_bot import Client, ConnectionLostError, Delivery, RequestTimeoutError
 from knowledge_bot.conversations import Heads
 from knowledge_bot.transcripts import Turn, render
 from langchain_knowledge_bot import ChatKnowledgeBot
@@ -252,6 +252,20 @@ def test_the_answer_is_cut_before_a_stop_word(invoke, bots):
     assert invoke(bot, "two", stop=[" 2"]).content == "<answer"
     assert invoke(bot, "two", stop=" of").content == "<answer 3>"
     assert [chunk.content for chunk in bot.stream("three")] == ["<answer 4>"]
+
+
+@pytest.mark.parametrize("given", ["fields", "client"])
+def test_a_cached_answer_is_of_the_same_account(invoke, bots, given):
+    cache = InMemoryCache()
+    answers = []
+    for key in ("one-account", "other-account", "one-account"):
+        fields = {"api_key": key, "base_url": bots.server.url}
+        if given == "client":
+            fields = {"client": Client(**fields)}
+        bot = ChatKnowledgeBot(bot_id="bot_1", cache=cache, **fields)
+        answers.append(invoke(bot, "one").id)
+        assert key not in repr(vars(cache))
+    assert answers[0] == answers[2] != answers[1]
 
 
 def test_answers_are_cached_on_demand_alone_and_for_the_same_service(invoke, bots, scripted):

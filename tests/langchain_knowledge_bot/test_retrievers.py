@@ -115,6 +115,31 @@ def test_what_cannot_be_asked_is_not_sent(invoke, scripted, bot_id, question):
     assert server.requests == []
 
 
+def test_an_answer_names_its_sources_and_says_whether_it_found_something(invoke, scripted):
+    told = [
+        "At nine.\n\nSources: hours.md, rules.md",
+        "I could not find that in my sources.",
+        "On Saturdays.",
+    ]
+    server = scripted(*(answer(body={**MESSAGE, "answer": each}) for each in told))
+    found = [invoke(retriever_of(server), QUESTION)[0].metadata for _ in told]
+    assert [each["sources"] for each in found] == [["hours.md", "rules.md"], [], []]
+    assert [each["found"] for each in found] == [True, False, True]
+
+
+def test_refusals_are_left_out_on_demand(invoke, scripted):
+    def reply(request):
+        refuses = request.json()["value"]["bot_id"] == "bot_2"
+        text = "I could not find that in my sources." if refuses else "At nine."
+        return answer(body={**MESSAGE, "answer": text})
+
+    server = scripted(reply_to=reply)
+    kept = invoke(several_of(server, drop_refusals=True), QUESTION)
+    assert [each.metadata["bot_id"] for each in kept] == ["bot_1", "bot_3"]
+    assert len(invoke(several_of(server), QUESTION)) == 3
+    assert invoke(retriever_of(server, bot_id="bot_2", drop_refusals=True), QUESTION) == []
+
+
 @pytest.mark.parametrize(
     ("reply", "error", "delivery"),
     [
