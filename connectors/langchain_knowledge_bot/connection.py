@@ -1,11 +1,13 @@
 """How a class of this package reaches the service: the fields that all of them share."""
 
 import hashlib
-from typing import Any, Self, TypedDict
+from os import PathLike
+from typing import Annotated, Any, Self, TypeAlias, TypedDict
 
 from langchain_core.utils import from_env, secret_from_env
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -18,9 +20,20 @@ from pydantic_core import InitErrorDetails
 from knowledge_bot import AsyncClient, Client, ConfigurationError
 from knowledge_bot._configuration import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from knowledge_bot._shared import async_twin, configuration_of, shared_client
+from knowledge_bot.conversations import Heads
 
 # What a client has of its own.
 _CLIENTS_OWN = ("api_key", "base_url", "timeout", "max_retries")
+
+
+def _heads(heads: Any) -> Any:
+    return Heads(heads) if isinstance(heads, str | PathLike) else heads
+
+
+HeadsField: TypeAlias = Annotated[
+    Heads | None, BeforeValidator(_heads), Field(exclude=True, repr=False)
+]
+"""A field for those who know where conversations are; takes `Heads` or their address."""
 
 
 class ConnectionFields(TypedDict, total=False):
