@@ -69,11 +69,11 @@ def warn_of(arguments: Iterable[str]) -> None:
     """Warn of each argument that has no effect, at the line of the user's that gave it."""
     for name in sorted(WITHOUT_EFFECT.intersection(arguments)):
         warnings.warn(
-            f"{name} has no effect: the service has no such setting", stacklevel=_users_level()
+            f"{name} has no effect: the service has no such setting", stacklevel=users_level()
         )
 
 
-def _users_level() -> int:
+def users_level() -> int:
     """Return how many frames above the caller the user's code is."""
     frame, level = inspect.currentframe(), 0
     while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _FRAMEWORKS:
