@@ -1,5 +1,4 @@
-"""The pages of docs/llama-index: their cells run one after the other, print what is shown, and are
-typed as a type checker wants them."""
+"""The pages of docs/llama-index: their cells run one after the other, and print what is shown."""
 
 import os
 import re
@@ -65,21 +64,44 @@ def test_every_cell_runs_and_prints_what_is_shown(service, tmp_path, page):
     assert printed == [*(shown for _, shown in cells(page)), ""]
 
 
-def test_the_pages_are_typed(tmp_path):
+@pytest.fixture
+def modules(tmp_path):
+    """What stands on the pages and, of this package, in the README, as modules."""
     for page in PAGES:
         code = "\n".join(code for code, _ in cells(page))
-        (tmp_path / f"{page.stem.replace('-', '_')}.py").write_text(code, encoding="utf-8")
-    readme = re.findall(
-        r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
-    ours = "\n".join(block for block in readme if "llama_index" in block)
+        (tmp_path / f"{page.stem}.py").write_text(code, encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    ours = "\n".join(block for block in blocks if "llama_index" in block)
     assert ours
     (tmp_path / "readme.py").write_text(ours, encoding="utf-8")
-    checked = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache"]
+    return sorted(tmp_path.glob("*.py"))
+
+
+def checked(checker, *arguments, path=()):
+    pytest.importorskip(checker)
     done = subprocess.run(
-        [*checked, *tmp_path.glob("*.py")], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", checker, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PATH": os.pathsep.join([os.environ["PATH"], *path])},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.returncode == 0, done.stdout
+    return "" if done.returncode == 0 else done.stdout
+
+
+def test_mypy_finds_nothing_in_what_is_shown(modules):
+    # With the cache of the project, since reading the framework takes half a minute.
+    assert checked("mypy", "--strict", *modules) == ""
+
+
+@pytest.mark.slow
+def test_pyright_finds_nothing_in_what_is_shown(modules):
+    # pyright runs on Node: that of the machine, or the one that Playwright brings.
+    playwright = pytest.importorskip("playwright")
+    driver = str(Path(playwright.__file__).parent / "driver")
+    assert checked("pyright", "--pythonpath", sys.executable, *modules, path=[driver]) == ""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
