@@ -31,7 +31,7 @@ def feed_handbook() -> None:
     KnowledgeBotIngestOperator(
         task_id="feed",
         folder="{{ params.folder }}",
-        ledger_conn_id="knowledge_bot_ledger",
+        ledger_conn_id="knowledge_bot_ledger_default",
         outlets=[HANDBOOK],
     )
 
