@@ -33,7 +33,7 @@ PARAMS = {
     default_args={"retries": 2, "retry_delay": timedelta(seconds=5)},
     params=PARAMS,
     doc_md=__doc__,
-    tags=["knowledge-bot"],
+    tags=["example", "knowledge-bot"],
 )
 def bulk_ingestion() -> None:
     """Cut the folder into chunks and ingest each in a task of its own."""

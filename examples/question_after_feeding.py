@@ -24,7 +24,12 @@ START = datetime(2025, 1, 1, tzinfo=UTC)
 
 
 @dag(
-    schedule="@daily", start_date=START, catchup=False, params={"folder": FOLDER}, max_active_runs=1
+    schedule="@daily",
+    start_date=START,
+    catchup=False,
+    params={"folder": FOLDER},
+    max_active_runs=1,
+    tags=["example", "knowledge-bot"],
 )
 def feed_handbook() -> None:
     """Ingest what changed in the folder."""
@@ -36,7 +41,7 @@ def feed_handbook() -> None:
     )
 
 
-@dag(schedule=[HANDBOOK], start_date=START)
+@dag(schedule=[HANDBOOK], start_date=START, tags=["example", "knowledge-bot"])
 def question_after_feeding() -> None:
     """Ask what somebody wants to know after each feeding."""
 

@@ -4,12 +4,11 @@ from collections.abc import Generator, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from airflow_knowledge_bot._compat import AirflowException
+from airflow_knowledge_bot.hooks import KnowledgeBotHook
 
 # isort: split
 from airflow.sdk import BaseNotifier
 
-from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.operators.request import given_or_default
 
 if TYPE_CHECKING:
@@ -67,7 +66,8 @@ class KnowledgeBotTextNotifier(BaseNotifier):
         """Create the source.
 
         Raises:
-            AirflowException: the name or the text is empty once it is rendered.
+            ValueError: the name or the text is empty once it is rendered.
+            AirflowFailException: no collections are given, nor has the connection a default.
             AirflowNotFoundException: there is no such connection.
             KnowledgeBotError: the source was not created, or, by its `delivery`, may have been.
         """
@@ -92,7 +92,7 @@ class KnowledgeBotTextNotifier(BaseNotifier):
     def _check(self) -> None:
         for parameter in ("name", "content"):
             if not str(getattr(self, parameter) or "").strip():
-                raise AirflowException(
+                raise ValueError(
                     f"The notifier's parameter {parameter!r} is empty once it is rendered: nothing "
                     "was sent. Check what its template gives."
                 )

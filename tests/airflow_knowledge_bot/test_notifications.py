@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
+from airflow_knowledge_bot._compat import AirflowException
 from airflow_knowledge_bot.notifications import KnowledgeBotTextNotifier
 from calls import SOURCE
 from knowledge_bot import ConnectionLostError, Delivery
@@ -131,6 +131,6 @@ def test_a_lost_answer_is_not_sent_again(connect, scripted, way):
     ],
 )
 def test_what_cannot_be_used_is_named_before_anything_is_sent(good, way, given, text, told):
-    with pytest.raises((AirflowException, AirflowFailException), match=told):
+    with pytest.raises((ValueError, AirflowException), match=told):
         way(notifier(**given), {"text": text})
     assert good.requests == []
