@@ -24,6 +24,7 @@ MODULES = (
     "knowledge_bot.checks",
     "knowledge_bot.checks.pytest",
     "knowledge_bot.ingest",
+    "knowledge_bot.conversations",
     "knowledge_bot.transcripts",
     "knowledge_bot.testing",
     "knowledge_bot.testing.pytest",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from knowledge_bot.ingest._database import Database
+from knowledge_bot.ingest._schema import LedgerDatabase
 
 TESTS = Path(__file__).parent
 PAGE = (TESTS.parent / "docs/architecture/ingestion.md").read_text(encoding="utf-8")
@@ -25,7 +25,7 @@ def test_a_test_that_the_page_names_is_there(path, test):
 
 
 def test_the_tables_and_columns_are_those_of_a_ledger(tmp_path):
-    Database.of(tmp_path / "ledger.db").open(reading=False).close()
+    LedgerDatabase.of(tmp_path / "ledger.db").open(reading=False).close()
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
         query = "SELECT name FROM sqlite_master WHERE type = 'table'"
         names = [name for (name,) in connection.execute(query) if name.startswith("kbot_")]

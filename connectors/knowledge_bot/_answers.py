@@ -72,6 +72,17 @@ class Answer:
         words, _, names = self.text.rpartition(SOURCES)
         return names.strip() if words else ""
 
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The names of the sources one by one, none where it names none.
+
+        Names that came as data are exactly those. A text that lists them is cut at its commas, so
+        that a name which holds a comma itself is told in parts.
+        """
+        if self.listed is not None:
+            return self.listed
+        return tuple(filter(None, (name.strip() for name in self.sources.split(", "))))
+
     def names(self, source: str) -> bool:
         """Tell whether a source is among those that the answer names; capitals do not matter."""
         name = source.strip().lower()

@@ -2,26 +2,35 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self
+from os import PathLike
+from typing import Annotated, Any, Self
 
 from langchain_core.caches import BaseCache
 from langchain_core.language_models.base import LangSmithParams, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
-from pydantic import AliasChoices, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, model_validator
 from typing_extensions import override
 
 from knowledge_bot import KnowledgeBotError, __version__
+from knowledge_bot.conversations import Conversations, Heads, History, OnFork
 from langchain_knowledge_bot.arguments import WITHOUT_EFFECT, named_in, warn_of
 from langchain_knowledge_bot.connection import API_KEY, Connection
-from langchain_knowledge_bot.conversations import History, OnFork
-from langchain_knowledge_bot.heads import Exchange, Heads
-from langchain_knowledge_bot.messages import PROVIDER, message_fields, turns_of
+from langchain_knowledge_bot.messages import PROVIDER, message_fields, said_in
 from langchain_knowledge_bot.model_errors import PassingChatError, as_chat_error
 from langchain_knowledge_bot.text_only import TextOnlyChatModel
 
-# One for the process, since one conversation may be continued through several objects.
-_HEADS = Heads()
+
+def _heads(heads: Any) -> Any:
+    return Heads(heads) if isinstance(heads, str | PathLike) else heads
+
+
+@contextmanager
+def _as_chat_errors() -> Iterator[None]:
+    try:
+        yield
+    except KnowledgeBotError as error:
+        raise as_chat_error(error) from None
 
 
 class ChatKnowledgeBot(TextOnlyChatModel, Connection):
@@ -110,8 +119,8 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
 
     Retry:
         The client tries again by itself where that cannot duplicate a message. `with_retry` does
-        so by default as well. On a whole chain it retries everything; put it on the bot. For a
-        `RetryPolicy` of LangGraph: `retry_on=lambda error: getattr(error, "is_retryable", False)`.
+        so by default as well. On a whole chain it retries everything; put it on the bot. LangGraph's
+        `RetryPolicy`, as it is by default, never sends a message again that the service may have.
 
     Response metadata:
         ```python
@@ -160,6 +169,11 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     on_fork: OnFork = "new"
     """Where a list is sent that continues from an answer which is not its conversation's last."""
 
+    heads: Annotated[Heads | None, BeforeValidator(_heads)] = Field(
+        default=None, exclude=True, repr=False
+    )
+    """Who knows which answer is a conversation's last; takes `Heads` or their address."""
+
     stop: list[str] | None = None
     """The answer is cut before the first of these."""
 
@@ -184,43 +198,34 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
     ) -> dict[str, Any]:
         bot_id, conversation_id = named_in(kwargs, self.bot_id)
-        with self._exchange(messages, bot_id, conversation_id) as exchange:
-            answer = exchange.answer = self._sync.send_message(
-                bot_id=bot_id,
-                content=exchange.outgoing.content,
-                conversation_id=exchange.outgoing.conversation_id,
+        with _as_chat_errors():
+            reply = self._conversations().ask(
+                self._sync,
+                bot_id,
+                said_in(messages, bot_id),
+                conversation_id=conversation_id,
+                default=self.conversation_id,
             )
-        return message_fields(bot_id, answer, stop or self.stop or [])
+        return message_fields(bot_id, reply, stop or self.stop or [])
 
     @override
     async def _aask(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
     ) -> dict[str, Any]:
         bot_id, conversation_id = named_in(kwargs, self.bot_id)
-        with self._exchange(messages, bot_id, conversation_id) as exchange:
-            answer = exchange.answer = await self._awaiting_client().send_message(
-                bot_id=bot_id,
-                content=exchange.outgoing.content,
-                conversation_id=exchange.outgoing.conversation_id,
-            )
-        return message_fields(bot_id, answer, stop or self.stop or [])
-
-    @contextmanager
-    def _exchange(
-        self, messages: list[BaseMessage], bot_id: str, conversation_id: str | None
-    ) -> Iterator[Exchange]:
-        try:
-            with _HEADS.exchange(
-                self._service,
-                turns_of(messages, bot_id),
-                history=self.history,
-                on_fork=self.on_fork,
-                named=conversation_id,
+        with _as_chat_errors():
+            reply = await self._conversations().aask(
+                self._awaiting_client(),
+                bot_id,
+                said_in(messages, bot_id),
+                conversation_id=conversation_id,
                 default=self.conversation_id,
-            ) as exchange:
-                yield exchange
-        except KnowledgeBotError as error:
-            raise as_chat_error(error) from None
+            )
+        return message_fields(bot_id, reply, stop or self.stop or [])
+
+    def _conversations(self) -> Conversations:
+        heads = Heads.of(self._sync) if self.heads is None else self.heads
+        return Conversations(heads, self.history, self.on_fork)
 
     @override
     def with_retry(

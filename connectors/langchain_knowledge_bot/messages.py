@@ -1,25 +1,36 @@
-"""LangChain's messages as turns of a conversation, and the service's answers as LangChain's."""
+"""LangChain's messages as the core knows them, and the service's answers as LangChain's."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ChatMessage
 
 from knowledge_bot import ConfigurationError, Message
-from langchain_knowledge_bot.conversations import Place, Turn
+from knowledge_bot.conversations import Place, Reply, Said
+from knowledge_bot.transcripts import Role
 
 PROVIDER = "knowledge_bot"
 
-_SPEAKERS = {"human": "User", "ai": "Assistant", "system": "System"}
+# What LangChain and its providers call them.
+_ROLES: dict[str, Role] = {
+    "ai": "assistant",
+    "assistant": "assistant",
+    "developer": "system",
+    "function": "tool",
+    "human": "user",
+    "system": "system",
+    "tool": "tool",
+    "user": "user",
+}
 
 
-def turns_of(messages: Sequence[BaseMessage], bot_id: str) -> list[Turn]:
-    """Return messages as turns of a conversation with a bot.
+def said_in(messages: Sequence[BaseMessage], bot_id: str) -> list[Said]:
+    """Return messages as the core knows them, with the places of a bot's own answers.
 
     Raises:
         ConfigurationError: a message holds something other than text.
     """
-    return [_turn(number, message, bot_id) for number, message in enumerate(messages, 1)]
+    return [_said(number, message, bot_id) for number, message in enumerate(messages, 1)]
 
 
 def metadata_of(bot_id: str, message: Message) -> dict[str, Any]:
@@ -35,51 +46,45 @@ def metadata_of(bot_id: str, message: Message) -> dict[str, Any]:
     }
 
 
-def message_fields(bot_id: str, message: Message, stop: Sequence[str]) -> dict[str, Any]:
-    """Return what an `AIMessage` or its chunk is made of; `turns_of` knows it again by these.
+def message_fields(bot_id: str, reply: Reply, stop: Sequence[str]) -> dict[str, Any]:
+    """Return what an `AIMessage` or its chunk is made of; `said_in` knows it again by these.
 
     The service writes an answer whole, so it is cut here, before the first of `stop`.
     """
-    text = message.answer
+    text = reply.message.answer
     # A single text, as other models take it too, is no list of letters.
     for end in filter(None, [stop] if isinstance(stop, str) else stop):
         text = text.partition(end)[0]
     return {
         "content": text,
-        "id": message.id,
+        "id": reply.message.id,
         "response_metadata": {
             "model_provider": PROVIDER,
             "model_name": bot_id,
-            **metadata_of(bot_id, message),
+            **metadata_of(bot_id, reply.message),
+            **reply.kept(text),
             "finish_reason": "stop",
         },
     }
 
 
-def _turn(number: int, message: BaseMessage, bot_id: str) -> Turn:
-    text = _text(number, message)
-    if isinstance(message, HumanMessage):
-        return Turn(_speaker(message), text, is_human=True)
-    place = _place(message, bot_id) if isinstance(message, AIMessage) else None
-    return Turn(_speaker(message), text, place=place)
+def _said(number: int, message: BaseMessage, bot_id: str) -> Said:
+    role, name = _speaker(message)
+    place = None
+    if isinstance(message, AIMessage):
+        told = message.response_metadata
+        if told.get("model_provider") == PROVIDER and told.get("bot_id") == bot_id:
+            place = Place.of(told)
+    return Said(role, _text(number, message), name or message.name, place)
 
 
-def _place(message: AIMessage, bot_id: str) -> Place | None:
-    told = message.response_metadata
-    if told.get("model_provider") != PROVIDER or told.get("bot_id") != bot_id:
-        return None
-    conversation_id = told.get("conversation_id")
-    return Place(conversation_id, told.get("message_id")) if conversation_id else None
-
-
-def _speaker(message: BaseMessage) -> str:
+def _speaker(message: BaseMessage) -> tuple[Role, str | None]:
     if isinstance(message, ChatMessage):
-        return message.role.capitalize()
-    if isinstance(message, ToolMessage):
-        return f"Tool ({message.name})" if message.name else "Tool"
+        # Its role is any text; one that is nobody's here is an assistant of that name.
+        role = _ROLES.get(message.role.lower())
+        return (role, None) if role else ("assistant", message.role)
     kind = message.type.removesuffix("MessageChunk").lower()  # a chunk's type is its class's name
-    speaker = _SPEAKERS.get(kind, kind.capitalize())
-    return f"{speaker} ({message.name})" if message.name else speaker
+    return _ROLES.get(kind, "assistant"), None
 
 
 def _text(number: int, message: BaseMessage) -> str:

@@ -1,7 +1,9 @@
-"""The errors of a chat model's calls: the client's own, and LangChain's `ModelError`s at once.
+"""The errors of asking a bot: the client's own, and LangChain's `ModelError`s at once.
 
 LangChain's middleware sends a call again unless its error is a `ModelError` whose `is_retryable` is
-False. Here it is True only where the service has not acted and may do so later.
+False. Here it is True only where the service has not acted and may do so later. LangGraph's
+`RetryPolicy` runs a node again after any error but some of Python's own, of which `RuntimeError` is
+one: what leaves open whether the service has acted is a `RuntimeError` as well.
 """
 
 from langchain_core.exceptions import (
@@ -48,6 +50,10 @@ class PassingChatError(ChatError):
     is_retryable = True
 
 
+class UnknownDeliveryError(ChatError, RuntimeError):
+    """The service may have acted, so nothing sends the question again by itself."""
+
+
 class ChatConfigurationError(ChatError, ConfigurationError, ModelInvalidRequestError):
     """The messages or arguments of the call cannot be sent; nothing was."""
 
@@ -60,20 +66,24 @@ class ChatConnectTimeoutError(PassingChatError, RequestTimeoutError, ModelTimeou
     """No connection came about in time, so nothing was sent."""
 
 
-class ChatTimeoutError(ChatError, RequestTimeoutError, ModelTimeoutError):
+class ChatTimeoutError(UnknownDeliveryError, RequestTimeoutError, ModelTimeoutError):
     """No answer came in time; the service may have received the message."""
 
 
-class ChatConnectionLostError(ChatError, ConnectionLostError, ModelConnectionError):
+class ChatConnectionLostError(UnknownDeliveryError, ConnectionLostError, ModelConnectionError):
     """The connection broke; the service may have received the message."""
 
 
-class ChatUnexpectedResponseError(ChatError, UnexpectedResponseError, ModelAPIError):
+class ChatUnexpectedResponseError(UnknownDeliveryError, UnexpectedResponseError, ModelAPIError):
     """The answer cannot be understood; the service has received the message."""
 
 
 class ChatAPIError(ChatError, APIError, ModelAPIError):
-    """The service answered with a status that has no class of its own."""
+    """The service refused with a status that has no class of its own."""
+
+
+class ChatUnexpectedStatusError(UnknownDeliveryError, APIError, ModelAPIError):
+    """The service answered with a status that does not tell whether it has acted."""
 
 
 class ChatBadRequestError(ChatError, BadRequestError, ModelInvalidRequestError):
@@ -104,7 +114,7 @@ class ChatRateLimitError(PassingChatError, RateLimitError, ModelRateLimitError):
     """429."""
 
 
-class ChatServerError(ChatError, ServerError, ModelAPIError):
+class ChatServerError(UnknownDeliveryError, ServerError, ModelAPIError):
     """5xx; the service may have acted."""
 
 
@@ -112,22 +122,23 @@ class ChatUnavailableError(PassingChatError, ServerError, ModelAPIError):
     """503 with `Retry-After`: the service said that it did not act."""
 
 
-_LASTING: dict[type[KnowledgeBotError], type[ChatError]] = {
+_UNKNOWN: dict[type[KnowledgeBotError], type[ChatError]] = {
+    APIError: ChatUnexpectedStatusError,
+    ConnectionLostError: ChatConnectionLostError,
+    RequestTimeoutError: ChatTimeoutError,
+    ServerError: ChatServerError,
+    UnexpectedResponseError: ChatUnexpectedResponseError,
+}
+_KNOWN: dict[type[KnowledgeBotError], type[ChatError]] = {
     APIError: ChatAPIError,
     AuthenticationError: ChatAuthenticationError,
     BadRequestError: ChatBadRequestError,
     ConfigurationError: ChatConfigurationError,
     ConflictError: ChatConflictError,
-    ConnectionLostError: ChatConnectionLostError,
+    ConnectionFailedError: ChatConnectionFailedError,
     NotFoundError: ChatNotFoundError,
     PaymentRequiredError: ChatPaymentRequiredError,
     PermissionDeniedError: ChatPermissionDeniedError,
-    RequestTimeoutError: ChatTimeoutError,
-    ServerError: ChatServerError,
-    UnexpectedResponseError: ChatUnexpectedResponseError,
-}
-_PASSING: dict[type[KnowledgeBotError], type[ChatError]] = {
-    ConnectionFailedError: ChatConnectionFailedError,
     RateLimitError: ChatRateLimitError,
     RequestTimeoutError: ChatConnectTimeoutError,
     ServerError: ChatUnavailableError,
@@ -136,10 +147,10 @@ _PASSING: dict[type[KnowledgeBotError], type[ChatError]] = {
 
 def as_chat_error(error: KnowledgeBotError) -> ChatError:
     """Return a client's error as LangChain's at once: the same text, attributes and traceback."""
-    kind = type(error)
-    chat_error = _LASTING.get(kind, ChatError)
-    if error.delivery is not Delivery.UNKNOWN:
-        chat_error = _PASSING.get(kind, chat_error)
+    if error.delivery is Delivery.UNKNOWN:
+        chat_error = _UNKNOWN.get(type(error), UnknownDeliveryError)
+    else:
+        chat_error = _KNOWN.get(type(error), ChatError)
     twin = chat_error.__new__(chat_error, *error.args)
     twin.__dict__.update(error.__dict__)
     return twin.with_traceback(error.__traceback__)

@@ -15,6 +15,7 @@ PUBLIC_MODULES = (
     "knowledge_bot",
     "knowledge_bot.checks",
     "knowledge_bot.checks.pytest",
+    "knowledge_bot.conversations",
     "knowledge_bot.errors",
     "knowledge_bot.ingest",
     "knowledge_bot.models",

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import os
 import threading
 import warnings
@@ -17,6 +18,8 @@ from langgraph.graph import MessagesState, StateGraph
 from langgraph.types import RetryPolicy
 
 from knowledge_bot import ConnectionLostError, Delivery, RequestTimeoutError
+from knowledge_bot.conversations import Heads
+from knowledge_bot.transcripts import Turn, render
 from langchain_knowledge_bot import ChatKnowledgeBot
 from langchain_knowledge_bot.model_errors import PassingChatError
 from scripted_server import answer, close, silence, then
@@ -44,8 +47,10 @@ def test_an_answer_tells_where_it_stands_in_plain_json(invoke, bot, bots):
         "conversation_id": conversation,
         "message_id": message.id,
         "created_at": 1_700_000_000_001,
+        "digests": message.response_metadata["digests"],
         "finish_reason": "stop",
     }
+    assert json.loads(json.dumps(message.response_metadata)) == message.response_metadata
     assert message.usage_metadata is None
 
 
@@ -83,7 +88,7 @@ def test_the_system_text_of_a_prompt_is_sent_once(invoke, bot, bots):
     chain = prompt | bot
     first = invoke(chain, {"history": [("human", "one")]})
     invoke(chain, {"history": [("human", "one"), first, ("human", "two")]})
-    assert bots.contents == ["System: Be brief.\n\nUser: one", "two"]
+    assert bots.contents == [render([Turn("system", "Be brief."), Turn("user", "one")]), "two"]
 
 
 def test_another_bots_answer_is_no_anchor_and_is_told(invoke, bot, bots):
@@ -94,8 +99,8 @@ def test_another_bots_answer_is_no_anchor_and_is_told(invoke, bot, bots):
     invoke(bot, [*history, ("human", "two")])
     assert bots.contents == [
         "one",
-        "User: one\n\nAssistant: <answer 1> of bot_1",
-        "Assistant: <answer 2> of bot_2\n\nUser: two",
+        render([Turn("assistant", "<answer 1> of bot_1"), Turn("user", "one")]),
+        render([Turn("assistant", "<answer 2> of bot_2"), Turn("user", "two")]),
     ]
     assert [len(said) for said in bots.threads.values()] == [2, 1]
 
@@ -107,8 +112,9 @@ def test_a_conversation_is_chosen_by_the_call_then_the_list_then_the_constructor
     second = invoke(bot, "two", conversation_id=named)
     invoke(bot, [first, ("human", "three")])
     invoke(bot, [second, ("human", "four")], conversation_id=home)
+    missed = render([Turn("assistant", "<answer 2> of bot_1"), Turn("user", "four")])
     assert bots.threads == {
-        home: ["one", "three", "Assistant: <answer 2> of bot_1\n\nUser: four"],
+        home: ["one", "three", missed],
         named: ["two"],
     }
 
@@ -145,8 +151,9 @@ def test_a_fork_may_be_refused_or_continue_the_old_conversation(invoke, bots):
 
 
 def test_a_late_answer_fails_once_and_its_message_is_never_sent_there_again(invoke, bots):
-    bot = ChatKnowledgeBot(bot_id="bot_1", **bots.fields)
-    impatient = ChatKnowledgeBot(bot_id="bot_1", timeout=0.3, **bots.fields)
+    heads = Heads()
+    bot = ChatKnowledgeBot(bot_id="bot_1", heads=heads, **bots.fields)
+    impatient = ChatKnowledgeBot(bot_id="bot_1", heads=heads, timeout=0.3, **bots.fields)
     first = invoke(bot, "one")
     history = ["one", first, ("human", "two")]
     bots.lose_next.append(silence)

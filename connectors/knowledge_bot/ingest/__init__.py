@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING
 from knowledge_bot._extras import require
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest._database import LedgerError
     from knowledge_bot.ingest._items import File, Item, Skipped, Text, WebPage
     from knowledge_bot.ingest._ledger import Entry, Holdings, Ledger, SupersededSource
     from knowledge_bot.ingest._report import IncompleteIngestionError, Outcome, Report, Stop
     from knowledge_bot.ingest._run import Ingestion, aingest, ingest
+    from knowledge_bot.ingest._schema import LedgerError
     from knowledge_bot.ingest._store import State
     from knowledge_bot.ingest.sources import (
         from_feed,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 require(__name__, "ingest", "defusedxml", "feedparser", "pathspec")
 
 _HOMES = {
-    "_database": ("LedgerError",),
+    "_schema": ("LedgerError",),
     "_items": ("File", "Item", "Skipped", "Text", "WebPage"),
     "_ledger": ("Entry", "Holdings", "Ledger", "SupersededSource"),
     "_report": ("IncompleteIngestionError", "Outcome", "Report", "Stop"),

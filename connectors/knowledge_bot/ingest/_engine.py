@@ -17,11 +17,11 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, Protocol
 
 from knowledge_bot.errors import ConfigurationError, Delivery, KnowledgeBotError
-from knowledge_bot.ingest._database import LedgerError
 from knowledge_bot.ingest._items import File, Text
 from knowledge_bot.ingest._limiter import Limiter
 from knowledge_bot.ingest._plan import Job, Planned, Planner, fingerprint_of
 from knowledge_bot.ingest._report import Counters, Kind, Outcome, Report, Stop, logger
+from knowledge_bot.ingest._schema import LedgerError
 from knowledge_bot.ingest._store import Batch, Row, State, Store, one_spelling, replaced
 from knowledge_bot.models import Source
 
@@ -134,7 +134,7 @@ class Run:
         """Wait for nothing: what is in flight becomes unknown. Called in the loop's thread."""
         self.stop(Stop.REQUESTED, "it was interrupted")
         if self._store is not None:
-            self._store.given_up = True
+            self._store.give_up()
         if self._task is not None:
             self._task.cancel()
 

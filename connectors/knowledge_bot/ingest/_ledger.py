@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import NamedTuple, Self
 
-from knowledge_bot.ingest._database import Connection, Database, LedgerError
+from knowledge_bot._database import Connection
+from knowledge_bot.ingest._schema import LedgerDatabase, LedgerError
 from knowledge_bot.ingest._store import (
     Row,
     State,
@@ -130,9 +131,9 @@ class Ledger:
         self._address = os.fspath(address)
 
     @property
-    def database(self) -> Database:
+    def database(self) -> LedgerDatabase:
         """Where it is kept."""
-        return Database.of(self._address)
+        return LedgerDatabase.of(self._address)
 
     def __str__(self) -> str:
         try:

@@ -9,7 +9,6 @@ import hashlib
 import os
 import platform
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,21 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from knowledge_bot.ingest._database import (
-    Connection,
-    Database,
-    LedgerError,
-    is_of_a_database,
-    is_passing,
-)
+from knowledge_bot._database import Connection, Session
+from knowledge_bot.ingest._schema import LedgerDatabase
 
 T = TypeVar("T")
 
 _PORTS = {"http": 80, "https": 443}
-
-# Seconds that a statement is tried again while the database is locked, restarted or failed over.
-_PATIENCE = 30.0
-_PAUSE = 0.2
 
 LEASE = 60.0
 """Seconds that a run may be silent before a worker on another machine takes it for dead."""
@@ -308,8 +298,7 @@ class Batch:
 class Store:
     """A ledger as one run uses it, from several threads, one at a time.
 
-    What fails since the database is locked, restarted or away is tried again for half a minute.
-    All methods but `close` raise `LedgerError`.
+    All methods but `close` and `give_up` raise `LedgerError`.
 
     Args:
         database: where the ledger is.
@@ -320,24 +309,20 @@ class Store:
         run: the run's number.
         origin: the number of the origin that was named when the ledger was opened.
         highest: the highest number of any row at that time.
-        given_up: set where nobody waits any longer for a database that is away.
     """
 
     def __init__(
-        self, database: Database, *, reading: bool, alive: Callable[[], bool] = lambda: True
+        self, database: LedgerDatabase, *, reading: bool, alive: Callable[[], bool] = lambda: True
     ) -> None:
         self._database, self.reading, self._alive = database, reading, alive
         self._owner = Owner.of_this_process()
         self.run: int = self._owner.run
         self.origin: int | None = None
         self.highest: int = 0
-        self._lock = threading.Lock()
-        self._connection: Connection | None = None
-        self._opened: tuple[int, int] | None = None
+        self._session = Session(database, reading=reading)
         self._scope = 0
         self._renewed = 0.0
         self._wrote = False
-        self.given_up: bool = False
 
     @property
     def registered(self) -> bool:
@@ -352,10 +337,9 @@ class Store:
             collections: where the run's items go.
             origin: the name of what yields them; None without one.
         """
-        connection = self._database.open(reading=self.reading)
+        connection = self._session.open()
         if connection is None:
             return False
-        self._connection, self._opened = connection, self._database.file_identity()
         with self._database.explaining("read"):
             if not self.reading:
                 expire(connection)
@@ -384,7 +368,7 @@ class Store:
             "AND scope = ? AND state = 'created' AND gone_at IS NULL ORDER BY number LIMIT ?"
         )
         values = (self.origin, after, self._scope, count)
-        return self._patiently("read", lambda connection: connection.rows(query, *values))
+        return self._session.do("read", lambda connection: connection.rows(query, *values))
 
     def find(self, ids: Sequence[bytes]) -> dict[bytes, Row]:
         """Return the rows of items; what a dead run has claimed is unknown in them."""
@@ -399,12 +383,14 @@ class Store:
                 return find_rows(connection, ids)
             return {row.id: as_unknown(row) if row.run in dead else row for row in found.values()}
 
-        return self._patiently("read", find)
+        return self._session.do("read", find)
 
     def contents(self, scope: int, digests: Sequence[bytes]) -> dict[bytes, str]:
         """Return, for each of these contents that is there already, a key that it is under."""
         query = "SELECT digest, key FROM kbot_items WHERE digest {ids} AND scope = ?"
-        found = self._patiently("read", lambda connection: connection.of_ids(query, digests, scope))
+        found = self._session.do(
+            "read", lambda connection: connection.of_ids(query, digests, scope)
+        )
         return dict(found)
 
     def rank(self) -> tuple[int, int]:
@@ -419,7 +405,7 @@ class Store:
             living = living_runs(connection)
             return sorted(run for run in living if living[run] == self._scope)
 
-        runs = self._patiently("written", look)
+        runs = self._session.do("written", look)
         return (runs.index(self.run), len(runs)) if self.run in runs else (0, 1)
 
     def write(self, batch: Batch, *, leave: bool = False) -> set[bytes]:
@@ -451,9 +437,9 @@ class Store:
                     connection.run(_UNKNOWN_OF_A_RUN, DIED, int(time.time()), self.run)
             return lost
 
-        lost = self._patiently("written", write)
+        lost = self._session.do("written", write)
         if leave and self._wrote:
-            self._patiently("read back", lambda _: self._database.check_whole())
+            self._session.do("read back", lambda _: self._database.check_whole())
         return lost
 
     @property
@@ -501,12 +487,12 @@ class Store:
                     )
             return len(before) - len(back) + (0 if withheld else len(vanished)), withheld
 
-        return self._patiently("written", mark)
+        return self._session.do("written", mark)
 
     def recall(self, url: str) -> bytes | None:
         """Return what is known of a page; None where nothing is."""
         query = "SELECT known FROM kbot_pages WHERE id = ?"
-        found = self._patiently("read", lambda connection: connection.rows(query, page_id(url)))
+        found = self._session.do("read", lambda connection: connection.rows(query, page_id(url)))
         return bytes(found[0][0]) if found else None
 
     def remember(self, url: str, known: bytes) -> None:
@@ -516,44 +502,18 @@ class Store:
             "ON CONFLICT (id) DO UPDATE SET known = excluded.known"
         )
         if not self.reading:
-            self._patiently(
+            self._session.do(
                 "written", lambda connection: connection.run(statement, page_id(url), known)
             )
+
+    def give_up(self) -> None:
+        """Wait no longer for a database that is away."""
+        self._session.given_up = True
 
     def close(self) -> None:
         """Close the connection."""
         _running.pop(self.run, None)
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-    def _patiently(self, what: str, work: Callable[[Connection], T]) -> T:
-        """Do something, again while the database is away; `what` could not be done otherwise."""
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            with self._lock:
-                # SQLite would go on with a file that has no name any more, as if all were well.
-                if self._opened != (now := self._database.file_identity()):
-                    raise LedgerError(
-                        f"the ledger {self._database.told} was {'replaced' if now else 'removed'} "
-                        "while it was in use. What was sent since then is not in it: restore it "
-                        "before the next run, which would send that again"
-                    )
-                try:
-                    if self._connection is None:
-                        self._connection = self._database.connect(reading=self.reading)
-                    return work(self._connection)
-                except Exception as error:
-                    cause = error.__cause__ if isinstance(error, LedgerError) else error
-                    if cause is None or not is_of_a_database(cause):
-                        raise
-                    if self._connection is not None and not self._connection.sqlite:
-                        self._connection.close()
-                        self._connection = None
-                    if not is_passing(cause) or self.given_up or time.monotonic() > deadline:
-                        raise self._database.explained(cause, what) from cause
-            time.sleep(_PAUSE)
+        self._session.close()
 
     def _numbered(self, table: str, one: str, two: str, values: tuple[Any, Any]) -> int:
         query = f"SELECT number FROM {table} WHERE {one} = ? AND {two} = ?"  # noqa: S608 - as above
@@ -566,7 +526,7 @@ class Store:
                 found = connection.rows(query, *values)
             return int(found[0][0]) if found else 0
 
-        return self._patiently("written", find)
+        return self._session.do("written", find)
 
     def _renew(self, connection: Connection) -> None:
         if not self.registered:  # what killed runs left, where nothing needs it any more

@@ -86,14 +86,16 @@ def test_what_a_service_says_as_data_is_believed():
     fields = {"id": "msg_1", "conversation_id": "conv_1", "created_at": 1}
     sources = [{"id": "src_1", "name": "a, b.md", "url": None}, {"id": "src_2"}, "c.md"]
     named = Answer.of(Message(answer="At nine.", sources=sources, found=True, **fields))
-    assert named.listed == ("a, b.md", "c.md")
+    assert named.listed == named.source_names == ("a, b.md", "c.md")
     assert Question(ask="?", sources=["A, b.md", "c.md"], refuses=False).unmet(named) == ""
     assert Question(ask="?", sources="b.md").unmet(named).startswith('does not name "b.md"')
     lost = Answer.of(Message(answer="Nichts dazu gefunden.", found=False, **fields))
     assert Question(ask="?", refuses=True).unmet(lost) == ""
     odd = Answer.of(Message(answer=HOURS, sources="hours.md", found="yes", **fields))
     assert (odd.listed, odd.found, odd.names("hours.md")) == (None, None, True)
+    assert odd.source_names == ("hours.md", "Prices", "fees and fines.md")
     none = Answer.of(Message(answer=HOURS, sources=[], **fields))
+    assert none.source_names == Answer("At nine.").source_names == ()
     assert Question(ask="?", sources="hours.md").unmet(none) == (
         'does not name "hours.md" as a source; it names none'
     )

@@ -2,20 +2,16 @@
 
 import asyncio
 import json
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from calls import KEY
 from knowledge_bot import AsyncClient, Client
 from knowledge_bot.ingest import Ledger, Report, aingest, ingest
-from postgresql_server import PostgreSQL
-from postgresql_server import postgresql as running_postgresql
 from scripted_server import Received, Reply, ScriptedServer, answer
 
 Judge = Callable[[str, int], Reply | None]
@@ -101,33 +97,6 @@ def send(service: Service) -> Callable[..., Report]:
             return ingest(client, items, **options)
 
     return go
-
-
-@pytest.fixture(scope="session")
-def server_of_postgresql() -> Iterator[PostgreSQL]:
-    """A real PostgreSQL, from a wheel."""
-    with running_postgresql() as server:
-        yield server
-
-
-@pytest.fixture
-def new_schema(server_of_postgresql: PostgreSQL) -> Callable[[], str]:
-    """`new_schema()`: the address of a schema of its own, which is made faster than a database."""
-    url = server_of_postgresql.url()
-
-    def make() -> str:
-        name = f"ledger_{uuid.uuid4().hex}"
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(f"CREATE SCHEMA {name}")
-        return f"{url}?options=-csearch_path%3D{name}"
-
-    return make
-
-
-@pytest.fixture
-def postgresql(new_schema: Callable[[], str]) -> str:
-    """Where a ledger can be made in PostgreSQL."""
-    return new_schema()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -1,4 +1,4 @@
-"""Where a ledger is kept: addresses, connections and tables, in SQLite and PostgreSQL.
+"""Where something is kept, such as a ledger: addresses and connections, SQLite and PostgreSQL.
 
 Statements are written once, for the standard library's `sqlite3` and for psycopg 3; where the two
 differ, this module says how. Everything here blocks.
@@ -7,90 +7,27 @@ differ, this module says how. Everything here blocks.
 import contextlib
 import os
 import sqlite3
+import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self, TypeVar
+from weakref import WeakSet
 
 from knowledge_bot.errors import Delivery, KnowledgeBotError
 
+T = TypeVar("T")
 
-class LedgerError(KnowledgeBotError):
-    """The ledger cannot be opened, read or written. Nothing is sent without it."""
+
+class DatabaseError(KnowledgeBotError):
+    """A database cannot be opened, read or written. Nothing is sent without it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, delivery=Delivery.NOT_DELIVERED)
 
-
-VERSION = 3
-
-# All names begin alike, since a PostgreSQL database is often shared with other programs. Columns
-# that hold nothing for most rows are NULL, and what all items of a run share is a row elsewhere: at
-# ten million items a byte is ten megabytes.
-_TABLES = """
-CREATE TABLE kbot_ledger (version INTEGER NOT NULL);
-CREATE TABLE kbot_scopes (        -- what a key is unique within
-    number {identity},
-    service TEXT NOT NULL,
-    collections TEXT NOT NULL,    -- sorted, with commas
-    UNIQUE (service, collections)
-);
-CREATE TABLE kbot_origins (       -- what is enumerated as a whole, such as a folder
-    number {identity},
-    scope INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    UNIQUE (scope, name)
-);
-CREATE TABLE kbot_runs (          -- who may be sending
-    run BIGINT PRIMARY KEY,
-    scope INTEGER NOT NULL,
-    machine TEXT NOT NULL,
-    host TEXT NOT NULL,
-    pid INTEGER NOT NULL,
-    started TEXT NOT NULL,
-    lease_until DOUBLE PRECISION NOT NULL
-);
-CREATE TABLE kbot_items (
-    number {identity},
-    id {bytes} NOT NULL UNIQUE,   -- a hash of service, collections and key
-    scope INTEGER NOT NULL,
-    origin INTEGER,
-    key TEXT NOT NULL,
-    name TEXT,                    -- NULL: the same as the key
-    kind TEXT NOT NULL,
-    location TEXT,                -- of a page or a file; NULL: the same as the key
-    state TEXT NOT NULL,
-    digest {bytes},               -- of the content that the service has
-    pending {bytes},              -- of the content that state is about, unless created
-    version TEXT,                 -- tells the content of digest without reading it
-    source_id TEXT,               -- the source created last ...
-    source_name TEXT,             -- ... and its name, where the item has a newer one
-    run BIGINT NOT NULL,          -- the run that wrote the row last
-    revision INTEGER NOT NULL,    -- writing compares and swaps it
-    attempts INTEGER NOT NULL,
-    error TEXT,
-    updated_at INTEGER NOT NULL,  -- Unix seconds, as all times
-    gone_at INTEGER               -- since when its origin yields it no longer
-);
-CREATE INDEX kbot_items_unsettled ON kbot_items (state) WHERE state <> 'created';
-CREATE INDEX kbot_items_origin ON kbot_items (origin) WHERE origin IS NOT NULL;
-CREATE INDEX kbot_items_gone ON kbot_items (gone_at) WHERE gone_at IS NOT NULL;
-CREATE INDEX kbot_items_digest ON kbot_items (digest) WHERE digest IS NOT NULL;
-CREATE TABLE kbot_superseded (
-    source_id TEXT PRIMARY KEY,
-    replaced_by TEXT,
-    scope INTEGER NOT NULL,
-    key TEXT NOT NULL,
-    name TEXT NOT NULL,
-    superseded_at INTEGER NOT NULL
-);
-CREATE TABLE kbot_pages (         -- what their servers are asked with whether they changed
-    id {bytes} PRIMARY KEY,       -- a hash of the address
-    known {bytes} NOT NULL        -- by what read it, in a form of its own
-);
-"""
 
 # Locks the creation of tables, which PostgreSQL does not do atomically. An arbitrary number.
 _CREATION_LOCK = 7_205_759_403
@@ -98,12 +35,16 @@ _CREATION_LOCK = 7_205_759_403
 # Seconds that SQLite waits for another process's transaction before it says that it is locked.
 _BUSY = 2.0
 
+# Seconds that a statement is tried again while the database is locked, restarted or failed over.
+_PATIENCE = 30.0
+_PAUSE = 0.2
+
 # PostgreSQL, appendix A: connection exceptions, too many connections, a server that shuts down or
 # starts up, a serialization failure, a deadlock.
 _PASSING_STATES = ("08", "53300", "57P01", "57P02", "57P03", "40001", "40P01")
 
 _REASONS = {
-    "file is not a database": "it is not a SQLite file, so it is no ledger; name another file",
+    "file is not a database": "it is not a SQLite file, so it is no {noun}; name another file",
     "malformed": "the file is damaged; restore it from a copy",
     "disk is full": "the disk is full; make room and run again",
     "disk i/o error": "the disk does not take it (full, over a quota, or failing)",
@@ -114,25 +55,33 @@ _REASONS = {
 
 
 @dataclass(frozen=True)
-class Database:
-    """Where a ledger is kept.
+class Database(ABC):
+    """Where something is kept.
 
     Attributes:
+        noun: what is kept there, for messages.
+        error: what is raised where it cannot be used.
+        tables: the statements that make its tables, with the kinds of columns that the two
+            databases call differently as `{identity}` and `{bytes}`.
         file: SQLite's file; None for PostgreSQL.
         url: what PostgreSQL's driver connects to; may hold a password.
         told: the address for messages, without a password.
     """
+
+    noun: ClassVar[str]
+    error: ClassVar[type[DatabaseError]]
+    tables: ClassVar[str]
 
     file: Path | None
     url: str
     told: str
 
     @classmethod
-    def of(cls, address: str | os.PathLike[str]) -> "Database":
+    def of(cls, address: str | os.PathLike[str]) -> Self:
         """Return the database of `sqlite:///file`, `postgresql://…`, or the path of a SQLite file.
 
         Raises:
-            LedgerError: the address is none of these.
+            DatabaseError: the address is none of these. As everywhere here, it is `error`.
         """
         text = os.fspath(address)
         scheme, mark, rest = text.partition("://")
@@ -142,19 +91,19 @@ class Database:
             hosts = place.partition("/")[0].partition("?")[0].split(",")
             ports = [host.rpartition(":")[2] for host in hosts if ":" in host and host[-1] != "]"]
             if not all(port.isdecimal() or not port for port in ports):
-                raise LedgerError(
-                    "the ledger's address is not a database URL, such as sqlite:///kbot.db or "
+                raise cls.error(
+                    f"the {cls.noun}'s address is not a database URL, such as sqlite:///kbot.db or "
                     "postgresql://user:password@host/database: a port is a number"
                 )
             told = f"postgresql://{user.partition(':')[0]}{':***' * bool(at)}{at}"
             return cls(None, f"postgresql://{rest}", told + place.partition("?")[0])
         if mark and scheme.isalnum():
             if scheme != "sqlite":
-                raise LedgerError(f"a ledger is kept in SQLite or PostgreSQL, not in {scheme!r}")
+                raise cls.error(f"a {cls.noun} is kept in SQLite or PostgreSQL, not in {scheme!r}")
             if rest in ("", "/", "/:memory:") or rest[0] != "/":
-                raise LedgerError("a ledger is kept in a file; name one: sqlite:///kbot.db")
+                raise cls.error(f"a {cls.noun} is kept in a file; name one: sqlite:///kbot.db")
             if any(sign in rest for sign in "?#%"):
-                raise LedgerError(
+                raise cls.error(
                     f"{text!r}: the path of a sqlite:/// address with ?, # or % in it can be read "
                     "in two ways; give the path alone, without sqlite:///"
                 )
@@ -164,13 +113,13 @@ class Database:
         return cls(file, "", str(file))
 
     def open(self, *, reading: bool) -> "Connection | None":
-        """Open the ledger, made where there is none; a reader gets None then, and makes nothing.
+        """Open it, made where there is none; a reader gets None then, and makes nothing.
 
         Raises:
-            LedgerError: it cannot be opened, it is something else, or of another version.
+            DatabaseError: it cannot be opened, it is something else, or of another version.
         """
         if self.file is not None and os.path.isdir(self.file):  # noqa: PTH112 - it never raises
-            raise LedgerError(f"{self.told} is a folder; name a file, such as {self.told}/kbot.db")
+            raise self.error(f"{self.told} is a folder; name a file, such as {self.told}/kbot.db")
         try:
             if reading and self.file is not None:
                 self.file.stat()
@@ -178,11 +127,11 @@ class Database:
             return None
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise LedgerError(f"the ledger {self.told} cannot be read: {reason}") from None
+            raise self.error(f"the {self.noun} {self.told} cannot be read: {reason}") from None
         connection = self.connect(reading=reading)
         try:
             with self.explaining("read" if reading else "made"):
-                if _holds_a_ledger(connection, self.told):
+                if self.is_made(connection):
                     return connection
                 if not reading:
                     self._make(connection)
@@ -197,11 +146,11 @@ class Database:
         """Open a connection, to whatever is there.
 
         Raises:
-            LedgerError: it cannot be opened.
+            DatabaseError: it cannot be opened.
         """
         with self.explaining("read" if reading else "opened"):
             if self.file is None:
-                return Connection(_postgresql_connection(self.url, self.told), sqlite=False)
+                return Connection(self._postgresql_connection(), sqlite=False)
             raw = _sqlite_connection(self.file, "mode=rw" if reading else "mode=rwc")
             # What was committed survives a power cut, and so a claim.
             raw.execute("PRAGMA query_only=ON" if reading else "PRAGMA synchronous=FULL")
@@ -215,6 +164,22 @@ class Database:
                 raw = _sqlite_connection(self.file, "immutable=1")
             return Connection(raw, sqlite=True)
 
+    @abstractmethod
+    def is_made(self, connection: "Connection") -> bool:
+        """Tell whether a database has the tables; False where they can be made.
+
+        Raises:
+            DatabaseError: it is something else, or of another version.
+        """
+
+    @abstractmethod
+    def check_replaced(self, *, there: bool) -> None:
+        """Meet a file that was removed while it was in use, or replaced (`there`).
+
+        Raises:
+            DatabaseError: what was in it is needed. Otherwise a new one is made.
+        """
+
     def _make(self, connection: "Connection") -> None:
         if connection.sqlite:
             # Readers and the writer do not wait for each other then; kept in the file. SQLite does
@@ -222,7 +187,7 @@ class Database:
             deadline = time.monotonic() + 30
             while connection.locked_out_of("PRAGMA journal_mode=WAL"):
                 if time.monotonic() > deadline:
-                    raise LedgerError(f"the ledger {self.told} cannot be made: it is locked")
+                    raise self.error(f"the {self.noun} {self.told} cannot be made: it is locked")
                 time.sleep(0.02)
         kinds = {"identity": "INTEGER PRIMARY KEY", "bytes": "BLOB"}
         if not connection.sqlite:
@@ -231,10 +196,9 @@ class Database:
         with connection.transaction():
             if not connection.sqlite:  # SQLite's write transactions exclude each other already
                 connection.run("SELECT pg_advisory_xact_lock(?)", _CREATION_LOCK)
-            if not _holds_a_ledger(connection, self.told):
-                for statement in _TABLES.format(**kinds).split(";\n"):
+            if not self.is_made(connection):
+                for statement in self.tables.format(**kinds).split(";\n"):
                     connection.run(statement)
-                connection.run("INSERT INTO kbot_ledger (version) VALUES (?)", VERSION)
 
     def file_identity(self) -> tuple[int, int] | None:
         """Return what tells SQLite's file from another one of its name; None without a file."""
@@ -244,24 +208,9 @@ class Database:
             status = None
         return None if status is None else (status.st_dev, status.st_ino)
 
-    def check_whole(self) -> None:
-        """Read SQLite's file as it is on disk: an open connection reads what it has in memory.
-
-        Raises:
-            LedgerError: something else wrote into the file.
-        """
-        if self.file is not None:
-            with contextlib.closing(self.connect(reading=True)) as connection:
-                ((found,),) = connection.rows("PRAGMA quick_check(1)")
-            if found != "ok":
-                raise LedgerError(
-                    f"the ledger {self.told} was damaged while it was in use: {found}. Restore it "
-                    "from a copy before the next run, which would send what is missing in it again"
-                )
-
     @contextmanager
     def explaining(self, what: str) -> Iterator[None]:
-        """Turn database errors inside into `LedgerError`: `what` could not be done."""
+        """Turn database errors inside into ours: `what` could not be done."""
         try:
             yield
         except Exception as error:
@@ -269,12 +218,33 @@ class Database:
                 raise
             raise self.explained(error, what) from error
 
-    def explained(self, error: BaseException, what: str) -> LedgerError:
+    def explained(self, error: BaseException, what: str) -> DatabaseError:
         """Return a database's error as ours."""
         said = " ".join(str(error).split())
         reason = next((told for sign, told in _REASONS.items() if sign in said.lower()), "")
-        detail = f"{reason} ({said[:200]})" if reason else said[:300]
-        return LedgerError(f"the ledger {self.told} cannot be {what}: {detail}")
+        detail = f"{reason.format(noun=self.noun)} ({said[:200]})" if reason else said[:300]
+        return self.error(f"the {self.noun} {self.told} cannot be {what}: {detail}")
+
+    def _postgresql_connection(self) -> Any:
+        try:
+            import psycopg
+        except ImportError:
+            raise self.error(
+                f"a {self.noun} in PostgreSQL needs the driver psycopg, which is not installed: "
+                "pip install 'knowledge-bot[postgresql]'"
+            ) from None
+        try:
+            return psycopg.connect(
+                self.url,
+                autocommit=True,
+                connect_timeout=10,
+                application_name=f"knowledge-bot {self.noun}",
+            )
+        except psycopg.ProgrammingError:  # it quotes the address, and with it a password
+            raise self.error(
+                f"{self.told} is not a database URL that PostgreSQL's driver takes, such as "
+                "postgresql://user:password@host/database"
+            ) from None
 
 
 class Connection:
@@ -343,8 +313,14 @@ class Connection:
             raise
         self._raw.execute("COMMIT")
 
+    def names(self) -> list[str]:
+        """Return the names of what is there: tables, and with SQLite indexes too."""
+        query = "SELECT tablename FROM pg_tables WHERE schemaname = ANY(current_schemas(false))"
+        query = "SELECT name FROM sqlite_master" if self.sqlite else query
+        return [name for (name,) in self.rows(query)]
+
     def now(self) -> float:
-        """Return Unix seconds by the clock that all runs of this ledger share."""
+        """Return Unix seconds by the clock that all who use this database share."""
         if self.sqlite:
             return time.time()
         return float(self.rows("SELECT extract(epoch FROM clock_timestamp())")[0][0])
@@ -353,6 +329,102 @@ class Connection:
         """Close it."""
         with contextlib.suppress(Exception):  # it may be broken
             self._raw.close()
+
+
+class Session:
+    """One connection that several threads use, one at a time, made anew where it broke.
+
+    What fails since the database is locked, restarted or away is tried again for half a minute. A
+    child of `os.fork` makes a connection of its own.
+
+    Args:
+        database: where to connect to.
+        reading: whether nothing may be written.
+
+    Attributes:
+        given_up: set where nobody waits any longer for a database that is away.
+    """
+
+    def __init__(self, database: Database, *, reading: bool = False) -> None:
+        self._database, self._reading = database, reading
+        self._connection: Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._opened = False
+        self._lock = threading.Lock()
+        self.given_up: bool = False
+        _sessions.add(self)
+
+    def open(self) -> Connection | None:
+        """Open the database, made where there is none; None in place of that for a reader.
+
+        Raises:
+            DatabaseError: it cannot be opened, it is something else, or of another version.
+        """
+        self._connection = self._database.open(reading=self._reading)
+        self._file, self._opened = self._database.file_identity(), self._connection is not None
+        return self._connection
+
+    def do(self, what: str, work: Callable[[Connection], T]) -> T:
+        """Do something with the connection, again while the database is away.
+
+        Args:
+            what: what could not be done, where an error says so: "read" or "written".
+            work: it may be called several times.
+
+        Raises:
+            DatabaseError: it cannot be done.
+        """
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            with self._lock:
+                try:
+                    return work(self._connected())
+                except Exception as error:
+                    cause = error.__cause__ if isinstance(error, DatabaseError) else error
+                    if cause is None or not is_of_a_database(cause):
+                        raise
+                    if self._connection is not None and not self._connection.sqlite:
+                        self._connection.close()
+                        self._connection = None
+                    if not is_passing(cause) or self.given_up or time.monotonic() > deadline:
+                        raise self._database.explained(cause, what) from cause
+            time.sleep(_PAUSE)
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _connected(self) -> Connection:
+        if self._opened and self._file != (now := self._database.file_identity()):
+            self._database.check_replaced(there=now is not None)
+            self._connection, self._opened = None, False
+        if self._connection is None and self._opened:
+            self._connection = self._database.connect(reading=self._reading)
+        elif self._connection is None:
+            self.open()
+        assert self._connection is not None  # noqa: S101 - readers have opened it, or do nothing
+        return self._connection
+
+    def _leave_to_the_parent(self) -> None:
+        # It uses this connection, which would be closed there as well if it were closed here.
+        _of_parents.append(self._connection)
+        self._connection, self._lock = None, threading.Lock()
+
+
+_of_parents: list[Connection | None] = []
+_sessions: WeakSet[Session] = WeakSet()
+
+
+def _after_a_fork() -> None:
+    for session in _sessions:
+        session._leave_to_the_parent()  # noqa: SLF001 - it is no one else's
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_a_fork)
 
 
 def _with_other_placeholders(statement: str) -> str:
@@ -367,52 +439,6 @@ def _sqlite_connection(file: Path, options: str) -> sqlite3.Connection:
         check_same_thread=False,
         isolation_level=None,
     )
-
-
-def _postgresql_connection(url: str, told: str) -> Any:
-    try:
-        import psycopg
-    except ImportError:
-        raise LedgerError(
-            "a ledger in PostgreSQL needs the driver psycopg, which is not installed: "
-            "pip install 'knowledge-bot[postgresql]'"
-        ) from None
-    try:
-        return psycopg.connect(
-            url, autocommit=True, connect_timeout=10, application_name="knowledge-bot ledger"
-        )
-    except psycopg.ProgrammingError:  # it quotes the address, and with it a password
-        raise LedgerError(
-            f"{told} is not a database URL that PostgreSQL's driver takes, such as "
-            "postgresql://user:password@host/database"
-        ) from None
-
-
-def _holds_a_ledger(connection: Connection, told: str) -> bool:
-    """Tell whether a database holds a ledger; False where it holds none yet."""
-    query = "SELECT tablename FROM pg_tables WHERE schemaname = ANY(current_schemas(false))"
-    query = "SELECT name FROM sqlite_master" if connection.sqlite else query
-    names = [name for (name,) in connection.rows(query)]
-    if "kbot_ledger" not in names:
-        if names and connection.sqlite:
-            raise LedgerError(
-                f"{told} is not a ledger: it is a database of another program, with the table "
-                f"{names[0]!r}. Nothing was written to it; name another file"
-            )
-        return False
-    ((version,),) = connection.rows("SELECT version FROM kbot_ledger")
-    if version > VERSION:
-        raise LedgerError(
-            f"{told} was written by a newer knowledge-bot (ledger version {version}, this one "
-            f"knows {VERSION}). Nothing was written to it; update knowledge-bot"
-        )
-    if version < VERSION:
-        raise LedgerError(
-            f"{told} is a ledger of an older design (version {version}, this one knows {VERSION}), "
-            "and cannot be taken over. Nothing was written to it. Name a new ledger: everything is "
-            "sent once more then, so let it go into a new collection, or remove the old sources"
-        )
-    return True
 
 
 def is_of_a_database(error: BaseException) -> bool:

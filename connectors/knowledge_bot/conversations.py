@@ -1,0 +1,680 @@
+"""Which of the service's conversations a list of messages goes on in, and what of it is sent.
+
+A conversation is a thread on the server that every message changes (interface section 4, POST
+/messages), and there is no way to look at it or to go back in it. A framework hands over a whole
+list of messages instead, and continues, edits, cuts or forks it at will. `Conversations` brings the
+two together:
+
+- The newest answer of the bot in a list is its anchor. What stands before it was sent already, so
+  only what follows is sent, into the anchor's conversation.
+- A conversation's last answer is its head. Of several lists that continue from the same answer one
+  alone gets the conversation; the others are forks, as is a list in which something before the
+  anchor was changed. By default a fork is sent as a whole into a new conversation, so that no list
+  is answered with messages that are not in it.
+- Who knows the heads is an object, `Heads`: in this process alone, or in a database that several
+  workers share.
+
+No class of a framework is used here: adapters make `Said`s of their messages, and keep
+`Reply.kept()` with the answer, from which `Place.of` knows it again.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
+
+from knowledge_bot._client import AsyncClient, Client
+from knowledge_bot._database import Connection, Database, DatabaseError, Session
+from knowledge_bot._endpoints import check_number
+from knowledge_bot.errors import ConfigurationError, Delivery
+from knowledge_bot.models import Message
+from knowledge_bot.transcripts import Role, Turn, render
+
+__all__ = [
+    "Conversations",
+    "Heads",
+    "HeadsError",
+    "History",
+    "OnFork",
+    "Place",
+    "Reply",
+    "Said",
+]
+
+History: TypeAlias = Literal["transcript", "latest", "replay", "error"]
+"""What is sent where there is more than a question: all of it as one text, the newest question
+alone, the user's turns one by one, or nothing."""
+
+OnFork: TypeAlias = Literal["new", "continue", "error"]
+"""Where a list goes whose conversation has gone on without it, or is another one by now: into a new
+conversation, into the old one all the same, or nowhere."""
+
+T = TypeVar("T")
+
+_DAY: Final = 86_400  # seconds
+
+_logger = logging.getLogger("knowledge_bot.conversations")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a bot gave an answer.
+
+    Attributes:
+        conversation_id: the conversation, `conv_…`.
+        message_id: the answer's message, `msg_…`; None where nobody kept it.
+        system: digests of the system's turns before it.
+        turns: digests of the others since the answer before it in this conversation, and its own;
+            None where nobody kept them, and nobody can tell whether something was changed.
+    """
+
+    conversation_id: str
+    message_id: str | None = None
+    system: tuple[str, ...] = ()
+    turns: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Self | None:
+        """Return what `Reply.kept` says, among whatever else; None where it names no conversation.
+
+        Args:
+            kept: a mapping that came through JSON, perhaps, or was changed by someone.
+        """
+        conversation_id, message_id = kept.get("conversation_id"), kept.get("message_id")
+        if not isinstance(conversation_id, str) or not conversation_id:
+            return None
+        digests = kept.get("digests")
+        digests = digests if isinstance(digests, Mapping) else {}
+        system, turns = (digests.get(name) for name in ("system", "turns"))
+        return cls(
+            conversation_id,
+            message_id if isinstance(message_id, str) else None,
+            tuple(map(str, system)) if isinstance(system, list | tuple) else (),
+            tuple(map(str, turns)) if isinstance(turns, list | tuple) else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message of a list.
+
+    Attributes:
+        role: who said it.
+        text: what was said; may be empty.
+        name: what the speaker is called beside the role; a transcript's history tells it.
+        place: where the asked bot said it; None for everyone else's messages.
+    """
+
+    role: Role
+    text: str
+    name: str | None = None
+    place: Place | None = None
+
+    @property
+    def digest(self) -> str:
+        """What tells this message from another one."""
+        return _digest(f"{self.role}\0{self.text}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer, and after what it was given.
+
+    Attributes:
+        message: the service's answer.
+        system: digests of the system's turns in the list.
+        turns: digests of the others that this conversation had not heard before.
+    """
+
+    message: Message
+    system: tuple[str, ...]
+    turns: tuple[str, ...]
+
+    def kept(self, text: str | None = None) -> dict[str, Any]:
+        """Return what is to be kept with the answer, for `Place.of`, as plain JSON.
+
+        Args:
+            text: the answer as the list will hold it, where that is not the whole one.
+
+        Returns:
+            `conversation_id`, `message_id` and `digests`.
+        """
+        answer = Said("assistant", self.message.answer if text is None else text)
+        return {
+            "conversation_id": self.message.conversation_id,
+            "message_id": self.message.id,
+            "digests": {"system": list(self.system), "turns": [*self.turns, answer.digest]},
+        }
+
+
+class HeadsError(DatabaseError):
+    """The heads of conversations cannot be read or written. Nothing was sent."""
+
+
+class Heads:
+    """The last answer of each conversation, as far as it is known here.
+
+    Nobody can ask the service for it. An object without an address knows what went through it: a
+    conversation that it has not met is taken for what the list of messages says. One with an
+    address shares its knowledge with all that have the same: workers, machines, and the same
+    process after a restart. There, a list that continues a conversation which is not known is a
+    fork, so no list is ever answered with messages that are not in it.
+
+    May be shared between threads and event loops, and used in children of `os.fork`. A pickle of it
+    holds the address, and with it perhaps a password.
+
+    Args:
+        address: `sqlite:///file`, `postgresql://…`, or the path of a SQLite file; a ledger may be
+            in the same database. None: in this object alone.
+        remembered: without an address, how many conversations are known; the one that was longest
+            silent is forgotten first.
+        days: with an address, after how many silent days a conversation is forgotten.
+
+    Raises:
+        HeadsError: the address cannot be used. From a call: the database cannot be read or written.
+        ConfigurationError: a number cannot be used.
+    """
+
+    def __init__(
+        self,
+        address: str | os.PathLike[str] | None = None,
+        *,
+        remembered: int = 10_000,
+        days: int = 400,
+    ) -> None:
+        check_number("remembered", remembered, 1, whole=True)
+        check_number("days", days, 1, whole=True)
+        self._made_of = (address, remembered, days)
+        self._store: _Store = (
+            _InThisProcess(remembered)
+            if address is None
+            else _InADatabase(_HeadsDatabase.of(address), days)
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._store.told})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _heads, self._made_of
+
+    @classmethod
+    def of(cls, client: Client) -> "Heads":
+        """Return what this process knows of the conversations that a client is used for.
+
+        Args:
+            client: each has heads of its own, which go with it.
+        """
+        with _of_clients_lock:
+            return _of_clients.setdefault(client, cls())
+
+    @property
+    def shared(self) -> bool:
+        """Whether a database holds them, so that calls may take some milliseconds."""
+        return self._store.shared
+
+    def _take(self, thread: "_Thread", after: str | None, message: "_Sending") -> bool:
+        """Take the turn after an answer; False where the conversation has gone on from it."""
+        taken = False
+
+        def take(head: _Head | None) -> _Head | None:
+            nonlocal taken
+            head = head if head is not None or self.shared else _Head(after)
+            # Its own claim is met again where the connection broke after it was written.
+            taken = head is not None and (
+                head.sender == message.sender or (head.answer == after and head.sender is None)
+            )
+            return head._replace(**message._asdict()) if head is not None and taken else head
+
+        self._store.change(thread, take)
+        return taken
+
+    def _join(self, thread: "_Thread", message: "_Sending") -> None:
+        """Take the next turn, whatever came before."""
+
+        def join(head: _Head | None) -> _Head:
+            if head is not None and head.lost and head.content == message.content:
+                raise ConfigurationError(
+                    "messages: this very message was sent into the conversation before, and no "
+                    "answer came; the service may have received it, so it is not sent there again. "
+                    "Send it without the conversation's id, or something else first"
+                )
+            before = _Head(None) if head is None else head
+            return before._replace(lost=False, **message._asdict())
+
+        self._store.change(thread, join)
+
+    def _answered(self, thread: "_Thread", sender: str, answer: str) -> None:
+        """Give the turn back after an answer, unless somebody else has taken it meanwhile."""
+        self._settle(thread, sender, lambda _: _Head(answer), else_=_Head(answer))
+
+    def _refused(self, thread: "_Thread", sender: str) -> None:
+        """Give the turn back, as if nothing had been sent."""
+        self._settle(thread, sender, lambda head: _Head(head.answer) if head.answer else None)
+
+    def _lost(self, thread: "_Thread", sender: str) -> None:
+        """Note that a message was sent, perhaps, and that no answer will come."""
+        self._settle(thread, sender, lambda head: head._replace(lost=True))
+
+    def _settle(
+        self,
+        thread: "_Thread",
+        sender: str,
+        settled: "Callable[[_Head], _Head | None]",
+        *,
+        else_: "_Head | None" = None,
+    ) -> None:
+        """Change a head whose turn is still the sender's; `else_` where there is none."""
+
+        def settle(head: _Head | None) -> _Head | None:
+            if head is None:
+                return else_
+            return settled(head) if head.sender == sender else head
+
+        self._store.change(thread, settle)
+
+
+def _heads(address: Any, remembered: int, days: int) -> Heads:
+    return Heads(address, remembered=remembered, days=days)
+
+
+_of_clients: "WeakKeyDictionary[Client, Heads]" = WeakKeyDictionary()
+_of_clients_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Conversations:
+    """How lists of messages are brought into conversations; asks a bot with them.
+
+    Attributes:
+        heads: who knows which answer is a conversation's last.
+        history: what is sent where there is more than a question. "transcript": all of it, as one
+            text (`knowledge_bot.transcripts`). "latest": what the user said last. "replay": the
+            user's turns one by one, each a message of its own; the last one's answer counts.
+            "error": such a list is refused.
+        on_fork: where a list goes that continues from an answer which is not its conversation's
+            last, or before which something was changed.
+    """
+
+    heads: Heads
+    history: History = "transcript"
+    on_fork: OnFork = "new"
+
+    def ask(
+        self,
+        client: Client,
+        bot_id: str,
+        messages: Sequence[Said],
+        *,
+        conversation_id: str | None = None,
+        default: str | None = None,
+    ) -> Reply:
+        """Ask a bot with a list of messages, and wait for the answer.
+
+        Args:
+            client: what to ask with.
+            bot_id: the bot, `bot_…`.
+            messages: the list, oldest first.
+            conversation_id: a conversation to go on in, `conv_…`; of the answers in the list, the
+                newest one in it is then the anchor.
+            default: the conversation of a list without an answer of the bot.
+
+        Returns:
+            The answer.
+
+        Raises:
+            ConfigurationError: there is nothing that can be sent, or nowhere to; nothing was.
+            HeadsError: shared heads cannot be read or written; nothing was sent.
+            KnowledgeBotError: as `send_message`. Where `history` is "replay", messages before the
+                one that failed are in the conversation.
+        """
+        service = client.base_url
+        exchange = self._begun(service, messages, conversation_id, default)
+        try:
+            for content in exchange.contents:
+                exchange.message = client.send_message(
+                    bot_id=bot_id, content=content, conversation_id=exchange.conversation_id
+                )
+        except BaseException as error:
+            self._end(service, exchange, error)
+            raise
+        self._end(service, exchange)
+        return exchange.reply
+
+    async def aask(
+        self,
+        client: AsyncClient,
+        bot_id: str,
+        messages: Sequence[Said],
+        *,
+        conversation_id: str | None = None,
+        default: str | None = None,
+    ) -> Reply:
+        """Ask as `ask` does, without blocking; arguments, result and errors are the same."""
+        service = client.base_url
+        exchange = await self._off_the_loop(
+            self._begun, service, messages, conversation_id, default
+        )
+        try:
+            for content in exchange.contents:
+                exchange.message = await client.send_message(
+                    bot_id=bot_id, content=content, conversation_id=exchange.conversation_id
+                )
+        except BaseException as error:
+            await self._off_the_loop(self._end, service, exchange, error)
+            raise
+        await self._off_the_loop(self._end, service, exchange)
+        return exchange.reply
+
+    async def _off_the_loop(self, work: Callable[..., T], *arguments: Any) -> T:
+        if not self.heads.shared:  # takes microseconds
+            return work(*arguments)
+        return await asyncio.to_thread(work, *arguments)
+
+    def _begun(
+        self, service: str, messages: Sequence[Said], named: str | None, default: str | None
+    ) -> "_Exchange":
+        """Decide what is sent where, and take the turn there."""
+        at = _anchor(messages, named)
+        contents = self._contents(messages[at + 1 :])
+        conversation_id = named or default
+        sending = _Sending(secrets.token_hex(8), _digest("\n".join(contents)))
+        if at >= 0 and (place := messages[at].place) is not None:
+            conversation_id = place.conversation_id
+            fork = self._fork(service, messages[: at + 1], place, sending)
+            if not fork:
+                return _Exchange(messages, at + 1, contents, conversation_id, sending.sender)
+            if self.on_fork == "error":
+                raise ConfigurationError(
+                    f'messages: {fork}. Give the list as it was, or set on_fork="new" to send it '
+                    "into a new conversation. Nothing was sent"
+                )
+            if self.on_fork == "new":
+                contents = self._contents(messages)
+                return _Exchange(messages, 0, contents, None, sending.sender)
+        if conversation_id is not None:
+            self.heads._join((service, conversation_id), sending)  # noqa: SLF001 - its only user
+        return _Exchange(messages, at + 1, contents, conversation_id, sending.sender)
+
+    def _fork(self, service: str, before: Sequence[Said], place: Place, sending: "_Sending") -> str:
+        """Take the turn after an answer; return why that cannot be, empty where it was done."""
+        if not _are_as_they_were(before, place):
+            return "something before the bot's last answer in this list was changed since"
+        thread = (service, place.conversation_id)
+        if self.heads._take(thread, place.message_id, sending):  # noqa: SLF001 - its only user
+            return ""
+        told = f"{place.conversation_id} has gone on since the bot's last answer in this list"
+        return f"{told}, or is not known to {self.heads}" if self.heads.shared else told
+
+    def _contents(self, messages: Sequence[Said]) -> list[str]:
+        """Return what is sent of some messages."""
+        spoken = [message for message in messages if message.text.strip()]
+        # Where the user said nothing, another agent speaks to the bot, or a tool.
+        roles = {message.role for message in spoken}
+        asking = {"user"} if "user" in roles else {"assistant", "tool"}
+        end = len(spoken)
+        while end and spoken[end - 1].role not in asking:
+            end -= 1
+        if not end:
+            raise ConfigurationError(
+                "messages: there is nothing to send after the bot's last answer. End the list with "
+                "a question. Nothing was sent"
+            )
+        start = end - 1
+        while start and asking == {"user"} == {spoken[start - 1].role}:
+            start -= 1
+        question = [Turn("user", message.text) for message in spoken[start:end]]
+        # Behind the question stand instructions, and what tools and other models said to it.
+        others = [*spoken[:start], *spoken[end:]]
+        if self.history == "latest" or not others:
+            return [render(question)]
+        if self.history == "error":
+            told = sorted({message.role for message in others})
+            raise ConfigurationError(
+                f"messages: besides the question there are messages of {', '.join(told)}, which "
+                'the service has no place for. Leave them out, or set history="transcript" to send '
+                "them as text. Nothing was sent"
+            )
+        if self.history == "replay":
+            groups = groupby(spoken, key=lambda message: message.role == "user")
+            return [
+                render(Turn("user", message.text) for message in group)
+                for is_user, group in groups
+                if is_user
+            ]
+        return [render([*map(_turn, others), *question])]
+
+    def _end(self, service: str, exchange: "_Exchange", error: BaseException | None = None) -> None:
+        """Give the turn back."""
+        conversation_id = exchange.conversation_id
+        if conversation_id is None:
+            return
+        thread, sender = (service, conversation_id), exchange.sender
+        unknown = getattr(error, "delivery", Delivery.UNKNOWN) is Delivery.UNKNOWN
+        try:
+            if error is not None and unknown:
+                self.heads._lost(thread, sender)  # noqa: SLF001 - its only user
+            elif exchange.message is not None:
+                self.heads._answered(thread, sender, exchange.message.id)  # noqa: SLF001
+            else:
+                self.heads._refused(thread, sender)  # noqa: SLF001
+        except HeadsError as failure:
+            # The answer is there, and must not be lost for this. Nobody else takes the turn: who
+            # continues this conversation is sent into a new one.
+            _logger.warning("The turn in %s is not given back: %s", conversation_id, failure)
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """A list on its way.
+
+    Attributes:
+        messages: the list.
+        heard: how many of them the conversation has heard.
+        contents: what is sent.
+        goes_on: the conversation that it continues; None starts a new one.
+        sender: who has the turn there.
+        message: the last answer so far.
+    """
+
+    messages: Sequence[Said]
+    heard: int
+    contents: list[str]
+    goes_on: str | None
+    sender: str
+    message: Message | None = None
+
+    @property
+    def conversation_id(self) -> str | None:
+        return self.goes_on if self.message is None else self.message.conversation_id
+
+    @property
+    def reply(self) -> Reply:
+        assert self.message is not None  # noqa: S101 - there is something to send
+        system, _ = _digests(self.messages)
+        _, turns = _digests(self.messages[self.heard :])
+        return Reply(self.message, system, turns)
+
+
+def _turn(message: Said) -> Turn:
+    name = f"{message.name}: " if message.name else ""
+    return Turn(message.role, f"{name}{message.text}")
+
+
+def _anchor(messages: Sequence[Said], named: str | None) -> int:
+    """Return where the bot's newest answer stands, in a conversation that is named; or -1."""
+    for index in range(len(messages) - 1, -1, -1):
+        place = messages[index].place
+        if place is not None and named in (None, place.conversation_id):
+            return index
+    return -1
+
+
+def _are_as_they_were(messages: Sequence[Said], anchor: Place) -> bool:
+    """Tell whether messages, the anchor's the last, are what was said, or the end of it."""
+    system, _ = _digests(messages)
+    rest = iter(anchor.system)
+    if anchor.turns is not None and not all(one in rest for one in system):
+        return False  # not even some of them, in their order
+    since: list[str] = []
+    is_cut = True  # as frameworks do with long lists: what was said first is gone
+    for message in messages:
+        if message.role != "system":
+            since.append(message.digest)
+        place = message.place
+        if place is not None and place.conversation_id == anchor.conversation_id:
+            said = None if place.turns is None else list(place.turns)
+            if said is not None and since != (said[-len(since) :] if is_cut else said):
+                return False
+            since, is_cut = [], False
+    return True
+
+
+def _digests(messages: Sequence[Said]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the digests of the system's turns, and those of the others."""
+    system = tuple(message.digest for message in messages if message.role == "system")
+    return system, tuple(message.digest for message in messages if message.role != "system")
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+
+
+_Thread: TypeAlias = tuple[str, str]
+"""A service's address and the id of a conversation there."""
+
+
+class _Sending(NamedTuple):
+    """Who sends, and a digest of what."""
+
+    sender: str
+    content: str
+
+
+class _Head(NamedTuple):
+    """What is known of a conversation.
+
+    Attributes:
+        answer: the id of its last answer; None where that is not known.
+        sender: who has the turn after it; None where nobody has.
+        content: a digest of what is being sent.
+        lost: whether it was sent, perhaps, and no answer will come.
+    """
+
+    answer: str | None
+    sender: str | None = None
+    content: str | None = None
+    lost: bool = False
+
+
+class _Store(Protocol):
+    """Where heads are kept."""
+
+    shared: bool
+    told: str
+
+    def change(self, thread: _Thread, change: Callable[[_Head | None], _Head | None]) -> None:
+        """Replace a head by what is made of it, as one step; None where there is none."""
+
+
+class _InThisProcess:
+    shared = False
+    told = ""
+
+    def __init__(self, remembered: int) -> None:
+        self._heads: OrderedDict[_Thread, _Head] = OrderedDict()
+        self._remembered = remembered
+        self._lock = threading.Lock()
+
+    def change(self, thread: _Thread, change: Callable[[_Head | None], _Head | None]) -> None:
+        with self._lock:
+            head = change(self._heads.get(thread))
+            if head is None:
+                self._heads.pop(thread, None)
+                return
+            self._heads[thread] = head
+            self._heads.move_to_end(thread)
+            if len(self._heads) > self._remembered:
+                self._heads.popitem(last=False)
+
+
+class _HeadsDatabase(Database):
+    """Where heads are shared."""
+
+    noun = "store of heads"
+    error = HeadsError
+    tables = """
+CREATE TABLE kbot_heads (
+    service TEXT NOT NULL,
+    conversation TEXT NOT NULL,
+    answer TEXT,                  -- the id of the last one
+    sender TEXT,                  -- who has the turn after it
+    content TEXT,                 -- a digest of what is being sent
+    lost INTEGER NOT NULL,        -- 1: no answer to that will come
+    updated_at INTEGER NOT NULL,  -- Unix seconds
+    PRIMARY KEY (service, conversation)
+);
+CREATE INDEX kbot_heads_updated ON kbot_heads (updated_at);
+"""
+
+    def is_made(self, connection: Connection) -> bool:
+        """Tell whether a database has the table; what else is in it does not matter."""
+        return "kbot_heads" in connection.names()
+
+    def check_replaced(self, *, there: bool) -> None:
+        """Let a new one be made: what it does not know is a fork."""
+
+
+class _InADatabase:
+    shared = True
+
+    def __init__(self, database: _HeadsDatabase, days: int) -> None:
+        self._session = Session(database)
+        self.told = repr(database.told)
+        self._seconds = days * _DAY
+        self._tidied = 0.0
+
+    def change(self, thread: _Thread, change: Callable[[_Head | None], _Head | None]) -> None:
+        def write(connection: Connection) -> None:
+            with connection.transaction():
+                found = connection.rows(_FIND if connection.sqlite else _FIND_AND_LOCK, *thread)
+                before = None
+                for answer, sender, content, lost in found:
+                    before = _Head(answer, sender, content, bool(lost))
+                after = change(before)
+                if after is None:
+                    connection.run(_REMOVE, *thread)
+                elif after != before:
+                    told = (after.answer, after.sender, after.content, int(after.lost))
+                    connection.run(_WRITE, *thread, *told, int(time.time()))
+                self._tidy(connection)
+
+        self._session.do("used", write)
+
+    def _tidy(self, connection: Connection) -> None:
+        now = time.time()
+        if now - self._tidied > _DAY:
+            connection.run("DELETE FROM kbot_heads WHERE updated_at < ?", int(now - self._seconds))
+            self._tidied = now
+
+
+_FIND = (
+    "SELECT answer, sender, content, lost FROM kbot_heads WHERE service = ? AND conversation = ?"
+)
+_FIND_AND_LOCK = f"{_FIND} FOR UPDATE"
+_REMOVE = "DELETE FROM kbot_heads WHERE service = ? AND conversation = ?"
+_WRITE = (
+    "INSERT INTO kbot_heads "
+    "(service, conversation, answer, sender, content, lost, updated_at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (service, conversation) DO UPDATE SET "
+    "answer = excluded.answer, sender = excluded.sender, content = excluded.content, "
+    "lost = excluded.lost, updated_at = excluded.updated_at"
+)

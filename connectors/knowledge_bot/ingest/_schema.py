@@ -1,0 +1,136 @@
+"""The ledger's tables, their version, and what is none of this."""
+
+import contextlib
+
+from knowledge_bot._database import Connection, Database, DatabaseError
+
+
+class LedgerError(DatabaseError):
+    """The ledger cannot be opened, read or written. Nothing is sent without it."""
+
+
+VERSION = 3
+
+# All names begin alike, since a PostgreSQL database is often shared with other programs. Columns
+# that hold nothing for most rows are NULL, and what all items of a run share is a row elsewhere: at
+# ten million items a byte is ten megabytes.
+_TABLES = """
+CREATE TABLE kbot_ledger (version INTEGER NOT NULL);
+INSERT INTO kbot_ledger (version) VALUES ({version});
+CREATE TABLE kbot_scopes (        -- what a key is unique within
+    number {identity},
+    service TEXT NOT NULL,
+    collections TEXT NOT NULL,    -- sorted, with commas
+    UNIQUE (service, collections)
+);
+CREATE TABLE kbot_origins (       -- what is enumerated as a whole, such as a folder
+    number {identity},
+    scope INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    UNIQUE (scope, name)
+);
+CREATE TABLE kbot_runs (          -- who may be sending
+    run BIGINT PRIMARY KEY,
+    scope INTEGER NOT NULL,
+    machine TEXT NOT NULL,
+    host TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    started TEXT NOT NULL,
+    lease_until DOUBLE PRECISION NOT NULL
+);
+CREATE TABLE kbot_items (
+    number {identity},
+    id {bytes} NOT NULL UNIQUE,   -- a hash of service, collections and key
+    scope INTEGER NOT NULL,
+    origin INTEGER,
+    key TEXT NOT NULL,
+    name TEXT,                    -- NULL: the same as the key
+    kind TEXT NOT NULL,
+    location TEXT,                -- of a page or a file; NULL: the same as the key
+    state TEXT NOT NULL,
+    digest {bytes},               -- of the content that the service has
+    pending {bytes},              -- of the content that state is about, unless created
+    version TEXT,                 -- tells the content of digest without reading it
+    source_id TEXT,               -- the source created last ...
+    source_name TEXT,             -- ... and its name, where the item has a newer one
+    run BIGINT NOT NULL,          -- the run that wrote the row last
+    revision INTEGER NOT NULL,    -- writing compares and swaps it
+    attempts INTEGER NOT NULL,
+    error TEXT,
+    updated_at INTEGER NOT NULL,  -- Unix seconds, as all times
+    gone_at INTEGER               -- since when its origin yields it no longer
+);
+CREATE INDEX kbot_items_unsettled ON kbot_items (state) WHERE state <> 'created';
+CREATE INDEX kbot_items_origin ON kbot_items (origin) WHERE origin IS NOT NULL;
+CREATE INDEX kbot_items_gone ON kbot_items (gone_at) WHERE gone_at IS NOT NULL;
+CREATE INDEX kbot_items_digest ON kbot_items (digest) WHERE digest IS NOT NULL;
+CREATE TABLE kbot_superseded (
+    source_id TEXT PRIMARY KEY,
+    replaced_by TEXT,
+    scope INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    name TEXT NOT NULL,
+    superseded_at INTEGER NOT NULL
+);
+CREATE TABLE kbot_pages (         -- what their servers are asked with whether they changed
+    id {bytes} PRIMARY KEY,       -- a hash of the address
+    known {bytes} NOT NULL        -- by what read it, in a form of its own
+);
+"""
+
+
+class LedgerDatabase(Database):
+    """Where a ledger is kept."""
+
+    noun = "ledger"
+    error = LedgerError
+    tables = _TABLES.replace("{version}", str(VERSION))
+
+    def is_made(self, connection: Connection) -> bool:
+        """Tell whether a database holds a ledger of this version; False where it holds none yet."""
+        names = connection.names()
+        if "kbot_ledger" not in names:
+            others = [name for name in names if "kbot_heads" not in name]
+            if others and connection.sqlite:
+                raise self.error(
+                    f"{self.told} is not a ledger: it is a database of another program, with the "
+                    f"table {others[0]!r}. Nothing was written to it; name another file"
+                )
+            return False
+        ((version,),) = connection.rows("SELECT version FROM kbot_ledger")
+        if version > VERSION:
+            raise self.error(
+                f"{self.told} was written by a newer knowledge-bot (ledger version {version}, "
+                f"this one knows {VERSION}). Nothing was written to it; update knowledge-bot"
+            )
+        if version < VERSION:
+            raise self.error(
+                f"{self.told} is a ledger of an older design (version {version}, this one knows "
+                f"{VERSION}), and cannot be taken over. Nothing was written to it. Name a new "
+                "ledger: everything is sent once more then, so let it go into a new collection, or "
+                "remove the old sources"
+            )
+        return True
+
+    def check_replaced(self, *, there: bool) -> None:
+        """Raise LedgerError: SQLite would go on with a file that has no name any more."""
+        raise self.error(
+            f"the ledger {self.told} was {'replaced' if there else 'removed'} while it was in use. "
+            "What was sent since then is not in it: restore it before the next run, which would "
+            "send that again"
+        )
+
+    def check_whole(self) -> None:
+        """Read SQLite's file as it is on disk: an open connection reads what it has in memory.
+
+        Raises:
+            LedgerError: something else wrote into the file.
+        """
+        if self.file is not None:
+            with contextlib.closing(self.connect(reading=True)) as connection:
+                ((found,),) = connection.rows("PRAGMA quick_check(1)")
+            if found != "ok":
+                raise self.error(
+                    f"the ledger {self.told} was damaged while it was in use: {found}. Restore it "
+                    "from a copy before the next run, which would send what is missing in it again"
+                )
