@@ -3,7 +3,10 @@
 import ast
 import contextlib
 import io
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,14 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs/langchain").glob("*.md"))
 CELL = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]*)#?([^)]*)\)")
+
+
+# What the pages say that a reader has.
+GIVEN = """
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
+
+llm: BaseChatModel = FakeListChatModel(responses=[])
+"""
 
 
 class StandIn(BaseChatModel):
@@ -44,8 +55,6 @@ class StandIn(BaseChatModel):
 
 @pytest.fixture(scope="module")
 def service():
-    import sys
-
     sys.path.insert(0, str(ROOT / "examples"))
     try:
         from handbook_service import handbook_service
@@ -76,6 +85,23 @@ def test_every_cell_runs_and_prints_what_is_shown(service, page, tmp_path, monke
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", service._configuration.api_key.get_secret_value())
     text = page.read_text(encoding="utf-8")
     assert played(text) == text
+
+
+@pytest.mark.slow
+def test_the_cells_type_check_without_plugins(tmp_path):
+    for page in PAGES:
+        cells = [cell for cell, _ in CELL.findall(page.read_text(encoding="utf-8"))]
+        file = tmp_path / f"page_{page.stem.replace('-', '_')}.py"
+        file.write_text("\n".join([GIVEN, *cells]), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file", os.devnull, tmp_path],
+        env={**os.environ, "MYPYPATH": str(ROOT / "connectors")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "page_" not in done.stdout, done.stdout
+    assert "files" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -91,8 +91,9 @@ class Connection(BaseModel):
     def __init__(self, *positional: Any, **fields: Any) -> None:
         name = type(self).__name__
         if positional:  # perhaps a key, so it is not quoted
+            fields_here = type(self).model_fields
             first = next(
-                each for each in ("bot_id", "collections") if each in type(self).model_fields
+                each for each in ("bot_id", "collections", "client") if each in fields_here
             )
             raise TypeError(
                 f"{name}: give each argument by its name, as in {name}({first}=...); "
