@@ -218,7 +218,10 @@ class Heads:
             client: each has heads of its own, which go with it.
         """
         with _of_clients_lock:
-            return _of_clients.setdefault(client, cls())
+            heads = _of_clients.get(client)
+            if heads is None:
+                heads = _of_clients[client] = cls()
+            return heads
 
     @property
     def shared(self) -> bool:

@@ -30,7 +30,7 @@ from llama_index.core.schema import QueryBundle
 from llama_index.core.settings import Settings
 from llama_index.core.tools import QueryEngineTool
 
-from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
+from knowledge_bot import AsyncClient, Client, ConfigurationError
 from knowledge_bot.conversations import Conversations, Heads, OnFork, Place
 from llama_index_knowledge_bot.llm import KnowledgeBotLLM
 from llama_index_knowledge_bot.messages import (
@@ -132,12 +132,9 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
         return self.callback_manager.event(CBEventType.QUERY, asked)
 
     def _response(self, answer: CompletionResponse, event: EventContext) -> Response:
-        message = Message.model_validate(answer.raw)
-        response = Response(
-            answer.text,
-            source_nodes=source_nodes(self._llm.bot_id, message),
-            metadata=metadata_of(self._llm.bot_id, message),
-        )
+        metadata = metadata_of(self._llm.bot_id, answer.raw or {}, answer.additional_kwargs)
+        nodes = source_nodes(answer.text, metadata)
+        response = Response(answer.text, source_nodes=nodes, metadata=metadata)
         event.on_end({EventPayload.RESPONSE: response})
         return response
 
@@ -366,21 +363,22 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         return self._conversation, ChatMessage(role=MessageRole.USER, content=text)
 
     def _response(self, reply: ChatResponse) -> AgentChatResponse:
-        message = Message.model_validate(reply.raw)
-        return AgentChatResponse(
-            response=message.answer,
-            source_nodes=source_nodes(self._llm.bot_id, message),
-            metadata=metadata_of(self._llm.bot_id, message),
-        )
+        text, metadata = self._told(reply)
+        nodes = source_nodes(text, metadata)
+        return AgentChatResponse(response=text, source_nodes=nodes, metadata=metadata)
 
     def _stream(self, reply: ChatResponse, **stream: Any) -> StreamingAgentChatResponse:
-        message = Message.model_validate(reply.raw)
+        text, metadata = self._told(reply)
         response = StreamingAgentChatResponse(
             # As the framework strips what it has collected of a stream.
-            response=message.answer.strip(),
-            source_nodes=source_nodes(self._llm.bot_id, message),
+            response=text.strip(),
+            source_nodes=source_nodes(text, metadata),
             is_writing_to_memory=False,
             **stream,
         )
         response.is_done = True
         return response
+
+    def _told(self, reply: ChatResponse) -> tuple[str, dict[str, Any]]:
+        raw: Any = reply.raw
+        return raw["answer"], metadata_of(self._llm.bot_id, raw, reply.additional_kwargs)

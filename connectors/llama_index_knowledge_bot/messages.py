@@ -1,6 +1,6 @@
 """What goes to a bot and what comes back, in the framework's terms."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
@@ -70,43 +70,52 @@ def text_of(query: QueryBundle) -> str:
     return query.query_str
 
 
-def metadata_of(bot_id: str, message: Message) -> dict[str, Any]:
-    """Return where an answer came from and what it says of it; a new dictionary each time."""
-    return {
-        "bot_id": bot_id,
-        "conversation_id": message.conversation_id,
-        "message_id": message.id,
-        "created_at": message.model_dump(mode="json", include={"created_at"})["created_at"],
-        **found_in(message),
-    }
-
-
 def found_in(message: Message) -> dict[str, Any]:
     """Return the names of an answer's `sources`, and whether the bot `found` anything."""
     answer = Answer.of(message)
     return {"sources": list(answer.source_names), "found": not answer.refuses}
 
 
+def metadata_of(bot_id: str, raw: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where an answer came from, and what it says of itself; a new dictionary each time.
+
+    Args:
+        bot_id: who gave it.
+        raw: the message as the service writes it.
+        found: what `found_in` returned, among whatever else.
+    """
+    return {
+        "bot_id": bot_id,
+        "conversation_id": raw["conversation_id"],
+        "message_id": raw["id"],
+        "created_at": raw["created_at"],
+        "sources": list(found["sources"]),
+        "found": found["found"],
+    }
+
+
 def answer_node(bot_id: str, message: Message) -> NodeWithScore:
     """Return an answer as one node."""
-    return _node(message.id, message.answer, metadata_of(bot_id, message))
+    metadata = metadata_of(bot_id, message.model_dump(mode="json"), found_in(message))
+    return _node(message.id, message.answer, metadata)
 
 
-def source_nodes(bot_id: str, message: Message) -> list[NodeWithScore]:
+def source_nodes(text: str, metadata: Mapping[str, Any]) -> list[NodeWithScore]:
     """Return one node for each source that an answer names, with the answer's words.
 
     An answer that found something and names no source is one node; one that found nothing is none.
+
+    Args:
+        text: the answer.
+        metadata: what `metadata_of` returned of it.
     """
-    answer = Answer.of(message)
-    if answer.refuses:
+    if not metadata["found"]:
         return []
-    metadata = metadata_of(bot_id, message)
-    if not answer.source_names:
-        return [_node(message.id, answer.words, metadata)]
+    node_id, words = metadata["message_id"], Answer(text).words
     return [
-        _node(f"{message.id}-{number}", answer.words, metadata, source)
-        for number, source in enumerate(answer.source_names, 1)
-    ]
+        _node(f"{node_id}-{number}", words, metadata, source)
+        for number, source in enumerate(metadata["sources"], 1)
+    ] or [_node(node_id, words, metadata)]
 
 
 def _said(position: int, message: ChatMessage) -> Said:
@@ -127,7 +136,7 @@ def _said(position: int, message: ChatMessage) -> Said:
 
 
 def _node(
-    node_id: str, text: str, metadata: dict[str, Any], source: str | None = None
+    node_id: str, text: str, metadata: Mapping[str, Any], source: str | None = None
 ) -> NodeWithScore:
     # What changes with every question is no part of what is embedded or shown to a model. A node
     # without a score is dropped by postprocessors.
@@ -135,7 +144,7 @@ def _node(
     node = TextNode(
         id_=node_id,
         text=text,
-        metadata=metadata if source is None else {"source": source, **metadata},
+        metadata={**metadata} if source is None else {"source": source, **metadata},
         excluded_embed_metadata_keys=volatile,
         excluded_llm_metadata_keys=volatile,
     )
