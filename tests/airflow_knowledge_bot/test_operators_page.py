@@ -168,7 +168,7 @@ def test_its_dags_run_and_hand_on_what_it_says(run):
         with Client(service.api_key, service.base_url) as client:
             told = client.send_message(bot_id="bot_night", content=question).answer
     assert ran.pop(("told", "stock"))[0] == "failed"
-    assert "the shop's database is away" in told
+    assert "The task stock of told failed: " in told
     assert {state for state, _ in ran.values()} == {"success"}, ran
     assert set(ran) == {
         *(("new_each_day", task) for task in ("up", "page", "text", "file", "ask")),
