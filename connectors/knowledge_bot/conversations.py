@@ -15,7 +15,9 @@ two together:
   workers share.
 
 No class of a framework is used here: adapters make `Said`s of their messages, and keep
-`Reply.kept()` with the answer, from which `Place.of` knows it again.
+`Reply.kept()` with the answer, from which `Place.of` knows it again. Where nothing can be kept with
+a message, as in a list that comes over OpenAI's API, the heads recognise an answer by all that was
+said up to it.
 """
 
 import asyncio
@@ -27,7 +29,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
@@ -252,13 +254,24 @@ class Heads:
 
         self._store.change(thread, join)
 
-    def _answered(self, thread: "_Thread", sender: str, answer: str) -> None:
+    def _find(self, service: str, said: str) -> Place | None:
+        """Return the head whose answer was given after all this; of several, any one."""
+        return self._store.find(service, said)
+
+    def _answered(
+        self, thread: "_Thread", sender: str, answer: str, said: str | None = None
+    ) -> None:
         """Give the turn back after an answer, unless somebody else has taken it meanwhile."""
-        self._settle(thread, sender, lambda _: _Head(answer), else_=_Head(answer))
+        head = _Head(answer, said=said)
+        self._settle(thread, sender, lambda _: head, else_=head)
 
     def _refused(self, thread: "_Thread", sender: str) -> None:
         """Give the turn back, as if nothing had been sent."""
-        self._settle(thread, sender, lambda head: _Head(head.answer) if head.answer else None)
+
+        def before(head: _Head) -> _Head | None:
+            return None if head.answer is None else _Head(head.answer, said=head.said)
+
+        self._settle(thread, sender, before)
 
     def _lost(self, thread: "_Thread", sender: str) -> None:
         """Note that a message was sent, perhaps, and that no answer will come."""
@@ -302,11 +315,13 @@ class Conversations:
             "error": such a list is refused.
         on_fork: where a list goes that continues from an answer which is not its conversation's
             last, or before which something was changed.
+        recognise: whether answers without a place are known again by the whole list up to them.
     """
 
     heads: Heads
     history: History = "transcript"
     on_fork: OnFork = "new"
+    recognise: bool = False
 
     def ask(
         self,
@@ -337,7 +352,7 @@ class Conversations:
                 one that failed are in the conversation.
         """
         service = client.base_url
-        exchange = self._begun(service, messages, conversation_id, default)
+        exchange = self._begun(service, bot_id, messages, conversation_id, default)
         try:
             for content in exchange.contents:
                 exchange.message = client.send_message(
@@ -361,7 +376,7 @@ class Conversations:
         """Ask as `ask` does, without blocking; arguments, result and errors are the same."""
         service = client.base_url
         exchange = await self._off_the_loop(
-            self._begun, service, messages, conversation_id, default
+            self._begun, service, bot_id, messages, conversation_id, default
         )
         try:
             for content in exchange.contents:
@@ -380,9 +395,16 @@ class Conversations:
         return await asyncio.to_thread(work, *arguments)
 
     def _begun(
-        self, service: str, messages: Sequence[Said], named: str | None, default: str | None
+        self,
+        service: str,
+        bot_id: str,
+        messages: Sequence[Said],
+        named: str | None,
+        default: str | None,
     ) -> "_Exchange":
         """Decide what is sent where, and take the turn there."""
+        if self.recognise and named is None:
+            messages = self._recognised(service, bot_id, messages)
         at = _anchor(messages, named)
         contents = self._contents(messages[at + 1 :])
         conversation_id = named or default
@@ -391,7 +413,9 @@ class Conversations:
             conversation_id = place.conversation_id
             fork = self._fork(service, messages[: at + 1], place, sending)
             if not fork:
-                return _Exchange(messages, at + 1, contents, conversation_id, sending.sender)
+                return _Exchange(
+                    bot_id, messages, at + 1, contents, conversation_id, sending.sender
+                )
             if self.on_fork == "error":
                 raise ConfigurationError(
                     f'messages: {fork}. Give the list as it was, or set on_fork="new" to send it '
@@ -399,10 +423,22 @@ class Conversations:
                 )
             if self.on_fork == "new":
                 contents = self._contents(messages)
-                return _Exchange(messages, 0, contents, None, sending.sender)
+                return _Exchange(bot_id, messages, 0, contents, None, sending.sender)
         if conversation_id is not None:
             self.heads._join((service, conversation_id), sending)  # noqa: SLF001 - its only user
-        return _Exchange(messages, at + 1, contents, conversation_id, sending.sender)
+        return _Exchange(bot_id, messages, at + 1, contents, conversation_id, sending.sender)
+
+    def _recognised(self, service: str, bot_id: str, messages: Sequence[Said]) -> Sequence[Said]:
+        """Return a list with the place of its newest answer, if that is a head of the bot's."""
+        at = len(messages) - 1
+        while at >= 0 and messages[at].role != "assistant":
+            at -= 1
+        if at < 0 or messages[at].place is not None:
+            return messages
+        found = self.heads._find(service, _digest_of(bot_id, messages[: at + 1]))  # noqa: SLF001
+        if found is None:
+            return messages
+        return [*messages[:at], replace(messages[at], place=found), *messages[at + 1 :]]
 
     def _fork(self, service: str, before: Sequence[Said], place: Place, sending: "_Sending") -> str:
         """Take the turn after an answer; return why that cannot be, empty where it was done."""
@@ -463,7 +499,8 @@ class Conversations:
             if error is not None and unknown:
                 self.heads._lost(thread, sender)  # noqa: SLF001 - its only user
             elif exchange.message is not None:
-                self.heads._answered(thread, sender, exchange.message.id)  # noqa: SLF001
+                said = exchange.said if self.recognise else None
+                self.heads._answered(thread, sender, exchange.message.id, said)  # noqa: SLF001
             else:
                 self.heads._refused(thread, sender)  # noqa: SLF001
         except HeadsError as failure:
@@ -477,6 +514,7 @@ class _Exchange:
     """A list on its way.
 
     Attributes:
+        bot_id: the bot that it goes to.
         messages: the list.
         heard: how many of them the conversation has heard.
         contents: what is sent.
@@ -485,6 +523,7 @@ class _Exchange:
         message: the last answer so far.
     """
 
+    bot_id: str
     messages: Sequence[Said]
     heard: int
     contents: list[str]
@@ -495,6 +534,13 @@ class _Exchange:
     @property
     def conversation_id(self) -> str | None:
         return self.goes_on if self.message is None else self.message.conversation_id
+
+    @property
+    def said(self) -> str | None:
+        """A digest of all that was said up to the answer."""
+        if self.message is None:
+            return None
+        return _digest_of(self.bot_id, [*self.messages, Said("assistant", self.message.answer)])
 
     @property
     def reply(self) -> Reply:
@@ -544,6 +590,12 @@ def _digests(messages: Sequence[Said]) -> tuple[tuple[str, ...], tuple[str, ...]
     return system, tuple(message.digest for message in messages if message.role != "system")
 
 
+def _digest_of(bot_id: str, messages: Sequence[Said]) -> str:
+    """Return what tells a bot's list from any other one."""
+    told = "".join((bot_id, *(message.digest for message in messages)))
+    return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+
+
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
@@ -567,12 +619,14 @@ class _Head(NamedTuple):
         sender: who has the turn after it; None where nobody has.
         content: a digest of what is being sent.
         lost: whether it was sent, perhaps, and no answer will come.
+        said: a digest of all that was said up to the answer, where somebody wants it.
     """
 
     answer: str | None
     sender: str | None = None
     content: str | None = None
     lost: bool = False
+    said: str | None = None
 
 
 class _Store(Protocol):
@@ -584,6 +638,9 @@ class _Store(Protocol):
     def change(self, thread: _Thread, change: Callable[[_Head | None], _Head | None]) -> None:
         """Replace a head by what is made of it, as one step; None where there is none."""
 
+    def find(self, service: str, said: str) -> Place | None:
+        """Return the place of an answer that is a head, after which nothing is on its way."""
+
 
 class _InThisProcess:
     shared = False
@@ -591,19 +648,37 @@ class _InThisProcess:
 
     def __init__(self, remembered: int) -> None:
         self._heads: OrderedDict[_Thread, _Head] = OrderedDict()
+        self._of_said: dict[tuple[str, str], _Thread] = {}
         self._remembered = remembered
         self._lock = threading.Lock()
 
+    def find(self, service: str, said: str) -> Place | None:
+        with self._lock:
+            thread = self._of_said.get((service, said))
+            head = self._heads.get(thread) if thread is not None else None
+        if thread is None or head is None or head.said != said or head.sender is not None:
+            return None
+        return Place(thread[1], head.answer)
+
     def change(self, thread: _Thread, change: Callable[[_Head | None], _Head | None]) -> None:
         with self._lock:
-            head = change(self._heads.get(thread))
+            before = self._heads.get(thread)
+            head = change(before)
+            self._forget(thread, before)
             if head is None:
-                self._heads.pop(thread, None)
                 return
-            self._heads[thread] = head
-            self._heads.move_to_end(thread)
+            self._heads[thread] = head  # as the newest
+            if head.said is not None:
+                self._of_said[thread[0], head.said] = thread
             if len(self._heads) > self._remembered:
-                self._heads.popitem(last=False)
+                self._forget(*next(iter(self._heads.items())))
+
+    def _forget(self, thread: _Thread, head: _Head | None) -> None:
+        self._heads.pop(thread, None)
+        if head is not None and head.said is not None:
+            of_said = (thread[0], head.said)
+            if self._of_said.get(of_said) == thread:
+                del self._of_said[of_said]
 
 
 class _HeadsDatabase(Database):
@@ -619,10 +694,12 @@ CREATE TABLE kbot_heads (
     sender TEXT,                  -- who has the turn after it
     content TEXT,                 -- a digest of what is being sent
     lost INTEGER NOT NULL,        -- 1: no answer to that will come
+    said TEXT,                    -- a digest of all that was said up to the answer
     updated_at INTEGER NOT NULL,  -- Unix seconds
     PRIMARY KEY (service, conversation)
 );
 CREATE INDEX kbot_heads_updated ON kbot_heads (updated_at);
+CREATE INDEX kbot_heads_said ON kbot_heads (said) WHERE said IS NOT NULL;
 """
 
     def is_made(self, connection: Connection) -> bool:
@@ -647,17 +724,24 @@ class _InADatabase:
             with connection.transaction():
                 found = connection.rows(_FIND if connection.sqlite else _FIND_AND_LOCK, *thread)
                 before = None
-                for answer, sender, content, lost in found:
-                    before = _Head(answer, sender, content, bool(lost))
+                for answer, sender, content, lost, said in found:
+                    before = _Head(answer, sender, content, bool(lost), said)
                 after = change(before)
                 if after is None:
                     connection.run(_REMOVE, *thread)
                 elif after != before:
-                    told = (after.answer, after.sender, after.content, int(after.lost))
+                    told = (after.answer, after.sender, after.content, int(after.lost), after.said)
                     connection.run(_WRITE, *thread, *told, int(time.time()))
                 self._tidy(connection)
 
         self._session.do("used", write)
+
+    def find(self, service: str, said: str) -> Place | None:
+        def look(connection: Connection) -> list[Any]:
+            return connection.rows(_FIND_SAID, service, said)
+
+        found = self._session.do("used", look)
+        return Place(*found[0]) if found else None
 
     def _tidy(self, connection: Connection) -> None:
         now = time.time()
@@ -667,14 +751,19 @@ class _InADatabase:
 
 
 _FIND = (
-    "SELECT answer, sender, content, lost FROM kbot_heads WHERE service = ? AND conversation = ?"
+    "SELECT answer, sender, content, lost, said FROM kbot_heads "
+    "WHERE service = ? AND conversation = ?"
+)
+_FIND_SAID = (
+    "SELECT conversation, answer FROM kbot_heads "
+    "WHERE service = ? AND said = ? AND sender IS NULL ORDER BY updated_at DESC LIMIT 1"
 )
 _FIND_AND_LOCK = f"{_FIND} FOR UPDATE"
 _REMOVE = "DELETE FROM kbot_heads WHERE service = ? AND conversation = ?"
 _WRITE = (
     "INSERT INTO kbot_heads "
-    "(service, conversation, answer, sender, content, lost, updated_at) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (service, conversation) DO UPDATE SET "
+    "(service, conversation, answer, sender, content, lost, said, updated_at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (service, conversation) DO UPDATE SET "
     "answer = excluded.answer, sender = excluded.sender, content = excluded.content, "
-    "lost = excluded.lost, updated_at = excluded.updated_at"
+    "lost = excluded.lost, said = excluded.said, updated_at = excluded.updated_at"
 )

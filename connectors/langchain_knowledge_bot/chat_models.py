@@ -1,21 +1,25 @@
 """A bot as a chat model."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, overload
 
 from langchain_core.caches import BaseCache
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+from langchain_core.language_models import ModelProfile
 from langchain_core.language_models.base import LangSmithParams, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import Runnable
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, model_validator
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
 from knowledge_bot import KnowledgeBotError, __version__
+from knowledge_bot._configuration import API_KEY_VARIABLE
 from knowledge_bot.conversations import Conversations, Heads, History, OnFork
 from langchain_knowledge_bot.arguments import WITHOUT_EFFECT, named_in, warn_of
-from langchain_knowledge_bot.connection import API_KEY, Connection
+from langchain_knowledge_bot.connection import Connection, ConnectionFields
 from langchain_knowledge_bot.messages import PROVIDER, message_fields, said_in
 from langchain_knowledge_bot.model_errors import PassingChatError, as_chat_error
 from langchain_knowledge_bot.text_only import TextOnlyChatModel
@@ -33,19 +37,43 @@ def _as_chat_errors() -> Iterator[None]:
         raise as_chat_error(error) from None
 
 
+class ChatFields(ConnectionFields, total=False):
+    """The fields of a `ChatKnowledgeBot` but its bot, as type checkers are told of them."""
+
+    conversation_id: str | None
+    history: History
+    on_fork: OnFork
+    heads: Heads | str | PathLike[str] | None
+    stop: list[str] | None
+    cache: BaseCache | bool | None
+    # the framework's
+    name: str | None
+    verbose: bool
+    callbacks: list[BaseCallbackHandler] | BaseCallbackManager | None
+    tags: list[str] | None
+    metadata: dict[str, Any] | None
+    custom_get_token_ids: Callable[[str], list[int]] | None
+    rate_limiter: BaseRateLimiter | None
+    disable_streaming: bool | Literal["tool_calling"]
+    output_version: str | None
+    profile: ModelProfile | None
+
+
 class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     """A bot of the Knowledge-Bot Service as a chat model.
 
-    The service keeps each conversation itself, so a list of messages is not sent as a whole: what
-    follows the bot's newest answer in it is sent into that answer's conversation. Messages of
-    people are sent as they are; where there are others (system texts, tool results, answers of
-    other models), all go as one labelled transcript. A system text is therefore advice to the bot,
-    sent once; a later change of it, as of anything before the bot's answer, is not sent.
+    The service keeps each conversation itself, so a list of messages is not sent as a whole each
+    time: what follows the bot's newest answer in it goes into that answer's conversation. A
+    question goes as it is. Where there is more (a system text, tool results, answers of other
+    models), all of it goes as one text that ends with the question, see
+    `knowledge_bot.transcripts`.
 
-    A list that continues from an answer which its conversation has gone on from is a fork. It is
-    sent as a whole into a new conversation, so that neither fork sees the other's messages. This
-    process remembers the latest 10,000 conversations for that; forks of other processes are not
-    seen.
+    A list that continues from an answer which its conversation has gone on from is a fork. So is
+    one in which something before the bot's newest answer was changed; a beginning that was cut
+    away, as `trim_messages` does, is no change. A fork is sent as a whole into a new conversation,
+    so that no list is answered with messages that are not in it. Who knows that a conversation has
+    gone on is `heads`: by default this process, for as long as it runs. Where several workers
+    answer the same people, or restarts shall not matter, name a database that they share.
 
     Setup:
         Install the package with its LangChain extra, and name the service.
@@ -61,11 +89,14 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
             The bot, `bot_…`. Also named `model`.
         conversation_id: str | None
             The conversation of lists without an answer of the bot; by default each starts one.
-        history: "transcript" | "latest" | "error"
-            What is sent where there are more than people's messages: a transcript of all, the
-            newest question alone, or nothing.
+        history: "transcript" | "latest" | "replay" | "error"
+            What is sent where there is more than a question: a transcript of all, the newest
+            question alone, the user's messages one by one, or nothing.
         on_fork: "new" | "continue" | "error"
             Where a fork is sent: into a new conversation, into the old one, or nowhere.
+        heads: Heads | str | PathLike | None
+            Who knows which answer is a conversation's last: `knowledge_bot.conversations.Heads`,
+            or an address for them, `sqlite:///file` or `postgresql://…`.
         stop: list[str] | None
             The answer is cut before the first of these; the service writes it whole.
         cache: BaseCache | bool | None
@@ -119,8 +150,9 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
 
     Retry:
         The client tries again by itself where that cannot duplicate a message. `with_retry` does
-        so by default as well. On a whole chain it retries everything; put it on the bot. LangGraph's
-        `RetryPolicy`, as it is by default, never sends a message again that the service may have.
+        so by default as well. On a whole chain it retries everything; put it on the bot.
+        LangGraph's `RetryPolicy`, as it is by default, never sends a message again that the service
+        may have.
 
     Response metadata:
         ```python
@@ -135,9 +167,15 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
             "conversation_id": "conv_…",
             "message_id": "msg_…",
             "created_at": 1731500000000,  # Unix milliseconds
+            "sources": ["hours.md"],  # as far as the service names them
+            "found": True,  # False where the bot says that it found nothing
+            "digests": {"system": [], "turns": ["…", "…"]},  # what it followed, and itself
             "finish_reason": "stop",
         }
         ```
+
+        Sources are also `annotations` of the message's `content_blocks`, of type "citation" with
+        the source's name as `title`. Its text stays as the service wrote it.
 
         The service tells nothing of tokens, so there is no `usage_metadata`.
 
@@ -164,10 +202,11 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     """The conversation of lists without an answer of the bot; by default each starts one."""
 
     history: History = "transcript"
-    """What is sent where there are more than people's messages."""
+    """What is sent where there is more than a question."""
 
     on_fork: OnFork = "new"
-    """Where a list is sent that continues from an answer which is not its conversation's last."""
+    """Where a list is sent that continues from an answer which is not its conversation's last, or
+    before which something was changed."""
 
     heads: Annotated[Heads | None, BeforeValidator(_heads)] = Field(
         default=None, exclude=True, repr=False
@@ -179,6 +218,21 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
 
     cache: BaseCache | bool | None = Field(default=False, exclude=True)
     """Whether answers are cached: False, True for the global cache, or a `BaseCache`."""
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self, *, bot_id: str, **fields: Unpack[ChatFields]) -> None: ...
+
+        @overload
+        def __init__(self, *, model: str, **fields: Unpack[ChatFields]) -> None: ...
+
+        def __init__(self, **fields: Any) -> None: ...
+
+    @property
+    def model(self) -> str:
+        """The bot, by the name that other chat models have for it."""
+        return self.bot_id
 
     @model_validator(mode="before")
     @classmethod
@@ -282,7 +336,7 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     @property
     @override
     def lc_secrets(self) -> dict[str, str]:
-        return {"api_key": API_KEY}
+        return {"api_key": API_KEY_VARIABLE}
 
     @classmethod
     @override

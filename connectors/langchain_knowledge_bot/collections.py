@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 from pydantic import BeforeValidator, model_validator
+from typing_extensions import Unpack
 
-from knowledge_bot import ConfigurationError
+from knowledge_bot import Collection, ConfigurationError
 from knowledge_bot._endpoints import collection_ids
 from knowledge_bot.ingest import (
     Entry,
@@ -20,7 +21,7 @@ from knowledge_bot.ingest import (
     Text,
 )
 from knowledge_bot.ingest.sources._loader import Texts
-from langchain_knowledge_bot.connection import Connection
+from langchain_knowledge_bot.connection import Connection, ConnectionFields
 
 
 def _ids(collections: Any) -> tuple[str, ...]:
@@ -29,6 +30,14 @@ def _ids(collections: Any) -> tuple[str, ...]:
 
 def _ledger(ledger: Any) -> Any:
     return Ledger(ledger) if isinstance(ledger, str | Path) else ledger
+
+
+class CollectionFields(ConnectionFields, total=False):
+    """The fields of a `KnowledgeBotCollection` that may be left out, for type checkers."""
+
+    key: Callable[[Document], str] | None
+    concurrency: int
+    on_unknown: Literal["hold", "resend"]
 
 
 class KnowledgeBotCollection(Connection):
@@ -105,6 +114,16 @@ class KnowledgeBotCollection(Connection):
 
     on_unknown: Literal["hold", "resend"] = Ingestion.on_unknown
     """What becomes of a document whose sending had no clear outcome, when it is given again."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            collections: str | Collection | Iterable[str | Collection],
+            ledger: Ledger | str | Path,
+            **fields: Unpack[CollectionFields],
+        ) -> None: ...
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -1,8 +1,8 @@
 """How a class of this package reaches the service: the fields that all of them share."""
 
-import os
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
+from langchain_core.utils import from_env, secret_from_env
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -15,18 +15,31 @@ from pydantic import (
 from pydantic_core import InitErrorDetails
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError
+from knowledge_bot._configuration import API_KEY_VARIABLE, BASE_URL_VARIABLE
+from knowledge_bot._shared import async_twin, configuration_of, shared_client
 
-API_KEY = "KNOWLEDGE_BOT_API_KEY"
-
-# What a given client has already.
+# What a client has of its own.
 _CLIENTS_OWN = ("api_key", "base_url", "timeout", "max_retries")
+
+
+class ConnectionFields(TypedDict, total=False):
+    """The fields of a `Connection`, as type checkers are told of a constructor."""
+
+    api_key: SecretStr | str | None
+    base_url: str | None
+    timeout: float
+    max_retries: int
+    client: Client | None
+    async_client: AsyncClient | None
 
 
 class Connection(BaseModel):
     """A service's address and key, or ready clients of it.
 
-    Whenever an object is made, its clients are made from the fields and kept beside them, so that
-    `configurable_fields` may change any of these. Pickling an object takes the API key along.
+    Objects with the same key, address and settings share their clients, which nobody has to close:
+    `configurable_fields` may change any of these for a call, and no call opens a connection that is
+    there already. Beside a client of the user's, the fields are what that client has. Pickling an
+    object takes the API key along.
 
     Raises:
         pydantic.ValidationError: no key or no base URL, or a field that is unknown or cannot be
@@ -38,10 +51,12 @@ class Connection(BaseModel):
         arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
     )
 
-    api_key: SecretStr | None = None
+    api_key: SecretStr | None = Field(
+        default_factory=secret_from_env(API_KEY_VARIABLE, default=None)
+    )
     """The key; by default `KNOWLEDGE_BOT_API_KEY`."""
 
-    base_url: str | None = None
+    base_url: str | None = Field(default_factory=from_env(BASE_URL_VARIABLE, default=None))
     """The service's address; by default `KNOWLEDGE_BOT_BASE_URL`."""
 
     timeout: float = 60.0
@@ -58,9 +73,17 @@ class Connection(BaseModel):
     where `client` sends with an `http_client` of its own."""
 
     _sync: Client = PrivateAttr()
-    _async: AsyncClient | None = PrivateAttr(default=None)
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, *positional: Any, **fields: Any) -> None:
+        name = type(self).__name__
+        if positional:  # perhaps a key, so it is not quoted
+            first = next(
+                each for each in ("bot_id", "collections") if each in type(self).model_fields
+            )
+            raise TypeError(
+                f"{name}: give each argument by its name, as in {name}({first}=...); "
+                f"{len(positional)} came without one"
+            )
         try:
             super().__init__(**fields)
         except ValidationError as error:
@@ -71,19 +94,29 @@ class Connection(BaseModel):
         if self.client is None:
             if self.async_client is not None:
                 raise ConfigurationError("async_client: goes with client=; pass both")
-            if not self.api_key and not os.environ.get(API_KEY):
-                raise ConfigurationError(f"api_key: no API key; pass api_key= or set {API_KEY}")
-            self._sync = Client(
+            self._sync = shared_client(
                 self.api_key, self.base_url, timeout=self.timeout, max_retries=self.max_retries
             )
-        elif others := [f"{name}=" for name in _CLIENTS_OWN if name in self.model_fields_set]:
-            raise ConfigurationError(
-                f"client: has a key, an address and settings of its own; pass no others beside it, "
-                f"as {', '.join(others)} here"
-            )
+            if configuration_of(self._sync).api_key is None:
+                raise ConfigurationError(
+                    f"api_key: no API key; pass api_key= or set {API_KEY_VARIABLE}"
+                )
         else:
             self._sync = self.client
-        self._async = self.async_client
+            own = configuration_of(self.client)
+            # A framework makes a copy from all the fields, of which some may be changed.
+            given = self.model_fields_set.intersection(_CLIENTS_OWN)
+            others = [
+                f"{each}="
+                for each in _CLIENTS_OWN
+                if each in given and getattr(self, each) != getattr(own, each)
+            ]
+            if others:
+                raise ConfigurationError(
+                    "client: has a key, an address and settings of its own; pass no others beside "
+                    f"it, as {', '.join(others)} here"
+                )
+            self.__dict__.update({each: getattr(own, each) for each in _CLIENTS_OWN})
         return self
 
     @property
@@ -91,9 +124,7 @@ class Connection(BaseModel):
         return self._sync.base_url
 
     def _awaiting_client(self) -> AsyncClient:
-        if self._async is None:
-            self._async = self._sync.to_async()
-        return self._async
+        return self.async_client or async_twin(self._sync)
 
 
 def _without_values(error: ValidationError) -> ValidationError:

@@ -3,9 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ChatMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    ContentBlock,
+    TextContentBlock,
+)
+from langchain_core.messages.block_translators import register_translator
 
 from knowledge_bot import ConfigurationError, Message
+from knowledge_bot._answers import Answer
 from knowledge_bot.conversations import Place, Reply, Said
 from knowledge_bot.transcripts import Role
 
@@ -38,11 +46,14 @@ def metadata_of(bot_id: str, message: Message) -> dict[str, Any]:
 
     Checkpoints and caches give other classes back as something else, or not at all.
     """
+    answer = Answer.of(message)
     return {
         "bot_id": bot_id,
         "conversation_id": message.conversation_id,
         "message_id": message.id,
         "created_at": message.model_dump(mode="json", include={"created_at"})["created_at"],
+        "sources": list(answer.source_names),
+        "found": not answer.refuses,
     }
 
 
@@ -66,6 +77,19 @@ def message_fields(bot_id: str, reply: Reply, stop: Sequence[str]) -> dict[str, 
             "finish_reason": "stop",
         },
     }
+
+
+def _content_blocks(message: AIMessage) -> list[ContentBlock]:
+    """Return an answer as LangChain's standard blocks, with its sources as annotations."""
+    text: TextContentBlock = {"type": "text", "text": message.text}
+    sources = message.response_metadata.get("sources")
+    if isinstance(sources, list) and sources:
+        text["annotations"] = [{"type": "citation", "title": str(name)} for name in sources]
+    return [text]
+
+
+# The framework's way for providers outside of it: the content stays the text that it is.
+register_translator(PROVIDER, _content_blocks, _content_blocks)
 
 
 def _said(number: int, message: BaseMessage, bot_id: str) -> Said:

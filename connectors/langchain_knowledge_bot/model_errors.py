@@ -6,6 +6,9 @@ False. Here it is True only where the service has not acted and may do so later.
 one: what leaves open whether the service has acted is a `RuntimeError` as well.
 """
 
+from functools import cache
+from typing import Any
+
 from langchain_core.exceptions import (
     ModelAPIError,
     ModelAuthenticationError,
@@ -145,12 +148,46 @@ _KNOWN: dict[type[KnowledgeBotError], type[ChatError]] = {
 }
 
 
-def as_chat_error(error: KnowledgeBotError) -> ChatError:
-    """Return a client's error as LangChain's at once: the same text, attributes and traceback."""
+def as_chat_error(error: KnowledgeBotError, *, alone: bool = True) -> ChatError:
+    """Return a client's error as LangChain's at once: the same text, attributes and traceback.
+
+    Args:
+        error: what the client raised.
+        alone: whether its question was the only one. If not, others may have been answered, and
+            whatever asks again asks these twice: it is a `RuntimeError` and not retryable then.
+    """
     if error.delivery is Delivery.UNKNOWN:
         chat_error = _UNKNOWN.get(type(error), UnknownDeliveryError)
     else:
         chat_error = _KNOWN.get(type(error), ChatError)
-    twin = chat_error.__new__(chat_error, *error.args)
-    twin.__dict__.update(error.__dict__)
-    return twin.with_traceback(error.__traceback__)
+    if not alone:
+        chat_error = _one_of_several(chat_error)
+    return _made(chat_error, error.args, vars(error)).with_traceback(error.__traceback__)
+
+
+def _made(kind: type[ChatError], args: tuple[Any, ...], attributes: dict[str, Any]) -> ChatError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
+
+
+@cache
+def _one_of_several(kind: type[ChatError]) -> type[ChatError]:
+    if issubclass(kind, UnknownDeliveryError):
+        return kind
+
+    class OneOfSeveral(kind, RuntimeError):  # type: ignore[misc, valid-type] # known at run time
+        __doc__ = kind.__doc__
+        is_retryable = False
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            return _made_of_several, (kind, self.args, vars(self))
+
+    OneOfSeveral.__name__ = OneOfSeveral.__qualname__ = kind.__name__
+    return OneOfSeveral
+
+
+def _made_of_several(
+    kind: type[ChatError], args: tuple[Any, ...], attributes: dict[str, Any]
+) -> ChatError:
+    return _made(_one_of_several(kind), args, attributes)

@@ -1,7 +1,7 @@
 """A bot's answers as retrieved documents."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self, overload
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -11,12 +11,29 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable
 from pydantic import Field, PositiveInt, model_validator
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
-from knowledge_bot import ConfigurationError, ConnectionFailedError, Message, RateLimitError
+from knowledge_bot import (
+    ConfigurationError,
+    ConnectionFailedError,
+    KnowledgeBotError,
+    Message,
+    RateLimitError,
+)
 from knowledge_bot._chats import aask_bots, ask_bots
-from langchain_knowledge_bot.connection import Connection
+from langchain_knowledge_bot.connection import Connection, ConnectionFields
 from langchain_knowledge_bot.messages import metadata_of
+from langchain_knowledge_bot.model_errors import as_chat_error
+
+
+class RetrieverFields(ConnectionFields, total=False):
+    """The fields of a `KnowledgeBotRetriever` but its bots, as type checkers are told of them."""
+
+    k: int | None
+    # the framework's
+    name: str | None
+    tags: list[str] | None
+    metadata: dict[str, Any] | None
 
 
 class KnowledgeBotRetriever(BaseRetriever, Connection):
@@ -75,9 +92,11 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
     Raises:
         pydantic.ValidationError: no key or no base URL, or a field that is unknown, missing or
             cannot be used. It is a ValueError, and holds no field's value.
-        knowledge_bot.KnowledgeBotError: from a call, as the client raised it; `delivery` tells
-            whether the service may have acted. Of several bots, the first that failed in their
-            order is told of, once all have answered or failed.
+        langchain_knowledge_bot.model_errors.ChatError: from a call. It is the error that the client
+            raised (`knowledge_bot.KnowledgeBotError`); `delivery` tells whether the service may
+            have acted. Of several bots, the first that failed in their order is told of, once all
+            have answered or failed. LangGraph's `RetryPolicy`, as it is by default, never asks
+            again where a bot may have been asked.
     """
 
     bot_id: str | None = None
@@ -89,6 +108,16 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
     k: PositiveInt | None = None
     """Ask the first `k` bots only; by default all."""
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self, *, bot_id: str, **fields: Unpack[RetrieverFields]) -> None: ...
+
+        @overload
+        def __init__(self, *, bot_ids: list[str], **fields: Unpack[RetrieverFields]) -> None: ...
+
+        def __init__(self, **fields: Any) -> None: ...
+
     @model_validator(mode="after")
     def _name_bots_once(self) -> Self:
         if (self.bot_id is None) == (self.bot_ids is None):
@@ -99,15 +128,23 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        bots = self._asked(k)
-        return _documents(bots, ask_bots(self._sync, bots, query))
+        bots = self._asked(query, k)
+        try:
+            answers = ask_bots(self._sync, bots, query)
+        except KnowledgeBotError as error:
+            raise as_chat_error(error, alone=len(bots) == 1) from None
+        return _documents(bots, answers)
 
     @override
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        bots = self._asked(k)
-        return _documents(bots, await aask_bots(self._awaiting_client(), bots, query))
+        bots = self._asked(query, k)
+        try:
+            answers = await aask_bots(self._awaiting_client(), bots, query)
+        except KnowledgeBotError as error:
+            raise as_chat_error(error, alone=len(bots) == 1) from None
+        return _documents(bots, answers)
 
     @override
     def with_retry(
@@ -126,7 +163,13 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
         """
         return super().with_retry(retry_if_exception_type=retry_if_exception_type, **options)
 
-    def _asked(self, k: int | None) -> list[str]:
+    def _asked(self, query: Any, k: int | None) -> list[str]:
+        if not isinstance(query, str):
+            raise ConfigurationError(
+                f"query: a retriever takes the question as a text, not {type(query).__name__}; in a "
+                'chain, take it out first, as in itemgetter("question") | retriever. Nothing was '
+                "sent"
+            )
         limit = self.k if k is None else k
         if limit is not None and limit < 1:
             raise ConfigurationError(f"k: expected 1 or more, not {limit!r}. Nothing was sent")

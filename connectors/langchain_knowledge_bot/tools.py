@@ -1,13 +1,18 @@
 """Bots as tools of an agent."""
 
 import re
-from collections.abc import Iterable
-from typing import Any, Literal, Self
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from langchain_core.callbacks import AsyncCallbackManagerForToolRun, CallbackManagerForToolRun
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForToolRun,
+    BaseCallbackHandler,
+    BaseCallbackManager,
+    CallbackManagerForToolRun,
+)
 from langchain_core.tools import ArgsSchema, BaseTool, BaseToolkit, ToolException
 from pydantic import BaseModel, Field, model_validator
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
 from knowledge_bot import (
     AsyncClient,
@@ -16,14 +21,18 @@ from knowledge_bot import (
     Client,
     ConnectionFailedError,
     ConnectionLostError,
+    Delivery,
+    KnowledgeBotError,
     Message,
     RateLimitError,
     RequestTimeoutError,
     ServerError,
     UnexpectedResponseError,
 )
-from langchain_knowledge_bot.connection import Connection
+from knowledge_bot._shared import async_twin
+from langchain_knowledge_bot.connection import Connection, ConnectionFields
 from langchain_knowledge_bot.messages import metadata_of
+from langchain_knowledge_bot.model_errors import as_chat_error
 
 # What model providers take as the name of a tool.
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
@@ -42,12 +51,34 @@ _TOLD_TO_THE_AGENT = (
 )
 
 
+class UnknownDeliveryToolException(ToolException, RuntimeError):  # noqa: N818 - as LangChain's own
+    """A question that the service may have received; LangGraph's `RetryPolicy` leaves it alone."""
+
+
 class Question(BaseModel):
     """What a bot is asked."""
 
     question: str = Field(
         description="A whole question; the bot knows nothing that was said before."
     )
+
+
+class ToolFields(ConnectionFields, total=False):
+    """The fields of a `KnowledgeBotTool` but its bot, as type checkers are told of them."""
+
+    name: str
+    description: str
+    # the framework's
+    args_schema: ArgsSchema
+    return_direct: bool
+    verbose: bool
+    callbacks: list[BaseCallbackHandler] | BaseCallbackManager | None
+    tags: list[str] | None
+    metadata: dict[str, Any] | None
+    handle_tool_error: bool | str | Callable[[ToolException], str] | None
+    handle_validation_error: bool | str | Callable[[Any], str] | None
+    response_format: Literal["content", "content_and_artifact"]
+    extras: dict[str, Any] | None
 
 
 class KnowledgeBotTool(BaseTool, Connection):
@@ -112,7 +143,8 @@ class KnowledgeBotTool(BaseTool, Connection):
         knowledge_bot.KnowledgeBotError: from a call, where a person has to act: a wrong key, an
             exhausted quota, a bot that is not there.
         langchain_core.tools.ToolException: from a call, any other failure; only where
-            `handle_tool_error` is False, for the agent hears of it otherwise.
+            `handle_tool_error` is False, for the agent hears of it otherwise. Where the service may
+            have acted, LangGraph's `RetryPolicy`, as it is by default, does not ask again.
     """
 
     bot_id: str
@@ -128,6 +160,10 @@ class KnowledgeBotTool(BaseTool, Connection):
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     handle_tool_error: Any = True
 
+    if TYPE_CHECKING:
+
+        def __init__(self, *, bot_id: str, **fields: Unpack[ToolFields]) -> None: ...
+
     @model_validator(mode="after")
     def _name_by_the_bot(self) -> Self:
         if not self.name:
@@ -142,8 +178,8 @@ class KnowledgeBotTool(BaseTool, Connection):
             return self._result(
                 self._sync.send_message(bot_id=self.bot_id, content=_asked(question))
             )
-        except _TOLD_TO_THE_AGENT as error:
-            raise ToolException(str(error)) from error
+        except KnowledgeBotError as error:
+            raise _told(error) from error
 
     @override
     async def _arun(
@@ -155,8 +191,8 @@ class KnowledgeBotTool(BaseTool, Connection):
                     bot_id=self.bot_id, content=_asked(question)
                 )
             )
-        except _TOLD_TO_THE_AGENT as error:
-            raise ToolException(str(error)) from error
+        except KnowledgeBotError as error:
+            raise _told(error) from error
 
     def _result(self, message: Message) -> tuple[str, dict[str, Any]]:
         # Plain values: a checkpoint gives any class back as a dict.
@@ -204,8 +240,8 @@ class KnowledgeBotToolkit(BaseToolkit):
     @classmethod
     async def afrom_client(cls, client: Client, *, async_client: AsyncClient | None = None) -> Self:
         """Return what `from_client` does, without blocking."""
-        asking = async_client or client.to_async()
-        return cls(tools=tuple(_tools(await asking.list_bots(), client, asking)))
+        asking = async_client or async_twin(client)
+        return cls(tools=tuple(_tools(await asking.list_bots(), client, async_client)))
 
     @override
     def get_tools(self) -> list[BaseTool]:
@@ -235,6 +271,13 @@ def _tools(
 
 def _tool_name(subject: str) -> str:
     return f"ask_{_NOT_IN_A_NAME.sub('_', subject).strip('_').lower()}"[:_NAME_LENGTH]
+
+
+def _told(error: KnowledgeBotError) -> Exception:
+    if not isinstance(error, _TOLD_TO_THE_AGENT):
+        return as_chat_error(error)
+    unknown = error.delivery is Delivery.UNKNOWN
+    return (UnknownDeliveryToolException if unknown else ToolException)(str(error))
 
 
 def _asked(question: str) -> str:

@@ -63,8 +63,10 @@ def client(bots):
 def asked(request, bots, client):
     """`asked(messages, **options)`: the list with the answer, and the reply."""
 
-    def ask(messages, heads=None, history="transcript", on_fork="new", **options):
-        conversations = Conversations(heads or Heads.of(client), history, on_fork)
+    def ask(
+        messages, heads=None, history="transcript", on_fork="new", *, recognise=False, **options
+    ):
+        conversations = Conversations(heads or Heads.of(client), history, on_fork, recognise)
         if request.param == "sync":
             reply = conversations.ask(client, "bot_1", messages, **options)
         else:
@@ -543,3 +545,46 @@ def test_four_workers_and_restarts_every_50_asks_never_mix_forks(bots, shared, s
 def test_workers_without_shared_heads_mix_forks(bots):
     # What the others show is then not the luck of the draw.
     assert play(bots, None, 1, 60) != []
+
+
+# Lists with nothing kept in them
+
+
+def bare(messages):
+    """Return a list as it comes over an API that carries roles and texts alone."""
+    return [Said(one.role, one.text) for one in messages]
+
+
+def test_an_answer_is_recognised_by_all_that_was_said_up_to_it(bots, asked, address):
+    heads = Heads(address)
+    one = asked([system("Be brief."), user("one")], heads, recognise=True)
+    two = asked([*bare(one), user("two")], heads, recognise=True)
+    three = asked([*bare(two), user("three")], heads, recognise=True)
+    assert conversation_of(one) == conversation_of(two) == conversation_of(three)
+    assert bots.contents[1:] == ["two", "three"]
+    fork = asked([*bare(one), user("fork")], heads, recognise=True)
+    edited = asked([*bare(two)[:-2], user("2"), bare(two)[-1], user("on")], heads, recognise=True)
+    assert len({conversation_of(each) for each in (three, fork, edited)}) == 3
+    assert conversation_of(asked([*bare(fork), user("on")], heads, recognise=True)) == (
+        conversation_of(fork)
+    )
+
+
+def test_the_same_words_to_another_bot_are_not_recognised(bots, client, address):
+    conversations = Conversations(Heads(address), recognise=True)
+    first = [user("one"), as_said(conversations.ask(client, "bot_1", [user("one")]))]
+    reply = conversations.ask(client, "bot_2", [*bare(first), user("two")])
+    assert reply.message.conversation_id != conversation_of(first)
+
+
+def test_what_is_not_to_be_recognised_is_a_new_conversation(asked):
+    one = asked([user("one")])
+    assert conversation_of(asked([*bare(one), user("two")])) != conversation_of(one)
+
+
+def test_a_recognised_answer_is_forgotten_with_its_conversation(asked):
+    heads = Heads(remembered=1)
+    one = asked([user("one")], heads, recognise=True)
+    asked([user("another")], heads, recognise=True)
+    two = asked([*bare(one), user("two")], heads, recognise=True)
+    assert conversation_of(two) != conversation_of(one)

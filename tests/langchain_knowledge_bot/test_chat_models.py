@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.exceptions import ModelError
+from langchain_core.load import dumps
 from langchain_core.messages import HumanMessage, trim_messages
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.types import RetryPolicy
 
+from calls import KEY
 from knowledge_bot import ConnectionLostError, Delivery, RequestTimeoutError
 from knowledge_bot.conversations import Heads
 from knowledge_bot.transcripts import Turn, render
@@ -47,6 +49,8 @@ def test_an_answer_tells_where_it_stands_in_plain_json(invoke, bot, bots):
         "conversation_id": conversation,
         "message_id": message.id,
         "created_at": 1_700_000_000_001,
+        "sources": [],
+        "found": True,
         "digests": message.response_metadata["digests"],
         "finish_reason": "stop",
     }
@@ -289,3 +293,56 @@ def test_fifty_event_loops_one_after_another_leave_nothing_open(bot):
 def test_tokens_are_estimated_for_trimming(bot):
     assert 0 < bot.get_num_tokens_from_messages([HumanMessage("How long is the loan?")]) < 20
     assert 0 < bot.get_num_tokens("How long is the loan?") < 20
+
+
+def test_sources_are_annotations_and_a_refusal_is_told(invoke, scripted):
+    told = {"answer": "At nine.\n\nSources: hours.md, desk.md", "conversation_id": "conv_1"}
+    none = {"answer": "I could not find that in my sources.", "conversation_id": "conv_1"}
+    server = scripted(
+        *(answer(body={"id": "msg_1", "created_at": 0, **one}) for one in (told, none))
+    )
+    bot = ChatKnowledgeBot(bot_id="bot_1", api_key=KEY, base_url=server.url)
+    message = invoke(bot, "When?")
+    assert message.content == told["answer"], "as the service wrote it"
+    assert message.response_metadata["sources"] == ["hours.md", "desk.md"]
+    assert message.response_metadata["found"] is True
+    (block,) = message.content_blocks
+    assert block == {
+        "type": "text",
+        "text": told["answer"],
+        "annotations": [
+            {"type": "citation", "title": "hours.md"},
+            {"type": "citation", "title": "desk.md"},
+        ],
+    }
+    refusal = invoke(bot, "When?")
+    assert refusal.response_metadata["sources"] == []
+    assert refusal.response_metadata["found"] is False
+    assert refusal.content_blocks == [{"type": "text", "text": none["answer"]}]
+
+
+def test_several_workers_share_their_heads(bots, tmp_path):
+    heads = f"sqlite:///{tmp_path / 'heads.db'}"
+    one, another = (
+        ChatKnowledgeBot(bot_id="bot_1", heads=heads, timeout=timeout, **bots.fields)
+        for timeout in (5, 6)  # so that they have clients of their own, as processes have
+    )
+    first = one.invoke("one")
+    second = one.invoke(["one", first, ("human", "two")])
+    fork = another.invoke(["one", first, ("human", "fork")])
+    assert conversation_of(second) == conversation_of(first) != conversation_of(fork)
+    assert conversation_of(another.invoke(["one", first, "two", second, "three"])) == (
+        conversation_of(first)
+    )
+    assert "heads.db" not in repr(one)
+    assert "heads" not in json.loads(dumps(one))["kwargs"]
+
+
+def test_a_correction_reaches_the_bot(invoke, bot, bots):
+    history = [HumanMessage("My dog is called Rex.")]
+    history.append(invoke(bot, history))
+    corrected = [HumanMessage("My dog is called Bello."), history[1], HumanMessage("Its name?")]
+    reply = invoke(bot, corrected)
+    assert conversation_of(reply) != conversation_of(history[1])
+    assert "Bello" in bots.contents[-1]
+    assert "Rex" not in "".join(bots.threads[conversation_of(reply)])

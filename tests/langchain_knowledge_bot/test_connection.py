@@ -2,9 +2,12 @@
 
 import asyncio
 import copy
+import gc
 import json
 import pickle
+import re
 import traceback
+import warnings
 
 import httpx
 import pytest
@@ -14,7 +17,16 @@ from pydantic import SecretStr, ValidationError
 
 from calls import KEY, MESSAGE
 from knowledge_bot import AsyncClient, AuthenticationError, Client, ConfigurationError
-from langchain_knowledge_bot import ChatKnowledgeBot, KnowledgeBotRetriever, KnowledgeBotTool
+from langchain_knowledge_bot import (
+    ChatKnowledgeBot,
+    KnowledgeBotCollection,
+    KnowledgeBotRetriever,
+    KnowledgeBotTool,
+)
+from langchain_knowledge_bot.chat_models import ChatFields
+from langchain_knowledge_bot.collections import CollectionFields
+from langchain_knowledge_bot.retrievers import RetrieverFields
+from langchain_knowledge_bot.tools import ToolFields
 from scripted_server import answer
 
 QUESTION = "When do you open?"
@@ -52,9 +64,9 @@ def test_without_a_key_or_an_address_nothing_is_made(monkeypatch):
         KnowledgeBotRetriever(bot_id="bot_1", api_key=KEY)
 
 
-def test_a_client_and_a_key_do_not_go_together():
+def test_a_client_and_another_key_do_not_go_together():
     with pytest.raises(ValidationError, match="pass no others"):
-        KnowledgeBotRetriever(bot_id="bot_1", client=Client(KEY, ELSEWHERE), api_key=KEY)
+        KnowledgeBotRetriever(bot_id="bot_1", client=Client(KEY, ELSEWHERE), api_key="another-key")
     with pytest.raises(ValidationError, match="goes with client="):
         KnowledgeBotRetriever(bot_id="bot_1", async_client=AsyncClient(KEY, ELSEWHERE))
 
@@ -82,6 +94,82 @@ def test_configurable_fields_may_change_the_service(invoke, scripted):
     invoke(runnable, QUESTION)
     invoke(runnable, QUESTION, config={"configurable": {"service": there.url}})
     assert len(here.requests) == len(there.requests) == 1
+
+
+@pytest.mark.parametrize("cls", [KnowledgeBotRetriever, ChatKnowledgeBot, KnowledgeBotTool])
+def test_configurable_fields_of_an_object_with_a_client(invoke, bots, monkeypatch, cls):
+    # The client's key and address count, not those of the environment.
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", ELSEWHERE)
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "another-key")
+    asked = {"question": QUESTION} if cls is KnowledgeBotTool else QUESTION
+    with Client(KEY, bots.server.url, timeout=9) as client:
+        runnable = cls(bot_id="bot_1", client=client).configurable_fields(
+            bot_id=ConfigurableField(id="bot")
+        )
+        invoke(runnable.with_config(configurable={"bot": "bot_2"}), asked)
+    assert [message["bot_id"] for message in bots.received] == ["bot_2"]
+    assert bots.server.requests[0].headers["x-api-key"] == KEY
+
+
+def test_an_object_with_a_client_tells_what_the_client_has():
+    retriever = KnowledgeBotRetriever(bot_id="bot_1", client=Client(KEY, ELSEWHERE, timeout=9))
+    assert retriever.base_url == f"{ELSEWHERE}/public/v1"
+    assert (retriever.api_key.get_secret_value(), retriever.timeout) == (KEY, 9)
+
+
+@pytest.mark.parametrize("given", ["fields", "client"])
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_fifty_configured_calls_share_one_connection(bots, given, way):
+    fields = bots.fields if given == "fields" else {"client": Client(KEY, bots.server.url)}
+    runnable = ChatKnowledgeBot(bot_id="bot_1", **fields).configurable_fields(
+        bot_id=ConfigurableField(id="bot")
+    )
+    configured = runnable.with_config(configurable={"bot": "bot_2"})
+
+    async def ask_all():
+        for _ in range(50):
+            await configured.ainvoke(QUESTION)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        if way == "async":
+            asyncio.run(ask_all())
+        else:
+            for _ in range(50):
+                configured.invoke(QUESTION)
+        gc.collect()
+    assert len(bots.received) == 50
+    assert bots.server.connections == 1
+    assert [each for each in caught if each.category is ResourceWarning] == []
+
+
+@pytest.mark.parametrize(
+    ("cls", "named"),
+    [
+        (ChatKnowledgeBot, "ChatKnowledgeBot(bot_id=...)"),
+        (KnowledgeBotCollection, "KnowledgeBotCollection(collections=...)"),
+    ],
+)
+def test_an_argument_without_its_name_is_an_error_that_names_it(cls, named):
+    with pytest.raises(TypeError, match=re.escape(named)) as caught:
+        cls(KEY)
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("cls", "told"),
+    [
+        (ChatKnowledgeBot, ChatFields.__annotations__.keys() | {"bot_id"}),
+        (KnowledgeBotRetriever, RetrieverFields.__annotations__.keys() | {"bot_id", "bot_ids"}),
+        (KnowledgeBotTool, ToolFields.__annotations__.keys() | {"bot_id"}),
+        (
+            KnowledgeBotCollection,
+            CollectionFields.__annotations__.keys() | {"collections", "ledger"},
+        ),
+    ],
+)
+def test_type_checkers_are_told_of_every_field(cls, told):
+    assert told == cls.model_fields.keys()
 
 
 def pickled(original):

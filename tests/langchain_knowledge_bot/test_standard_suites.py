@@ -10,6 +10,7 @@ from langchain_tests.integration_tests import (
 from langchain_tests.unit_tests import ChatModelUnitTests, ToolsUnitTests
 
 from calls import KEY, MESSAGE
+from knowledge_bot import Client
 from langchain_knowledge_bot import ChatKnowledgeBot, KnowledgeBotRetriever, KnowledgeBotTool
 from scripted_server import answer
 
@@ -17,6 +18,8 @@ ENVIRONMENT = {
     "KNOWLEDGE_BOT_BASE_URL": "https://service.example",
     "KNOWLEDGE_BOT_API_KEY": KEY,
 }
+# What an object has from there.
+TAKEN = {"base_url": "https://service.example", "api_key": KEY}
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ class TestChatModelUnits(_Chat, ChatModelUnitTests):
 
     @property
     def init_from_env_params(self):
-        return ENVIRONMENT, {"model": "bot_1"}, {"bot_id": "bot_1"}
+        return ENVIRONMENT, {"model": "bot_1"}, {"model": "bot_1", **TAKEN}
 
     @pytest.mark.xfail(
         reason="langchain-core lets its own list of classes through, whatever `allowed_objects` "
@@ -86,6 +89,18 @@ def test_a_chat_model_survives_being_written_down_and_read_again(monkeypatch):
     assert again.asdict() == model.asdict()
 
 
+def test_a_chat_model_that_is_written_down_names_its_service_and_its_secret(monkeypatch):
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    for model in (
+        ChatKnowledgeBot(model="bot_1"),
+        ChatKnowledgeBot(model="bot_1", client=Client(KEY, ENVIRONMENT["KNOWLEDGE_BOT_BASE_URL"])),
+    ):
+        written = dumpd(model)["kwargs"]
+        assert written["base_url"].startswith("https://service.example")
+        assert written["api_key"] == {"lc": 1, "type": "secret", "id": ["KNOWLEDGE_BOT_API_KEY"]}
+
+
 @pytest.mark.usefixtures("_service")
 @pytest.mark.filterwarnings("ignore:.*has no effect")
 class TestChatModelOverASocket(_Chat, ChatModelIntegrationTests):
@@ -121,7 +136,7 @@ class TestToolUnits(_Tool, ToolsUnitTests):
 
     @property
     def init_from_env_params(self):
-        return ENVIRONMENT, {"bot_id": "bot_1"}, {"bot_id": "bot_1"}
+        return ENVIRONMENT, {"bot_id": "bot_1"}, {"bot_id": "bot_1", **TAKEN}
 
 
 @pytest.mark.usefixtures("_service")

@@ -35,6 +35,13 @@ from knowledge_bot import (
 from knowledge_bot._chats import aask_bots, ask_bots
 from knowledge_bot.ingest import File, WebPage
 from knowledge_bot.testing import MemoryService
+from langchain_knowledge_bot import (
+    ChatKnowledgeBot,
+    KnowledgeBotCollection,
+    KnowledgeBotRetriever,
+    KnowledgeBotTool,
+    KnowledgeBotToolkit,
+)
 
 
 def right(client: Client, collection: Collection, headers: Mapping[str, str]) -> None:
@@ -163,3 +170,29 @@ def wrong_tasks() -> None:
     Page(task_id="a", name="n", urls="u")  # expect: call-arg
     KnowledgeBotUploadSourceOperator(task_id="a", name="n", file=3)  # expect: arg-type
     KnowledgeBotSendMessageOperator(task_id="a", content="?", retries="two")  # expect: arg-type
+
+
+def right_objects(client: Client, collection: Collection) -> None:
+    """An object of LangChain takes its own fields, the connection's, and the framework's."""
+    assert_type(ChatKnowledgeBot(model="bot_guide").model, str)
+    ChatKnowledgeBot(bot_id="bot_guide", api_key="key", base_url="u", timeout=3, tags=["a"])
+    KnowledgeBotRetriever(bot_id="bot_guide", client=client, k=1)
+    KnowledgeBotRetriever(bot_ids=["bot_guide", "bot_other"], async_client=AsyncClient())
+    KnowledgeBotTool(bot_id="bot_guide", description="Knows the hours.", handle_tool_error=False)
+    KnowledgeBotCollection(collections="col_1", ledger="sqlite:///k.db")
+    KnowledgeBotCollection(collections=[collection, "col_2"], ledger=Path("k.db"), concurrency=3)
+    assert_type(KnowledgeBotToolkit.from_client(client), KnowledgeBotToolkit)
+
+
+def wrong_objects() -> None:
+    """A field that is not there, or that is missing, is found before anything runs."""
+    ChatKnowledgeBot()  # expect: call-overload
+    ChatKnowledgeBot("bot_guide")  # expect: call-overload
+    ChatKnowledgeBot(bot_id="bot_guide", conversatoin_id="conv_1")  # expect: call-overload
+    ChatKnowledgeBot(bot_id="bot_guide", history="all")  # expect: call-overload
+    KnowledgeBotRetriever(bot_id="bot_guide", bot_ids=["bot_guide"])  # expect: call-overload
+    KnowledgeBotRetriever(bot_ids="bot_guide")  # expect: call-overload
+    KnowledgeBotTool(bot_id="bot_guide", descripton="d")  # expect: call-arg
+    KnowledgeBotTool(bot_id="bot_guide", timeout="60")  # expect: arg-type
+    KnowledgeBotCollection(collections="col_1")  # expect: call-arg
+    KnowledgeBotCollection(collections=1, ledger="k.db")  # expect: arg-type

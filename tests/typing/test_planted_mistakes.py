@@ -28,8 +28,13 @@ def run(*command: str | Path, env: dict[str, str] | None = None) -> str:
     return done.stdout or done.stderr
 
 
-def test_mypy_reports_exactly_the_planted_mistakes(tmp_path):
-    told = run(sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path, PLANTED)
+@pytest.mark.parametrize("settings", ["this project's", "a user's"])
+def test_mypy_reports_exactly_the_planted_mistakes(tmp_path, settings):
+    options = ["--strict", "--cache-dir", tmp_path]
+    if settings == "a user's":  # without pydantic's plugin
+        options += ["--config-file", os.devnull]
+    packages = {**os.environ, "MYPYPATH": "connectors:airflow_provider"}
+    told = run(sys.executable, "-m", "mypy", *options, PLANTED, env=packages)
     found = re.findall(r"planted_mistakes\.py:(\d+): error: .*\[([\w-]+)\]$", told, re.MULTILINE)
     assert {int(number): code for number, code in found} == expected(), told
 
