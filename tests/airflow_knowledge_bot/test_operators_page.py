@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,8 @@ FILES = {
 SOURCE, MESSAGE, SETTLED = (
     json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
 )
+if find_spec("airflow.providers.common.ai") is None:
+    del FILES["helped.py"]  # Airflow's common-ai provider, from 1.0 on, is newer than some Airflows
 ELSEWHERE = {"KnowledgeBotIngestOperator"}
 CLASSES = [getattr(operators, name) for name in operators.__all__ if name not in ELSEWHERE] + [
     cls for name, cls in vars(sensors).items() if name.endswith("Sensor") and "Bot" in name
@@ -168,19 +171,20 @@ def test_its_dags_run_and_hand_on_what_it_says(run):
         with Client(service.api_key, service.base_url) as client:
             told = client.send_message(bot_id="bot_night", content=question).answer
     assert ran.pop(("told", "stock"))[0] == "failed"
-    assert "the shop's database is away" in told
+    assert "The task stock of told failed: " in told
     assert {state for state, _ in ran.values()} == {"success"}, ran
     assert set(ran) == {
         *(("new_each_day", task) for task in ("up", "page", "text", "file", "ask")),
         ("stock", "stock"),
-        *(("helped", task) for task in ("bots", "agent")),
+        *(("helped", task) for task in ("bots", "agent") if "helped.py" in FILES),
     }
     for task in (("new_each_day", name) for name in ("page", "text", "file")):
         assert keys(ran[task][1]) == keys(SOURCE)
     assert keys(ran["stock", "stock"][1]) == keys(SOURCE)
     assert keys(ran["new_each_day", "ask"][1]) == keys(MESSAGE)
     assert ran["new_each_day", "up"][1] is None
-    assert "send_message" in ran["helped", "agent"][1]
+    if "helped.py" in FILES:
+        assert "send_message" in ran["helped", "agent"][1]
 
 
 def test_what_the_resolve_operator_hands_on(scripted, ledger):
