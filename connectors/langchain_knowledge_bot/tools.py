@@ -18,8 +18,10 @@ from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Unpack, override
 
 from knowledge_bot import (
+    AsyncClient,
     BadRequestError,
     Bot,
+    Client,
     ConfigurationError,
     ConnectionFailedError,
     ConnectionLostError,
@@ -31,6 +33,7 @@ from knowledge_bot import (
     ServerError,
     UnexpectedResponseError,
 )
+from knowledge_bot._shared import async_twin
 from knowledge_bot.conversations import Conversations, Heads, Said
 from langchain_knowledge_bot.connection import Connection, ConnectionFields, HeadsField
 from langchain_knowledge_bot.messages import metadata_of
@@ -327,6 +330,49 @@ class KnowledgeBotToolkit(BaseToolkit, Connection):
     if TYPE_CHECKING:
 
         def __init__(self, **fields: Unpack[ToolkitFields]) -> None: ...
+
+    @classmethod
+    def from_client(
+        cls,
+        client: Client,
+        *,
+        async_client: AsyncClient | None = None,
+        descriptions: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Return a toolkit of all bots that a service has now.
+
+        Args:
+            client: what lists the bots, and what the tools ask with.
+            async_client: what the tools ask with in asynchronous calls; by default a client with
+                the settings of `client`.
+            descriptions: for a bot's id, what it knows.
+
+        Raises:
+            KnowledgeBotError: the bots could not be listed.
+        """
+        return cls(
+            client=client,
+            async_client=async_client,
+            bots=client.list_bots(),
+            descriptions=descriptions or {},
+        )
+
+    @classmethod
+    async def afrom_client(
+        cls,
+        client: Client,
+        *,
+        async_client: AsyncClient | None = None,
+        descriptions: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Return what `from_client` does, without blocking."""
+        asking = async_client or async_twin(client)
+        return cls(
+            client=client,
+            async_client=async_client,
+            bots=await asking.list_bots(),
+            descriptions=descriptions or {},
+        )
 
     @override
     def get_tools(self) -> list[BaseTool]:

@@ -1,5 +1,6 @@
 """Bots as tools, alone and in an agent's graph."""
 
+import asyncio
 import re
 
 import pytest
@@ -175,3 +176,19 @@ def test_bots_answer_the_calls_of_a_tool_node(invoke, tool):
     answers = invoke(graph, {"messages": [asked]})["messages"][1:]
     assert all(isinstance(each, ToolMessage) and each.status == "success" for each in answers)
     assert [each.tool_call_id for each in answers] == ["call_1", "call_2"]
+
+
+@pytest.mark.parametrize("awaiting", [False, True])
+def test_a_toolkit_is_made_of_a_client(scripted, awaiting):
+    listed = answer(body=[{"id": "bot_1", "name": "One"}, {"id": "bot_2", "name": "Two"}])
+    server = scripted(listed)
+    with Client(KEY, server.url) as client:
+        told = {"bot_2": "Knows the second half."}
+        if awaiting:
+            toolkit = asyncio.run(KnowledgeBotToolkit.afrom_client(client, descriptions=told))
+        else:
+            toolkit = KnowledgeBotToolkit.from_client(client, descriptions=told)
+        tools = toolkit.get_tools()
+    assert [tool.name for tool in tools] == ["ask_one", "ask_two"]
+    assert tools[1].description == told["bot_2"]
+    assert len(server.requests) == 1, "the bots are those that were there then"
