@@ -180,8 +180,8 @@ def test_bots_answer_the_calls_of_a_tool_node(invoke, tool):
 
 @pytest.mark.parametrize("awaiting", [False, True])
 def test_a_toolkit_is_made_of_a_client(scripted, awaiting):
-    listed = answer(body=[{"id": "bot_1", "name": "One"}, {"id": "bot_2", "name": "Two"}])
-    server = scripted(listed)
+    bots = [{"id": "bot_1", "name": "One"}, {"id": "bot_2", "name": "Two"}]
+    server = scripted(answer(body={"data": bots}))
     with Client(KEY, server.url) as client:
         told = {"bot_2": "Knows the second half."}
         if awaiting:
