@@ -20,6 +20,10 @@ _DECAY: Final = 0.3
 _REPLY_WEIGHT: Final = 0.3
 _REPLY_WORDS: Final = 4
 
+# Words of a question that needs what was said before it. One of more words is clear by itself: by
+# as much as it is longer, what was said before counts less.
+_SHORT: Final = 3
+
 # A passage without the name or the number that is asked about is about something else.
 _NAME_WEIGHT: Final = 1.5
 
@@ -69,7 +73,8 @@ class Finder:
         """
         terms = query_terms(asked.question)
         words = WeightedWords(terms.terms, 1.0)
-        found = self._find(terms, [words, *self._context(asked.before)], collections)
+        before = self._context(asked.before, min(1.0, _SHORT / max(1, len(terms.terms))))
+        found = self._find(terms, [words, *before], collections)
         if found.is_about_it or not asked.before:
             return found
         # What was said before leads away from a question on something else. Measured: asked by
@@ -86,14 +91,14 @@ class Finder:
         needed = _MIN_FIT.get(terms.language, _MIN_FIT_ELSEWHERE)
         return Found(terms, own, hits, _best_fit(terms, own, weights, hits) >= needed)
 
-    def _context(self, before: Sequence[Exchange]) -> Iterable[WeightedWords]:
-        """What was said before, to search for as well."""
+    def _context(self, before: Sequence[Exchange], weight: float) -> Iterable[WeightedWords]:
+        """What was said before, to search for as well, with a weight beside the question's 1."""
         for age, exchange in enumerate(reversed(before), start=1):
-            yield WeightedWords(query_terms(exchange.question).terms, _DECAY**age)
+            yield WeightedWords(query_terms(exchange.question).terms, weight * _DECAY**age)
         if before:
             # In their order: of words that are as rare, those of the better sentence come first.
             words = dict.fromkeys((term,) for term in index_terms(before[-1].answer))
-            yield WeightedWords(self._search.rarest(words, _REPLY_WORDS), _REPLY_WEIGHT)
+            yield WeightedWords(self._search.rarest(words, _REPLY_WORDS), weight * _REPLY_WEIGHT)
 
     def _weights(self, queries: Iterable[WeightedWords]) -> dict[Word, float]:
         weights: dict[Word, float] = {}
