@@ -43,6 +43,7 @@ from knowledge_bot.transcripts import Role, Turn, render
 
 __all__ = [
     "Conversations",
+    "ForkError",
     "Heads",
     "HeadsError",
     "History",
@@ -160,6 +161,10 @@ class Reply:
 
 class HeadsError(DatabaseError):
     """The heads of conversations cannot be read or written. Nothing was sent."""
+
+
+class ForkError(ConfigurationError):
+    """The list goes on from an answer that is not its conversation's last. Nothing was sent."""
 
 
 class Heads:
@@ -347,6 +352,7 @@ class Conversations:
 
         Raises:
             ConfigurationError: there is nothing that can be sent, or nowhere to; nothing was.
+            ForkError: the same, where the list is a fork and `on_fork` is "error".
             HeadsError: shared heads cannot be read or written; nothing was sent.
             KnowledgeBotError: as `send_message`. Where `history` is "replay", messages before the
                 one that failed are in the conversation.
@@ -417,7 +423,7 @@ class Conversations:
                     bot_id, messages, at + 1, contents, conversation_id, sending.sender
                 )
             if self.on_fork == "error":
-                raise ConfigurationError(
+                raise ForkError(
                     f'messages: {fork}. Give the list as it was, or set on_fork="new" to send it '
                     "into a new conversation. Nothing was sent"
                 )
