@@ -17,9 +17,6 @@ from knowledge_bot_gateway._problems import Problem
 # A question is a page of text at most, a chat window's list some hundred of them.
 MOST_BYTES: Final = 4 * 1024 * 1024
 
-# How long the body of a request may take to arrive, in seconds.
-_BODY_SECONDS: Final = 30.0
-
 
 class Admission:
     """Who may use the gateway.
@@ -32,6 +29,7 @@ class Admission:
             in a browser may have its own name lead to this machine (DNS rebinding), but it cannot
             have the request say another name.
         most_bytes: how large a request's body may be.
+        body_seconds: how long it may take to arrive.
 
     Raises:
         ConfigurationError: a key is empty or cannot be sent in a header.
@@ -44,6 +42,7 @@ class Admission:
         open: bool = False,  # noqa: A002 - the word for it
         hosts: Sequence[str] | None = None,
         most_bytes: int = MOST_BYTES,
+        body_seconds: float = 30.0,
     ) -> None:
         given = [key.get_secret_value() if isinstance(key, SecretStr) else key for key in keys]
         if not all(key and key.isascii() and key.isprintable() and " " not in key for key in given):
@@ -54,7 +53,7 @@ class Admission:
         self._is_known: Callable[[str], bool] = _known([key.encode() for key in given])
         self._has_keys, self._open = bool(given), open
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
-        self.most_bytes = most_bytes
+        self.most_bytes, self.body_seconds = most_bytes, body_seconds
 
     def check(self, headers: Headers) -> None:
         """Check a request before anything of its body is read.
@@ -140,7 +139,7 @@ def _bounded(receive: Receive, admission: Admission) -> Receive:
     """Bound a body in size and time while it arrives; what comes after it waits for ever."""
     received, whole = 0, False
     loop = asyncio.get_running_loop()
-    until = loop.time() + _BODY_SECONDS
+    until = loop.time() + admission.body_seconds
 
     async def bounded() -> Message:
         nonlocal received, whole
@@ -152,7 +151,8 @@ def _bounded(receive: Receive, admission: Admission) -> Receive:
         except TimeoutError:
             raise Problem(
                 408,
-                f"The request's body did not arrive within {_BODY_SECONDS:g} s. Nothing was sent.",
+                f"The request's body did not arrive within {admission.body_seconds:g} s. "
+                "Nothing was sent.",
                 code="body_too_slow",
                 headers={"Connection": "close"},
             ) from None

@@ -53,13 +53,11 @@ class ErrorEnvelope(BaseModel):
     error: ErrorBody
 
 
-class Problem(Exception):  # noqa: N818 - answered, and no fault of the program's
+class Problem(HTTPException):  # FastAPI makes a 400 of any other that comes while it reads
     """A request that is answered with an error.
 
     Attributes:
-        status: the answer's status.
         body: what it tells.
-        headers: further headers of the answer.
     """
 
     def __init__(
@@ -73,16 +71,14 @@ class Problem(Exception):  # noqa: N818 - answered, and no fault of the program'
         delivery: Delivery = Delivery.NOT_DELIVERED,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(message)
-        self.status = status
+        super().__init__(status, message, dict(headers or {}))
         self.body = ErrorBody(message=message, type=type, param=param, code=code, delivery=delivery)
-        self.headers = dict(headers or {})
 
     @property
     def response(self) -> JSONResponse:
         """The answer."""
         return JSONResponse(
-            {"error": self.body.model_dump(mode="json")}, self.status, headers=self.headers
+            {"error": self.body.model_dump(mode="json")}, self.status_code, headers=self.headers
         )
 
 
