@@ -129,6 +129,7 @@ def create_mcp_server(upstream: Upstream, *, allow_writes: bool = False) -> MCPS
         instructions=_INSTRUCTIONS,
         version=__version__,
         log_level="WARNING",
+        subscriptions=False,  # the service tells of no changes (interface section 6)
         middleware=[callers],
     )
     _add_reading(server, upstream, callers)
