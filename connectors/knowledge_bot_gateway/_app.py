@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request, Security
+from fastapi.security import HTTPBearer
 from mcp.server import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import ASGIApp
@@ -16,6 +17,10 @@ from knowledge_bot_gateway._mcp import create_mcp_server
 from knowledge_bot_gateway._messages import ERRORS, bots
 from knowledge_bot_gateway._problems import no_such_model
 from knowledge_bot_gateway._service import Upstream
+
+
+# The gate checks the key, before the body is read. This says so in the description.
+_KEY = Security(HTTPBearer(auto_error=False))
 
 
 def create_app(
@@ -55,9 +60,8 @@ def create_app(
         redoc_url=None,
     )
     if openai:
-        app.include_router(_models(upstream))
-        app.include_router(_chat.router(upstream))
-        app.include_router(_responses.router(upstream))
+        for routes in (_models(upstream), _chat.router(upstream), _responses.router(upstream)):
+            app.include_router(routes, dependencies=[_KEY])
     if mcp is not None:
         served = mcp.streamable_http_app(
             # The gate has checked the host and the origin.

@@ -77,9 +77,7 @@ def test_a_huge_body_is_refused_before_it_is_kept(start, bots, chunked):
     content = (body[at : at + 4096] for at in range(0, len(body), 4096)) if chunked else body
     headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
     try:
-        response = httpx.post(
-            f"{address}/v1/chat/completions", content=content, headers=headers
-        )
+        response = httpx.post(f"{address}/v1/chat/completions", content=content, headers=headers)
     except httpx.WriteError:  # it was still sending when the connection was closed
         return
     assert response.status_code == 413

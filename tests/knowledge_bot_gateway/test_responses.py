@@ -72,9 +72,7 @@ def test_the_same_instructions_are_told_once(client, bots):
 
 def test_a_named_conversation_is_gone_on_in(client, bots):
     first = client.responses.create(model=BOT, input="Who opens?")
-    second = client.responses.create(
-        model=BOT, input="And?", conversation=first.conversation.id
-    )
+    second = client.responses.create(model=BOT, input="And?", conversation=first.conversation.id)
     assert second.conversation == first.conversation
     with pytest.raises(openai.BadRequestError):
         client.responses.create(

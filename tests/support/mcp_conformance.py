@@ -35,9 +35,7 @@ PACKAGE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 REVISIONS = ("2025-11-25", "2026-07-28")
 EXPECTED = Path(__file__).parents[1] / "knowledge_bot_gateway" / "conformance"
 
-PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
-)
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 SILENCE = base64.b64encode(
     b"RIFF&\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0@\x1f\0\0\x80>\0\0\2\0\x10\0data\2\0\0\0\0\0"
 ).decode()
