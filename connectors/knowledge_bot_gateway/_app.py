@@ -18,7 +18,6 @@ from knowledge_bot_gateway._messages import ERRORS, bots
 from knowledge_bot_gateway._problems import no_such_model
 from knowledge_bot_gateway._service import Upstream
 
-
 # The gate checks the key, before the body is read. This says so in the description.
 _KEY = Security(HTTPBearer(auto_error=False))
 

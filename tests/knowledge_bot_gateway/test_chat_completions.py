@@ -275,8 +275,10 @@ BAD = [
     b'{"model": "bot_guide", "messages": [{"role": "user", "content": "x"}], "stop": [""]}',
     b'{"model": "bot_guide", "messages": [{"role": "user", "content": "x"}], "stream": "yes"}',
     b'{"model": "bot_guide", "messages": [{"role": "user", "content": "x"}], "conversation": {}}',
-    b'{"model": "bot_guide", "messages": [{"role": "user", "content": "x"}], "metadata": '
-    b'{"conversation_id": 5}}',
+    (
+        b'{"model": "bot_guide", "messages": [{"role": "user", "content": "x"}], "metadata": {'
+        b'"conversation_id": 5}}'
+    ),
     b'{"model": "bot_guide", "messages": [{"role": "user", "content": "x"}], "conversation": "x"}',
     b'{"model": "bot_guide", "messages": [{"role": "user", "content": "\\ud800"}]}',
 ]

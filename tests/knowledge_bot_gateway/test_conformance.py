@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx2
 import pytest
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ChatModelIntegrationTests
@@ -78,8 +79,6 @@ def test_the_official_suite_of_mcp_passes(tmp_path_factory, revision):
     assert done.returncode == 0, done.stdout[done.stdout.find("=== SUMMARY") :]
 
 
-# `ChatOpenAI` keeps one connection pool for an address, which is good for one loop.
-@pytest.mark.asyncio(loop_scope="module")
 class TestChatOpenAI(ChatModelIntegrationTests):
     """LangChain's suite of a chat model, through `ChatOpenAI` and the gateway."""
 
@@ -94,10 +93,15 @@ class TestChatOpenAI(ChatModelIntegrationTests):
 
     @property
     def chat_model_params(self):
-        return {"model": "bot_default", "base_url": f"{self.address}/v1", "api_key": KEY}
+        return {
+            "model": "bot_default",
+            "base_url": f"{self.address}/v1",
+            "api_key": KEY,
+            # By default all models of one address share connections, which are one loop's.
+            "http_async_client": httpx2.AsyncClient(),
+        }
 
 
-@pytest.mark.asyncio(loop_scope="module")
 class TestChatOpenAIWithResponses(TestChatOpenAI):
     """The same over `/v1/responses`."""
 

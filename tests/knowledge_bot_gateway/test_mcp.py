@@ -301,7 +301,7 @@ async def test_several_clients_each_with_a_key_of_its_own(mcp_of, bots):
 async def test_a_key_is_asked_for_over_http(mcp_of, bots):
     connect = mcp_of(bots.url, SERVICE_KEY)
     for key in ("wrong", None):
-        with pytest.raises(BaseException) as failure:  # a group of them, of the SDK's tasks
+        with pytest.raises(BaseException) as failure:  # noqa: PT011 - a group, of the SDK's tasks
             async with connect(key) as client:
                 await client.list_tools()
         told = "".join(traceback.format_exception(failure.value))

@@ -1,13 +1,13 @@
 """The official conformance suite of MCP against the server that `create_app` serves.
 
-Most of its scenarios call tools, resources and prompts of prescribed names. They are registered here
-alone, on the server object of ours: its transport, gate, middleware and errors are what is tested.
+Most of its scenarios call tools, resources and prompts of prescribed names. They are registered
+here alone, on the server object of ours: its transport, gate, middleware and errors are what is
+tested.
 """
 
 import base64
 import contextlib
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -35,7 +35,7 @@ PACKAGE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 REVISIONS = ("2025-11-25", "2026-07-28")
 EXPECTED = Path(__file__).parents[1] / "knowledge_bot_gateway" / "conformance"
 
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="  # noqa: E501
 SILENCE = base64.b64encode(
     b"RIFF&\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0@\x1f\0\0\x80>\0\0\2\0\x10\0data\2\0\0\0\0\0"
 ).decode()
@@ -221,7 +221,9 @@ def main():
     with serving() as address:
         for revision in REVISIONS:
             done = run(program, address, revision, *sys.argv[1:])
-            print(f"{revision}\n{done.stdout[done.stdout.find('=== SUMMARY') :]}{done.stderr}")
+            print(  # noqa: T201 - a program
+                f"{revision}\n{done.stdout[done.stdout.find('=== SUMMARY') :]}{done.stderr}"
+            )
             failed = failed or done.returncode != 0
     return int(failed)
 
