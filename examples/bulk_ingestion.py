@@ -2,7 +2,8 @@
 
 The ledger in PostgreSQL keeps tasks, retries and later runs from sending a file twice. Give Airflow
 the connections `knowledge_bot_default` (type Knowledge-Bot, with a default collection) and
-`knowledge_bot_ledger` (type Postgres; on a single machine also Sqlite, with a file's path as host).
+`knowledge_bot_ledger_default` (type Knowledge-Bot ledger, or Postgres; on a single machine also a
+SQLite file, with its path as host).
 """
 
 import math
@@ -32,7 +33,7 @@ PARAMS = {
     default_args={"retries": 2, "retry_delay": timedelta(seconds=5)},
     params=PARAMS,
     doc_md=__doc__,
-    tags=["knowledge-bot"],
+    tags=["example", "knowledge-bot"],
 )
 def bulk_ingestion() -> None:
     """Cut the folder into chunks and ingest each in a task of its own."""
@@ -47,7 +48,7 @@ def bulk_ingestion() -> None:
         return [items[start : start + size] for start in range(0, len(items), size)]
 
     KnowledgeBotIngestOperator.partial(
-        task_id="ingest", ledger_conn_id="knowledge_bot_ledger", concurrency=4
+        task_id="ingest", ledger_conn_id="knowledge_bot_ledger_default", concurrency=4
     ).expand(items=chunks())
 
 

@@ -29,7 +29,7 @@ QUESTIONS = Param(
     # A service that is away is tried again; a wrong answer fails at once.
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
     params={"questions": QUESTIONS},
-    tags=["knowledge-bot"],
+    tags=["example", "knowledge-bot"],
 )
 def checked_answer() -> None:
     """Wait, then check."""

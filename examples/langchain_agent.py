@@ -57,7 +57,7 @@ class StandIn(BaseChatModel):
 def main() -> None:
     """Ask an agent that may ask every bot."""
     with handbook_service() as client:
-        tools = KnowledgeBotToolkit.from_client(client).get_tools()
+        tools = KnowledgeBotToolkit(client=client).get_tools()
         model = StandIn().bind_tools(tools)
 
         def think(state: MessagesState) -> dict[str, Any]:

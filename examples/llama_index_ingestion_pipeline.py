@@ -27,9 +27,9 @@ def ingest(client: Client, ledger: Path) -> None:
     ).load_data()
     pipeline = IngestionPipeline(
         transformations=[
-            # What comes before the sink may split: nodes of one document are one source again.
-            TokenTextSplitter(chunk_size=200, chunk_overlap=20),
+            # The sink is first, since it takes whole documents, and hands them on as they are.
             CollectionSink("col_handbook", ledger=ledger, client=client),
+            TokenTextSplitter(chunk_size=200, chunk_overlap=20),
         ],
         disable_cache=True,  # it would remember the nodes of every run, and the sink runs anyway
     )

@@ -29,7 +29,7 @@ PAGES = Param(
     start_date=datetime(2025, 1, 1, tzinfo=UTC),
     default_args={"pool": "knowledge_bot", "retries": 2},
     params={"pages": PAGES},
-    tags=["knowledge-bot"],
+    tags=["example", "knowledge-bot"],
 )
 def mapped_sources() -> None:
     """Map one task to each page and to each note."""

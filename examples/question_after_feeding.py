@@ -24,19 +24,24 @@ START = datetime(2025, 1, 1, tzinfo=UTC)
 
 
 @dag(
-    schedule="@daily", start_date=START, catchup=False, params={"folder": FOLDER}, max_active_runs=1
+    schedule="@daily",
+    start_date=START,
+    catchup=False,
+    params={"folder": FOLDER},
+    max_active_runs=1,
+    tags=["example", "knowledge-bot"],
 )
 def feed_handbook() -> None:
     """Ingest what changed in the folder."""
     KnowledgeBotIngestOperator(
         task_id="feed",
         folder="{{ params.folder }}",
-        ledger_conn_id="knowledge_bot_ledger",
+        ledger_conn_id="knowledge_bot_ledger_default",
         outlets=[HANDBOOK],
     )
 
 
-@dag(schedule=[HANDBOOK], start_date=START)
+@dag(schedule=[HANDBOOK], start_date=START, tags=["example", "knowledge-bot"])
 def question_after_feeding() -> None:
     """Ask what somebody wants to know after each feeding."""
 

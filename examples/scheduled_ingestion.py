@@ -103,7 +103,7 @@ PARAMS = {
     },
     params=PARAMS,
     doc_md=__doc__,
-    tags=["knowledge-bot"],
+    tags=["example", "knowledge-bot"],
 )
 def scheduled_ingestion() -> None:
     """Wait for the service, feed it, wait until it knows, check, ask, hand the answers on."""

@@ -36,7 +36,7 @@ PARAMS = {
     start_date=datetime(2025, 1, 1, tzinfo=UTC),
     params=PARAMS,
     render_template_as_native_obj=True,
-    tags=["knowledge-bot"],
+    tags=["example", "knowledge-bot"],
 )
 def settle_unknown() -> None:
     """Settle items of unknown outcome."""

@@ -11,7 +11,7 @@ STOCK = {"cordless drill": 4, "wallpaper table": 2, "tile cutter": 0}
     schedule="@daily",
     start_date=datetime(2025, 1, 1, tzinfo=UTC),
     catchup=False,
-    tags=["knowledge-bot"],
+    tags=["example", "knowledge-bot"],
 )
 def text_from_a_function() -> None:
     """Count, then tell the service."""

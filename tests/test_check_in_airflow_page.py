@@ -59,7 +59,7 @@ def test_the_dags_run_as_they_stand(tmp_path):
                 "AIRFLOW__CORE__DAGS_FOLDER": str(tmp_path),
                 "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
                 "AIRFLOW_CONN_KNOWLEDGE_BOT_DEFAULT": json.dumps(connection),
-                "AIRFLOW_CONN_KNOWLEDGE_BOT_LEDGER": json.dumps(ledger),
+                "AIRFLOW_CONN_KNOWLEDGE_BOT_LEDGER_DEFAULT": json.dumps(ledger),
             },
             capture_output=True,
             text=True,

@@ -1,4 +1,4 @@
-"""Names that moved between Airflow 3.1 and 3.3, and one asynchronous call that changed its nature.
+"""Names that moved between Airflow 3.1 and 3.3, and what else differs from one Airflow to another.
 
 The public modules import this one before Airflow: it tells in one sentence that Airflow is missing.
 Own lines instead of `airflow.providers.common.compat`: managed Airflow services pin releases of it
@@ -47,6 +47,7 @@ __all__ = [
     "AirflowNotFoundException",
     "AirflowSensorTimeout",
     "aget_connection",
+    "answers_threads",
     "conf",
 ]
 
@@ -72,3 +73,15 @@ async def aget_connection(conn_id: str) -> "tuple[Connection, dict[str, Any]]":
         return found, found.extra_dejson
 
     return await asyncio.to_thread(looked_up)
+
+
+def answers_threads() -> bool:
+    """Tell whether several threads of this task may call Airflow at once.
+
+    A worker's may. While a task that `dag.test()` runs is calling, Airflow takes its interface out
+    of its module: another thread's call finds none then, or puts none back afterwards.
+    """
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import CommsDecoder
+
+    return isinstance(getattr(task_runner, "SUPERVISOR_COMMS", None), CommsDecoder)

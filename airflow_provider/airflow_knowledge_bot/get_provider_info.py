@@ -43,6 +43,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": ["airflow_knowledge_bot.triggers"],
             }
         ],
+        "notifications": ["airflow_knowledge_bot.notifications.KnowledgeBotTextNotifier"],
         "extra-links": ["airflow_knowledge_bot.links.KnowledgeBotServiceLink"],
         "asset-uris": [
             {

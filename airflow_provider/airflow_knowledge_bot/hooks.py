@@ -91,8 +91,8 @@ class KnowledgeBotHook(BaseHook):
             from airflow_knowledge_bot.connections import Settings
             from knowledge_bot import AsyncClient
 
-            settings = Settings.read(self.knowledge_bot_conn_id, connection, extra)
-            return _client_of(AsyncClient, settings)
+            self.settings = Settings.read(self.knowledge_bot_conn_id, connection, extra)
+            return _client_of(AsyncClient, self.settings)
 
         # Imports and the TLS context take longer than a triggerer's event loop may stand still:
         # it warns from 0.2 s on.

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -59,6 +60,7 @@ class Items:
         value: its value; a function is called each time.
         options: the task's `source_options`.
         sql_conn_id: the connection of a query.
+        alone: makes a context in which code of the DAG's author runs, which may call Airflow.
 
     Attributes:
         origin: what the ledger knows the place by; None where it has no name of its own.
@@ -70,9 +72,16 @@ class Items:
     """
 
     def __init__(
-        self, place: str, value: Any, options: Any = None, *, sql_conn_id: str | None = None
+        self,
+        place: str,
+        value: Any,
+        options: Any = None,
+        *,
+        sql_conn_id: str | None = None,
+        alone: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._place, self._value, self._sql_conn_id = place, value, sql_conn_id
+        self._alone = alone
         self._options = _checked(place, options)
         self.collections: set[str] = set()
         self._first: Any = self._found()
@@ -93,7 +102,7 @@ class Items:
     def _found(self) -> Any:
         place, value = self._place, self._value
         if place in ("items", "documents"):
-            value = value() if callable(value) else value
+            value = self._called(value)
             check_several(place, value, Item, "items")
         elif place in ("folder", "jsonl"):
             value = _there(place, value)
@@ -102,9 +111,9 @@ class Items:
         elif place in ("site", "sitemap", "feed") and not isinstance(value, str):
             raise _of_a_wrong_type(place, value, "an address as text")
         if place == "items":
-            return self._noting(map(_item, value))
+            return self._noting(map(_item, self._each(value)))
         if place == "documents":
-            return from_loader(map(_document, value), **self._options)
+            return from_loader(map(_document, self._each(value)), **self._options)
         if place == "sql":
             return rows_of(value, self._sql_conn_id, self._options)
         try:
@@ -118,6 +127,23 @@ class Items:
             take = items.take
             return replace(items, take=lambda: self._noting(take()))
         return items
+
+    def _called(self, value: Any) -> Any:
+        if not callable(value):
+            return value
+        with self._alone():
+            return value()
+
+    def _each(self, given: Iterable[object]) -> Iterator[object]:
+        with self._alone():
+            iterator = iter(given)
+        while True:
+            with self._alone():
+                try:
+                    one = next(iterator)
+                except StopIteration:
+                    return
+            yield one
 
     def _noting(self, items: Iterable[object]) -> Iterator[object]:
         for item in items:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from airflow_knowledge_bot._compat import answers_threads
+
 if TYPE_CHECKING:
     from airflow_knowledge_bot.tries import Tries
     from knowledge_bot.ingest import Outcome, Report
@@ -44,6 +46,9 @@ class Telling:
         self._began = self._last = time.monotonic()
         self._before = 0
         self._end = threading.Event()
+        self._answers_threads = answers_threads()
+        self._turn = threading.Lock()
+        self._due: Report | None = None
         self.unknown: list[Outcome] = []
 
     @contextmanager
@@ -63,6 +68,20 @@ class Telling:
             engine.setLevel(level)
             self._end.set()
             thread.join()
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Leave Airflow to the block, where it answers one thread at a time, as in `dag.test()`.
+
+        In the block a function of the author's may ask for connections, variables or the state
+        store. What is to be noted meanwhile is noted before the next block.
+        """
+        if self._answers_threads:
+            yield
+            return
+        with self._turn:
+            self._note_due()
+            yield
 
     def on_progress(self, report: "Report") -> None:
         """Take the report so far."""
@@ -155,7 +174,17 @@ class Telling:
         )
         if report.paused:
             self._log.log(logging.WARNING, "Waiting: %s", brief(report.paused))
-        self._tries.note(report)
+        self._due = report
+        if self._turn.acquire(blocking=False):
+            try:
+                self._note_due()
+            finally:
+                self._turn.release()
+
+    def _note_due(self) -> None:
+        report, self._due = self._due, None
+        if report is not None:
+            self._tries.note(report)
 
 
 def brief(text: str) -> str:

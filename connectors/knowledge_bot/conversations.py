@@ -134,13 +134,13 @@ class Reply:
 
     Attributes:
         message: the service's answer.
-        system: digests of the system's turns in the list.
-        turns: digests of the others that this conversation had not heard before.
+        messages: the list that it answers.
+        heard: how many of them its conversation had heard before.
     """
 
     message: Message
-    system: tuple[str, ...]
-    turns: tuple[str, ...]
+    messages: Sequence[Said]
+    heard: int
 
     def kept(self, text: str | None = None) -> dict[str, Any]:
         """Return what is to be kept with the answer, for `Place.of`, as plain JSON.
@@ -152,10 +152,12 @@ class Reply:
             `conversation_id`, `message_id` and `digests`.
         """
         answer = Said("assistant", self.message.answer if text is None else text)
+        system, _ = _digests(self.messages)
+        _, turns = _digests(self.messages[self.heard :])
         return {
             "conversation_id": self.message.conversation_id,
             "message_id": self.message.id,
-            "digests": {"system": list(self.system), "turns": [*self.turns, answer.digest]},
+            "digests": {"system": system, "turns": [*turns, answer.digest]},
         }
 
 
@@ -221,7 +223,10 @@ class Heads:
             client: each has heads of its own, which go with it.
         """
         with _of_clients_lock:
-            return _of_clients.setdefault(client, cls())
+            heads = _of_clients.get(client)
+            if heads is None:
+                heads = _of_clients[client] = cls()
+            return heads
 
     @property
     def shared(self) -> bool:
@@ -413,25 +418,22 @@ class Conversations:
             messages = self._recognised(service, bot_id, messages)
         at = _anchor(messages, named)
         contents = self._contents(messages[at + 1 :])
-        conversation_id = named or default
+        place = messages[at].place if at >= 0 else None
+        conversation_id = place.conversation_id if place is not None else named or default
+        if conversation_id is None:  # which nobody knows yet, so nobody else takes the turn
+            return _Exchange(bot_id, messages, 0, contents)
         sending = _Sending(secrets.token_hex(8), _digest("\n".join(contents)))
-        if at >= 0 and (place := messages[at].place) is not None:
-            conversation_id = place.conversation_id
-            fork = self._fork(service, messages[: at + 1], place, sending)
-            if not fork:
-                return _Exchange(
-                    bot_id, messages, at + 1, contents, conversation_id, sending.sender
-                )
+        if place is None:
+            self.heads._join((service, conversation_id), sending)  # noqa: SLF001 - its only user
+        elif fork := self._fork(service, messages[: at + 1], place, sending):
             if self.on_fork == "error":
                 raise ForkError(
                     f'messages: {fork}. Give the list as it was, or set on_fork="new" to send it '
                     "into a new conversation. Nothing was sent"
                 )
             if self.on_fork == "new":
-                contents = self._contents(messages)
-                return _Exchange(bot_id, messages, 0, contents, None, sending.sender)
-        if conversation_id is not None:
-            self.heads._join((service, conversation_id), sending)  # noqa: SLF001 - its only user
+                return _Exchange(bot_id, messages, 0, self._contents(messages))
+            self.heads._join((service, conversation_id), sending)  # noqa: SLF001
         return _Exchange(bot_id, messages, at + 1, contents, conversation_id, sending.sender)
 
     def _recognised(self, service: str, bot_id: str, messages: Sequence[Said]) -> Sequence[Said]:
@@ -499,6 +501,8 @@ class Conversations:
         conversation_id = exchange.conversation_id
         if conversation_id is None:
             return
+        if exchange.goes_on is None and not self.recognise and not self.heads.shared:
+            return  # what is not known is taken for what the list says
         thread, sender = (service, conversation_id), exchange.sender
         unknown = getattr(error, "delivery", Delivery.UNKNOWN) is Delivery.UNKNOWN
         try:
@@ -525,7 +529,7 @@ class _Exchange:
         heard: how many of them the conversation has heard.
         contents: what is sent.
         goes_on: the conversation that it continues; None starts a new one.
-        sender: who has the turn there.
+        sender: who has the turn there; empty in a new one.
         message: the last answer so far.
     """
 
@@ -533,8 +537,8 @@ class _Exchange:
     messages: Sequence[Said]
     heard: int
     contents: list[str]
-    goes_on: str | None
-    sender: str
+    goes_on: str | None = None
+    sender: str = ""
     message: Message | None = None
 
     @property
@@ -551,9 +555,7 @@ class _Exchange:
     @property
     def reply(self) -> Reply:
         assert self.message is not None  # noqa: S101 - there is something to send
-        system, _ = _digests(self.messages)
-        _, turns = _digests(self.messages[self.heard :])
-        return Reply(self.message, system, turns)
+        return Reply(self.message, self.messages, self.heard)
 
 
 def _turn(message: Said) -> Turn:
@@ -590,10 +592,10 @@ def _are_as_they_were(messages: Sequence[Said], anchor: Place) -> bool:
     return True
 
 
-def _digests(messages: Sequence[Said]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _digests(messages: Sequence[Said]) -> tuple[list[str], list[str]]:
     """Return the digests of the system's turns, and those of the others."""
-    system = tuple(message.digest for message in messages if message.role == "system")
-    return system, tuple(message.digest for message in messages if message.role != "system")
+    system = [message.digest for message in messages if message.role == "system"]
+    return system, [message.digest for message in messages if message.role != "system"]
 
 
 def _digest_of(bot_id: str, messages: Sequence[Said]) -> str:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from knowledge_bot_service.analyzer import is_small_talk
-from knowledge_bot_service.conversations import Turn
-from knowledge_bot_service.finding import SOURCES, Finder
+from knowledge_bot_service.conversations import SOURCES, Asked
+from knowledge_bot_service.finding import Finder
 from knowledge_bot_service.quotes import Quote, choose
 from knowledge_bot_service.search import Hit
 
@@ -46,20 +46,19 @@ class Answerer:
     def __init__(self, finder: Finder) -> None:
         self._finder = finder
 
-    def answer(self, question: str, turns: Sequence[Turn], collections: Sequence[int]) -> Answer:
+    def answer(self, asked: Asked, collections: Sequence[int]) -> Answer:
         """Answer with at most two sentences and 300 characters, then the names of their sources.
 
         Args:
-            question: what is asked.
-            turns: the conversation so far, oldest first; it gives short follow-ups their subject.
+            asked: the question, and what was said before it.
             collections: the numbers of the collections to answer from.
 
         Returns:
             The answer; its text is `REFUSAL` when no passage is about the question.
         """
-        if is_small_talk(question):
+        if is_small_talk(asked.question):
             return Answer(GREETING)
-        found = self._finder.find(question, turns, collections)
+        found = self._finder.find(asked, collections)
         if not found.is_about_it:
             return Answer(REFUSAL)
         # What was said before has chosen the passages. In them, the question's own words decide.

@@ -1,18 +1,88 @@
-"""What the service remembers of conversations: their turns, and which bot's they are."""
+"""What the service remembers of conversations, and what a message asks in one."""
 
 import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Final
 
+from knowledge_bot.transcripts import Turn, read
 from knowledge_bot_service.database import Database
+
+# How many earlier exchanges a question is understood with, of how many turns at most: those of an
+# agent have a question, a call, its result and an answer.
+CONTEXT_EXCHANGES: Final = 4
+_CONTEXT_TURNS: Final = 4 * CONTEXT_EXCHANGES
+
+# How much of an earlier question or reply counts, in characters: the result of a tool may be a
+# whole book.
+_CONTEXT_CHARACTERS: Final = 4000
+
+# What stands between an answer's text and the names of its sources.
+SOURCES: Final = "\n\nSources: "
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """One question of a conversation and the bot's answer."""
+class Exchange:
+    """Something that was asked, and what was replied to it; either may be empty."""
 
     question: str
     answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a message asks, and what it is understood with.
+
+    Attributes:
+        question: what is asked.
+        before: what was said before it, oldest first, without the names of the replies' sources.
+        instructions: what system turns say, oldest first. Whoever may send a message can write
+            them, so they are trusted no more than the question is.
+    """
+
+    question: str
+    before: Sequence[Exchange] = ()
+    instructions: Sequence[str] = ()
+
+
+def asked_in(content: str, said: Sequence[Turn] = ()) -> Asked:
+    """What a message asks: all of it, or the question of the transcript that it is.
+
+    Args:
+        content: the message.
+        said: the turns of its conversation so far, oldest first; those of a transcript follow them.
+
+    Returns:
+        The question, with as much of what was said before it as it is understood with.
+    """
+    transcript = read(content)
+    turns = (*said, *transcript.history)
+    instructions = dict.fromkeys(turn.text for turn in turns if turn.role == "system")
+    spoken = [turn for turn in turns if turn.role != "system" and turn.text.strip()]
+    exchanges = tuple(_exchanges(spoken[-_CONTEXT_TURNS:]))
+    return Asked(transcript.question, exchanges[-CONTEXT_EXCHANGES:], tuple(instructions))
+
+
+def _exchanges(turns: Iterable[Turn]) -> Iterator[Exchange]:
+    """Put replies, those of tools too, to the question that they follow."""
+    questions: list[str] = []
+    replies: list[str] = []
+    for turn in turns:
+        if turn.role != "user":
+            replies.append(turn.text.partition(SOURCES)[0])
+            continue
+        if replies:
+            yield _exchange(questions, replies)
+            questions, replies = [], []
+        questions.append(turn.text)
+    if questions or replies:
+        yield _exchange(questions, replies)
+
+
+def _exchange(questions: Iterable[str], replies: Iterable[str]) -> Exchange:
+    said = ("\n\n".join(texts)[:_CONTEXT_CHARACTERS] for texts in (questions, replies))
+    return Exchange(*said)
 
 
 class Conversations:
@@ -39,19 +109,34 @@ class Conversations:
         )
         return row.fetchone() is not None
 
-    def turns(self, conversation: str, last: int) -> list[Turn]:
-        """The last turns of a conversation, oldest first."""
+    def turns(self, conversation: str) -> list[Turn]:
+        """What was said last in a conversation, oldest first, as far as questions need it.
+
+        A message that is a transcript gives its turns.
+        """
         rows = self._database.reader().execute(
             "SELECT question, answer FROM message WHERE conversation ="
             " (SELECT id FROM conversation WHERE public_id = ?) ORDER BY id DESC LIMIT ?",
-            (conversation, last),
+            (conversation, CONTEXT_EXCHANGES),
         )
-        return [Turn(row["question"], row["answer"]) for row in rows][::-1]
+        return [
+            turn
+            for row in rows.fetchall()[::-1]
+            for turn in (*read(row["question"]).turns, Turn("assistant", row["answer"]))
+        ]
 
-    def add_turn(
-        self, *, message: str, bot: str, conversation: str, name: str, turn: Turn, created_at: int
+    def add_message(
+        self,
+        *,
+        message: str,
+        bot: str,
+        conversation: str,
+        name: str,
+        content: str,
+        answer: str,
+        created_at: int,
     ) -> Future[None]:
-        """Store a turn, and its conversation under `name` when it is the first."""
+        """Store a message as it came, and its conversation under `name` when it is the first."""
 
         def insert(connection: sqlite3.Connection) -> None:
             connection.execute(
@@ -62,7 +147,7 @@ class Conversations:
             connection.execute(
                 "INSERT INTO message (public_id, conversation, question, answer, created_at)"
                 " VALUES (?, (SELECT id FROM conversation WHERE public_id = ?), ?, ?, ?)",
-                (message, conversation, turn.question, turn.answer, created_at),
+                (message, conversation, content, answer, created_at),
             )
 
         return self._database.write(insert)

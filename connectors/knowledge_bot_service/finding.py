@@ -6,25 +6,23 @@ from typing import Final
 
 from knowledge_bot_service.analyzer import QueryTerms, index_terms, query_terms
 from knowledge_bot_service.analyzer.languages import IN_PAIRS
-from knowledge_bot_service.conversations import Turn
+from knowledge_bot_service.conversations import Asked, Exchange
 from knowledge_bot_service.relevance import Word, bm25, coverage, pairs
 from knowledge_bot_service.search import Hit, Search, WeightedWords
-
-# How many earlier turns a question is understood with.
-CONTEXT_TURNS: Final = 4
 
 # How many passages an answer is made from.
 PASSAGES: Final = 5
 
-# What stands between an answer's text and the names of its sources.
-SOURCES: Final = "\n\nSources: "
-
-# A turn counts this much less than the one after it, and the rarest words of the last reply this
-# much: the best of the ways measured on follow-up questions. Whole replies pull the old passage
-# back.
+# An exchange counts this much less than the one after it, and the rarest words of the last reply
+# this much: the best of the ways measured on follow-up questions. Whole replies pull the old
+# passage back.
 _DECAY: Final = 0.3
 _REPLY_WEIGHT: Final = 0.3
 _REPLY_WORDS: Final = 4
+
+# Words of a question that needs what was said before it. One of more words is clear by itself: by
+# as much as it is longer, what was said before counts less.
+_SHORT: Final = 3
 
 # A passage without the name or the number that is asked about is about something else.
 _NAME_WEIGHT: Final = 1.5
@@ -65,31 +63,42 @@ class Finder:
     def __init__(self, search: Search) -> None:
         self._search = search
 
-    def find(self, question: str, turns: Sequence[Turn], collections: Sequence[int]) -> Found:
+    def find(self, asked: Asked, collections: Sequence[int]) -> Found:
         """Find the passages that fit a question best.
 
         Args:
-            question: what is asked.
-            turns: the conversation so far, oldest first; it gives short follow-ups their subject.
+            asked: the question, and what was said before it, which gives short follow-ups their
+                subject.
             collections: the numbers of the collections to look in.
         """
-        terms = query_terms(question)
-        queries = [WeightedWords(terms.terms, 1.0), *self._context(turns)]
+        terms = query_terms(asked.question)
+        words = WeightedWords(terms.terms, 1.0)
+        before = self._context(asked.before, min(1.0, _SHORT / max(1, len(terms.terms))))
+        found = self._find(terms, [words, *before], collections)
+        if found.is_about_it or not asked.before:
+            return found
+        # What was said before leads away from a question on something else. Measured: asked by
+        # itself, such a question is answered as often as the first one of a conversation.
+        by_itself = self._find(terms, [words], collections)
+        return by_itself if by_itself.is_about_it else found
+
+    def _find(
+        self, terms: QueryTerms, queries: Sequence[WeightedWords], collections: Sequence[int]
+    ) -> Found:
         hits = self._search.find(queries, collections, PASSAGES)
         weights = self._weights(queries)
         own = {word: weights[word] for word in terms.terms}
         needed = _MIN_FIT.get(terms.language, _MIN_FIT_ELSEWHERE)
         return Found(terms, own, hits, _best_fit(terms, own, weights, hits) >= needed)
 
-    def _context(self, turns: Sequence[Turn]) -> Iterable[WeightedWords]:
-        """What was said before, to search for as well."""
-        for age, turn in enumerate(reversed(turns), start=1):
-            yield WeightedWords(query_terms(turn.question).terms, _DECAY**age)
-        if turns:
-            reply = turns[-1].answer.partition(SOURCES)[0]
+    def _context(self, before: Sequence[Exchange], weight: float) -> Iterable[WeightedWords]:
+        """What was said before, to search for as well, with a weight beside the question's 1."""
+        for age, exchange in enumerate(reversed(before), start=1):
+            yield WeightedWords(query_terms(exchange.question).terms, weight * _DECAY**age)
+        if before:
             # In their order: of words that are as rare, those of the better sentence come first.
-            words = dict.fromkeys((term,) for term in index_terms(reply))
-            yield WeightedWords(self._search.rarest(words, _REPLY_WORDS), _REPLY_WEIGHT)
+            words = dict.fromkeys((term,) for term in index_terms(before[-1].answer))
+            yield WeightedWords(self._search.rarest(words, _REPLY_WORDS), weight * _REPLY_WEIGHT)
 
     def _weights(self, queries: Iterable[WeightedWords]) -> dict[Word, float]:
         weights: dict[Word, float] = {}

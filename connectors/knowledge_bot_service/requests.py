@@ -6,6 +6,7 @@ from typing import Annotated, Final, Generic, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from knowledge_bot.models import Header
+from knowledge_bot.transcripts import read
 
 T = TypeVar("T")
 
@@ -18,6 +19,11 @@ _ADDRESS: Final = (
     r"^[Hh][Tt][Tt][Pp][Ss]?://"
     r"([^\s\x00-\x1f/?#@:\[\]\\]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?#][^\s\x00-\x1f]*)?(?!\n)$"
 )
+
+# How long a message's question may be, and a transcript that ends with it, in characters. Little of
+# the turns before a question counts, so that they cost less.
+_QUESTION_LENGTH: Final = 20_000
+_TRANSCRIPT_LENGTH: Final = 200_000
 
 
 CONVERSATION_ID: Final = r"^conv_[0-9a-f]{24}$"
@@ -83,6 +89,16 @@ def _field_value(value: str) -> str:
     return value
 
 
+def _askable(content: str) -> str:
+    is_short = len(content) <= _TRANSCRIPT_LENGTH
+    if not is_short or len(read(content).question) > _QUESTION_LENGTH:
+        raise ValueError(
+            f"must have at most {_QUESTION_LENGTH:,} characters, as a transcript at most "
+            f"{_TRANSCRIPT_LENGTH:,} and its question {_QUESTION_LENGTH:,}"
+        )
+    return content
+
+
 Text = Annotated[
     str,
     AfterValidator(_storable),
@@ -135,7 +151,15 @@ class NewMessage(_Body):
     """`POST /messages`."""
 
     bot_id: Id
-    content: Annotated[Text, Field(max_length=20_000)]
+    content: Annotated[
+        Text,
+        AfterValidator(_askable),
+        Field(
+            description="The question, of at most 20,000 characters, or a transcript that ends "
+            "with it.",
+            json_schema_extra={"maxLength": _TRANSCRIPT_LENGTH},
+        ),
+    ]
     conversation_id: Annotated[Id, Field(json_schema_extra={"pattern": CONVERSATION_ID})] | None = (
         None
     )

@@ -14,10 +14,10 @@ from starlette.concurrency import run_in_threadpool
 from knowledge_bot.models import Bot, Collection, Conversation, Header, Message, Source
 from knowledge_bot_service.answers import Answer, Answerer
 from knowledge_bot_service.backlog import Backlog
-from knowledge_bot_service.conversations import Conversations, Turn
+from knowledge_bot_service.conversations import Asked, Conversations, asked_in
 from knowledge_bot_service.database import Database
 from knowledge_bot_service.fetch import FetchPolicy
-from knowledge_bot_service.finding import CONTEXT_TURNS, Finder
+from knowledge_bot_service.finding import Finder
 from knowledge_bot_service.folder import DataFolder
 from knowledge_bot_service.overview import Overview, read_overview
 from knowledge_bot_service.search import Search
@@ -175,6 +175,9 @@ class Service:
     async def ask(self, *, bot: str, content: str, conversation: str | None) -> Message:
         """Answer a question, in a conversation or as the first of a new one.
 
+        A `content` that is a transcript (`knowledge_bot.transcripts`) is a question after the turns
+        before it.
+
         Waits first, for `wait_for_sources` seconds at most, until the sources that were accepted
         before are ready.
 
@@ -186,12 +189,12 @@ class Service:
         """
         collections = self._store.collection_numbers(self._bot(bot).collections)
         await self._backlog.wait(collections, self._settings.wait_for_sources)
-        turns, answer = await run_in_threadpool(
+        asked, answer = await run_in_threadpool(
             self._answer, bot, content, conversation, collections
         )
         text = answer.text
         if self._writer is not None and answer.hits:
-            text = await self._writer.write(content, turns, answer.hits)
+            text = await self._writer.write(asked, answer.hits)
         message = Message(
             id=new_id("msg_"),
             answer=text,
@@ -199,26 +202,28 @@ class Service:
             created_at=_moment(created_at := now()),
         )
         await asyncio.wrap_future(
-            self._conversations.add_turn(
+            self._conversations.add_message(
                 message=message.id,
                 bot=bot,
                 conversation=message.conversation_id,
-                name=_shortened(content),
-                turn=Turn(content, text),
+                name=_shortened(asked.question),
+                content=content,
+                answer=text,
                 created_at=created_at,
             )
         )
         return message
 
     def _answer(
-        self, bot: str, question: str, conversation: str | None, collections: Sequence[int]
-    ) -> tuple[list[Turn], Answer]:
-        turns: list[Turn] = []
-        if conversation is not None:
-            if not self._conversations.exists(bot, conversation):
-                raise UnknownConversationError(conversation)
-            turns = self._conversations.turns(conversation, last=CONTEXT_TURNS)
-        return turns, self._answerer.answer(question, turns, collections)
+        self, bot: str, content: str, conversation: str | None, collections: Sequence[int]
+    ) -> tuple[Asked, Answer]:
+        if conversation is None:
+            asked = asked_in(content)
+        elif self._conversations.exists(bot, conversation):
+            asked = asked_in(content, self._conversations.turns(conversation))
+        else:
+            raise UnknownConversationError(conversation)
+        return asked, self._answerer.answer(asked, collections)
 
     async def _accept(
         self, kind: Kind, name: str, collections: Sequence[str], material: Material

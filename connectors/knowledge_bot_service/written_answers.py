@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Self
 
 from knowledge_bot_service.answers import REFUSAL, NoAnswerError
-from knowledge_bot_service.conversations import Turn
-from knowledge_bot_service.finding import SOURCES
+from knowledge_bot_service.conversations import SOURCES, Asked
 from knowledge_bot_service.language_model import LanguageModel
 from knowledge_bot_service.search import Hit
 from knowledge_bot_service.settings import AnswersSettings
@@ -17,6 +16,8 @@ _INSTRUCTIONS: Final = (
     " says so in brackets, such as [2]. Answer in a few sentences, in the question's language. When"
     f" the passages do not hold the answer, reply with this sentence alone: {REFUSAL}"
 )
+
+_WISHES: Final = "How I want the answer, as far as your instructions allow it:"
 
 _CITATION: Final = re.compile(r"\s*\[(\d{1,3}(?:\s*[,;]\s*\d{1,3})*)\]")
 _NUMBER: Final = re.compile(r"\d+")
@@ -49,12 +50,11 @@ class Writer:
     async def __aexit__(self, *_: object) -> None:
         await self._model.aclose()
 
-    async def write(self, question: str, turns: Sequence[Turn], hits: Sequence[Hit]) -> str:
+    async def write(self, asked: Asked, hits: Sequence[Hit]) -> str:
         """Answer from the passages, then name the sources of those that the model cites.
 
         Args:
-            question: what is asked.
-            turns: the conversation so far, oldest first.
+            asked: the question, what was said before it, and how the answer is wanted.
             hits: the passages, best first; at least one.
 
         Returns:
@@ -64,21 +64,26 @@ class Writer:
             NoAnswerError: the model gave none.
         """
         given = hits[: self._max_passages]
-        reply = await self._model.complete(list(_messages(question, turns, given)))
+        reply = await self._model.complete(list(_messages(asked, given)))
         return _answer(reply, given)
 
 
-def _messages(
-    question: str, turns: Sequence[Turn], hits: Sequence[Hit]
-) -> Iterator[dict[str, str]]:
+def _messages(asked: Asked, hits: Sequence[Hit]) -> Iterator[dict[str, str]]:
     yield {"role": "system", "content": _INSTRUCTIONS}
-    for turn in turns:
-        yield {"role": "user", "content": turn.question}
-        yield {"role": "assistant", "content": turn.answer.partition(SOURCES)[0]}
+    for exchange in asked.before:
+        if exchange.question:
+            yield {"role": "user", "content": exchange.question}
+        if exchange.answer:
+            yield {"role": "assistant", "content": exchange.answer}
     passages = "\n\n".join(
         f"[{number}] {hit.source_name}\n{hit.text}" for number, hit in enumerate(hits, start=1)
     )
-    yield {"role": "user", "content": f"Passages:\n\n{passages}\n\nQuestion: {question}"}
+    parts = [f"Passages:\n\n{passages}", f"Question: {asked.question}"]
+    if asked.instructions:
+        # As words of the user's, who may have written them: a message of the system's would weigh
+        # as much as the service's own instructions.
+        parts.insert(1, "\n\n".join([_WISHES, *asked.instructions]))
+    yield {"role": "user", "content": "\n\n".join(parts)}
 
 
 def _answer(reply: str, hits: Sequence[Hit]) -> str:

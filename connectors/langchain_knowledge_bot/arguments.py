@@ -1,5 +1,6 @@
 """What a chat model may be told besides messages."""
 
+import inspect
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -26,6 +27,22 @@ WITHOUT_EFFECT = frozenset(
     }
 )
 
+# Between a warning and the line of the user's that it is about.
+_FRAMEWORKS = frozenset(
+    {
+        "asyncio",
+        "concurrent",
+        "langchain",
+        "langchain_classic",
+        "langchain_core",
+        "langchain_knowledge_bot",
+        "langgraph",
+        "langsmith",
+        "pydantic",
+        "threading",
+    }
+)
+
 _OF_A_CALL = ("bot_id", "model", "conversation_id", "stop")
 _OF_TOOLS = ("functions", "parallel_tool_calls", "tool_choice", "tools")
 
@@ -43,14 +60,22 @@ def named_in(arguments: Mapping[str, Any], bot_id: str) -> tuple[str, str | None
             f"ChatKnowledgeBot: there is no argument {min(unknown)!r} of a call; there are "
             f"{', '.join(_OF_A_CALL)}.{instead} Nothing was sent."
         )
-    warn_of(arguments, stacklevel=3)
+    warn_of(arguments)
     named = arguments.get("model") or arguments.get("bot_id") or bot_id
     return named, arguments.get("conversation_id")
 
 
-def warn_of(arguments: Iterable[str], *, stacklevel: int) -> None:
-    """Warn of each argument that has no effect."""
+def warn_of(arguments: Iterable[str]) -> None:
+    """Warn of each argument that has no effect, at the line of the user's that gave it."""
     for name in sorted(WITHOUT_EFFECT.intersection(arguments)):
         warnings.warn(
-            f"{name} has no effect: the service has no such setting", stacklevel=stacklevel
+            f"{name} has no effect: the service has no such setting", stacklevel=users_level()
         )
+
+
+def users_level() -> int:
+    """Return how many frames above the caller the user's code is."""
+    frame, level = inspect.currentframe(), 0
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _FRAMEWORKS:
+        frame, level = frame.f_back, level + 1
+    return level

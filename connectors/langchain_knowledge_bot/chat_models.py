@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from langchain_core.caches import BaseCache
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
@@ -12,21 +12,17 @@ from langchain_core.language_models.base import LangSmithParams, LanguageModelIn
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import Runnable
-from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, ConfigDict, Field, model_validator
 from typing_extensions import Unpack, override
 
 from knowledge_bot import KnowledgeBotError, __version__
 from knowledge_bot._configuration import API_KEY_VARIABLE
 from knowledge_bot.conversations import Conversations, Heads, History, OnFork
 from langchain_knowledge_bot.arguments import WITHOUT_EFFECT, named_in, warn_of
-from langchain_knowledge_bot.connection import Connection, ConnectionFields
+from langchain_knowledge_bot.connection import Connection, ConnectionFields, HeadsField
 from langchain_knowledge_bot.messages import PROVIDER, message_fields, said_in
 from langchain_knowledge_bot.model_errors import PassingChatError, as_chat_error
 from langchain_knowledge_bot.text_only import TextOnlyChatModel
-
-
-def _heads(heads: Any) -> Any:
-    return Heads(heads) if isinstance(heads, str | PathLike) else heads
 
 
 @contextmanager
@@ -183,6 +179,11 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
         A bot answers in text and calls no tools. Give it to an agent as a tool instead, see
         `KnowledgeBotTool`; for structured output, let another model read its answer.
 
+        ```python
+        structured = bot.with_structured_output(Hours, judge=another_model)
+        structured.invoke("When does the office open?")
+        ```
+
     Raises:
         pydantic.ValidationError: from the constructor: no key or no base URL, or a field that is
             unknown, missing or cannot be used. It is a ValueError, and holds no field's value.
@@ -208,9 +209,7 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     """Where a list is sent that continues from an answer which is not its conversation's last, or
     before which something was changed."""
 
-    heads: Annotated[Heads | None, BeforeValidator(_heads)] = Field(
-        default=None, exclude=True, repr=False
-    )
+    heads: HeadsField = None
     """Who knows which answer is a conversation's last; takes `Heads` or their address."""
 
     stop: list[str] | None = None
@@ -239,7 +238,7 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     def _warn_of_settings_without_effect(cls, fields: Any) -> Any:
         if not isinstance(fields, Mapping):
             return fields
-        warn_of(fields, stacklevel=6)
+        warn_of(fields)
         return {name: value for name, value in fields.items() if name not in WITHOUT_EFFECT}
 
     @model_validator(mode="after")
@@ -317,10 +316,9 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     @override
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
         # A cache's key. The default leaves out what the environment or a client brought along, and
-        # so two services would share their answers.
-        return str(
-            sorted({**self._identifying_params, "stop": stop or self.stop, **kwargs}.items())
-        )
+        # so two services or two accounts would share their answers.
+        named = {**self._identifying_params, "account": self._account, "stop": stop or self.stop}
+        return str(sorted({**named, **kwargs}.items()))
 
     @override
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:

@@ -1,6 +1,7 @@
 """Documents into collections, each once, however often they are given."""
 
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator
+import warnings
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -21,6 +22,7 @@ from knowledge_bot.ingest import (
     Text,
 )
 from knowledge_bot.ingest.sources._loader import Texts
+from langchain_knowledge_bot.arguments import users_level
 from langchain_knowledge_bot.connection import Connection, ConnectionFields
 
 
@@ -52,7 +54,9 @@ class KnowledgeBotCollection(Connection):
 
     A document is known by its `id`. Without one it is known by its `source` in the metadata (or its
     `file_path`, or its `url`) and its place among the documents of that source, as the pages of a
-    file; without both, by its text. To know it by something else, give `key`. One without text is
+    file; without both, by its text. A row, which has `row` or `seq_num` in its metadata, is known
+    by its source and its text: a changed one is a new source, and `sync` tells that the old one is
+    gone. To know a document by something else, give `key`. One without text is
     skipped, and named in the report. `knowledge_bot.ingest.from_loader` has the same rule.
 
     Setup:
@@ -92,7 +96,9 @@ class KnowledgeBotCollection(Connection):
 
         handbook.add_documents([Document(id="hours", page_content="The desk opens at nine.")])
         await handbook.aadd_documents(loader.alazy_load())
-        handbook.sync(loader)
+        report = handbook.sync(loader)
+        if report.gone:
+            print([(each.name, each.source_id) for each in handbook.gone()])
         ```
 
     Raises:
@@ -144,19 +150,14 @@ class KnowledgeBotCollection(Connection):
             ConfigurationError: an argument cannot be used.
             LedgerError: the ledger cannot be read or written.
         """
-        return self._add(documents, self._ingestion())
+        items = _Items(documents, self.key)
+        return self._told(self._ingestion().run(self._sync, iter(items)), items)
 
     async def aadd_documents(
         self, documents: Iterable[Document] | AsyncIterable[Document]
     ) -> Report:
         """Do as `add_documents` does, without blocking; also takes a loader's `alazy_load`."""
-        as_item = _items(self.key)
-        items: Any = (
-            (as_item(document) async for document in documents)
-            if isinstance(documents, AsyncIterable)
-            else map(as_item, documents)
-        )
-        return self._checked(await self._ingestion().arun(self._awaiting_client(), items))
+        return await self._aadd(documents, self._ingestion())
 
     def sync(
         self,
@@ -176,16 +177,29 @@ class KnowledgeBotCollection(Connection):
                 more do, none is noted as gone.
 
         Returns:
-            As `add_documents`, and how many are gone.
+            As `add_documents`, and how many are gone: `gone`, which the method of this name lists,
+            `gone_withheld` where they are more than the limit, and `gone_unknown` where nobody can
+            tell.
 
         Raises:
             IncompleteIngestionError: some are not there; raised when all others are.
             ConfigurationError: an argument cannot be used.
             LedgerError: the ledger cannot be read or written.
         """
-        name = origin or type(loader).__name__
-        ingestion = self._ingestion(origin=name, gone_limit=gone_limit)
-        return self._add(loader.lazy_load(), ingestion)
+        items = _Items(loader.lazy_load(), self.key)
+        ingestion = self._synchronising(loader, origin, gone_limit)
+        return self._told(ingestion.run(self._sync, iter(items)), items)
+
+    async def async_sync(
+        self,
+        loader: BaseLoader,
+        *,
+        origin: str | None = None,
+        gone_limit: float = Ingestion.gone_limit,
+    ) -> Report:
+        """Do as `sync` does, without blocking: the loader is read by its `alazy_load`."""
+        ingestion = self._synchronising(loader, origin, gone_limit)
+        return await self._aadd(loader.alazy_load(), ingestion)
 
     def superseded(self) -> Iterator[SupersededSource]:
         """List the sources of older states of documents, which a person may remove.
@@ -217,29 +231,62 @@ class KnowledgeBotCollection(Connection):
             **options,
         )
 
+    def _synchronising(
+        self, loader: BaseLoader, origin: str | None, gone_limit: float
+    ) -> Ingestion:
+        return self._ingestion(origin=origin or type(loader).__name__, gone_limit=gone_limit)
+
     def _is_here(self, one: Entry | SupersededSource) -> bool:
         return one.collections == tuple(sorted(self.collections))
 
-    def _add(self, documents: Iterable[Document], ingestion: Ingestion) -> Report:
-        return self._checked(ingestion.run(self._sync, map(_items(self.key), documents)))
+    async def _aadd(
+        self, documents: Iterable[Document] | AsyncIterable[Document], ingestion: Ingestion
+    ) -> Report:
+        items = _Items(documents, self.key)
+        given = aiter(items) if isinstance(documents, AsyncIterable) else iter(items)
+        return self._told(await ingestion.arun(self._awaiting_client(), given), items)
 
-    def _checked(self, report: Report) -> Report:
+    def _told(self, report: Report, items: "_Items") -> Report:
         if not report.ok:
             raise IncompleteIngestionError(
                 report, self.collections, "Give the same documents again"
             )
+        if items.placed and report.superseded > max(report.unchanged, 2):
+            there = report.superseded + report.unchanged
+            warnings.warn(
+                f"{report.superseded} of {there} documents that were there have changed. Some are "
+                "known by their place in their source: what is put in before them changes each. "
+                "Give key= to know them by something else, such as a heading",
+                stacklevel=users_level(),
+            )
         return report
 
 
-def _items(key: Callable[[Document], str] | None) -> Callable[[Document], Text]:
-    """Return what makes an item of each document of one call, as for the documents of a loader."""
-    as_text = Texts(key=key)
+class _Items:
+    """Documents of one call as items, one at a time, as `from_loader` makes them of a loader's."""
 
-    def item(document: Document) -> Text:
+    def __init__(self, documents: Any, key: Callable[[Document], str] | None) -> None:
+        if isinstance(documents, Document):
+            raise ConfigurationError(
+                "documents: expected several, not one Document; put it into a list, as in "
+                "add_documents([document])"
+            )
+        self._documents, self._texts = documents, Texts(key=key)
+
+    @property
+    def placed(self) -> int:
+        return self._texts.placed
+
+    def __iter__(self) -> Iterator[Text]:
+        return map(self._item, self._documents)
+
+    async def __aiter__(self) -> AsyncIterator[Text]:
+        async for document in self._documents:
+            yield self._item(document)
+
+    def _item(self, document: Document) -> Text:
         if not isinstance(document, Document):
             raise ConfigurationError(
                 f"documents: expected Document objects, not {type(document).__name__}"
             )
-        return as_text(document)
-
-    return item
+        return self._texts(document)

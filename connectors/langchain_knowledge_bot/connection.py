@@ -1,10 +1,13 @@
 """How a class of this package reaches the service: the fields that all of them share."""
 
-from typing import Any, Self, TypedDict
+import hashlib
+from os import PathLike
+from typing import Annotated, Any, Self, TypeAlias, TypedDict
 
 from langchain_core.utils import from_env, secret_from_env
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -17,9 +20,20 @@ from pydantic_core import InitErrorDetails
 from knowledge_bot import AsyncClient, Client, ConfigurationError
 from knowledge_bot._configuration import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from knowledge_bot._shared import async_twin, configuration_of, shared_client
+from knowledge_bot.conversations import Heads
 
 # What a client has of its own.
 _CLIENTS_OWN = ("api_key", "base_url", "timeout", "max_retries")
+
+
+def _heads(heads: Any) -> Any:
+    return Heads(heads) if isinstance(heads, str | PathLike) else heads
+
+
+HeadsField: TypeAlias = Annotated[
+    Heads | None, BeforeValidator(_heads), Field(exclude=True, repr=False)
+]
+"""A field for those who know where conversations are; takes `Heads` or their address."""
 
 
 class ConnectionFields(TypedDict, total=False):
@@ -77,8 +91,9 @@ class Connection(BaseModel):
     def __init__(self, *positional: Any, **fields: Any) -> None:
         name = type(self).__name__
         if positional:  # perhaps a key, so it is not quoted
+            fields_here = type(self).model_fields
             first = next(
-                each for each in ("bot_id", "collections") if each in type(self).model_fields
+                each for each in ("bot_id", "collections", "client") if each in fields_here
             )
             raise TypeError(
                 f"{name}: give each argument by its name, as in {name}({first}=...); "
@@ -122,6 +137,14 @@ class Connection(BaseModel):
     @property
     def _service(self) -> str:
         return self._sync.base_url
+
+    @property
+    def _account(self) -> str:
+        """What tells two keys apart, and neither of them."""
+        clients = [each for each in (self._sync, self.async_client) if each is not None]
+        keys = [configuration_of(each).api_key or SecretStr("") for each in clients]
+        told = "\n".join(each.get_secret_value() for each in keys)
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def _awaiting_client(self) -> AsyncClient:
         return self.async_client or async_twin(self._sync)

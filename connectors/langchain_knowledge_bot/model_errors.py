@@ -6,8 +6,7 @@ False. Here it is True only where the service has not acted and may do so later.
 one: what leaves open whether the service has acted is a `RuntimeError` as well.
 """
 
-from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.exceptions import (
     ModelAPIError,
@@ -148,20 +147,24 @@ _KNOWN: dict[type[KnowledgeBotError], type[ChatError]] = {
 }
 
 
+# Of the others of these classes, what is a `RuntimeError` as well; made when first needed.
+_NEVER_AGAIN: dict[type[ChatError], type[ChatError]] = {}
+
+
 def as_chat_error(error: KnowledgeBotError, *, alone: bool = True) -> ChatError:
     """Return a client's error as LangChain's at once: the same text, attributes and traceback.
 
     Args:
         error: what the client raised.
         alone: whether its question was the only one. If not, others may have been answered, and
-            whatever asks again asks these twice: it is a `RuntimeError` and not retryable then.
+            whatever asks again asks these twice: the error is not retryable then, and a
+            `RuntimeError`.
     """
-    if error.delivery is Delivery.UNKNOWN:
-        chat_error = _UNKNOWN.get(type(error), UnknownDeliveryError)
-    else:
-        chat_error = _KNOWN.get(type(error), ChatError)
-    if not alone:
-        chat_error = _one_of_several(chat_error)
+    kind, unknown = type(error), error.delivery is Delivery.UNKNOWN
+    first, second = (_UNKNOWN, _KNOWN) if unknown else (_KNOWN, _UNKNOWN)
+    chat_error = first.get(kind) or second.get(kind, ChatError)
+    if unknown or not alone:
+        chat_error = _never_again(chat_error)
     return _made(chat_error, error.args, vars(error)).with_traceback(error.__traceback__)
 
 
@@ -171,23 +174,28 @@ def _made(kind: type[ChatError], args: tuple[Any, ...], attributes: dict[str, An
     return error
 
 
-@cache
-def _one_of_several(kind: type[ChatError]) -> type[ChatError]:
+def _never_again(kind: type[ChatError]) -> type[ChatError]:
     if issubclass(kind, UnknownDeliveryError):
         return kind
+    if (made := _NEVER_AGAIN.get(kind)) is not None:
+        return made
 
-    class OneOfSeveral(kind, RuntimeError):  # type: ignore[misc, valid-type] # known at run time
-        __doc__ = kind.__doc__
-        is_retryable = False
+    attributes = {
+        "__doc__": kind.__doc__,
+        "__module__": kind.__module__,
+        "__reduce__": _reduced,
+        "is_retryable": False,
+    }
+    made = cast("type[ChatError]", type(kind.__name__, (kind, RuntimeError), attributes))
+    return _NEVER_AGAIN.setdefault(kind, made)
 
-        def __reduce__(self) -> tuple[Any, ...]:
-            return _made_of_several, (kind, self.args, vars(self))
 
-    OneOfSeveral.__name__ = OneOfSeveral.__qualname__ = kind.__name__
-    return OneOfSeveral
+def _reduced(error: ChatError) -> tuple[Any, ...]:
+    """Return how an error of such a class crosses the border of a process, for pickle."""
+    return _made_never_again, (type(error).__mro__[1], error.args, vars(error))
 
 
-def _made_of_several(
+def _made_never_again(
     kind: type[ChatError], args: tuple[Any, ...], attributes: dict[str, Any]
 ) -> ChatError:
-    return _made(_one_of_several(kind), args, attributes)
+    return _made(_never_again(kind), args, attributes)

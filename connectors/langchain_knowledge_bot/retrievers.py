@@ -30,6 +30,7 @@ class RetrieverFields(ConnectionFields, total=False):
     """The fields of a `KnowledgeBotRetriever` but its bots, as type checkers are told of them."""
 
     k: int | None
+    drop_refusals: bool
     # the framework's
     name: str | None
     tags: list[str] | None
@@ -59,6 +60,9 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
             Several bots instead, asked at the same time.
         k: int | None
             Ask the first `k` bots only. By default all are asked. Also an argument of `invoke`.
+        drop_refusals: bool
+            Leave out the answers that nothing was found, so that a prompt or an ensemble is not fed
+            with them. False by default: a document for each bot.
         api_key, base_url, timeout, max_retries, client, async_client
             How the service is reached, see `Connection`.
 
@@ -76,8 +80,9 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
         ```
 
     Document metadata:
-        `bot_id`, `conversation_id`, `message_id` (also the document's id), and `created_at` in Unix
-        milliseconds.
+        `bot_id`, `conversation_id`, `message_id` (also the document's id), `created_at` in Unix
+        milliseconds, `sources`: the names of the sources that the answer names, and `found`: False
+        where the bot says that it found nothing.
 
     Use within a chain:
         ```python
@@ -108,6 +113,9 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
     k: PositiveInt | None = None
     """Ask the first `k` bots only; by default all."""
 
+    drop_refusals: bool = False
+    """Whether answers that nothing was found are left out."""
+
     if TYPE_CHECKING:
 
         @overload
@@ -133,7 +141,7 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
             answers = ask_bots(self._sync, bots, query)
         except KnowledgeBotError as error:
             raise as_chat_error(error, alone=len(bots) == 1) from None
-        return _documents(bots, answers)
+        return self._documents(bots, answers)
 
     @override
     async def _aget_relevant_documents(
@@ -144,7 +152,7 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
             answers = await aask_bots(self._awaiting_client(), bots, query)
         except KnowledgeBotError as error:
             raise as_chat_error(error, alone=len(bots) == 1) from None
-        return _documents(bots, answers)
+        return self._documents(bots, answers)
 
     @override
     def with_retry(
@@ -166,8 +174,8 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
     def _asked(self, query: Any, k: int | None) -> list[str]:
         if not isinstance(query, str):
             raise ConfigurationError(
-                f"query: a retriever takes the question as a text, not {type(query).__name__}; in a "
-                'chain, take it out first, as in itemgetter("question") | retriever. Nothing was '
+                f"query: a retriever takes the question as a text, not {type(query).__name__}; in "
+                'a chain, take it out first, as in itemgetter("question") | retriever. Nothing was '
                 "sent"
             )
         limit = self.k if k is None else k
@@ -176,9 +184,11 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
         bots = [self.bot_id] if self.bot_id is not None else self.bot_ids or []
         return list(dict.fromkeys(bots))[:limit]
 
-
-def _documents(bots: Sequence[str], messages: Sequence[Message]) -> list[Document]:
-    return [
-        Document(id=message.id, page_content=message.answer, metadata=metadata_of(bot, message))
-        for bot, message in zip(bots, messages, strict=True)
-    ]
+    def _documents(self, bots: Sequence[str], messages: Sequence[Message]) -> list[Document]:
+        documents = [
+            Document(id=message.id, page_content=message.answer, metadata=metadata_of(bot, message))
+            for bot, message in zip(bots, messages, strict=True)
+        ]
+        if self.drop_refusals:
+            return [each for each in documents if each.metadata["found"]]
+        return documents

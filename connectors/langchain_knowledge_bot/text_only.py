@@ -2,14 +2,26 @@
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput, ModelProfile
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+)
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import (
+    Runnable,
+    RunnableConfig,
+    RunnableLambda,
+    RunnableParallel,
+)
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 from typing_extensions import override
@@ -19,8 +31,18 @@ NO_TOOLS = (
     "another model, and give it the bot as one of them: KnowledgeBotTool(bot_id=...)"
 )
 _NO_STRUCTURE = (
-    "A bot of the Knowledge-Bot Service answers in text. Pipe its answer to a model that has "
-    "structured output: bot | StrOutputParser() | other_model.with_structured_output(schema)"
+    "A bot of the Knowledge-Bot Service answers in text. Name a model that reads a structure out "
+    "of it: bot.with_structured_output(schema, judge=other_model)"
+)
+_NO_AGENT = (
+    "A bot of the Knowledge-Bot Service answers in text, so it is no agent with response_format=. "
+    "Give the agent another model, and the bot as one of its tools: KnowledgeBotTool(bot_id=...); "
+    "or ask the bot alone with bot.with_structured_output(schema, judge=other_model)"
+)
+
+_JUDGE = (
+    "A question was put to a knowledge bot, which answered in words. Say what the answer says in "
+    "the structure that is asked for. Add nothing that the answer does not say."
 )
 
 
@@ -95,14 +117,59 @@ class TextOnlyChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Raise NotImplementedError: a bot calls no tools."""
-        raise NotImplementedError(NO_TOOLS)
+        # An agent binds the structure of its answer as a tool that has to be called.
+        structured = tool_choice is not None or "response_format" in kwargs
+        raise NotImplementedError(_NO_AGENT if structured else NO_TOOLS)
 
     @override
     def with_structured_output(
-        self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
+        self,
+        schema: dict[str, Any] | type,
+        *,
+        judge: BaseChatModel | None = None,
+        include_raw: bool = False,
+        **kwargs: Any,
     ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
-        """Raise NotImplementedError: a bot answers in text."""
-        raise NotImplementedError(_NO_STRUCTURE)
+        """Return this model with another one that reads a structure out of its answers.
+
+        The bot is asked once; the judge is given the question and the bot's answer, and nothing
+        else of the conversation.
+
+        Args:
+            schema: what the answer is read into, as the judge takes it: a pydantic model, a
+                `TypedDict` or a JSON schema.
+            judge: a chat model with structured output.
+            include_raw: return a dict of `raw`, the bot's message, `parsed` and `parsing_error`.
+            **kwargs: `method`, `strict` and the like of the judge's `with_structured_output`.
+
+        Returns:
+            What takes a bot's input and returns what the judge's `with_structured_output` does.
+
+        Raises:
+            NotImplementedError: there is no judge: a bot answers in text.
+            TypeError: the judge is no chat model.
+        """
+        if judge is None:
+            raise NotImplementedError(_NO_STRUCTURE)
+        if not isinstance(judge, BaseChatModel):
+            raise TypeError(
+                f"judge: expected a chat model with structured output, not {type(judge).__name__}"
+            )
+        reader = judge.with_structured_output(schema, include_raw=include_raw, **kwargs)
+        asked: Runnable[Any, Any] = RunnableParallel(
+            question=RunnableLambda(self._question), raw=self
+        )
+        judged = RunnableLambda(_for_the_judge) | _in_one_piece(reader)
+        if not include_raw:
+            return asked | judged
+        both = asked | RunnableParallel(raw=RunnableLambda(itemgetter("raw")), read=judged)
+        return both | RunnableLambda(lambda found: {**found["read"], "raw": found["raw"]})
+
+    def _question(self, value: LanguageModelInput) -> str:
+        """Return what the user said last."""
+        messages = self._convert_input(value).to_messages()
+        said = (each.text for each in reversed(messages) if isinstance(each, HumanMessage))
+        return next(said, messages[-1].text if messages else "")
 
     @override
     def get_num_tokens_from_messages(
@@ -127,3 +194,23 @@ class TextOnlyChatModel(BaseChatModel):
             video_inputs=False,
             reasoning_output=False,
         )
+
+
+def _for_the_judge(found: dict[str, Any]) -> list[BaseMessage]:
+    told = f"Question:\n{found['question']}\n\nAnswer:\n{found['raw'].text}"
+    return [SystemMessage(_JUDGE), HumanMessage(told)]
+
+
+def _in_one_piece(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """Return a runnable that streams its result as one piece.
+
+    The framework's parsers stream nothing of a model that does not stream itself.
+    """
+
+    def invoke(value: Any, config: RunnableConfig) -> Any:
+        return runnable.invoke(value, config)
+
+    async def ainvoke(value: Any, config: RunnableConfig) -> Any:
+        return await runnable.ainvoke(value, config)
+
+    return RunnableLambda(invoke, ainvoke)

@@ -1,7 +1,10 @@
 """Bots as tools of an agent."""
 
+import hashlib
 import re
-from collections.abc import Callable, Iterable
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.callbacks import (
@@ -19,6 +22,7 @@ from knowledge_bot import (
     BadRequestError,
     Bot,
     Client,
+    ConfigurationError,
     ConnectionFailedError,
     ConnectionLostError,
     Delivery,
@@ -30,7 +34,8 @@ from knowledge_bot import (
     UnexpectedResponseError,
 )
 from knowledge_bot._shared import async_twin
-from langchain_knowledge_bot.connection import Connection, ConnectionFields
+from knowledge_bot.conversations import Conversations, Heads, Said
+from langchain_knowledge_bot.connection import Connection, ConnectionFields, HeadsField
 from langchain_knowledge_bot.messages import metadata_of
 from langchain_knowledge_bot.model_errors import as_chat_error
 
@@ -68,6 +73,8 @@ class ToolFields(ConnectionFields, total=False):
 
     name: str
     description: str
+    conversation: Literal["new", "continue"]
+    heads: Heads | str | PathLike[str] | None
     # the framework's
     args_schema: ArgsSchema
     return_direct: bool
@@ -84,8 +91,12 @@ class ToolFields(ConnectionFields, total=False):
 class KnowledgeBotTool(BaseTool, Connection):
     """A bot as a tool that an agent asks.
 
-    The content is the bot's answer. Every question starts a conversation of its own, which the
-    service keeps.
+    The content is the bot's answer. By default every question starts a conversation of its own,
+    which the service keeps. With `conversation="continue"`, an agent of LangGraph may ask further:
+    the tool goes on in the conversation of its newest answer among the agent's messages. What the
+    agent's messages do not say is never in that conversation: of two questions asked at once, one
+    goes on and the other starts a conversation with the same history, and so does an agent that
+    goes on from an older checkpoint.
 
     Setup:
         Install the package with its LangChain extra, and name the service.
@@ -103,6 +114,12 @@ class KnowledgeBotTool(BaseTool, Connection):
             The tool's name; by default made of the bot's id.
         description: str
             What the agent reads to choose the tool: say what the bot knows about.
+        conversation: "new" | "continue"
+            Where a question is asked: in a new conversation, or where the agent's messages say that
+            this tool answered last. The latter needs LangGraph's `ToolNode`, which agents have.
+        heads: Heads | str | PathLike | None
+            For "continue": who knows which answer is a conversation's last, as for
+            `ChatKnowledgeBot`. By default this process; name a database where there are several.
         handle_tool_error: bool | str | Callable
             By default True: a question that failed is told to the agent, with status "error".
         api_key, base_url, timeout, max_retries, client, async_client
@@ -124,8 +141,10 @@ class KnowledgeBotTool(BaseTool, Connection):
         ```
 
     Invoke with a tool call:
-        The message's `artifact` is a dict of `answer`, `bot_id`, `conversation_id`, `message_id`
-        and `created_at` in Unix milliseconds.
+        The message's `artifact` is a dict of `answer`, `bot_id`, `conversation_id`, `message_id`,
+        `created_at` in Unix milliseconds, `sources`: the names of the sources that the answer
+        names, and `found`: False where the bot says that it found nothing. With
+        `conversation="continue"` it also holds `digests`, by which an edited history is noticed.
 
         ```python
         call = {
@@ -164,50 +183,122 @@ class KnowledgeBotTool(BaseTool, Connection):
 
         def __init__(self, *, bot_id: str, **fields: Unpack[ToolFields]) -> None: ...
 
+    conversation: Literal["new", "continue"] = "new"
+    """Where a question is asked: in a new conversation, or where the agent was with this tool."""
+
+    heads: HeadsField = None
+    """Who knows which answer is a conversation's last; by default this process."""
+
     @model_validator(mode="after")
     def _name_by_the_bot(self) -> Self:
         if not self.name:
             self.name = _tool_name(self.bot_id.removeprefix("bot_"))
         return self
 
+    @model_validator(mode="after")
+    def _look_at_the_graph(self) -> Self:
+        if self.conversation == "continue" and self.args_schema is Question:
+            try:
+                from langchain_knowledge_bot.graphs import FollowingQuestion
+            except ModuleNotFoundError as error:
+                raise ConfigurationError(
+                    'conversation: "continue" reads the messages of an agent of LangGraph, which '
+                    "is not installed here: pip install langgraph"
+                ) from error
+            self.args_schema = FollowingQuestion
+        return self
+
     @override
     def _run(
-        self, question: str, run_manager: CallbackManagerForToolRun | None = None
+        self,
+        question: str,
+        state: Any = None,
+        run_manager: CallbackManagerForToolRun | None = None,
     ) -> tuple[str, dict[str, Any]]:
+        _check(question)
         try:
-            return self._result(
-                self._sync.send_message(bot_id=self.bot_id, content=_asked(question))
-            )
+            if self.conversation == "new":
+                message = self._sync.send_message(bot_id=self.bot_id, content=question)
+                return self._result(message)
+            said = self._said(question, state)
+            reply = self._conversations().ask(self._sync, self.bot_id, said)
         except KnowledgeBotError as error:
             raise _told(error) from error
+        return self._result(reply.message, reply.kept())
 
     @override
     async def _arun(
-        self, question: str, run_manager: AsyncCallbackManagerForToolRun | None = None
+        self,
+        question: str,
+        state: Any = None,
+        run_manager: AsyncCallbackManagerForToolRun | None = None,
     ) -> tuple[str, dict[str, Any]]:
+        _check(question)
+        client = self._awaiting_client()
         try:
-            return self._result(
-                await self._awaiting_client().send_message(
-                    bot_id=self.bot_id, content=_asked(question)
-                )
-            )
+            if self.conversation == "new":
+                return self._result(await client.send_message(bot_id=self.bot_id, content=question))
+            said = self._said(question, state)
+            reply = await self._conversations().aask(client, self.bot_id, said)
         except KnowledgeBotError as error:
             raise _told(error) from error
+        return self._result(reply.message, reply.kept())
 
-    def _result(self, message: Message) -> tuple[str, dict[str, Any]]:
+    def _said(self, question: str, state: Any) -> list[Said]:
+        from langchain_knowledge_bot.graphs import asked_before
+
+        return [*asked_before(state, self.bot_id), Said("user", question)]
+
+    def _conversations(self) -> Conversations:
+        return Conversations(Heads.of(self._sync) if self.heads is None else self.heads)
+
+    def _result(
+        self, message: Message, kept: Mapping[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
         # Plain values: a checkpoint gives any class back as a dict.
-        return message.answer, {"answer": message.answer, **metadata_of(self.bot_id, message)}
+        told = {"answer": message.answer, **metadata_of(self.bot_id, message), **(kept or {})}
+        return message.answer, told
 
 
-class KnowledgeBotToolkit(BaseToolkit):
+class ToolkitFields(ConnectionFields, total=False):
+    """The fields of a `KnowledgeBotToolkit`, as type checkers are told of them."""
+
+    bots: Sequence[Bot] | None
+    descriptions: Mapping[str, str]
+    conversation: Literal["new", "continue"]
+    heads: Heads | str | PathLike[str] | None
+
+
+class KnowledgeBotToolkit(BaseToolkit, Connection):
     """One tool for each bot of a service.
+
+    Setup:
+        Install the package with its LangChain extra, and name the service.
+
+        ```bash
+        pip install "knowledge-bot[langchain]"
+        export KNOWLEDGE_BOT_BASE_URL="https://service.example.com/public/v1"
+        export KNOWLEDGE_BOT_API_KEY="your-api-key"
+        ```
+
+    Key init args:
+        bots: Sequence[Bot] | None
+            The bots; by default all that the service lists when the tools are asked for.
+        descriptions: Mapping[str, str]
+            For a bot's id, what it knows: an agent chooses by it, and the service tells no more
+            than a bot's name.
+        conversation, heads
+            Of each tool, see `KnowledgeBotTool`.
+        api_key, base_url, timeout, max_retries, client, async_client
+            How the service is reached, see `Connection`.
 
     Instantiate:
         ```python
-        from knowledge_bot import Client
         from langchain_knowledge_bot import KnowledgeBotToolkit
 
-        toolkit = KnowledgeBotToolkit.from_client(Client())
+        toolkit = KnowledgeBotToolkit(
+            descriptions={"bot_handbook": "Knows the rules and hours of the tool library."}
+        )
         ```
 
     Use:
@@ -218,59 +309,139 @@ class KnowledgeBotToolkit(BaseToolkit):
         model = another_model.bind_tools(tools)
         node = ToolNode(tools)
         ```
+
+    Raises:
+        pydantic.ValidationError: from the constructor: no key or no base URL, or a field that is
+            unknown or cannot be used.
     """
 
-    tools: tuple[KnowledgeBotTool, ...]
-    """The tools, in the order in which the service lists the bots."""
+    bots: tuple[Bot, ...] | None = None
+    """The bots; by default all that the service lists when the tools are asked for."""
+
+    descriptions: dict[str, str] = Field(default_factory=dict)
+    """For a bot's id, what it knows."""
+
+    conversation: Literal["new", "continue"] = "new"
+    """Where each tool's questions are asked, see `KnowledgeBotTool`."""
+
+    heads: HeadsField = None
+    """Who knows where each tool's conversations are, see `KnowledgeBotTool`."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[ToolkitFields]) -> None: ...
 
     @classmethod
-    def from_client(cls, client: Client, *, async_client: AsyncClient | None = None) -> Self:
+    def from_client(
+        cls,
+        client: Client,
+        *,
+        async_client: AsyncClient | None = None,
+        descriptions: Mapping[str, str] | None = None,
+    ) -> Self:
         """Return a toolkit of all bots that a service has now.
 
         Args:
             client: what lists the bots, and what the tools ask with.
             async_client: what the tools ask with in asynchronous calls; by default a client with
                 the settings of `client`.
+            descriptions: for a bot's id, what it knows.
 
         Raises:
             KnowledgeBotError: the bots could not be listed.
         """
-        return cls(tools=tuple(_tools(client.list_bots(), client, async_client)))
+        return cls(
+            client=client,
+            async_client=async_client,
+            bots=client.list_bots(),
+            descriptions=descriptions or {},
+        )
 
     @classmethod
-    async def afrom_client(cls, client: Client, *, async_client: AsyncClient | None = None) -> Self:
+    async def afrom_client(
+        cls,
+        client: Client,
+        *,
+        async_client: AsyncClient | None = None,
+        descriptions: Mapping[str, str] | None = None,
+    ) -> Self:
         """Return what `from_client` does, without blocking."""
         asking = async_client or async_twin(client)
-        return cls(tools=tuple(_tools(await asking.list_bots(), client, async_client)))
+        return cls(
+            client=client,
+            async_client=async_client,
+            bots=await asking.list_bots(),
+            descriptions=descriptions or {},
+        )
 
     @override
     def get_tools(self) -> list[BaseTool]:
-        """Return the tools."""
-        return list(self.tools)
+        """Return the tools, in the order of the bots; asks the service which there are.
+
+        Raises:
+            ConfigurationError: a description is of a bot that is not there.
+            KnowledgeBotError: the bots could not be listed.
+        """
+        return self._tools(self._sync.list_bots() if self.bots is None else self.bots)
+
+    async def aget_tools(self) -> list[BaseTool]:
+        """Return what `get_tools` does, without blocking."""
+        if self.bots is not None:
+            return self._tools(self.bots)
+        return self._tools(await self._awaiting_client().list_bots())
+
+    def _tools(self, bots: Sequence[Bot]) -> list[BaseTool]:
+        if unknown := self.descriptions.keys() - {bot.id for bot in bots}:
+            raise ConfigurationError(
+                f"descriptions: there is no {', '.join(sorted(unknown))}; the bots are "
+                f"{', '.join(bot.id for bot in bots)}"
+            )
+        return [
+            KnowledgeBotTool(
+                bot_id=bot.id,
+                name=name,
+                description=self.descriptions.get(
+                    bot.id, f"Answers questions from what the bot {bot.name!r} knows."
+                ),
+                conversation=self.conversation,
+                heads=self.heads,
+                client=self._sync,
+                async_client=self.async_client,
+            )
+            for bot, name in zip(bots, _names(bots), strict=True)
+        ]
 
 
-def _tools(
-    bots: Iterable[Bot], client: Client, async_client: AsyncClient | None
-) -> Iterable[KnowledgeBotTool]:
+def _names(bots: Iterable[Bot]) -> Iterator[str]:
+    """Yield a name for each bot's tool, each another one."""
     taken: set[str] = set()
     for bot in bots:
         name = _tool_name(bot.name)
-        if name in taken or name == _tool_name(""):  # two of one name, or none in Latin letters
+        if name in taken or not _latin(bot.name):
             name = _tool_name(bot.id.removeprefix("bot_"))
         while name in taken:
             name = f"{name[: _NAME_LENGTH - 6]}_{len(taken)}"
         taken.add(name)
-        yield KnowledgeBotTool(
-            bot_id=bot.id,
-            name=name,
-            description=f'Asks the bot "{bot.name}", which answers questions from its sources.',
-            client=client,
-            async_client=async_client,
-        )
+        yield name
 
 
 def _tool_name(subject: str) -> str:
-    return f"ask_{_NOT_IN_A_NAME.sub('_', subject).strip('_').lower()}"[:_NAME_LENGTH]
+    """Return a tool's name that tells its subject from others, whatever letters these have."""
+    kept = _latin(subject)
+    if not kept or any(each.isalnum() and not each.isascii() for each in _plain(subject)):
+        digest = hashlib.sha256(subject.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        kept = f"{kept[: _NAME_LENGTH - 20]}_{digest}".strip("_")
+    return f"ask_{kept}"[:_NAME_LENGTH]
+
+
+def _latin(subject: str) -> str:
+    return _NOT_IN_A_NAME.sub("_", _plain(subject)).strip("_").lower()
+
+
+def _plain(subject: str) -> str:
+    """Return a text without the accents on its letters."""
+    parted = unicodedata.normalize("NFKD", subject)
+    return "".join(each for each in parted if not unicodedata.combining(each))
 
 
 def _told(error: KnowledgeBotError) -> Exception:
@@ -280,7 +451,6 @@ def _told(error: KnowledgeBotError) -> Exception:
     return (UnknownDeliveryToolException if unknown else ToolException)(str(error))
 
 
-def _asked(question: str) -> str:
+def _check(question: str) -> None:
     if not question.strip():
         raise ToolException("The question is empty. Ask a whole question.")
-    return question

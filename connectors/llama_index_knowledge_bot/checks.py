@@ -1,17 +1,19 @@
 """Questions with expected answers, asked of any query engine."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Unpack
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.schema import NodeWithScore
 
 from knowledge_bot._answers import Answer
 from knowledge_bot.checks import CheckReport, Question
 from knowledge_bot.checks._run import CheckOptions, acheck_function, check_function
 
 # Where readers keep what a node comes from, in the order in which it is looked for.
-_SOURCES = ("source", "file_name", "name")
+_SOURCES = ("source", "file_name", "name", "sources")
 
 
 def check_query_engine(
@@ -68,6 +70,18 @@ async def acheck_query_engine(
 
 
 def _answer(response: Any) -> Answer:
-    metadata = [node.metadata for node in response.source_nodes]
-    sources = [next((str(one[key]) for key in _SOURCES if one.get(key)), None) for one in metadata]
-    return Answer(str(response), tuple(filter(None, sources)) or None)
+    answer = Answer(str(response), found=_told(response))
+    sources = tuple(_named(response.source_nodes))
+    # Names that were cut out of this very text are read there whole, with their commas.
+    return answer if sources in ((), answer.source_names) else replace(answer, listed=sources)
+
+
+def _told(response: Any) -> bool | None:
+    found = (response.metadata or {}).get("found")
+    return found if isinstance(found, bool) else None
+
+
+def _named(nodes: Iterable[NodeWithScore]) -> Iterator[str]:
+    for node in nodes:
+        if name := next((node.metadata[key] for key in _SOURCES if node.metadata.get(key)), None):
+            yield from map(str, name if isinstance(name, list) else [name])

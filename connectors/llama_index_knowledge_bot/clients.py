@@ -3,16 +3,17 @@
 from typing import Any
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError
+from knowledge_bot._shared import async_twin, shared_client
 
 
 class Clients:
-    """A client that blocks, and its twin that awaits, made when it is first needed.
+    """A client that blocks, and its twin that awaits.
 
     Deep copies share the clients. Pickles hold them, and so the API key.
 
     Args:
-        client: the client to use; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
-            `KNOWLEDGE_BOT_API_KEY`.
+        client: the client to use; by default the one for `KNOWLEDGE_BOT_BASE_URL` and
+            `KNOWLEDGE_BOT_API_KEY`, which all objects made without a client share.
         async_client: the one to await; by default a client with the settings of `client`.
 
     Raises:
@@ -33,7 +34,7 @@ class Clients:
                 "async_client: expected a knowledge_bot.AsyncClient, not "
                 f"{type(async_client).__name__}"
             )
-        self.blocking = Client() if client is None else client
+        self.blocking = shared_client() if client is None else client
         self._awaiting = async_client
 
     @property
@@ -44,9 +45,7 @@ class Clients:
             ConfigurationError: the blocking client sends with an `http_client` of its own, so that
                 `async_client=` has to be given.
         """
-        if self._awaiting is None:
-            self._awaiting = self.blocking.to_async()
-        return self._awaiting
+        return self._awaiting or async_twin(self.blocking)
 
     def __repr__(self) -> str:
         return repr(self.blocking)

@@ -1,10 +1,18 @@
-"""Documents put together again from their nodes, as texts for a collection."""
+"""Documents as texts for a collection, also where a splitter was there before."""
 
 import hashlib
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
-from llama_index.core.schema import BaseNode, ImageDocument, ImageNode, MetadataMode
+from llama_index.core.schema import (
+    BaseNode,
+    Document,
+    ImageDocument,
+    ImageNode,
+    MetadataMode,
+    RelatedNodeInfo,
+    TextNode,
+)
 
 from knowledge_bot.ingest import Skipped, Text
 
@@ -17,8 +25,9 @@ _LONGEST_NAME = 80
 def texts_of(nodes: Iterable[BaseNode]) -> Iterator[Text | Skipped]:
     """Yield each document as one text, in the order in which the documents begin.
 
-    Nodes of one document are those that refer to it (`ref_doc_id`), or the document itself. An
-    image without a text is yielded as `Skipped`, with what to do about it.
+    Nodes of one document are those that refer to it (`ref_doc_id`), or the document itself. What
+    cannot be a text is yielded as `Skipped`, with what to do about it: an image, parts that do not
+    give their document's text back, and several documents with one id.
     """
     documents: dict[str, list[BaseNode]] = {}
     for node in nodes:
@@ -28,8 +37,22 @@ def texts_of(nodes: Iterable[BaseNode]) -> Iterator[Text | Skipped]:
 
 
 def _text(document_id: str, parts: Sequence[BaseNode]) -> Text | Skipped:
-    content = _joined(parts)
     told = _told_name(parts[0])
+    whole = {_content(part) for part in parts if part.ref_doc_id is None}
+    if len(whole) > 1 or (not whole and len({_hash_of_source(part) for part in parts}) > 1):
+        return Skipped(
+            told or document_id,
+            f"several documents have its id, {document_id!r}; give each an id of its own",
+            invalid=True,
+        )
+    content = whole.pop() if whole else _joined(parts)
+    if content is None:
+        return Skipped(
+            told or document_id,
+            f"it came split, and from its {len(parts)} parts its text cannot be told; put the sink "
+            "before what splits it, as the first step of the pipeline: it returns what it is given",
+            invalid=True,
+        )
     if not content.strip():
         if any(isinstance(part, ImageDocument | ImageNode) for part in parts):
             reason = "it is an image; a collection takes its text, or its file by upload_source()"
@@ -59,16 +82,41 @@ def _made_up(document_id: str) -> bool:
         return False
 
 
-def _joined(parts: Sequence[BaseNode]) -> str:
-    """Return a document's text: what a splitter repeated in the next node is there once."""
-    joined, end = "", None
+def _content(node: BaseNode) -> str:
+    return node.get_content(metadata_mode=MetadataMode.NONE)
+
+
+def _hash_of_source(part: BaseNode) -> str | None:
+    return part.source_node.hash if part.source_node else None
+
+
+def _joined(parts: Sequence[BaseNode]) -> str | None:
+    """Return the text of the document that these are parts of; None where it cannot be proven.
+
+    Splitters drop what stands between parts, and look for where a part begins with `str.find`,
+    which text that repeats leads astray. So the parts have to lie without a gap from the beginning
+    on and agree where they overlap, and the text that they give has to have the hash that each of
+    them holds of its document.
+    """
+    text, before = "", -1
     for part in parts:
-        text = part.get_content(metadata_mode=MetadataMode.NONE)
-        start = getattr(part, "start_char_idx", None)
-        repeated = end - start if end is not None and start is not None else 0
-        if 0 < repeated <= len(text) and joined.endswith(text[:repeated]):
-            joined += text[repeated:]
-        else:
-            joined += ("\n" if joined else "") + text
-        end = getattr(part, "end_char_idx", None)
-    return joined
+        content = _content(part)
+        start, end = (getattr(part, f"{side}_char_idx", None) for side in ("start", "end"))
+        if start is None or end is None or end - start != len(content):
+            return None
+        if not before < start <= len(text):
+            return None
+        repeated = text[start:end]
+        if not content.startswith(repeated):
+            return None
+        text, before = text + content[len(repeated) :], start
+    source = parts[0].source_node
+    return text if source is not None and _is_of(text, source) else None
+
+
+def _is_of(text: str, source: RelatedNodeInfo) -> bool:
+    """Tell by its hash whether a text is the one of a document, or of a node that was split."""
+    return any(
+        kind(text=text, metadata=source.metadata).hash == source.hash
+        for kind in (Document, TextNode)
+    )

@@ -1,8 +1,11 @@
 """Engines that ask a bot: question by question, or in a conversation."""
 
+import asyncio
+import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import (
@@ -14,6 +17,7 @@ from llama_index.core.base.llms.types import (
     MessageRole,
 )
 from llama_index.core.base.response.schema import Response
+from llama_index.core.bridge.pydantic import Field
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
 from llama_index.core.callbacks.base import EventContext
 from llama_index.core.chat_engine.types import (
@@ -27,8 +31,14 @@ from llama_index.core.settings import Settings
 from llama_index.core.tools import QueryEngineTool
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError
+from knowledge_bot.conversations import Conversations, Heads, OnFork, Place
 from llama_index_knowledge_bot.llm import KnowledgeBotLLM
-from llama_index_knowledge_bot.messages import metadata_of, text_of
+from llama_index_knowledge_bot.messages import (
+    PlacedMessage,
+    metadata_of,
+    source_nodes,
+    text_of,
+)
 from llama_index_knowledge_bot.turns import Turns
 
 
@@ -36,9 +46,15 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
     """A bot that answers questions one by one, for queries, routers, agents and workflows.
 
     A query is one message to the service, in a conversation of its own, which the service keeps.
-    The response's metadata holds `bot_id`, `conversation_id`, `message_id`, and `created_at` in
-    Unix milliseconds. It has no source nodes: the service names its sources in the answer, and does
-    not give their passages.
+    The response's metadata holds `bot_id`, `conversation_id`, `message_id`, `created_at` in Unix
+    milliseconds, the names of the `sources`, and whether the bot `found` anything.
+
+    The service names its sources and does not give their passages. So a response has one source
+    node for each named source, with the name as `source` in its metadata, and all of them hold the
+    same text: the answer's words without the list of names. Where a bot quotes, as the embedded
+    service does, these are words of the sources; where it writes freely, they are not, and an
+    evaluator that compares the answer with its source nodes compares it with itself. An answer
+    that names no source is one such node without a `source`; one that found nothing has none.
 
     An engine may be used from any thread and event loop. Pickles and deep copies hold its clients,
     and pickles so the API key.
@@ -116,9 +132,25 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
         return self.callback_manager.event(CBEventType.QUERY, asked)
 
     def _response(self, answer: CompletionResponse, event: EventContext) -> Response:
-        response = Response(answer.text, metadata=metadata_of(self._llm.bot_id, answer.raw or {}))
+        metadata = metadata_of(self._llm.bot_id, answer.raw or {}, answer.additional_kwargs)
+        nodes = source_nodes(answer.text, metadata)
+        response = Response(answer.text, source_nodes=nodes, metadata=metadata)
         event.on_end({EventPayload.RESPONSE: response})
         return response
+
+
+class _LLMOfConversations(KnowledgeBotLLM):
+    """The LLM of a chat engine: it goes on from an answer only while that is the last one."""
+
+    on_fork: OnFork = "new"
+    heads: Heads | None = Field(default=None, exclude=True, repr=False)
+
+    def __init__(self, bot_id: str, **options: Any) -> None:
+        super().__init__(bot_id, **options)
+
+    def _conversations(self) -> Conversations:
+        heads = self.heads or Heads.of(self.clients.blocking)
+        return Conversations(heads, on_fork=self.on_fork)
 
 
 @dataclass
@@ -126,8 +158,27 @@ class _Conversation:
     """What one conversation knows; a turn that ends after `reset` still belongs to the old one."""
 
     id: str | None
+    place: Place | None = None
+    """The last answer in it that this engine knows."""
+
     history: list[ChatMessage] = field(default_factory=list)
     turns: Turns = field(default_factory=Turns)
+
+    def asking(self, said: ChatMessage) -> tuple[list[ChatMessage], dict[str, str]]:
+        """Return the list of messages of the next turn, and the options of the call."""
+        if self.place is not None:
+            *earlier, last = self.history or [ChatMessage(role=MessageRole.ASSISTANT, content="")]
+            return [*earlier, PlacedMessage.of(last, self.place), said], {}
+        if self.id is not None:
+            return [said], {"conversation_id": self.id}
+        return [*self.history, said], {}
+
+    def answered(self, said: ChatMessage, reply: ChatResponse) -> ChatResponse:
+        """Note a turn, and return its answer as the one piece of a stream."""
+        told: Any = reply.raw
+        self.id, self.place = told["conversation_id"], Place(told["conversation_id"], told["id"])
+        self.history += [said, reply.message]
+        return reply.model_copy(update={"delta": reply.message.content})
 
 
 class KnowledgeBotChatEngine(BaseChatEngine):
@@ -135,14 +186,25 @@ class KnowledgeBotChatEngine(BaseChatEngine):
 
     Turns are taken one after another, in the order in which they were called for, from whichever
     threads and event loops: two at once on a new engine would start two conversations. A streamed
-    turn gives its answer in one piece; it is over when `stream_chat` returns, whether or not
-    somebody reads the stream.
+    turn gives its answer in one piece; it is over when `stream_chat` returns, and its `response`
+    is there, whether or not somebody reads the stream.
 
-    The metadata of what `chat` and `achat` return holds `bot_id`, `conversation_id`, `message_id`,
-    and `created_at` in Unix milliseconds; the framework's streams have no place for it.
+    A conversation can be restored by its id, in another worker as well. The service shows nobody
+    what is in a conversation, so an engine goes on in it only from an answer that is still the last
+    one, as far as the `heads` know; they are those of this process unless several workers share
+    them. Otherwise the turn is a fork: by default it goes into a new conversation, as a transcript
+    with all that is in `chat_history`, so that no answer is given with turns that this engine does
+    not know. Then `conversation_id` is another one. An engine that is restored by `conversation_id`
+    alone takes its first turn after whatever is there by then; with the last answer's `message_id`
+    that is a fork too if somebody else was there meanwhile.
+
+    The metadata of what `chat` and `achat` return holds what a query's does, see
+    `KnowledgeBotQueryEngine`; the framework's streams have no place for it. All have the same
+    source nodes.
 
     Pickles and deep copies hold the clients and continue the same conversation, without waiting for
-    each other's turns. A pickle holds the API key.
+    each other's turns; whoever comes second forks. A pickle holds the API key, and the address of
+    the heads.
 
     Example:
         ```python
@@ -157,14 +219,22 @@ class KnowledgeBotChatEngine(BaseChatEngine):
             `KNOWLEDGE_BOT_API_KEY`.
         async_client: what asynchronous turns use; by default a client with the settings of
             `client`. To be given where `client` sends with an `http_client` of its own.
-        conversation_id: a conversation to continue, `conv_…`; by default the first turn starts one.
+        conversation_id: a conversation to go on in, `conv_…`; by default the first turn starts one.
+        message_id: the last answer in it, `msg_…`, as `message_id` and the metadata of a turn tell.
+        chat_history: what was said in it, for `chat_history` and for forks.
+        heads: who knows which answer is a conversation's last: `Heads`, or the address of a
+            database that workers share, such as `sqlite:///heads.db` or `postgresql://…`.
+        on_fork: where a turn goes whose conversation has gone on without this engine: "new" into a
+            new conversation; "continue" into the old one all the same; "error" nowhere.
         callback_manager: the framework's handlers of events; by default those of its `Settings`.
 
     Raises:
-        ConfigurationError: no base URL, a `chat_history` passed to a turn, or a blocking turn that
-            would have to wait for another one inside a running event loop.
+        ConfigurationError: no base URL, an argument that cannot be used, a `chat_history` passed to
+            a turn, a fork where `on_fork` is "error", or a blocking turn that would have to wait
+            for another one inside a running event loop. Nothing was sent.
+        HeadsError: shared heads cannot be read or written. Nothing was sent.
         KnowledgeBotError: from a turn, as the client raised it; `delivery` tells whether the
-            service may have acted.
+            service may have acted. After one of unknown delivery the next turn is a fork.
     """
 
     def __init__(
@@ -174,16 +244,29 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         client: Client | None = None,
         async_client: AsyncClient | None = None,
         conversation_id: str | None = None,
+        message_id: str | None = None,
+        chat_history: Sequence[ChatMessage] = (),
+        heads: Heads | str | os.PathLike[str] | None = None,
+        on_fork: OnFork = "new",
         callback_manager: CallbackManager | None = None,
     ) -> None:
+        if on_fork not in get_args(OnFork):
+            raise ConfigurationError(
+                f"on_fork: expected one of {', '.join(get_args(OnFork))}, not {on_fork!r}"
+            )
+        if message_id is not None and conversation_id is None:
+            raise ConfigurationError("message_id: goes with conversation_id=; pass both")
         self.callback_manager = callback_manager or Settings.callback_manager
-        self._llm = KnowledgeBotLLM(
+        self._llm = _LLMOfConversations(
             bot_id,
             client=client,
             async_client=async_client,
+            heads=heads if isinstance(heads, Heads | None) else Heads(heads),
+            on_fork=on_fork,
             callback_manager=self.callback_manager,
         )
-        self._conversation = _Conversation(conversation_id)
+        place = Place(conversation_id, message_id) if conversation_id and message_id else None
+        self._conversation = _Conversation(conversation_id, place, list(chat_history))
 
     def __repr__(self) -> str:
         return (
@@ -193,12 +276,18 @@ class KnowledgeBotChatEngine(BaseChatEngine):
 
     @property
     def conversation_id(self) -> str | None:
-        """The conversation's id; None until its first answer."""
+        """The conversation's id; None until its first answer, and another one after a fork."""
         return self._conversation.id
 
     @property
+    def message_id(self) -> str | None:
+        """The id of the last answer; None until there is one."""
+        place = self._conversation.place
+        return None if place is None else place.message_id
+
+    @property
     def chat_history(self) -> list[ChatMessage]:
-        """The turns that this engine has taken since it was made or reset."""
+        """The turns that this engine knows: those it was given, and took since it was reset."""
         return list(self._conversation.history)
 
     def reset(self) -> None:
@@ -231,7 +320,7 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         def pieces() -> ChatResponseGen:
             yield reply
 
-        return StreamingAgentChatResponse(chat_stream=pieces(), is_writing_to_memory=False)
+        return self._stream(reply, chat_stream=pieces())
 
     async def astream_chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
@@ -242,43 +331,54 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         async def pieces() -> ChatResponseAsyncGen:
             yield reply
 
-        return StreamingAgentChatResponse(achat_stream=pieces(), is_writing_to_memory=False)
+        # Callers of the framework's engines await the task that writes the turn down; here that is
+        # done already.
+        written = asyncio.create_task(asyncio.sleep(0))
+        await written
+        return self._stream(reply, achat_stream=pieces(), awrite_response_to_history_task=written)
 
     def _turn(self, text: str, chat_history: list[ChatMessage] | None) -> ChatResponse:
         conversation, said = self._opened(text, chat_history)
         with conversation.turns.taken():
-            reply = self._llm.chat([said], **_continuing(conversation))
-            return _noted(conversation, said, reply)
+            messages, options = conversation.asking(said)
+            return conversation.answered(said, self._llm.chat(messages, **options))
 
     async def _aturn(self, text: str, chat_history: list[ChatMessage] | None) -> ChatResponse:
         conversation, said = self._opened(text, chat_history)
         async with conversation.turns.ataken():
-            reply = await self._llm.achat([said], **_continuing(conversation))
-            return _noted(conversation, said, reply)
+            messages, options = conversation.asking(said)
+            return conversation.answered(said, await self._llm.achat(messages, **options))
 
     def _opened(
         self, text: str, chat_history: list[ChatMessage] | None
     ) -> tuple[_Conversation, ChatMessage]:
         if chat_history:
             raise ConfigurationError(
-                "chat_history: the service keeps the conversation, and takes none from here; leave "
-                "it out, and make the engine with conversation_id= to continue a conversation"
+                "chat_history: the service keeps the conversation, and a turn takes none; leave it "
+                "out, and make the engine with conversation_id= to continue a conversation, or "
+                "with chat_history= to start one with it. Nothing was sent"
             )
+        if not text.strip():
+            raise ConfigurationError("message: is empty; say something. Nothing was sent")
         return self._conversation, ChatMessage(role=MessageRole.USER, content=text)
 
     def _response(self, reply: ChatResponse) -> AgentChatResponse:
-        return AgentChatResponse(
-            response=reply.message.content or "",
-            metadata=metadata_of(self._llm.bot_id, reply.raw or {}),
+        text, metadata = self._told(reply)
+        nodes = source_nodes(text, metadata)
+        return AgentChatResponse(response=text, source_nodes=nodes, metadata=metadata)
+
+    def _stream(self, reply: ChatResponse, **stream: Any) -> StreamingAgentChatResponse:
+        text, metadata = self._told(reply)
+        response = StreamingAgentChatResponse(
+            # As the framework strips what it has collected of a stream.
+            response=text.strip(),
+            source_nodes=source_nodes(text, metadata),
+            is_writing_to_memory=False,
+            **stream,
         )
+        response.is_done = True
+        return response
 
-
-def _continuing(conversation: _Conversation) -> dict[str, str]:
-    return {} if conversation.id is None else {"conversation_id": conversation.id}
-
-
-def _noted(conversation: _Conversation, said: ChatMessage, reply: ChatResponse) -> ChatResponse:
-    conversation.id = reply.additional_kwargs["conversation_id"]
-    conversation.history += [said, reply.message]
-    # The whole answer is the one piece of a stream.
-    return reply.model_copy(update={"delta": reply.message.content})
+    def _told(self, reply: ChatResponse) -> tuple[str, dict[str, Any]]:
+        raw: Any = reply.raw
+        return raw["answer"], metadata_of(self._llm.bot_id, raw, reply.additional_kwargs)

@@ -1,7 +1,7 @@
 """A bot in the place of a language model."""
 
-from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from collections.abc import AsyncGenerator, Generator, Sequence
+from typing import Any, TypeVar, get_args
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -13,16 +13,40 @@ from llama_index.core.base.llms.types import (
     CompletionResponseGen,
     LLMMetadata,
     MessageRole,
-    TextBlock,
 )
-from llama_index.core.bridge.pydantic import Field
+from llama_index.core.bridge.pydantic import BaseModel, Field
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.llms.llm import LLM
+from llama_index.core.llms.structured_llm import StructuredLLM
+from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
+from knowledge_bot._model_settings import WITHOUT_EFFECT, warn_of_settings
+from knowledge_bot.conversations import Conversations, Heads, History, Said
+from knowledge_bot.transcripts import Turn, read, render
 from llama_index_knowledge_bot.clients import Clients, with_clients
+from llama_index_knowledge_bot.messages import found_in, said_of
 
-History = Literal["flatten", "last"]
+_Model = TypeVar("_Model", bound=BaseModel)
+
+# Calls come through these, so that a warning points at the line outside of them.
+_INSIDE = (
+    "llama_index",
+    "llama_index_instrumentation",
+    "llama_index_knowledge_bot",
+    "pydantic",
+    "wrapt",
+)
+
+_NO_STRUCTURE = (
+    "a bot answers in text and fills no schema; let another model read its answer: "
+    "KnowledgeBotLLM(…, judge=other_llm). Nothing was sent"
+)
+
+_JUDGE = PromptTemplate(
+    "A question was answered. Take what is asked for from the answer alone.\n\n"
+    "Question:\n{question}\n\nAnswer:\n{answer}\n"
+)
 
 
 class KnowledgeBotLLM(LLM):
@@ -34,9 +58,14 @@ class KnowledgeBotLLM(LLM):
     service keeps unless `conversation_id=` is passed with the call. A stream is one piece, asked
     for when the first is taken.
 
-    The answer as the interface writes it is in a response's `raw`, and its conversation in the
-    response's `additional_kwargs["conversation_id"]`. There are no token counts: the service gives
-    none.
+    The user's messages at the end of a list are the question. Alone they are sent as they are;
+    where there are others (system texts, earlier answers, results of tools), `history` says what
+    is sent. Prompts that a component makes
+    of such a list, and `system_prompt`, go the same way.
+
+    The answer as the service writes it is in a response's `raw`. The response's
+    `additional_kwargs` hold its `conversation_id`, the names of its `sources`, and whether the bot
+    `found` anything. There are no token counts: the service gives none.
 
     An LLM may be used from any thread and event loop. Pickles and deep copies hold its clients, and
     pickles so the API key; `to_dict` and `to_json` do not, and `from_dict` makes a client from the
@@ -46,7 +75,8 @@ class KnowledgeBotLLM(LLM):
         ```python
         llm = KnowledgeBotLLM("bot_handbook")
         first = llm.complete("When does the office open?")
-        llm.complete("And on Sundays?", **first.additional_kwargs)
+        conversation = first.additional_kwargs["conversation_id"]
+        llm.complete("And on Sundays?", conversation_id=conversation)
         ```
 
     Args:
@@ -55,25 +85,32 @@ class KnowledgeBotLLM(LLM):
             `KNOWLEDGE_BOT_API_KEY`.
         async_client: what asynchronous calls use; by default a client with the settings of
             `client`. To be given where `client` sends with an `http_client` of its own.
-        history: what `chat` sends of several messages: "flatten" all of them as one text, with
-            their roles; "last" only the last, where the service's conversation holds the others.
+        history: what is sent where there is more than a question: "transcript" all of it, as one
+            text that the service reads (see `knowledge_bot.transcripts`); "latest" the newest
+            question alone; "replay" the user's messages one by one, each as a message of its own,
+            of which the last one's answer is returned; "error" nothing.
+        judge: another LLM, which fills the schema of `structured_predict` and `as_structured_llm`
+            from the bot's answer. Without it these are refused.
         context_window: how much text, in tokens, components may put into one message; the service
             shows no limit (interface section 8).
-        is_chat_model: whether components shall call `chat` rather than `complete`. They then send
-            system prompts as well, which a bot takes for a part of the question.
-        options: fields of `llama_index.core.llms.LLM`, such as `callback_manager`.
+        is_chat_model: whether components shall call `chat` rather than `complete`.
+        options: fields of `llama_index.core.llms.LLM`, such as `callback_manager`, and
+            `system_prompt`, which goes before each transcript. `temperature` and other settings of
+            language models are taken with a warning, here and in calls.
 
     Raises:
         ConfigurationError: no base URL, an argument that is not known or cannot be used, a message
-            that holds more than text, or a list that cannot be sent under `history`.
+            that holds more than text, a list that asks nothing or cannot be sent under `history`, a
+            schema without a `judge`. Nothing was sent.
         KnowledgeBotError: from a call, as the client raised it; `delivery` tells whether the
             service may have acted.
     """
 
     bot_id: str
-    history: History = "flatten"
+    history: History = "transcript"
     context_window: int = 8192
     is_chat_model: bool = False
+    judge: LLM | None = Field(default=None, exclude=True, repr=False)
     clients: Clients = Field(exclude=True, repr=False)
 
     def __init__(
@@ -82,24 +119,37 @@ class KnowledgeBotLLM(LLM):
         *,
         client: Client | None = None,
         async_client: AsyncClient | None = None,
-        history: History = "flatten",
+        history: History = "transcript",
+        judge: LLM | None = None,
         context_window: int = 8192,
         is_chat_model: bool = False,
         **options: Any,
     ) -> None:
+        warn_of_settings(options, inside=_INSIDE)
+        options = {name: value for name, value in options.items() if name not in WITHOUT_EFFECT}
         if unknown := options.keys() - type(self).model_fields.keys():
             raise ConfigurationError(
                 f"{', '.join(sorted(unknown))}: no argument of {type(self).__name__}; a key, an "
                 "address and a time-out go into its client: client=Client(api_key, base_url)"
             )
         if history not in get_args(History):
-            raise ConfigurationError(f"history: expected 'flatten' or 'last', not {history!r}")
+            raise ConfigurationError(
+                f"history: expected one of {', '.join(get_args(History))}, not {history!r}"
+            )
+        if options.get("system_prompt") and history != "transcript":
+            raise ConfigurationError(
+                f"system_prompt: is sent with a transcript alone, and with history={history!r} "
+                'there is none. Leave it out, or set history="transcript"'
+            )
+        # A component that makes one text of a list makes the text that the service reads.
+        options["messages_to_prompt"] = options.get("messages_to_prompt") or _transcript_of
         # The framework unpickles by passing all fields to this method, and so `clients`.
         clients = options.pop("clients", None) or Clients(client, async_client)
         super().__init__(
             bot_id=bot_id,
             clients=clients,
             history=history,
+            judge=judge,
             context_window=context_window,
             is_chat_model=is_chat_model,
             **options,
@@ -134,25 +184,26 @@ class KnowledgeBotLLM(LLM):
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Ask the bot; `conversation_id=` continues a conversation."""
-        return _completion(self._ask(self._prompt(prompt, formatted=formatted), kwargs))
+        said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
+        return _completion(self._ask(said, conversation_id))
 
     @llm_completion_callback()
     async def acomplete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponse:
         """Ask the bot; `conversation_id=` continues a conversation."""
-        return _completion(await self._aask(self._prompt(prompt, formatted=formatted), kwargs))
+        said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
+        return _completion(await self._aask(said, conversation_id))
 
     @llm_completion_callback()
     def stream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponseGen:
         """Ask the bot when the answer's one piece is taken."""
-        content = self._prompt(prompt, formatted=formatted)
-        _conversation_id(kwargs)
+        said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
 
         def pieces() -> CompletionResponseGen:
-            yield _completion(self._ask(content, kwargs), streamed=True)
+            yield _completion(self._ask(said, conversation_id), streamed=True)
 
         return pieces()
 
@@ -161,31 +212,32 @@ class KnowledgeBotLLM(LLM):
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponseAsyncGen:
         """Ask the bot when the answer's one piece is taken."""
-        content = self._prompt(prompt, formatted=formatted)
-        _conversation_id(kwargs)
+        said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
 
         async def pieces() -> CompletionResponseAsyncGen:
-            yield _completion(await self._aask(content, kwargs), streamed=True)
+            yield _completion(await self._aask(said, conversation_id), streamed=True)
 
         return pieces()
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Ask the bot as `history` says; `conversation_id=` continues a conversation."""
-        return _reply(self._ask(self._content(messages, kwargs), kwargs))
+        said, conversation_id = self._of_messages(messages, kwargs)
+        return _reply(self._ask(said, conversation_id))
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Ask the bot as `history` says; `conversation_id=` continues a conversation."""
-        return _reply(await self._aask(self._content(messages, kwargs), kwargs))
+        said, conversation_id = self._of_messages(messages, kwargs)
+        return _reply(await self._aask(said, conversation_id))
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """Ask the bot when the answer's one piece is taken."""
-        content = self._content(messages, kwargs)
+        said, conversation_id = self._of_messages(messages, kwargs)
 
         def pieces() -> ChatResponseGen:
-            yield _reply(self._ask(content, kwargs), streamed=True)
+            yield _reply(self._ask(said, conversation_id), streamed=True)
 
         return pieces()
 
@@ -194,53 +246,151 @@ class KnowledgeBotLLM(LLM):
         self, messages: Sequence[ChatMessage], **kwargs: Any
     ) -> ChatResponseAsyncGen:
         """Ask the bot when the answer's one piece is taken."""
-        content = self._content(messages, kwargs)
+        said, conversation_id = self._of_messages(messages, kwargs)
 
         async def pieces() -> ChatResponseAsyncGen:
-            yield _reply(await self._aask(content, kwargs), streamed=True)
+            yield _reply(await self._aask(said, conversation_id), streamed=True)
 
         return pieces()
 
-    def _ask(self, content: str, options: dict[str, Any]) -> Message:
-        return self.clients.blocking.send_message(
-            bot_id=self.bot_id, content=content, conversation_id=_conversation_id(options)
+    def structured_predict(
+        self,
+        output_cls: type[_Model],
+        prompt: BasePromptTemplate,
+        llm_kwargs: dict[str, Any] | None = None,
+        **prompt_args: Any,
+    ) -> _Model:
+        """Ask the bot, and let the `judge` fill a schema from its answer.
+
+        Args:
+            output_cls: the schema.
+            prompt: the question, as a template.
+            llm_kwargs: arguments of the call to the bot, as `conversation_id`.
+            prompt_args: what is put into the template.
+
+        Raises:
+            ConfigurationError: there is no `judge`. Nothing was sent.
+            KnowledgeBotError: from the bot, before the judge was asked.
+        """
+        judge, question = self._judged(prompt, prompt_args)
+        answer = self.complete(question, formatted=True, **(llm_kwargs or {}))
+        filled: _Model = judge.structured_predict(output_cls, _JUDGE, **_to_judge(question, answer))
+        return filled
+
+    async def astructured_predict(
+        self,
+        output_cls: type[_Model],
+        prompt: BasePromptTemplate,
+        llm_kwargs: dict[str, Any] | None = None,
+        **prompt_args: Any,
+    ) -> _Model:
+        """Do what `structured_predict` does, without blocking."""
+        judge, question = self._judged(prompt, prompt_args)
+        answer = await self.acomplete(question, formatted=True, **(llm_kwargs or {}))
+        filled: _Model = await judge.astructured_predict(
+            output_cls, _JUDGE, **_to_judge(question, answer)
         )
+        return filled
 
-    async def _aask(self, content: str, options: dict[str, Any]) -> Message:
-        return await self.clients.awaiting.send_message(
-            bot_id=self.bot_id, content=content, conversation_id=_conversation_id(options)
-        )
+    def stream_structured_predict(
+        self,
+        output_cls: type[_Model],
+        prompt: BasePromptTemplate,
+        llm_kwargs: dict[str, Any] | None = None,
+        **prompt_args: Any,
+    ) -> Generator[_Model, None, None]:
+        """Do what `structured_predict` does; the whole result is the one piece."""
+        self._judged(prompt, prompt_args)
 
-    def _prompt(self, prompt: str, *, formatted: bool) -> str:
-        if formatted or self.completion_to_prompt is None:
-            return prompt
-        return self.completion_to_prompt(prompt)
+        def pieces() -> Generator[_Model, None, None]:
+            yield self.structured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
 
-    def _content(self, messages: Sequence[ChatMessage], options: dict[str, Any]) -> str:
+        return pieces()
+
+    async def astream_structured_predict(
+        self,
+        output_cls: type[_Model],
+        prompt: BasePromptTemplate,
+        llm_kwargs: dict[str, Any] | None = None,
+        **prompt_args: Any,
+    ) -> AsyncGenerator[_Model, None]:
+        """Do what `stream_structured_predict` does, without blocking."""
+        self._judged(prompt, prompt_args)
+
+        async def pieces() -> AsyncGenerator[_Model, None]:
+            yield await self.astructured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
+
+        return pieces()
+
+    def as_structured_llm(self, output_cls: type[BaseModel], **kwargs: Any) -> StructuredLLM:
+        """Return an LLM whose answers are of a schema, filled by the `judge`.
+
+        Raises:
+            ConfigurationError: there is no `judge`.
+        """
+        if self.judge is None:
+            raise ConfigurationError(f"as_structured_llm: {_NO_STRUCTURE}")
+        return super().as_structured_llm(output_cls, **kwargs)
+
+    def _judged(self, prompt: BasePromptTemplate, prompt_args: dict[str, Any]) -> tuple[LLM, str]:
+        if self.judge is None:
+            raise ConfigurationError(f"structured_predict: {_NO_STRUCTURE}")
+        return self.judge, self._get_prompt(prompt, **prompt_args)
+
+    # The framework puts the system prompt before a prompt, or does not, as the method may be. Here
+    # every call goes through `_all_said`, which does it once.
+
+    def _extend_prompt(self, formatted_prompt: str) -> str:
+        if self.query_wrapper_prompt is None:
+            return formatted_prompt
+        return self.query_wrapper_prompt.format(query_str=formatted_prompt)
+
+    def _extend_messages(self, messages: list[ChatMessage]) -> list[ChatMessage]:
+        return messages
+
+    def _of_prompt(
+        self, prompt: str, formatted: bool, options: dict[str, Any]
+    ) -> tuple[list[Said], str | None]:
         conversation_id = _conversation_id(options)
-        if not messages:
-            raise ConfigurationError("messages: is empty; pass at least the question")
-        for position, message in enumerate(messages, 1):
-            _check_is_text(position, message)
-        *earlier, last = messages
-        if self.history == "flatten":
-            if (earlier or last.role is not MessageRole.USER) and self.messages_to_prompt:
-                return self.messages_to_prompt(messages)
-        elif last.role is not MessageRole.USER:
-            raise ConfigurationError(
-                f"messages: with history='last' the last one is sent, and that is the "
-                f"{last.role.value}'s, not the user's"
-            )
-        elif earlier and conversation_id is None:
-            raise ConfigurationError(
-                "messages: with history='last' the earlier ones are not sent; pass the "
-                "conversation_id= of the conversation that holds them, or use history='flatten'"
-            )
-        return last.content or ""
+        if not prompt.strip():
+            raise ConfigurationError("prompt: is empty; say what is asked. Nothing was sent")
+        if not formatted and self.completion_to_prompt is not None:
+            prompt = self.completion_to_prompt(prompt)
+        said = [Said(turn.role, turn.text) for turn in read(prompt).turns]
+        return self._all_said(said), conversation_id
+
+    def _of_messages(
+        self, messages: Sequence[ChatMessage], options: dict[str, Any]
+    ) -> tuple[list[Said], str | None]:
+        conversation_id = _conversation_id(options)
+        said = said_of(messages)
+        rendered = self.messages_to_prompt
+        if len(said) > 1 and rendered is not None and rendered is not _transcript_of:
+            said = [Said("user", rendered(messages))]
+        return self._all_said(said), conversation_id
+
+    def _all_said(self, said: list[Said]) -> list[Said]:
+        return [Said("system", self.system_prompt), *said] if self.system_prompt else said
+
+    def _conversations(self) -> Conversations:
+        return Conversations(Heads.of(self.clients.blocking), self.history)
+
+    def _ask(self, said: Sequence[Said], conversation_id: str | None) -> Message:
+        reply = self._conversations().ask(
+            self.clients.blocking, self.bot_id, said, conversation_id=conversation_id
+        )
+        return reply.message
+
+    async def _aask(self, said: Sequence[Said], conversation_id: str | None) -> Message:
+        reply = await self._conversations().aask(
+            self.clients.awaiting, self.bot_id, said, conversation_id=conversation_id
+        )
+        return reply.message
 
 
 def _conversation_id(options: dict[str, Any]) -> str | None:
-    if unknown := options.keys() - {"conversation_id"}:
+    warn_of_settings(options, inside=_INSIDE)
+    if unknown := options.keys() - WITHOUT_EFFECT - {"conversation_id"}:
         raise ConfigurationError(
             f"{', '.join(sorted(unknown))}: a bot takes no such argument; leave it out. How a bot "
             "answers is set up in the service, and conversation_id= is all that a call can add"
@@ -249,14 +399,12 @@ def _conversation_id(options: dict[str, Any]) -> str | None:
     return conversation_id
 
 
-def _check_is_text(position: int, message: ChatMessage) -> None:
-    for block in message.blocks:
-        if not isinstance(block, TextBlock):
-            raise ConfigurationError(
-                f"messages: number {position} holds a {type(block).__name__}, and a bot reads text "
-                "only; put into words what it shows, or add the file to a collection that the bot "
-                "reads and ask about it"
-            )
+def _transcript_of(messages: Sequence[ChatMessage]) -> str:
+    return render(Turn(said.role, said.text) for said in said_of(messages))
+
+
+def _to_judge(question: str, answer: CompletionResponse) -> dict[str, str]:
+    return {"question": read(question).question, "answer": answer.text}
 
 
 def _completion(message: Message, *, streamed: bool = False) -> CompletionResponse:
@@ -264,7 +412,7 @@ def _completion(message: Message, *, streamed: bool = False) -> CompletionRespon
         text=message.answer,
         delta=message.answer if streamed else None,
         raw=message.model_dump(mode="json"),
-        additional_kwargs={"conversation_id": message.conversation_id},
+        additional_kwargs=_told(message),
     )
 
 
@@ -274,5 +422,9 @@ def _reply(message: Message, *, streamed: bool = False) -> ChatResponse:
         message=ChatMessage(role=MessageRole.ASSISTANT, content=message.answer),
         delta=message.answer if streamed else None,
         raw=message.model_dump(mode="json"),
-        additional_kwargs={"conversation_id": message.conversation_id},
+        additional_kwargs=_told(message),
     )
+
+
+def _told(message: Message) -> dict[str, Any]:
+    return {"conversation_id": message.conversation_id, **found_in(message)}

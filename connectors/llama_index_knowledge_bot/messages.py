@@ -1,31 +1,151 @@
 """What goes to a bot and what comes back, in the framework's terms."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llama_index.core.schema import QueryBundle
+from llama_index.core.base.llms.types import ChatMessage, TextBlock
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from knowledge_bot import ConfigurationError
+from knowledge_bot import ConfigurationError, Message
+from knowledge_bot._answers import Answer
+from knowledge_bot.conversations import Place, Said
+from knowledge_bot.transcripts import Role
+
+# Whatever else the framework has or gets is some model's name for what it says itself.
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "tool": "tool",
+    "function": "tool",
+}
+
+# What a provider keeps of a prompt says nothing to anybody.
+_WITHOUT_CONTENT = "cache"
+
+
+class PlacedMessage(ChatMessage):
+    """A message that a chat engine keeps, and the place in the service where it was said.
+
+    The place is private, since the framework prints all else into prompts.
+    """
+
+    _place: Place = PrivateAttr()
+
+    @classmethod
+    def of(cls, message: ChatMessage, place: Place) -> "PlacedMessage":
+        """Return a message with its place."""
+        placed = cls(role=message.role, blocks=message.blocks)
+        placed._place = place
+        return placed
+
+    @property
+    def place(self) -> Place:
+        """Where the bot said it."""
+        return self._place
+
+
+def said_of(messages: Sequence[ChatMessage]) -> list[Said]:
+    """Return the framework's messages as those of a conversation.
+
+    Raises:
+        ConfigurationError: a message holds more than text, and no model said it.
+    """
+    return [_said(position, message) for position, message in enumerate(messages, 1)]
 
 
 def text_of(query: QueryBundle) -> str:
     """Return a query's text.
 
     Raises:
-        ConfigurationError: the query holds an image, which no bot can see.
+        ConfigurationError: the query is empty, or holds an image, which no bot can see.
     """
     if query.image_path is not None:
         raise ConfigurationError(
             "query: holds an image, and a bot reads text only; describe the image in the question"
         )
+    if not query.query_str.strip():
+        raise ConfigurationError("query: is empty; say what is asked. Nothing was sent")
     return query.query_str
 
 
-def metadata_of(bot_id: str, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return where an answer, as the interface writes it, came from; a new dictionary each time."""
+def found_in(message: Message) -> dict[str, Any]:
+    """Return the names of an answer's `sources`, and whether the bot `found` anything."""
+    answer = Answer.of(message)
+    return {"sources": list(answer.source_names), "found": not answer.refuses}
+
+
+def metadata_of(bot_id: str, raw: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where an answer came from, and what it says of itself; a new dictionary each time.
+
+    Args:
+        bot_id: who gave it.
+        raw: the message as the service writes it.
+        found: what `found_in` returned, among whatever else.
+    """
     return {
         "bot_id": bot_id,
-        "conversation_id": answer["conversation_id"],
-        "message_id": answer["id"],
-        "created_at": answer["created_at"],
+        "conversation_id": raw["conversation_id"],
+        "message_id": raw["id"],
+        "created_at": raw["created_at"],
+        "sources": list(found["sources"]),
+        "found": found["found"],
     }
+
+
+def answer_node(bot_id: str, message: Message) -> NodeWithScore:
+    """Return an answer as one node."""
+    metadata = metadata_of(bot_id, message.model_dump(mode="json"), found_in(message))
+    return _node(message.id, message.answer, metadata)
+
+
+def source_nodes(text: str, metadata: Mapping[str, Any]) -> list[NodeWithScore]:
+    """Return one node for each source that an answer names, with the answer's words.
+
+    An answer that found something and names no source is one node; one that found nothing is none.
+
+    Args:
+        text: the answer.
+        metadata: what `metadata_of` returned of it.
+    """
+    if not metadata["found"]:
+        return []
+    node_id, words = metadata["message_id"], Answer(text).words
+    return [
+        _node(f"{node_id}-{number}", words, metadata, source)
+        for number, source in enumerate(metadata["sources"], 1)
+    ] or [_node(node_id, words, metadata)]
+
+
+def _said(position: int, message: ChatMessage) -> Said:
+    role = _ROLES.get(message.role.value, "assistant")
+    for block in message.blocks:
+        # A model's reasoning and its calls of tools stay with it.
+        if isinstance(block, TextBlock) or role == "assistant":
+            continue
+        if getattr(block, "block_type", None) != _WITHOUT_CONTENT:
+            raise ConfigurationError(
+                f"messages: number {position} holds a {type(block).__name__}, and a bot reads text "
+                "only; put into words what it shows, or add the file to a collection that the bot "
+                "reads and ask about it. Nothing was sent"
+            )
+    name = message.additional_kwargs.get("name")  # of a tool
+    place = message.place if isinstance(message, PlacedMessage) else None
+    return Said(role, message.content or "", name if isinstance(name, str) else None, place)
+
+
+def _node(
+    node_id: str, text: str, metadata: Mapping[str, Any], source: str | None = None
+) -> NodeWithScore:
+    # What changes with every question is no part of what is embedded or shown to a model. A node
+    # without a score is dropped by postprocessors.
+    volatile = list(metadata)
+    node = TextNode(
+        id_=node_id,
+        text=text,
+        metadata={**metadata} if source is None else {"source": source, **metadata},
+        excluded_embed_metadata_keys=volatile,
+        excluded_llm_metadata_keys=volatile,
+    )
+    return NodeWithScore(node=node, score=1.0)

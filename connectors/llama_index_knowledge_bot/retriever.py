@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
 from knowledge_bot._chats import aask_bots, ask_bots
 from llama_index_knowledge_bot.clients import Clients
-from llama_index_knowledge_bot.messages import metadata_of, text_of
+from llama_index_knowledge_bot.messages import answer_node, text_of
 
 
 class KnowledgeBotRetriever(BaseRetriever):
@@ -17,9 +17,10 @@ class KnowledgeBotRetriever(BaseRetriever):
 
     A node's text is an answer, written by the bot from the passages that it found; the service does
     not give the passages themselves. Its score is 1.0, since the service gives none and a node
-    without one is dropped by postprocessors. Its metadata (`bot_id`, `conversation_id`,
-    `message_id`, and `created_at` in Unix milliseconds) stays out of what is embedded or shown to a
-    model. Every question starts a conversation of its own, which the service keeps.
+    without one is dropped by postprocessors. Its metadata stays out of what is embedded or shown to
+    a model: `bot_id`, `conversation_id`, `message_id`, `created_at` in Unix milliseconds, the names
+    of the answer's `sources`, and whether the bot `found` anything. Every question starts a
+    conversation of its own, which the service keeps.
 
     A retriever may be used from any thread and event loop. Pickles and deep copies hold its
     clients, and pickles so the API key.
@@ -38,6 +39,9 @@ class KnowledgeBotRetriever(BaseRetriever):
             `KNOWLEDGE_BOT_API_KEY`.
         async_client: what asynchronous calls use; by default a client with the settings of
             `client`. To be given where `client` sends with an `http_client` of its own.
+        drop_refusals: whether answers that nothing was found are left out, so that no prompt is
+            fed "I could not find that". They are told by `found` of the service's answer, and
+            without it by their English words.
         callback_manager: the framework's handlers of events.
 
     Raises:
@@ -54,11 +58,13 @@ class KnowledgeBotRetriever(BaseRetriever):
         bot_ids: Sequence[str] | None = None,
         client: Client | None = None,
         async_client: AsyncClient | None = None,
+        drop_refusals: bool = False,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         super().__init__(callback_manager=callback_manager)
         self._bot_ids = _named(bot_id, bot_ids)
         self._clients = Clients(client, async_client)
+        self._drop_refusals = drop_refusals
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(bot_ids={self._bot_ids!r}, client={self._clients!r})"
@@ -72,7 +78,8 @@ class KnowledgeBotRetriever(BaseRetriever):
         return self._nodes(await aask_bots(self._clients.awaiting, self._bot_ids, question))
 
     def _nodes(self, answers: list[Message]) -> list[NodeWithScore]:
-        return list(map(_node, self._bot_ids, answers))
+        nodes = map(answer_node, self._bot_ids, answers)
+        return [node for node in nodes if node.metadata["found"] or not self._drop_refusals]
 
 
 def _named(bot_id: str | None, bot_ids: Sequence[str] | None) -> list[str]:
@@ -82,15 +89,3 @@ def _named(bot_id: str | None, bot_ids: Sequence[str] | None) -> list[str]:
     if not named:
         raise ConfigurationError("bot_ids: name at least one bot")
     return named
-
-
-def _node(bot_id: str, message: Message) -> NodeWithScore:
-    metadata = metadata_of(bot_id, message.model_dump(mode="json"))
-    node = TextNode(
-        id_=message.id,
-        text=message.answer,
-        metadata=metadata,
-        excluded_embed_metadata_keys=list(metadata),
-        excluded_llm_metadata_keys=list(metadata),
-    )
-    return NodeWithScore(node=node, score=1.0)

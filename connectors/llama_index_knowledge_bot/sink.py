@@ -1,4 +1,4 @@
-"""A collection at the end of an ingestion pipeline."""
+"""A collection as a step of an ingestion pipeline."""
 
 import logging
 import os
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from llama_index.core.bridge.pydantic import Field
+from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import BaseNode, TransformComponent
 
 from knowledge_bot import AsyncClient, Client, Collection
@@ -25,12 +26,20 @@ _SKIPPED_TOLD = 10
 
 
 class CollectionSink(TransformComponent):
-    """The last step of an ingestion pipeline: each document becomes a source of collections.
+    """The first step of an ingestion pipeline: each document becomes a source of collections.
 
-    Nodes of one document are one source, whatever splitters did before. What was sent is in the
-    ledger, so that a run that failed loses no document and a rerun adds none twice. The pipeline's
-    cache never leaves this step out. Leave its docstore out: that notes documents before the steps
-    run, so that those of a failed run never come to the sink again (upstream issue 22638).
+    It returns its nodes unchanged, so that splitters and an index may follow it. Put it before
+    them: a splitter drops what stands between two parts and repeats what overlaps. Where a document
+    comes split, its parts are put together only if that provably gives its text back, by the hash
+    that they hold of it; otherwise the document is refused as `invalid`. Of several documents with
+    one id none is sent.
+
+    What was sent is in the ledger, so that a run that failed loses no document and a rerun adds
+    none twice. The pipeline's cache never leaves this step out. Give the pipeline no docstore: it
+    notes documents before the steps run, so that those of a failed run never come to the sink again
+    (upstream issue 22638). With `num_workers` each worker process sends its share of the documents
+    with a client of its own and `concurrency` requests at once; what it cannot see are documents of
+    one id in the share of another, of which the later one counts as a change.
 
     A document is known by its id. Where the framework made one up (a random one, new each time a
     document is read), it is known by its name and text, and a changed one counts as another;
@@ -38,15 +47,16 @@ class CollectionSink(TransformComponent):
     document is a new source, and the old one is listed by `Ledger.superseded`, since the service
     deletes nothing. A document without text is skipped, and named in a warning.
 
-    It works with `num_workers` where the pipeline is given documents rather than nodes of several
-    workers' documents. Pickles hold the clients and the ledger's address, and so the API key;
-    `to_dict`, `repr` and what a pipeline persists do not.
+    Pickles hold the clients and the ledger's address, and so the API key; `to_dict`, `repr` and
+    what a pipeline persists do not.
 
     Example:
         ```python
         sink = CollectionSink("col_handbook", ledger="sqlite:///kbot.db")
-        pipeline = IngestionPipeline(transformations=[sink], disable_cache=True)
-        pipeline.run(documents=SimpleDirectoryReader("handbook", filename_as_id=True).load_data())
+        pipeline = IngestionPipeline(transformations=[sink, SentenceSplitter()])
+        reader = SimpleDirectoryReader("handbook", filename_as_id=True)
+        nodes = pipeline.run(documents=reader.load_data())
+        sink.sync(reader)  # or without a pipeline: also notes which files are gone
         ```
 
     Args:
@@ -62,8 +72,9 @@ class CollectionSink(TransformComponent):
     Raises:
         ConfigurationError: no base URL, or an argument that cannot be used.
         LedgerError: the ledger cannot be read or written.
-        IncompleteIngestionError: some documents were refused, or are images without a text, or
-            their outcome is unknown; raised when all others are there.
+        IncompleteIngestionError: some documents were refused, or cannot be texts of a collection
+            (images, documents that came split, several with one id), or their outcome is unknown;
+            raised when all others are there. `delivery` tells whether the service may have acted.
     """
 
     collections: list[str]
@@ -122,27 +133,59 @@ class CollectionSink(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> Sequence[BaseNode]:
         """Send the documents that are not there yet; returns the nodes as they are."""
-        return self._checked(nodes, self._ingestion().run(self.clients.blocking, texts_of(nodes)))
+        self._checked(self._ingestion().run(self.clients.blocking, texts_of(nodes)), _AGAIN)
+        return nodes
 
     async def acall(self, nodes: Sequence[BaseNode], **_: Any) -> Sequence[BaseNode]:
         """Send the documents that are not there yet; returns the nodes as they are."""
-        return self._checked(
-            nodes, await self._ingestion().arun(self.clients.awaiting, texts_of(nodes))
-        )
+        report = await self._ingestion().arun(self.clients.awaiting, texts_of(nodes))
+        self._checked(report, _AGAIN)
+        return nodes
 
-    def _ingestion(self) -> Ingestion:
+    def sync(
+        self,
+        reader: BaseReader,
+        *,
+        origin: str | None = None,
+        gone_limit: float = Ingestion.gone_limit,
+    ) -> Report:
+        """Send what a reader finds new or changed, without a pipeline; note what is gone.
+
+        Args:
+            reader: gives all documents of its origin, under lasting ids.
+            origin: a name that stands for what the reader reads, by default the reader's class.
+                Readers of one class that feed the same collections each need a name of their own:
+                what one of them finds is gone for the other.
+            gone_limit: the share of the origin's documents that may vanish at once, 0 to 1; where
+                more do, none is noted as gone.
+
+        Returns:
+            How many documents were created, unchanged, superseded and skipped, and how many are
+            gone; `Ledger.gone` lists these, for a person to delete.
+
+        Raises:
+            IncompleteIngestionError: some are not there; raised when all others are.
+            ConfigurationError: an argument cannot be used.
+            LedgerError: the ledger cannot be read or written.
+        """
+        ingestion = self._ingestion(origin=origin or type(reader).__name__, gone_limit=gone_limit)
+        report = ingestion.run(self.clients.blocking, texts_of(reader.load_data()))
+        return self._checked(report, "Read the same documents again")
+
+    def _ingestion(self, **options: Any) -> Ingestion:
         return Ingestion(
             collections=self.collections,
             ledger=self.ledger,
             concurrency=self.concurrency,
             on_unknown=self.on_unknown,
+            **options,
         )
 
-    def _checked(self, nodes: Sequence[BaseNode], report: Report) -> Sequence[BaseNode]:
+    def _checked(self, report: Report, again: str) -> Report:
         skipped = [one for one in report.failures if one.kind == "skipped"]
         if skipped:
             told = "; ".join(f"{one.name}: {one.error}" for one in skipped[:_SKIPPED_TOLD])
             logger.warning("Documents that were skipped: %d (%s)", report.skipped, told)
         if not report.ok:
-            raise IncompleteIngestionError(report, self.collections, _AGAIN)
-        return nodes
+            raise IncompleteIngestionError(report, self.collections, again)
+        return report

@@ -1,7 +1,8 @@
 """Bots and collections as tools of agents."""
 
+import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from llama_index.core.callbacks import CallbackManager
@@ -14,6 +15,9 @@ from llama_index_knowledge_bot.engines import KnowledgeBotQueryEngine
 
 _READING = ["ask_bot", "list_bots", "list_collections", "list_conversations"]
 _WRITING = ["add_text", "add_webpage"]
+
+# What OpenAI's interface, and so most agents, take.
+_LONGEST_NAME = 64
 
 
 def bot_tools(
@@ -36,7 +40,8 @@ def bot_tools(
         callback_manager: the framework's handlers of events.
 
     Returns:
-        The tools, each named like its bot's id.
+        The tools, each named like its bot's id; where agents take no such name, like what they take
+        of it and a digest, so that no two are named alike.
 
     Raises:
         ConfigurationError: no base URL, or a description of a bot that is not there.
@@ -57,7 +62,7 @@ def bot_tools(
             async_client=async_client,
             callback_manager=callback_manager,
         ).as_tool(
-            name=re.sub(r"[^a-zA-Z0-9_-]", "_", bot.id),
+            name=_tool_name(bot.id),
             description=told.get(
                 bot.id, f"Answers questions from what the bot {bot.name!r} knows."
             ),
@@ -82,6 +87,7 @@ class KnowledgeBotToolSpec(BaseToolSpec):
             `KNOWLEDGE_BOT_API_KEY`.
         async_client: what asynchronous calls use; by default a client with the settings of
             `client`.
+        descriptions: for a bot's id, what it knows; told beside its name where bots are listed.
         write_to: the collections that the agent may add sources to, as one or several ids; by
             default none, and the tools for it are left out.
 
@@ -95,9 +101,11 @@ class KnowledgeBotToolSpec(BaseToolSpec):
         client: Client | None = None,
         *,
         async_client: AsyncClient | None = None,
+        descriptions: Mapping[str, str] | None = None,
         write_to: str | Collection | Sequence[str | Collection] = (),
     ) -> None:
         self._clients = Clients(client, async_client)
+        self._descriptions = dict(descriptions or {})
         self._write_to = write_to
         offered = _READING + (_WRITING if write_to else [])
         self.spec_functions = [(name, f"a{name}") for name in offered]
@@ -124,11 +132,11 @@ class KnowledgeBotToolSpec(BaseToolSpec):
 
     def list_bots(self) -> list[dict[str, Any]]:
         """List the bots that can be asked, with their ids and names."""
-        return list(map(_plain, self._clients.blocking.list_bots()))
+        return self._described(self._clients.blocking.list_bots())
 
     async def alist_bots(self) -> list[dict[str, Any]]:
         """List the bots that can be asked, with their ids and names."""
-        return list(map(_plain, await self._clients.awaiting.list_bots()))
+        return self._described(await self._clients.awaiting.list_bots())
 
     def list_collections(self) -> list[dict[str, Any]]:
         """List the collections of sources, with their ids and names."""
@@ -177,6 +185,21 @@ class KnowledgeBotToolSpec(BaseToolSpec):
                 name=name, collections=self._write_to, url=url
             )
         )
+
+    def _described(self, bots: Iterable[Bot]) -> list[dict[str, Any]]:
+        told = self._descriptions
+        return [
+            {**_plain(bot), **({"description": told[bot.id]} if bot.id in told else {})}
+            for bot in bots
+        ]
+
+
+def _tool_name(bot_id: str) -> str:
+    name = re.sub(r"[^a-zA-Z0-9_-]", "_", bot_id)[:_LONGEST_NAME]
+    if name == bot_id:
+        return name
+    digest = hashlib.sha256(bot_id.encode()).hexdigest()[:8]
+    return f"{name[: _LONGEST_NAME - 9].rstrip('_')}_{digest}"
 
 
 def _plain(model: Any) -> dict[str, Any]:

@@ -95,8 +95,8 @@ def airflow(service, database, tmp_path):
             "password": KEY,
             "extra": {"default_collection_id": "col_1"},
         },
-        "knowledge_bot_ledger": {
-            "conn_type": "postgres",
+        "knowledge_bot_ledger_default": {
+            "conn_type": "knowledge_bot_ledger",
             "host": "127.0.0.1",
             "port": database.port,
             "login": "postgres",

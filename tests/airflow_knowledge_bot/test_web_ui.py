@@ -7,15 +7,20 @@ With `KNOWLEDGE_BOT_SCREENSHOTS` set to a folder, the pictures of the documentat
 """
 
 import base64
+import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from airflow_processes import Airflow
+from calls import KEY, SOURCE
 from knowledge_bot_service import LocalService
 from page_server import answer, serving
+from scripted_server import Reply, close
+from scripted_server import answer as reply
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright drives the browser")
 
@@ -31,16 +36,49 @@ TASKS = (
     "ask",
     "hand_on",
 )
-FORM = {
-    "Standard Fields": ("Base URL", "API key"),
-    "Extra Fields": (
-        "Timeout (seconds)",
-        "Retries within a task's try",
-        "Verify the TLS certificate",
-        "Default bot",
-        "Default collection",
+# Of each type of connection: the id that is shown, what the form has, and its picture.
+FORMS = {
+    "Knowledge-Bot": (
+        "knowledge_bot_default",
+        {
+            "Standard Fields": ("Base URL", "API key"),
+            "Extra Fields": (
+                "Timeout (seconds)",
+                "Retries within a task's try",
+                "Verify the TLS certificate",
+                "Default bot",
+                "Default collection",
+            ),
+        },
+        "airflow-connection.png",
+    ),
+    "Knowledge-Bot ledger": (
+        "knowledge_bot_ledger_default",
+        {
+            "Standard Fields": (
+                "PostgreSQL host, or the path of a SQLite file",
+                "PostgreSQL database (empty for SQLite)",
+            )
+        },
+        "airflow-ledger.png",
     ),
 }
+# Texts that take longer than the ten seconds after which the log tells how far it is.
+NIGHTLY = """
+from airflow.sdk import DAG
+from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
+
+names = ["hours", "fees", "tools", *(f"loans-{number:03}" for number in range(250))]
+with DAG("nightly", schedule=None):
+    KnowledgeBotIngestOperator(
+        task_id="feed",
+        items=[{"name": f"{name}.md", "content": name} for name in names],
+        collections="col_handbook",
+        ledger_conn_id="knowledge_bot_ledger_default",
+        knowledge_bot_conn_id="nightly",
+        concurrency=2,
+    )
+"""
 PATIENCE = 60_000  # milliseconds; the UI's first page takes long on a busy machine
 
 pytestmark = [
@@ -55,7 +93,9 @@ def airflow(tmp_path_factory):
     """`airflow standalone` with the example DAG and a service for it."""
     home = tmp_path_factory.mktemp("web-ui")
     shutil.copytree(EXAMPLES / "handbook", home / "dags" / "handbook")
-    shutil.copy(EXAMPLES / "scheduled_ingestion.py", home / "dags")
+    for name in ("scheduled_ingestion.py", "settle_unknown.py"):
+        shutil.copy(EXAMPLES / name, home / "dags")
+    (home / "dags" / "nightly.py").write_text(NIGHTLY)
     with LocalService(
         collections={"col_handbook": "Handbook"},
         bots={"bot_guide": ["col_handbook"]},
@@ -105,15 +145,17 @@ def pictures(tmp_path):
     return folder
 
 
-def test_the_connection_form_has_our_labels_and_fields(page, pictures):
+@pytest.mark.parametrize("kind", FORMS)
+def test_a_connection_form_has_our_labels_and_fields(page, pictures, kind):
+    conn_id, fields, picture = FORMS[kind]
     page.goto("/connections")
     page.get_by_role("button", name="Add Connection").click()
     form = page.get_by_role("dialog")
-    form.locator("input[name=connection_id]").fill("knowledge_bot_default")
+    form.locator("input[name=connection_id]").fill(conn_id)
     form.get_by_role("combobox").first.click()
-    page.get_by_role("option", name="Knowledge-Bot", exact=True).click()
+    page.get_by_role("option", name=kind, exact=True).click()
     shown = []
-    for section, labels in FORM.items():
+    for section, labels in fields.items():
         if shown:  # the first one is open already
             form.get_by_role("button", name=section, exact=True).click()
         for label in labels:
@@ -122,12 +164,12 @@ def test_the_connection_form_has_our_labels_and_fields(page, pictures):
         page.wait_for_timeout(1000)  # until it has unfolded
         shown.append(base64.b64encode(form.screenshot()).decode())
 
-    page.set_viewport_size({"width": 1300, "height": 790})
-    pair = "".join(f'<img width="640" src="data:image/png;base64,{one}">' for one in shown)
+    page.set_viewport_size({"width": 1300, "height": 1000})
+    side_by_side = "".join(f'<img width="640" src="data:image/png;base64,{one}">' for one in shown)
     page.set_content(
-        f'<body style="display: flex; align-items: start; gap: 20px; margin: 0">{pair}</body>'
+        '<div style="display: inline-flex; align-items: start; gap: 20px">' + side_by_side
     )
-    page.locator("body").screenshot(path=pictures / "airflow-connection.png")
+    page.locator("div").screenshot(path=pictures / picture)
 
 
 def test_the_example_s_graph_is_green(airflow, page, pictures):
@@ -169,3 +211,68 @@ def test_the_log_of_a_check_shows_what_failed_and_why(airflow, page, pictures):
     page.wait_for_timeout(8000)  # until the grid beside it knows of the run's end
     playwright.expect(page.get_by_text("task_runner.py").first).not_to_be_visible()
     page.screenshot(path=pictures / "airflow-check.png")
+
+
+@pytest.fixture
+def nightly(airflow, scripted):
+    """A service that is slow, refuses one text and loses its answer to another, for a while."""
+
+    def reply_to(received) -> Reply:
+        if received.path.endswith("/ping"):
+            return reply(body="pong")
+        time.sleep(0.1)
+        name = received.json()["value"]["name"]
+        if name in server.troubled:
+            refused = {"code": "bad_content", "message": f"{name} is longer than the plan allows"}
+            return close if name == "fees.md" else reply(400, refused)
+        return reply(body={"value": SOURCE})
+
+    server = scripted(reply_to=reply_to)
+    server.troubled = {"fees.md", "tools.md"}
+    nightly = {"connection_id": "nightly", "conn_type": "knowledge_bot", "host": server.url}
+    connection = nightly | {"password": KEY, "extra": json.dumps({"max_retries": 0})}
+    airflow.api.post("/api/v2/connections", json=connection).raise_for_status()
+    return server
+
+
+def posts(server):
+    return [one.json()["value"]["name"] for one in server.requests if one.method == "POST"]
+
+
+def test_what_is_unknown_is_settled_by_clicking_and_the_next_night_is_green(
+    airflow, page, pictures, nightly
+):
+    run_id = airflow.trigger("nightly")
+    assert airflow.finished("nightly", run_id)["state"] == "failed"
+    # The first line ends before the ledger's file, which is a folder of this machine.
+    page.set_viewport_size({"width": 1180, "height": 800})
+    page.goto(f"/dags/nightly/runs/{run_id}/tasks/feed")
+    for said in ("Ingesting 253 items", "unknown: fees.md", "refused: tools.md", " of 253 items, "):
+        playwright.expect(page.get_by_text(said).first).to_be_attached()
+    page.get_by_text("AirflowFailException").first.click()
+    page.evaluate("document.querySelectorAll('*').forEach((one) => { one.scrollLeft = 0 })")
+    page.wait_for_timeout(8000)  # until the grid beside it knows of the run's end
+    page.screenshot(path=pictures / "airflow-ingest.png")
+
+    page.set_viewport_size({"width": 1000, "height": 1100})
+    page.goto("/dags/settle_unknown")
+    page.get_by_role("button", name="Trigger").first.click()
+    form = page.get_by_role("dialog")
+    form.get_by_role("combobox").first.click()
+    page.get_by_role("option", name="not created", exact=True).click()
+    form.get_by_placeholder("Enter each string on a new line").fill("fees.md")
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(1000)
+    form.screenshot(path=pictures / "airflow-settle.png")
+    form.get_by_role("button", name="Trigger", exact=True).click()
+    (run,) = airflow.until(
+        lambda: airflow.get("/dags/settle_unknown/dagRuns")["dag_runs"] or None, 60, "a run"
+    )
+    settled = airflow.finished("settle_unknown", run["dag_run_id"])
+    assert (settled["state"], settled["conf"]["items"]) == ("success", ["fees.md"])
+
+    nightly.troubled.clear()
+    before = len(posts(nightly))
+    run_id = airflow.trigger("nightly")
+    assert airflow.finished("nightly", run_id)["state"] == "success"
+    assert sorted(posts(nightly)[before:]) == ["fees.md", "tools.md"]

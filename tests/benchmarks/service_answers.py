@@ -23,11 +23,12 @@ from typing import Any
 from measuring import Figure, report
 
 from knowledge_bot import Client
+from knowledge_bot.transcripts import Turn, render
 from knowledge_bot_service import LocalService
 from knowledge_bot_service.answers import REFUSAL
-from knowledge_bot_service.conversations import Turn
+from knowledge_bot_service.conversations import CONTEXT_EXCHANGES, SOURCES, Asked, Exchange
 from knowledge_bot_service.database import Database
-from knowledge_bot_service.finding import CONTEXT_TURNS, SOURCES, Finder
+from knowledge_bot_service.finding import Finder
 from knowledge_bot_service.folder import database_file
 from knowledge_bot_service.search import Search
 
@@ -44,12 +45,17 @@ HANDBOOK_BOUNDS = (0.90, 0.90, None, 0.80)
 
 COLUMNS = ("questions", "gold inside", "source named", "first source", "answered", "refused")
 
+# What a question may lose, in shares of right answers, when more than itself is sent, or when its
+# conversation goes on as a transcript in a new one; of how many questions that is measured.
+MOST_LOST = 0.05
+SAMPLE = 600
+
 # Right first source at least, by language; those that no bound names are told.
 LANGUAGE_BOUNDS = {"de": 0.90, "zh": 0.90, "th": 0.85}
 
 
 @dataclass(frozen=True)
-class Asked:
+class Outcome:
     """What came of a question: which half its article is in, and what was found."""
 
     half: int
@@ -91,7 +97,8 @@ def handbook(figures: list[Figure], rows: list[dict[str, Any]]) -> None:
         service.wait_until_ready(60)
         asked = [ask(client, question, 0) for question in data["questions"]]
         refused = ask_strangers(client, data["offtopic"])
-    figures += answer_figures("handbook", asked, refused, HANDBOOK_BOUNDS)
+        lost = lost_in_transcripts("handbook", client, data["questions"])
+    figures += [*answer_figures("handbook", asked, refused, HANDBOOK_BOUNDS), *lost]
     rows.append(shares("handbook", asked) | {"refused": round(refusals(refused), 3)})
 
 
@@ -103,7 +110,9 @@ def english(folder: Path, figures: list[Figure], rows: list[dict[str, Any]]) -> 
         add_sources(service, client, data["sources"])
         asked = ask_all(client, data)
         refused = ask_strangers(client, strangers)
-    figures += answer_figures("SQuAD", asked, refused, SQUAD_BOUNDS)
+        sample = data["questions"][:: len(data["questions"]) // SAMPLE]
+        lost = lost_in_transcripts("SQuAD", client, sample)
+    figures += [*answer_figures("SQuAD", asked, refused, SQUAD_BOUNDS), *lost]
     middle = (len(refused) + 1) // 2
     rows.extend(
         {**row, "refused": round(refusals(part), 3)}
@@ -145,18 +154,31 @@ def follow_ups(folder: Path, figures: list[Figure], rows: list[dict[str, Any]]) 
             passages = [{"title": one["id"], "text": one["text"]} for one in data["passages"]]
             add_sources(service, client, passages)
             named = [follow_up_named(client, task) for task in data["tasks"]]
+            longer = [task for task in data["tasks"] if len(asked_before(task)) > 1]
+            goes_on = [
+                (follow_up_named(client, task)[0], goes_on_named(client, task)) for task in longer
+            ]
         with closing(Database(database_file(Path(name)))) as database:
             finder = Finder(Search(database))
             for task in data["tasks"]:
-                turns = turns_of(task["history"])
-                found = [finder.find(task["question"], given, (1,)) for given in (turns, ())]
+                before = exchanges_of(task["history"])
+                found = [
+                    finder.find(Asked(task["question"], given), (1,)) for given in (before, ())
+                ]
                 with_turns, without = ({hit.source_name for hit in one.hits} for one in found)
                 hits.append(not with_turns.isdisjoint(task["gold"]))
                 alone.append(not without.isdisjoint(task["gold"]))
+    there, forked = zip(*named, strict=True)
     figures += [
         Figure("follow-ups: right passage in the first five", statistics.mean(hits), 0.87, True),
         Figure("follow-ups: the same without what was said before", statistics.mean(alone)),
-        Figure("follow-ups: right passage named in the answer", statistics.mean(named)),
+        Figure("follow-ups: right passage named in the answer", statistics.mean(there)),
+        Figure("follow-ups: less often named after a fork", lost(there, forked), MOST_LOST),
+        Figure(
+            "follow-ups: less often named one turn after a fork",
+            lost(*zip(*goes_on, strict=True)),
+            MOST_LOST,
+        ),
     ]
     middle = len(hits) // 2
     rows.extend(
@@ -169,27 +191,58 @@ def follow_ups(folder: Path, figures: list[Figure], rows: list[dict[str, Any]]) 
     )
 
 
-def follow_up_named(client: Client, task: dict[str, Any]) -> bool:
-    """Whether the answer over HTTP names the right passage, after the service's own replies."""
-    conversation: str | None = None
-    for who, text in task["history"][-2 * CONTEXT_TURNS :]:
-        if who == "user" and text.strip():
-            message = client.send_message(bot_id=BOT, content=text, conversation_id=conversation)
-            conversation = message.conversation_id
+def follow_up_named(client: Client, task: dict[str, Any]) -> tuple[bool, bool]:
+    """Whether an answer names the right passage, after the service's own replies.
+
+    First the answer in the conversation, then the one to the same turns in a new conversation.
+    """
+    conversation, turns = said_before(client, task)
+    question = task["question"]
+    there = client.send_message(bot_id=BOT, content=question, conversation_id=conversation)
+    forked = client.send_message(bot_id=BOT, content=render([*turns, Turn("user", question)]))
+    return is_named(task, there.answer), is_named(task, forked.answer)
+
+
+def goes_on_named(client: Client, task: dict[str, Any]) -> bool:
+    """Whether the right passage is named where the question before this one began a fork."""
+    _, turns = said_before(client, task)
+    forked = client.send_message(bot_id=BOT, content=render(turns[:-1]))
     message = client.send_message(
-        bot_id=BOT, content=task["question"], conversation_id=conversation
+        bot_id=BOT, content=task["question"], conversation_id=forked.conversation_id
     )
-    return not set(task["gold"]).isdisjoint(message.answer.partition(SOURCES)[2].split(", "))
+    return is_named(task, message.answer)
 
 
-def turns_of(history: Sequence[Sequence[str]]) -> list[Turn]:
-    """The last turns of a conversation, with the replies that the set has."""
-    turns = [
-        Turn(question, answer)
+def said_before(client: Client, task: dict[str, Any]) -> tuple[str | None, list[Turn]]:
+    """Have the conversation before a question; its id, and its turns."""
+    conversation: str | None = None
+    turns: list[Turn] = []
+    for text in asked_before(task):
+        message = client.send_message(bot_id=BOT, content=text, conversation_id=conversation)
+        conversation = message.conversation_id
+        turns += [Turn("user", text), Turn("assistant", message.answer)]
+    return conversation, turns
+
+
+def asked_before(task: dict[str, Any]) -> list[str]:
+    """What was asked before a question, as far as the service looks back."""
+    history = task["history"][-2 * CONTEXT_EXCHANGES :]
+    return [text for who, text in history if who == "user" and text.strip()]
+
+
+def is_named(task: dict[str, Any], answer: str) -> bool:
+    """Whether an answer names one of the right passages."""
+    return not set(task["gold"]).isdisjoint(answer.partition(SOURCES)[2].split(", "))
+
+
+def exchanges_of(history: Sequence[Sequence[str]]) -> list[Exchange]:
+    """The last exchanges of a conversation, with the replies that the set has."""
+    exchanges = [
+        Exchange(question, answer)
         for (who, question), (_, answer) in pairwise([*history, ["agent", ""]])
         if who == "user"
     ]
-    return turns[-CONTEXT_TURNS:]
+    return exchanges[-CONTEXT_EXCHANGES:]
 
 
 def client_of(service: LocalService) -> Client:
@@ -206,13 +259,13 @@ def add_sources(service: LocalService, client: Client, sources: Iterable[dict[st
     service.wait_until_ready(300)
 
 
-def ask_all(client: Client, data: dict[str, Any]) -> list[Asked]:
+def ask_all(client: Client, data: dict[str, Any]) -> list[Outcome]:
     """Ask every question of a set."""
     half = {source["title"]: number % 2 for number, source in enumerate(data["sources"])}
     return [ask(client, question, half[question["title"]]) for question in data["questions"]]
 
 
-def ask(client: Client, question: dict[str, Any], half: int) -> Asked:
+def ask(client: Client, question: dict[str, Any], half: int) -> Outcome:
     """Ask one question, and look at the answer."""
     started = time.perf_counter()
     answer = client.send_message(bot_id=BOT, content=question["question"]).answer
@@ -223,7 +276,7 @@ def ask(client: Client, question: dict[str, Any], half: int) -> Asked:
     # A name may have commas itself.
     names = f", {answer.partition(SOURCES)[2]}, "
     title = f", {question['title']}, "
-    return Asked(
+    return Outcome(
         half=half,
         gold=any(gold in text for gold in question["answers"]),
         named=title in names,
@@ -238,8 +291,59 @@ def ask_strangers(client: Client, questions: Iterable[str]) -> list[bool]:
     return [client.send_message(bot_id=BOT, content=one).answer == REFUSAL for one in questions]
 
 
+def lost_in_transcripts(
+    name: str, client: Client, questions: Sequence[dict[str, Any]]
+) -> list[Figure]:
+    """How many right answers questions lose after other turns, against being sent by themselves.
+
+    An edited or regenerated turn, and a history from elsewhere, are sent as an earlier exchange
+    and the question.
+    """
+
+    def gold(question: dict[str, Any], *before: Turn) -> bool:
+        content = render([*before, Turn("user", question["question"])])
+        answer = client.send_message(bot_id=BOT, content=content).answer
+        return any(gold in answer.partition(SOURCES)[0] for gold in question["answers"])
+
+    exchanges = [
+        (
+            Turn("user", one["question"]),
+            Turn("assistant", client.send_message(bot_id=BOT, content=one["question"]).answer),
+        )
+        for one in questions
+    ]
+    system = Turn("system", "You are a helpful assistant. Answer concisely and accurately.")
+    ways: dict[str, Callable[[int], Sequence[Turn]]] = {
+        "a system text": lambda _: [system],
+        "an earlier exchange": lambda number: exchanges[number - 1],
+        "three earlier exchanges": lambda number: [
+            turn for back in (3, 2, 1) for turn in exchanges[number - back]
+        ],
+        "a system text and the result of a tool": lambda number: [
+            system,
+            exchanges[number - 1][0],
+            Turn("tool", exchanges[number - 1][1].text),
+            exchanges[number - 1][1],
+        ],
+    }
+    plain = [gold(question) for question in questions]
+    return [
+        Figure(
+            f"{name}: gold answers lost after {way}",
+            lost(plain, [gold(one, *before(number)) for number, one in enumerate(questions)]),
+            MOST_LOST,
+        )
+        for way, before in ways.items()
+    ]
+
+
+def lost(without: Sequence[bool], with_it: Sequence[bool]) -> float:
+    """By how much the share of what is right is lower with something than without it."""
+    return statistics.mean(without) - statistics.mean(with_it)
+
+
 def answer_figures(
-    name: str, asked: Sequence[Asked], refused: Sequence[bool], bounds: Iterable[float | None]
+    name: str, asked: Sequence[Outcome], refused: Sequence[bool], bounds: Iterable[float | None]
 ) -> list[Figure]:
     """The figures of a set: shares with the given bounds, and times."""
     times = sorted(one.milliseconds for one in asked)
@@ -259,7 +363,7 @@ def answer_figures(
     ]
 
 
-def halves(name: str, asked: Sequence[Asked]) -> list[dict[str, Any]]:
+def halves(name: str, asked: Sequence[Outcome]) -> list[dict[str, Any]]:
     """The shares in each half of the articles, as rows of the table."""
     return [
         shares(f"{name}, half {half}", [one for one in asked if one.half == half])
@@ -267,7 +371,7 @@ def halves(name: str, asked: Sequence[Asked]) -> list[dict[str, Any]]:
     ]
 
 
-def shares(name: str, asked: Sequence[Asked]) -> dict[str, Any]:
+def shares(name: str, asked: Sequence[Outcome]) -> dict[str, Any]:
     """The shares of a set of questions, as a row of the table."""
     return {
         **dict.fromkeys(COLUMNS, ""),
@@ -279,7 +383,7 @@ def shares(name: str, asked: Sequence[Asked]) -> dict[str, Any]:
     }
 
 
-def share(asked: Sequence[Asked], holds: Callable[[Asked], bool]) -> float:
+def share(asked: Sequence[Outcome], holds: Callable[[Outcome], bool]) -> float:
     """The share of questions for which something holds."""
     return statistics.mean(map(holds, asked))
 

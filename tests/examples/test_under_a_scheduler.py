@@ -47,10 +47,9 @@ def airflow(service, tmp_path_factory):
             "password": service.api_key,
             "extra": {"default_bot_id": "bot_guide", "default_collection_id": "col_handbook"},
         },
-        "knowledge_bot_ledger": {"conn_type": "sqlite", "host": str(home / "ledger.db")},
         "knowledge_bot_ledger_default": {
             "conn_type": "knowledge_bot_ledger",
-            "host": str(home / "nightly.db"),
+            "host": str(home / "ledger.db"),
         },
     }
     lineage = {"type": "file", "log_file_path": str(home / "lineage.jsonl"), "append": True}

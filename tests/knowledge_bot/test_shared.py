@@ -109,7 +109,7 @@ def test_a_fork_in_the_middle_of_it_blocks_nobody():
 
 
 FORKING = r"""
-import os, threading
+import os, signal, threading
 from knowledge_bot._shared import shared_client
 
 shared_client("key-0", "https://service.example")  # Python itself may hang in a fork amid an import
@@ -125,6 +125,7 @@ for thread in threads:
 for _ in range(20):
     child = os.fork()
     if not child:
+        signal.alarm(20)  # a child that is blocked would outlive the test
         shared_client("key-0", "https://service.example")
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

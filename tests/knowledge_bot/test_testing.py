@@ -27,6 +27,7 @@ from knowledge_bot import (
 )
 from knowledge_bot.ingest import File, Ledger, Text, WebPage, aingest, ingest
 from knowledge_bot.testing import MemoryService, no_waiting
+from knowledge_bot.transcripts import Turn, render
 
 URL = "https://service.test"
 pytest_plugins = ["knowledge_bot.testing.pytest"]
@@ -346,3 +347,20 @@ def test_a_transport_of_the_other_kind_is_refused():
         AsyncClient("key", URL, transport=service.transport)
     with pytest.raises(ConfigurationError, match=r"expected a knowledge_bot\.Transport"):
         Client("key", URL, transport=object())
+
+
+def test_a_transcript_is_answered_by_its_question(call):
+    turns = [
+        Turn("system", "Be brief."),
+        Turn("user", "Who opens?"),
+        Turn("assistant", "Ana."),
+        Turn("user", "When?"),
+    ]
+    content = render(turns)
+    service = MemoryService(bots={"bot_1": {"When?": "At nine."}, "bot_2": str.upper})
+    for bot, answer in {"bot_1": "At nine.", "bot_2": "WHEN?"}.items():
+        sent = call(
+            service, lambda client, bot=bot: client.send_message(bot_id=bot, content=content)
+        )
+        assert sent.answer == answer
+        assert service.requests[-1].value["content"] == content

@@ -1,5 +1,6 @@
 """Each mistake is an error that says what to do instead, and none of them tells the key."""
 
+import asyncio
 import json
 import traceback
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from calls import KEY
 from knowledge_bot import Client, ConfigurationError
-from langchain_knowledge_bot import ChatKnowledgeBot, KnowledgeBotTool
+from langchain_knowledge_bot import ChatKnowledgeBot, KnowledgeBotRetriever, KnowledgeBotTool
 from scripted_server import answer
 
 ELSEWHERE = "https://service.example"
@@ -75,8 +76,10 @@ def test_ids_that_are_none(invoke, bot, bots):
 def test_tools_and_structured_output_name_what_to_use_instead(bot):
     with pytest.raises(NotImplementedError, match="KnowledgeBotTool"):
         bot.bind_tools([Schema])
-    with pytest.raises(NotImplementedError, match=r"other_model\.with_structured_output"):
+    with pytest.raises(NotImplementedError, match=r"schema, judge=other_model"):
         bot.with_structured_output(Schema)
+    with pytest.raises(TypeError, match="judge: expected a chat model"):
+        bot.with_structured_output(Schema, judge=Schema)
     assert bot.profile["tool_calling"] is bot.profile["structured_output"] is False
 
 
@@ -86,6 +89,24 @@ def test_settings_of_other_models_are_taken_with_a_warning_that_points_at_the_ca
     assert caught[0].filename == __file__
     with pytest.warns(UserWarning, match="max_tokens has no effect"):
         assert invoke(bot, "one", max_tokens=9).content
+    for ask in (bot.invoke, lambda value, **options: asyncio.run(bot.ainvoke(value, **options))):
+        with pytest.warns(UserWarning, match="temperature has no effect") as caught:
+            ask("one", temperature=0)
+        assert [each.filename for each in caught] == [__file__]
+
+
+def test_a_bot_is_no_agent_that_answers_in_a_structure(bot):
+    # What `create_agent(bot, [], response_format=Schema)` does.
+    with pytest.raises(NotImplementedError, match=r"response_format=.*KnowledgeBotTool.*judge="):
+        bot.bind_tools([Schema], tool_choice="any")
+
+
+@pytest.mark.parametrize("value", [{"query": "When?"}, ["When?"], None], ids=str)
+def test_a_retriever_takes_a_question_and_nothing_else(invoke, bots, value):
+    retriever = KnowledgeBotRetriever(bot_id="bot_1", **bots.fields)
+    with pytest.raises(ConfigurationError, match="query: a retriever takes the question as a text"):
+        invoke(retriever, value)
+    assert bots.received == []
 
 
 def test_a_wrong_key_says_what_to_check(invoke, scripted):

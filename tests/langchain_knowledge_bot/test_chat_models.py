@@ -19,7 +19,7 @@ from langgraph.graph import MessagesState, StateGraph
 from langgraph.types import RetryPolicy
 
 from calls import KEY
-from knowledge_bot import ConnectionLostError, Delivery, RequestTimeoutError
+from knowledge_bot import Client, ConnectionLostError, Delivery, RequestTimeoutError
 from knowledge_bot.conversations import Heads
 from knowledge_bot.transcripts import Turn, render
 from langchain_knowledge_bot import ChatKnowledgeBot
@@ -182,9 +182,9 @@ def test_a_whole_chain_that_is_retried_says_nothing_twice_in_a_conversation(invo
     assert len(bots.threads) == 3
 
 
-@pytest.mark.parametrize("retry_on", [None, lambda error: getattr(error, "is_retryable", False)])
-def test_a_graph_that_retries_says_nothing_twice_in_a_conversation(invoke, bot, bots, retry_on):
-    policy = RetryPolicy(initial_interval=0.01, **({"retry_on": retry_on} if retry_on else {}))
+@pytest.mark.parametrize("again", [None, RuntimeError], ids=["by default", "on a wish"])
+def test_a_graph_that_retries_says_nothing_twice_in_a_conversation(invoke, bot, bots, again):
+    policy = RetryPolicy(initial_interval=0.01, **({"retry_on": again} if again else {}))
     graph = StateGraph(MessagesState)
     graph.add_node(
         "answer",
@@ -195,7 +195,7 @@ def test_a_graph_that_retries_says_nothing_twice_in_a_conversation(invoke, bot, 
     first = bot.invoke("one")
     bots.lose_next.append(close)
     messages = {"messages": [("human", "one"), first, ("human", "two")]}
-    if retry_on:
+    if again is None:
         with pytest.raises(ConnectionLostError):
             invoke(compiled, messages)
         assert bots.contents == ["one", "two"]
@@ -254,6 +254,20 @@ def test_the_answer_is_cut_before_a_stop_word(invoke, bots):
     assert invoke(bot, "two", stop=[" 2"]).content == "<answer"
     assert invoke(bot, "two", stop=" of").content == "<answer 3>"
     assert [chunk.content for chunk in bot.stream("three")] == ["<answer 4>"]
+
+
+@pytest.mark.parametrize("given", ["fields", "client"])
+def test_a_cached_answer_is_of_the_same_account(invoke, bots, given):
+    cache = InMemoryCache()
+    answers = []
+    for key in ("one-account", "other-account", "one-account"):
+        fields = {"api_key": key, "base_url": bots.server.url}
+        if given == "client":
+            fields = {"client": Client(**fields)}
+        bot = ChatKnowledgeBot(bot_id="bot_1", cache=cache, **fields)
+        answers.append(invoke(bot, "one").id)
+        assert key not in repr(vars(cache))
+    assert answers[0] == answers[2] != answers[1]
 
 
 def test_answers_are_cached_on_demand_alone_and_for_the_same_service(invoke, bots, scripted):

@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from pydantic import ValidationError
 
 from calls import KEY, SOURCE
-from knowledge_bot import Delivery
+from knowledge_bot import ConfigurationError, Delivery
 from knowledge_bot.ingest import IncompleteIngestionError
 from langchain_knowledge_bot import KnowledgeBotCollection
 from scripted_server import answer, close
@@ -201,6 +201,47 @@ def test_what_a_loader_no_longer_finds_is_gone_until_it_finds_it_again(collectio
     assert gone.source_id in {"src_2", "src_3", "src_4"}
     assert collection.sync(Loader(*PAGES)).gone == 0
     assert list(collection.gone()) == []
+
+
+async def test_what_is_gone_is_told_without_blocking_too(collection, sources):
+    assert (await collection.async_sync(Loader(*PAGES))).created == 3
+    report = await collection.async_sync(Loader(*PAGES[:2]))
+    assert (report.unchanged, report.gone) == (2, 1)
+    assert collection.sync(Loader(*PAGES)).unchanged == 3
+
+
+def rows(*texts):
+    """As `CSVLoader` gives them."""
+    return [Document(text, metadata={"source": "a.csv", "row": i}) for i, text in enumerate(texts)]
+
+
+def test_a_row_that_is_put_in_at_the_top_creates_that_row_alone(add, collection, sources):
+    add(collection, rows("id: 1", "id: 2", "id: 2"))
+    created = sorted(name for name, _ in sources.created)
+    report = add(collection, rows("id: 0", "id: 1", "id: 2", "id: 2"))
+    assert (report.created, report.unchanged, report.superseded) == (1, 3, 0)
+    assert created == ["a.csv: id: 1", "a.csv: id: 2", "a.csv: id: 2 (2)"]
+    assert sources.created[-1][0] == "a.csv: id: 0"
+
+
+def test_a_row_that_was_changed_is_gone(collection, sources):
+    collection.sync(Loader(*rows("id: 1", "id: 2", "id: 3")))
+    report = collection.sync(Loader(*rows("id: 1", "id: 2b", "id: 3")))
+    assert (report.created, report.unchanged, report.gone) == (1, 2, 1)
+    assert [each.name for each in collection.gone()] == ["a.csv: id: 2"]
+
+
+def test_pages_that_all_changed_are_warned_of_at_the_callers_line(add, collection, sources):
+    pages = [Document(f"{each}.", metadata={"source": "a.pdf"}) for each in range(9)]
+    add(collection, pages)
+    with pytest.warns(UserWarning, match="8 of 9 documents that were there .*key=") as caught:
+        add(collection, [pages[0], Document("new", metadata={"source": "a.pdf"}), *pages[1:]])
+    assert [each.filename for each in caught] == [__file__]
+
+
+def test_one_document_is_told_to_be_put_into_a_list(add, collection, sources):
+    with pytest.raises(ConfigurationError, match=r"as in add_documents\(\[document\]\)"):
+        add(collection, Document("text"))
 
 
 def test_a_document_that_became_empty_is_not_gone(collection, sources):

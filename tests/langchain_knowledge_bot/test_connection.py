@@ -22,11 +22,12 @@ from langchain_knowledge_bot import (
     KnowledgeBotCollection,
     KnowledgeBotRetriever,
     KnowledgeBotTool,
+    KnowledgeBotToolkit,
 )
 from langchain_knowledge_bot.chat_models import ChatFields
 from langchain_knowledge_bot.collections import CollectionFields
 from langchain_knowledge_bot.retrievers import RetrieverFields
-from langchain_knowledge_bot.tools import ToolFields
+from langchain_knowledge_bot.tools import ToolFields, ToolkitFields
 from scripted_server import answer
 
 QUESTION = "When do you open?"
@@ -148,6 +149,7 @@ def test_fifty_configured_calls_share_one_connection(bots, given, way):
     [
         (ChatKnowledgeBot, "ChatKnowledgeBot(bot_id=...)"),
         (KnowledgeBotCollection, "KnowledgeBotCollection(collections=...)"),
+        (KnowledgeBotToolkit, "KnowledgeBotToolkit(client=...)"),
     ],
 )
 def test_an_argument_without_its_name_is_an_error_that_names_it(cls, named):
@@ -166,6 +168,7 @@ def test_an_argument_without_its_name_is_an_error_that_names_it(cls, named):
             KnowledgeBotCollection,
             CollectionFields.__annotations__.keys() | {"collections", "ledger"},
         ),
+        (KnowledgeBotToolkit, ToolkitFields.__annotations__.keys()),
     ],
 )
 def test_type_checkers_are_told_of_every_field(cls, told):

@@ -9,6 +9,7 @@ import pytest
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
+from langchain_core.runnables import RunnableLambda
 
 import langchain_knowledge_bot
 from knowledge_bot_service import LocalService
@@ -27,6 +28,9 @@ class Model(FakeListChatModel):
 
     def bind_tools(self, tools, **kwargs):
         return self
+
+    def with_structured_output(self, schema, **kwargs):
+        return RunnableLambda(lambda _: {})
 
 
 class Loader(BaseLoader):
@@ -51,7 +55,7 @@ async def test_the_examples_run(service, tmp_path, monkeypatch, name):
     blocks = re.findall(r"```python\n(.*?)```", documented, re.DOTALL)
     assert len(blocks) >= EXAMPLES[name]
     (tmp_path / "questions.toml").write_text("[[questions]]\nask = 'When?'\nrefuses = true\n")
-    names = {"another_model": Model(), "loader": Loader()}
+    names = {"another_model": Model(), "loader": Loader(), "Hours": {"title": "Hours"}}
     for block in blocks:
         code = compile(textwrap.dedent(block), name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         outcome = eval(code, names)

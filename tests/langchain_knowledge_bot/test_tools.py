@@ -1,12 +1,22 @@
 """Bots as tools, alone and in an agent's graph."""
 
+import asyncio
+import re
+
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import ToolException
 from langgraph.prebuilt import ToolNode
 
 from calls import KEY
-from knowledge_bot import AsyncClient, AuthenticationError, Client, PaymentRequiredError
+from knowledge_bot import (
+    AsyncClient,
+    AuthenticationError,
+    Bot,
+    Client,
+    ConfigurationError,
+    PaymentRequiredError,
+)
 from langchain_knowledge_bot import KnowledgeBotTool, KnowledgeBotToolkit
 from scripted_server import answer, close, silence
 
@@ -30,6 +40,8 @@ def test_the_answer_is_the_content_and_a_plain_dict_the_artifact(invoke, tool, b
         "conversation_id": list(bots.threads)[1],
         "message_id": message.artifact["message_id"],
         "created_at": 1_700_000_000_002,
+        "sources": [],
+        "found": True,
     }
     assert len(bots.threads) == 2
 
@@ -93,33 +105,66 @@ LISTED = [
 
 
 @pytest.fixture(params=["sync", "async"])
-async def toolkit_of(request):
-    async def make(client):
-        if request.param == "sync":
-            return KnowledgeBotToolkit.from_client(client)
-        return await KnowledgeBotToolkit.afrom_client(client)
+def tools_of(request):
+    async def tools(toolkit):
+        return toolkit.get_tools() if request.param == "sync" else await toolkit.aget_tools()
 
-    return make
+    return tools
 
 
-async def test_a_toolkit_has_one_tool_for_each_bot_with_a_name_of_its_own(toolkit_of, scripted):
+async def test_a_toolkit_has_one_tool_for_each_bot_with_a_name_of_its_own(tools_of, scripted):
     server = scripted(answer(body={"data": LISTED}))
     with Client(KEY, server.url) as client:
-        tools = (await toolkit_of(client)).get_tools()
+        tools = await tools_of(KnowledgeBotToolkit(client=client))
     names = [tool.name for tool in tools]
     assert names[:4] == ["ask_house_rules_hours", "ask_2", "ask_3", "ask_" + "x" * 60]
     assert len(set(names)) == len(LISTED)
     assert all(tool.name.replace("_", "").isalnum() and len(tool.name) <= 64 for tool in tools)
     assert [tool.bot_id for tool in tools] == [bot["id"] for bot in LISTED]
-    assert 'the bot "House rules & hours"' in tools[0].description
+    assert "the bot 'House rules & hours'" in tools[0].description
+
+
+async def test_a_toolkit_finds_the_service_in_the_environment(tools_of, scripted, monkeypatch):
+    server = scripted(answer(body={"data": LISTED}))
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", server.url)
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", KEY)
+    toolkit = KnowledgeBotToolkit(descriptions={"bot_2": "Knows the hours."})
+    first, second, *_ = await tools_of(toolkit)
+    assert (first.description[:9], second.description) == ("Answers q", "Knows the hours.")
+    wrong = KnowledgeBotToolkit(descriptions={"bot_9": "Knows the hours."})
+    with pytest.raises(ConfigurationError, match="descriptions: there is no bot_9; the bots are"):
+        await tools_of(wrong)
+
+
+async def test_named_bots_are_not_looked_up(tools_of, bots):
+    toolkit = KnowledgeBotToolkit(bots=[Bot(id="bot_2", name="Hours")], **bots.fields)
+    (only,) = await tools_of(toolkit)
+    assert (only.name, only.bot_id) == ("ask_hours", "bot_2")
+    assert bots.server.requests == []
 
 
 async def test_a_toolkit_asks_with_the_given_clients(scripted, bots):
     server = scripted(answer(body={"data": LISTED[:1]}))
     client, awaiting = Client(KEY, server.url), AsyncClient(KEY, bots.server.url)
-    toolkit = KnowledgeBotToolkit.from_client(client, async_client=awaiting)
+    toolkit = KnowledgeBotToolkit(client=client, async_client=awaiting)
     assert await toolkit.get_tools()[0].ainvoke(QUESTION) == "<answer 1> of bot_1"
     assert KEY not in repr(toolkit)
+
+
+def test_bots_in_any_script_have_names_that_models_take_and_that_differ(bots):
+    ids = [
+        "bot_日本",
+        "bot_中国",
+        "bot_日本a",
+        "bot_中国a",
+        "bot_Café",
+        "bot_" + "日" * 90,
+        "bot_-",
+    ]
+    names = [KnowledgeBotTool(bot_id=each, **bots.fields).name for each in ids]
+    assert len(set(names)) == len(ids)
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{5,64}", each) for each in names)
+    assert "ask_cafe" in names
 
 
 def test_bots_answer_the_calls_of_a_tool_node(invoke, tool):
@@ -131,3 +176,19 @@ def test_bots_answer_the_calls_of_a_tool_node(invoke, tool):
     answers = invoke(graph, {"messages": [asked]})["messages"][1:]
     assert all(isinstance(each, ToolMessage) and each.status == "success" for each in answers)
     assert [each.tool_call_id for each in answers] == ["call_1", "call_2"]
+
+
+@pytest.mark.parametrize("awaiting", [False, True])
+def test_a_toolkit_is_made_of_a_client(scripted, awaiting):
+    bots = [{"id": "bot_1", "name": "One"}, {"id": "bot_2", "name": "Two"}]
+    server = scripted(answer(body={"data": bots}))
+    with Client(KEY, server.url) as client:
+        told = {"bot_2": "Knows the second half."}
+        if awaiting:
+            toolkit = asyncio.run(KnowledgeBotToolkit.afrom_client(client, descriptions=told))
+        else:
+            toolkit = KnowledgeBotToolkit.from_client(client, descriptions=told)
+        tools = toolkit.get_tools()
+    assert [tool.name for tool in tools] == ["ask_one", "ask_two"]
+    assert tools[1].description == told["bot_2"]
+    assert len(server.requests) == 1, "the bots are those that were there then"

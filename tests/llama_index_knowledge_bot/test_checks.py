@@ -93,3 +93,19 @@ def test_bad_arguments_are_refused_before_anything_is_asked(check, scripted):
     with pytest.raises(ConfigurationError, match="concurrency: expected"):
         check(engine_of(server.url), [OPEN], concurrency=0)
     assert server.started == 0
+
+
+def test_names_of_sources_with_commas_are_read_in_the_text(check, scripted):
+    named = {**MESSAGE, "answer": "At 9:30.\n\nSources: Hours, fees.md, hours.md"}
+    question = Question(ask=OPEN.ask, sources=["Hours, fees.md", "hours.md"])
+    assert check(engine_of(scripted(answer(body=named)).url), [question]).ok
+
+
+def test_what_a_service_says_as_data_is_believed(check, scripted):
+    refused = {**MESSAGE, "answer": "Nichts dazu.", "found": False}
+    assert check(
+        engine_of(scripted(answer(body=refused)).url), [Question(ask="?", refuses=True)]
+    ).ok
+    named = {**MESSAGE, "sources": [{"name": "Hours, fees.md"}], "found": True}
+    question = Question(ask="?", sources="Hours, fees.md")
+    assert check(engine_of(scripted(answer(body=named)).url), [question]).ok

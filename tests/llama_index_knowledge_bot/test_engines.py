@@ -5,11 +5,16 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from llama_index.core.llms import ChatMessage
-from llama_index.core.schema import QueryBundle
+from llama_index.core.evaluation import (
+    ContextRelevancyEvaluator,
+    FaithfulnessEvaluator,
+    RelevancyEvaluator,
+)
+from llama_index.core.llms import ChatMessage, CompletionResponse, MockLLM
+from llama_index.core.schema import MetadataMode, QueryBundle
 from llama_index.core.settings import Settings
 
-from calls import KEY
+from calls import KEY, MESSAGE
 from knowledge_bot import Client, ConfigurationError, PaymentRequiredError
 from llama_index_conformance.recording import Recording
 from llama_index_knowledge_bot import KnowledgeBotChatEngine, KnowledgeBotQueryEngine
@@ -39,15 +44,87 @@ def conversations(service):
     return [request.json()["value"].get("conversation_id") for request in service.requests]
 
 
-def test_a_response_tells_where_it_came_from_and_invents_no_sources(start):
+def test_a_response_tells_where_it_came_from(start):
     response = query_engine(start()).query(QUESTION)
     assert response.metadata == {
         "bot_id": "bot_1",
         "conversation_id": "conv_1",
         "message_id": "msg_1",
         "created_at": 1_700_000_000_456,
+        "sources": [],
+        "found": True,
     }
-    assert response.source_nodes == []
+
+
+def answering(text, **more):
+    return answer(body={**MESSAGE, "answer": text, **more})
+
+
+def asked(server, method):
+    engine = query_engine(server) if "query" in method else chat_engine(server)
+    return take(engine, method, QUESTION)
+
+
+@pytest.mark.parametrize("method", ["query", "aquery", *TURNS])
+def test_each_named_source_is_a_node_with_the_words_of_the_answer(scripted, method):
+    server = scripted(answering("At nine. Not on Sundays.\n\nSources: hours.md, holidays.md"))
+    found = asked(server, method).source_nodes
+    assert [node.metadata["source"] for node in found] == ["hours.md", "holidays.md"]
+    assert {node.metadata["message_id"] for node in found} == {"msg_1"}
+    assert len({node.node_id for node in found}) == 2
+    for node in found:
+        assert node.score == 1.0
+        assert node.get_content() == "At nine. Not on Sundays."
+        shown = f"source: {node.metadata['source']}\n\nAt nine. Not on Sundays."
+        assert node.node.get_content(metadata_mode=MetadataMode.LLM) == shown
+        assert node.node.get_content(metadata_mode=MetadataMode.EMBED) == shown
+
+
+@pytest.mark.parametrize("method", ["query", "aquery", *TURNS])
+def test_names_that_a_service_gives_as_data_are_those_of_the_nodes(scripted, method):
+    text = "At nine.\n\nSources: Hours, old.md"
+    server = scripted(answering(text, sources=[{"id": "src_1", "name": "Hours, old.md"}]))
+    (node,) = asked(server, method).source_nodes
+    assert node.metadata["source"] == "Hours, old.md"
+
+
+@pytest.mark.parametrize("method", ["query", "aquery", *TURNS])
+def test_an_answer_without_named_sources_is_one_node_and_a_refusal_is_none(scripted, method):
+    (node,) = asked(scripted(answering("At nine.")), method).source_nodes
+    assert (node.text, "source" in node.metadata) == ("At nine.", False)
+    refusal = "I could not find that in my sources."
+    assert asked(scripted(answering(refusal)), method).source_nodes == []
+    assert asked(scripted(answering("Nichts.", found=False)), method).source_nodes == []
+
+
+class Judge(MockLLM):
+    """Says yes where the answer's words are in what it is shown."""
+
+    def complete(self, prompt, formatted=False, **_):
+        return CompletionResponse(text="YES" if prompt.count("At nine.") > 1 else "NO")
+
+    async def acomplete(self, prompt, formatted=False, **_):
+        return self.complete(prompt)
+
+
+@pytest.mark.parametrize(
+    "evaluator", [FaithfulnessEvaluator, RelevancyEvaluator, ContextRelevancyEvaluator]
+)
+def test_evaluators_are_given_what_they_judge_by(scripted, evaluator):
+    server = scripted(answering("At nine.\n\nSources: hours.md"))
+    response = query_engine(server).query(QUESTION)
+    judge = evaluator(llm=Judge())
+    assert "Empty Response" not in response.get_formatted_sources()
+    if evaluator is ContextRelevancyEvaluator:
+        assert judge.evaluate_response(QUESTION, response).contexts == ["At nine."]
+    else:
+        assert judge.evaluate_response(QUESTION, response).passing
+
+
+def test_a_judge_that_says_no_is_heard(scripted):
+    server = scripted(answering("At ten.\n\nSources: hours.md"))
+    response = query_engine(server).query(QUESTION)
+    assert not FaithfulnessEvaluator(llm=Judge()).evaluate_response(response=response).passing
 
 
 def test_each_query_is_sent_as_it_is_in_a_conversation_of_its_own(start):
@@ -118,6 +195,24 @@ def test_a_turn_is_over_when_it_returns_whether_or_not_it_is_read(start, method)
     take(engine, method, QUESTION)
     assert service.calls == 1
     assert [message.content for message in engine.chat_history] == [QUESTION, "At nine."]
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_streamed_turn_has_its_response_whether_or_not_it_is_read(start, read):
+    response = chat_engine(start()).stream_chat(QUESTION)
+    if read:
+        assert list(response.response_gen) == ["At nine."]
+    assert (str(response), response.response, response.is_done) == ("At nine.", "At nine.", True)
+
+
+@pytest.mark.parametrize("read", [False, True])
+async def test_an_awaited_stream_has_its_response_whether_or_not_it_is_read(start, read):
+    response = await chat_engine(start()).astream_chat(QUESTION)
+    assert response.awrite_response_to_history_task.done()
+    await response.awrite_response_to_history_task
+    if read:
+        assert [piece async for piece in response.async_response_gen()] == ["At nine."]
+    assert (str(response), response.response, response.is_done) == ("At nine.", "At nine.", True)
 
 
 @pytest.mark.parametrize("method", TURNS)

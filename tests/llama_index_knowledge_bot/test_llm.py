@@ -8,10 +8,17 @@ from typing import Any
 
 import pytest
 from llama_index.core.llms import ChatMessage, ChatResponse, ImageBlock, MessageRole, TextBlock
-from llama_index.core.prompts import PromptTemplate
+from llama_index.core.prompts import ChatPromptTemplate
 
 from calls import KEY, MESSAGE
-from knowledge_bot import AuthenticationError, Client, ConfigurationError
+from knowledge_bot import (
+    AuthenticationError,
+    Client,
+    ConfigurationError,
+    Delivery,
+    ServerError,
+)
+from knowledge_bot.transcripts import Turn, read
 from llama_index_knowledge_bot import KnowledgeBotLLM
 from scripted_server import answer
 
@@ -22,13 +29,23 @@ TALK = [
     ChatMessage(role=MessageRole.ASSISTANT, content="Good day."),
     ChatMessage(role=MessageRole.USER, content=QUESTION),
 ]
+TURNS = (
+    Turn("system", "Be brief."),
+    Turn("user", "Hello."),
+    Turn("assistant", "Good day."),
+    Turn("user", QUESTION),
+)
 COMPLETING = ["complete", "acomplete", "stream_complete", "astream_complete"]
 CHATTING = ["chat", "achat", "stream_chat", "astream_chat"]
 ELSEWHERE = "https://service.example"
 
 
 def llm_of(service, **options):
-    return KnowledgeBotLLM("bot_1", client=Client(KEY, service.url, max_retries=0), **options)
+    return llm_at(service.url, **options)
+
+
+def llm_at(url, **options):
+    return KnowledgeBotLLM("bot_1", client=Client(KEY, url, max_retries=0), **options)
 
 
 def call(llm, method, value, **options) -> Any:
@@ -48,24 +65,109 @@ def sent(service):
     return [request.json()["value"] for request in service.requests]
 
 
+def contents(service):
+    return [one["content"] for one in sent(service)]
+
+
 @pytest.mark.parametrize("method", CHATTING)
-def test_several_messages_are_sent_as_one_text_with_their_roles(start, method):
+def test_a_list_is_one_message_that_its_readers_read_back(start, method):
     service = start()
     call(llm_of(service), method, TALK)
-    assert sent(service) == [
-        {
-            "bot_id": "bot_1",
-            "content": "system: Be brief.\nuser: Hello.\nassistant: Good day.\n"
-            f"user: {QUESTION}\nassistant: ",
-        }
-    ]
+    (content,) = contents(service)
+    assert read(content).turns == TURNS
 
 
 @pytest.mark.parametrize("method", CHATTING)
-def test_a_question_alone_is_sent_as_it_is(start, method):
+def test_the_user_s_messages_alone_are_sent_as_they_are(start, method):
     service = start()
-    call(llm_of(service), method, TALK[-1:])
-    assert sent(service) == [{"bot_id": "bot_1", "content": QUESTION}]
+    llm = llm_of(service)
+    call(llm, method, TALK[-1:])
+    call(llm, method, [TALK[1], TALK[-1]])
+    assert contents(service) == [QUESTION, f"Hello.\n\n{QUESTION}"]
+
+
+def test_every_role_of_the_framework_has_a_place_in_a_transcript(start):
+    service = start()
+    given = [ChatMessage(role=role, content=role.value) for role in MessageRole]
+    llm_of(service).chat([*given, TALK[-1]])
+    *said, asked = read(contents(service)[0]).turns
+    roles = {turn.text: turn.role for turn in said}
+    assert (asked.text, roles["developer"], roles["function"]) == (QUESTION, "system", "tool")
+    assert {roles[name] for name in ("chatbot", "model", "assistant")} == {"assistant"}
+    assert {role: roles[role] for role in ("system", "user", "tool")} == {
+        role: role for role in ("system", "user", "tool")
+    }
+
+
+@pytest.mark.parametrize("how", ["predict", "complete", "chat"])
+@pytest.mark.parametrize("is_chat_model", [False, True])
+def test_prompts_and_system_prompts_are_read_back_as_what_they_were(start, how, is_chat_model):
+    service = start()
+    llm = llm_of(service, system_prompt="Be brief.", is_chat_model=is_chat_model)
+    if how == "predict":
+        llm.predict(ChatPromptTemplate(TALK[1:]))
+    elif how == "complete":
+        llm.complete(llm.messages_to_prompt(TALK[1:]))
+    else:
+        llm.chat(TALK[1:])
+    (content,) = contents(service)
+    assert read(content).turns == TURNS
+
+
+def test_a_system_prompt_goes_with_a_question_alone_too(start):
+    service = start()
+    llm_of(service, system_prompt="Be brief.").complete(QUESTION)
+    assert read(contents(service)[0]).turns == (TURNS[0], TURNS[-1])
+
+
+@pytest.mark.parametrize("history", ["latest", "replay", "error"])
+def test_a_system_prompt_that_would_not_be_sent_is_an_error(history):
+    with pytest.raises(ConfigurationError, match=r"system_prompt: is sent with a transcript alone"):
+        llm_at(ELSEWHERE, history=history, system_prompt="Be brief.")
+
+
+@pytest.mark.parametrize("method", CHATTING)
+def test_the_newest_question_alone_may_be_sent(start, method):
+    service = start()
+    call(llm_of(service, history="latest"), method, TALK, conversation_id="conv_7")
+    assert sent(service) == [{"bot_id": "bot_1", "content": QUESTION, "conversation_id": "conv_7"}]
+
+
+@pytest.mark.parametrize("method", CHATTING)
+def test_the_user_s_messages_may_be_asked_again_one_by_one(start, method):
+    service = start()
+    given = call(llm_of(service, history="replay"), method, [*TALK, TALK[-1]])
+    assert contents(service) == ["Hello.", f"{QUESTION}\n\n{QUESTION}"]
+    assert [one.get("conversation_id") for one in sent(service)] == [None, "conv_1"]
+    assert given.raw["id"] == "msg_2"
+
+
+def test_a_replay_that_breaks_off_sends_nothing_more(scripted):
+    server = scripted(answer(body=MESSAGE), answer(500))
+    talk = [*TALK, ChatMessage(role=MessageRole.ASSISTANT, content="At nine."), TALK[-1]]
+    with pytest.raises(ServerError) as caught:
+        llm_of(server, history="replay").chat(talk)
+    assert caught.value.delivery is Delivery.UNKNOWN
+    assert contents(server) == ["Hello.", QUESTION]
+
+
+@pytest.mark.parametrize("method", CHATTING)
+@pytest.mark.parametrize(
+    ("history", "messages", "told"),
+    [
+        ("error", TALK, "besides the question there are messages of assistant, system"),
+        ("transcript", TALK[:1], "End the list with a question"),
+        ("latest", TALK[:1], "End the list with a question"),
+        ("transcript", [], "End the list with a question"),
+    ],
+)
+def test_a_list_that_cannot_be_sent_is_an_error_before_anything_is(
+    start, method, history, messages, told
+):
+    service = start()
+    with pytest.raises(ConfigurationError, match=told):
+        call(llm_of(service, history=history), method, messages)
+    assert service.calls == 0
 
 
 def test_a_rendering_of_ones_own_is_used(start):
@@ -74,33 +176,7 @@ def test_a_rendering_of_ones_own_is_used(start):
     call(llm_of(service, **own), "chat", TALK)
     call(llm_of(service, completion_to_prompt=str.upper), "complete", "when?")
     call(llm_of(service, completion_to_prompt=str.upper), "complete", "when?", formatted=True)
-    assert [one["content"] for one in sent(service)] == ["4 messages", "WHEN?", "when?"]
-
-
-@pytest.mark.parametrize("method", CHATTING)
-def test_only_the_last_message_is_sent_where_the_conversation_holds_the_others(start, method):
-    service = start()
-    call(llm_of(service, history="last"), method, TALK, conversation_id="conv_7")
-    assert sent(service) == [{"bot_id": "bot_1", "content": QUESTION, "conversation_id": "conv_7"}]
-
-
-def test_a_conversation_may_begin_with_its_only_message(start):
-    service = start()
-    call(llm_of(service, history="last"), "chat", TALK[-1:])
-    assert sent(service) == [{"bot_id": "bot_1", "content": QUESTION}]
-
-
-@pytest.mark.parametrize("method", CHATTING)
-@pytest.mark.parametrize(
-    ("messages", "told"),
-    [(TALK, "conversation_id="), (TALK[:3], "assistant's, not the user's"), ([], "is empty")],
-    ids=["nowhere else", "not the user's", "nothing"],
-)
-def test_messages_are_never_dropped_silently(start, method, messages, told):
-    service = start()
-    with pytest.raises(ConfigurationError, match=told):
-        call(llm_of(service, history="last"), method, messages)
-    assert service.calls == 0
+    assert contents(service) == ["4 messages", "WHEN?", "when?"]
 
 
 @pytest.mark.parametrize("method", COMPLETING)
@@ -108,7 +184,8 @@ def test_a_completion_continues_a_conversation(start, method):
     service = start()
     llm = llm_of(service)
     first = call(llm, method, QUESTION)
-    call(llm, method, "And on Sundays?", **first.additional_kwargs)
+    conversation_id = first.additional_kwargs["conversation_id"]
+    call(llm, method, "And on Sundays?", conversation_id=conversation_id)
     assert [one.get("conversation_id") for one in sent(service)] == [None, "conv_1"]
 
 
@@ -116,7 +193,7 @@ def test_a_completion_continues_a_conversation(start, method):
 def test_the_answer_is_told_as_the_interface_writes_it(start, method):
     given = call(llm_of(start()), method, TALK[-1:] if method in CHATTING else QUESTION)
     assert given.raw == MESSAGE
-    assert given.additional_kwargs == {"conversation_id": "conv_1"}
+    assert given.additional_kwargs == {"conversation_id": "conv_1", "sources": [], "found": True}
     if isinstance(given, ChatResponse):
         # What stands there is printed into later prompts.
         assert given.message.additional_kwargs == {}
@@ -124,7 +201,7 @@ def test_the_answer_is_told_as_the_interface_writes_it(start, method):
 
 
 @pytest.mark.parametrize("method", COMPLETING + CHATTING)
-@pytest.mark.parametrize("argument", ["temperature", "tools", "response_format", "bot_id"])
+@pytest.mark.parametrize("argument", ["tools", "response_format", "bot_id"])
 def test_an_argument_that_no_bot_takes_is_an_error_and_not_ignored(start, method, argument):
     service = start()
     with pytest.raises(ConfigurationError, match=f"{argument}: a bot takes no such argument"):
@@ -145,7 +222,7 @@ def test_an_image_is_an_error_that_says_what_to_do_instead(start, method, beside
 @pytest.mark.parametrize("method", COMPLETING + CHATTING)
 def test_an_empty_question_is_not_sent(start, method):
     service = start()
-    with pytest.raises(ConfigurationError, match="content: is empty"):
+    with pytest.raises(ConfigurationError, match=r"prompt: is empty|End the list with a question"):
         call(llm_of(service), method, [ChatMessage(" ")] if method in CHATTING else " ")
     assert service.calls == 0
 
@@ -165,10 +242,20 @@ def test_a_stream_that_nobody_reads_sends_nothing(start, method):
     assert service.calls == 0
 
 
-def test_a_system_prompt_is_sent_with_what_is_predicted(start):
+@pytest.mark.parametrize("method", COMPLETING + CHATTING)
+def test_a_setting_of_language_models_is_told_to_have_no_effect_where_it_was_passed(start, method):
     service = start()
-    llm_of(service, system_prompt="Be brief.").predict(PromptTemplate(QUESTION))
-    assert sent(service)[0]["content"] == f"Be brief.\n\n{QUESTION}"
+    llm = llm_of(service)
+    with pytest.warns(UserWarning, match="temperature has no effect") as told:
+        call(llm, method, TALK if method in CHATTING else "x", temperature=0.1)
+    assert [warning.filename for warning in told] == [__file__]
+    assert service.calls == 1
+
+
+def test_a_setting_of_the_constructor_is_told_to_have_no_effect_where_it_was_passed():
+    with pytest.warns(UserWarning, match="temperature has no effect") as told:
+        llm_at(ELSEWHERE, temperature=0.1)
+    assert [warning.filename for warning in told] == [__file__]
 
 
 def test_components_are_told_that_it_completes_and_calls_no_tools():
@@ -183,12 +270,12 @@ def test_components_are_told_that_it_completes_and_calls_no_tools():
     ("options", "told"),
     [
         ({"api_key": KEY}, r"api_key: no argument .*client=Client\("),
-        ({"temperature": 0.1}, "temperature: no argument"),
-        ({"history": "all"}, "'flatten' or 'last'"),
+        ({"temprature": 0.1}, "temprature: no argument"),
+        ({"history": "flatten"}, "one of transcript, latest, replay, error, not 'flatten'"),
         ({"client": KEY}, "expected a knowledge_bot.Client, not str"),
         ({"async_client": Client(KEY, ELSEWHERE)}, "AsyncClient, not Client"),
     ],
-    ids=["key", "temperature", "history", "client", "async_client"],
+    ids=["key", "unknown", "history", "client", "async_client"],
 )
 def test_an_argument_that_cannot_be_used_is_named_and_a_key_is_not_quoted(options, told):
     with pytest.raises(ConfigurationError, match=told) as caught:

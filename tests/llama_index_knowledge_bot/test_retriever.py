@@ -69,6 +69,8 @@ def test_the_answer_is_one_node(retrieve, scripted, query):
         "conversation_id": "conv_1",
         "message_id": "msg_1",
         "created_at": 1_700_000_000_456,
+        "sources": [],
+        "found": True,
     }
     assert server.requests[0].json() == {"value": {"bot_id": "bot_1", "content": QUESTION}}
 
@@ -77,6 +79,27 @@ def test_only_the_answer_is_embedded_and_shown_to_a_model(retrieve, scripted):
     (found,) = retrieve(one_of(scripted(answer(body=MESSAGE))), QUESTION)
     for mode in (MetadataMode.EMBED, MetadataMode.LLM):
         assert found.node.get_content(metadata_mode=mode) == "At nine."
+
+
+def test_what_an_answer_says_of_itself_is_in_the_metadata(retrieve, scripted):
+    said = {**MESSAGE, "answer": "Nichts gefunden.", "sources": [], "found": False}
+    (found,) = retrieve(one_of(scripted(answer(body=said))), QUESTION)
+    assert (found.metadata["sources"], found.metadata["found"]) == ([], False)
+    named = {**MESSAGE, "sources": [{"name": "Hours, old.md"}, {"name": "b.md"}]}
+    (found,) = retrieve(one_of(scripted(answer(body=named))), QUESTION)
+    assert (found.metadata["sources"], found.metadata["found"]) == (["Hours, old.md", "b.md"], True)
+
+
+@pytest.mark.parametrize("drop_refusals", [False, True])
+def test_answers_that_nothing_was_found_may_be_left_out(retrieve, scripted, drop_refusals):
+    given = ["At nine.", "I could not find that.", "Sorry, I cannot answer that."]
+    bodies = [{**message(number), "answer": text} for number, text in enumerate(given)]
+    server = scripted(*at_once(3, *bodies))
+    client = Client(KEY, server.url)
+    retriever = KnowledgeBotRetriever(bot_ids=BOTS, client=client, drop_refusals=drop_refusals)
+    texts = [node.text for node in retrieve(retriever, QUESTION)]
+    assert texts.count("At nine.") == 1
+    assert len(texts) == (1 if drop_refusals else 3)
 
 
 def test_several_bots_are_asked_at_once_and_answer_in_their_order(retrieve, scripted):

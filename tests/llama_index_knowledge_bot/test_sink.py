@@ -1,19 +1,32 @@
 """Documents through a pipeline into a collection, each exactly once, whatever fails."""
 
 import asyncio
+import contextlib
 import logging
 import pickle
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
+from llama_index.core import MockEmbedding
 from llama_index.core.ingestion import IngestionCache, IngestionPipeline
-from llama_index.core.node_parser import TokenTextSplitter
-from llama_index.core.schema import Document, ImageDocument, NodeRelationship, TextNode
+from llama_index.core.node_parser import (
+    HierarchicalNodeParser,
+    MarkdownNodeParser,
+    SemanticSplitterNodeParser,
+    SentenceSplitter,
+    SentenceWindowNodeParser,
+    TokenTextSplitter,
+)
+from llama_index.core.readers.base import BaseReader
+from llama_index.core.schema import Document, ImageDocument, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from calls import KEY, SOURCE
 from knowledge_bot import Client, ConfigurationError, Delivery
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger
+from knowledge_bot.testing import MemoryService
 from llama_index_knowledge_bot import CollectionSink
 from pipeline_steps import FailsOnce, StepError
 from scripted_server import answer, close
@@ -30,6 +43,22 @@ def documents(names=NAMES, text="Text of {}."):
         Document(text=text.format(name), id_=f"id of {name}", metadata={"file_name": name})
         for name in names
     ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def first_use_of_splitters():
+    """NLTK refuses its data once where an installer has made hard links of the files."""
+    with contextlib.suppress(PermissionError, LookupError):
+        SentenceSplitter().split_text("One. Two.")
+
+
+def sentences(text):
+    return re.findall(r".+?(?:\.\s+|\Z)", text, re.DOTALL)
+
+
+def windows():
+    """A splitter that loses nothing, and needs no data of NLTK's."""
+    return SentenceWindowNodeParser.from_defaults(sentence_splitter=sentences)
 
 
 @pytest.fixture
@@ -169,19 +198,134 @@ def test_an_unknown_outcome_may_be_sent_again_instead(run, scripted, ledger):
     assert names(server) == ["a", "a"]
 
 
-def test_nodes_of_one_document_are_one_source_with_its_text(run, scripted, ledger):
+def test_before_a_splitter_documents_arrive_whole_and_nodes_go_on(run, scripted, ledger):
     server = scripted(CREATED)
-    text = " ".join(f"Sentence number {number} of many." for number in range(300))
+    text = "word " * 900 + "\n\n\nThe end.\n"
+    long = Document(text=text, id_="long")
     splitter = TokenTextSplitter(chunk_size=100, chunk_overlap=20)
-    nodes = run(
-        [splitter, sink_of(server, ledger)], [*documents(), Document(text=text, id_="long")]
-    )
-    assert len(nodes) > 10
+    expected = run([splitter], [*documents(), long])
+    nodes = run([sink_of(server, ledger), splitter], [*documents(), long])
+    assert [node.get_content() for node in nodes] == [node.get_content() for node in expected]
+    assert text in [one["content"] for one in sent(server)]
     assert names(server) == ["long", *NAMES]
-    (content,) = (one["content"] for one in sent(server) if one["name"] == "long")
-    assert content.split() == text.split()
-    run([splitter, sink_of(server, ledger)], [*documents(), Document(text=text, id_="long")])
-    assert len(server.requests) == len(NAMES) + 1
+
+
+def test_parts_that_give_their_document_back_are_one_source(run, scripted, ledger):
+    server = scripted(CREATED)
+    text = "".join(f"This is sentence {number}. " for number in range(10))
+    for _ in range(2):
+        nodes = run([windows(), sink_of(server, ledger)], [Document(text=text, id_="long")])
+        assert len(nodes) == 10
+    assert [one["content"] for one in sent(server)] == [text]
+
+
+ADVICE = r"page 0: invalid, it came split, .* put the sink before what splits it"
+
+
+def test_parts_that_do_not_are_refused_with_the_advice_to_come_first(run, scripted, ledger):
+    server = scripted(CREATED)
+    splitter = TokenTextSplitter(chunk_size=20, chunk_overlap=5)
+    given = documents(["page 0"], "word " * 100)
+    with pytest.raises(IncompleteIngestionError, match=ADVICE) as caught:
+        run([splitter, sink_of(server, ledger)], [*given, *documents(["page 1"])])
+    assert (caught.value.report.invalid, names(server)) == (1, ["page 1"])
+
+
+@pytest.mark.parametrize("lost", ["first", "middle", "last", "order", "text", "hash"])
+def test_parts_that_are_not_all_or_not_the_same_are_refused(scripted, ledger, lost):
+    server = scripted(CREATED)
+    text = "One two three. Four five six. Seven eight nine."
+    document = Document(text=text, id_="page", metadata={"file_name": "page 0"})
+    nodes = windows()([document])
+    assert len(nodes) == 3
+    if lost in ("first", "middle", "last"):
+        del nodes[["first", "middle", "last"].index(lost)]
+    elif lost == "order":
+        nodes.reverse()
+    elif lost == "text":
+        nodes[1].text = nodes[1].text.upper()
+    else:
+        nodes[0].source_node.hash = None
+    with pytest.raises(IncompleteIngestionError, match=ADVICE):
+        sink_of(server, ledger)(nodes)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_of_several_documents_with_one_id_none_is_sent(run, scripted, ledger, split):
+    server = scripted(CREATED)
+    twice = [Document(text=f"Text {n}.", id_="same") for n in range(2)]
+    steps = [windows()] if split else []
+    with pytest.raises(IncompleteIngestionError, match="several documents have its id, 'same'"):
+        run([*steps, sink_of(server, ledger)], [*twice, *documents(["a"])])
+    assert names(server) == ["a"]
+
+
+def test_one_document_that_is_given_twice_is_one_source(run, scripted, ledger):
+    server = scripted(CREATED)
+    run([sink_of(server, ledger)], documents(["a"]) * 2)
+    assert names(server) == ["a"]
+
+
+def splitters():
+    """Splitters as people set them up, and their names."""
+    yield "sentence", SentenceSplitter()
+    for size, overlap in [(256, 50), (128, 0), (64, 10)]:
+        splitter = SentenceSplitter(chunk_size=size, chunk_overlap=overlap)
+        yield f"sentence {size}/{overlap}", splitter
+    yield "token", TokenTextSplitter()
+    yield "token 128/20", TokenTextSplitter(chunk_size=128, chunk_overlap=20)
+    yield "markdown", MarkdownNodeParser()
+    yield "window", windows()
+    yield "hierarchical", HierarchicalNodeParser.from_defaults(chunk_sizes=[256, 64])
+    semantic = {"embed_model": MockEmbedding(embed_dim=8), "sentence_splitter": sentences}
+    yield "semantic", SemanticSplitterNodeParser(**semantic)
+
+
+ROOT = Path(__file__).parents[2]
+REPEATING = {
+    "table of zeros": "0, 0, 0, 0\n" * 300,
+    "log": "INFO heartbeat ok\n" * 300,
+    "words": "word " * 300,
+    "clauses": ("The lender lends the tool, and the borrower returns it clean. \n\n" * 20).strip(),
+    "blank lines": "\n\n" + "one two three\n\n\n\n" * 50,
+    "a line": "Once upon a time.",
+}
+TEXTS = {
+    **{
+        str(path.relative_to(ROOT)): path.read_text()
+        for pattern in ("*.md", "docs/**/*.md", "examples/handbook/*.md")
+        for path in sorted(ROOT.glob(pattern))
+    },
+    **REPEATING,
+}
+
+
+def failures(sink, nodes):
+    try:
+        sink(nodes)
+    except IncompleteIngestionError as error:
+        return error.report.failures
+    return []
+
+
+@pytest.mark.parametrize(("name", "splitter"), list(splitters()))
+def test_whatever_splits_before_a_text_arrives_as_it_was_or_is_refused(ledger, name, splitter):
+    service = MemoryService(collections=["col_1"])
+    client = Client(KEY, "https://service.test", transport=service.transport)
+    sink = CollectionSink("col_1", ledger=ledger, client=client)
+    given = [Document(text=text, id_=title) for title, text in TEXTS.items()]
+    try:
+        nodes = splitter(given)
+    except LookupError:
+        pytest.skip("this version fetches NLTK's data, and cannot here")
+    refused = {failure.name: failure.error for failure in failures(sink, nodes)}
+    assert all("put the sink before what splits it" in error for error in refused.values())
+    arrived = {request.value["name"]: request.value["content"] for request in service.requests}
+    assert arrived == {title: text for title, text in TEXTS.items() if title not in refused}
+    assert len(service.requests) == len(arrived)
+    if name in ("window", "semantic"):
+        assert arrived  # these lose nothing, so that they show it can be told
 
 
 def test_documents_with_ids_made_up_by_the_framework_are_recognised(run, scripted, ledger):
@@ -291,14 +435,53 @@ def test_a_pickled_sink_sends_with_the_same_key_and_ledger(scripted, ledger):
 
 def test_nodes_without_a_document_are_documents_themselves(scripted, ledger):
     server = scripted(CREATED)
-    source = {NodeRelationship.SOURCE: Document(text="", id_="whole").as_related_node_info()}
-    nodes = [
-        TextNode(text="alone", id_="one"),
-        TextNode(text="first", relationships=source),
-        TextNode(text="second", relationships=source),
-    ]
-    assert sink_of(server, ledger)(nodes) == nodes
-    assert sorted((one["name"], one["content"]) for one in sent(server)) == [
-        ("one", "alone"),
-        ("whole", "first\nsecond"),
-    ]
+    node = TextNode(text="alone", id_="one")
+    assert sink_of(server, ledger)([node]) == [node]
+    assert [(one["name"], one["content"]) for one in sent(server)] == [("one", "alone")]
+
+
+class Reader(BaseReader):
+    def __init__(self, given):
+        self.given = given
+
+    def lazy_load_data(self):
+        yield from self.given
+
+
+def test_a_reader_is_synchronised_and_what_is_gone_is_told(scripted, ledger):
+    server = scripted(CREATED)
+    sink = sink_of(server, ledger)
+    assert sink.sync(Reader(documents())).created == len(NAMES)
+    report = sink.sync(Reader(documents(NAMES[1:])))
+    assert (report.created, report.unchanged, report.gone) == (0, len(NAMES) - 1, 1)
+    assert [entry.name for entry in ledger.gone()] == ["page 0"]
+    assert sink.sync(Reader(documents())).gone == 0
+    assert names(server) == NAMES
+
+
+def test_a_pipeline_recognises_what_a_reader_gave(run, scripted, ledger):
+    server = scripted(CREATED)
+    sink = sink_of(server, ledger)
+    sink.sync(Reader(documents()))
+    run([sink], documents())
+    assert names(server) == NAMES
+
+
+def test_readers_of_one_class_are_told_apart_by_their_origin(scripted, ledger):
+    sink = sink_of(scripted(CREATED), ledger)
+    for name in ("a", "b"):
+        report = sink.sync(Reader(documents([name])), origin=name, gone_limit=1)
+        assert (report.created, report.gone) == (1, 0)
+
+
+def test_a_reader_that_fails_leaves_nothing_gone(scripted, ledger):
+    class Failing(Reader):
+        def lazy_load_data(self):
+            yield from self.given[:2]
+            raise OSError("the disk is away")
+
+    sink = sink_of(scripted(CREATED), ledger)
+    sink.sync(Reader(documents()), origin="pages")
+    with pytest.raises(OSError, match="the disk is away"):
+        sink.sync(Failing(documents()), origin="pages")
+    assert list(ledger.gone()) == []

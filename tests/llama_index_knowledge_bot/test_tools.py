@@ -1,6 +1,7 @@
 """What agents and routers are given, against the embedded service."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -58,8 +59,16 @@ def test_each_bot_is_a_tool_named_by_its_id(client, use):
 
 def test_bots_that_were_listed_before_are_not_listed_again():
     # Nothing answers at this address.
-    (tool,) = bot_tools(Client(KEY, "http://127.0.0.1:9"), [Bot(id="bot_a.b", name="A")])
-    assert tool.metadata.name == "bot_a_b"
+    (tool,) = bot_tools(Client(KEY, "http://127.0.0.1:9"), [Bot(id="bot_a", name="A")])
+    assert tool.metadata.name == "bot_a"
+
+
+def test_every_bot_has_a_name_of_its_own_that_agents_take():
+    ids = ["bot_a.b", "bot_a_b", "bot_日本", "bot_中国", f"bot_{'x' * 80}", f"bot_{'x' * 81}"]
+    bots = [Bot(id=bot_id, name="A") for bot_id in ids]
+    names = list(named(bot_tools(Client(KEY, "http://127.0.0.1:9"), bots)))
+    assert len(names) == len(ids)
+    assert all(re.fullmatch(r"bot_[a-zA-Z0-9_-]{1,60}", name) for name in names)
 
 
 def test_a_description_of_a_bot_that_is_not_there_is_an_error(client):
@@ -83,6 +92,20 @@ def test_an_agent_may_ask_and_look_and_by_default_not_write(client, use):
     assert {"id": "col_notes", "name": "Notes"} in use(tools["list_collections"])
     conversations = use(tools["list_conversations"], bot_id="bot_house")
     assert first["conversation_id"] in [conversation["id"] for conversation in conversations]
+
+
+def test_bots_are_listed_with_what_they_know(client, use):
+    spec = KnowledgeBotToolSpec(client, descriptions={"bot_house": "Rules and hours."})
+    listed = use(named(spec.to_tool_list())["list_bots"])
+    assert {"id": "bot_house", "name": "House rules", "description": "Rules and hours."} in listed
+    assert {"id": "bot_notes", "name": "Notes"} in listed
+
+
+def test_without_a_client_the_environment_names_the_service(service, monkeypatch):
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", service.base_url)
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", service.api_key)
+    assert list(named(bot_tools())) == ["bot_house", "bot_notes"]
+    assert len(KnowledgeBotToolSpec().list_bots()) == 2
 
 
 def test_an_agent_writes_only_to_the_collections_it_was_given(client, use):

@@ -13,8 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TESTS = ["tests/llama_index_knowledge_bot", "tests/examples/test_llama_index_examples.py"]
-# The last with query pipelines, the last of 0.13, the first and the newest of 0.14.
-VERSIONS = ["==0.12.52", "==0.13.6", "==0.14.0", ">=0.14,<0.15"]
+# The oldest, the last with query pipelines, the last of 0.13, the first and the newest of 0.14.
+VERSIONS = ["==0.12.44", "==0.12.52", "==0.13.6", "==0.14.0", ">=0.14,<0.15"]
 
 
 @pytest.mark.slow

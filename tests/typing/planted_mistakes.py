@@ -181,7 +181,8 @@ def right_objects(client: Client, collection: Collection) -> None:
     KnowledgeBotTool(bot_id="bot_guide", description="Knows the hours.", handle_tool_error=False)
     KnowledgeBotCollection(collections="col_1", ledger="sqlite:///k.db")
     KnowledgeBotCollection(collections=[collection, "col_2"], ledger=Path("k.db"), concurrency=3)
-    assert_type(KnowledgeBotToolkit.from_client(client), KnowledgeBotToolkit)
+    KnowledgeBotTool(bot_id="bot_guide", conversation="continue", heads="sqlite:///heads.db")
+    KnowledgeBotToolkit(client=client, descriptions={"bot_guide": "Knows the hours."})
 
 
 def wrong_objects() -> None:
@@ -194,5 +195,7 @@ def wrong_objects() -> None:
     KnowledgeBotRetriever(bot_ids="bot_guide")  # expect: call-overload
     KnowledgeBotTool(bot_id="bot_guide", descripton="d")  # expect: call-arg
     KnowledgeBotTool(bot_id="bot_guide", timeout="60")  # expect: arg-type
+    KnowledgeBotTool(bot_id="bot_guide", conversation="run")  # expect: arg-type
+    KnowledgeBotToolkit(description={"bot_guide": "Knows the hours."})  # expect: call-arg
     KnowledgeBotCollection(collections="col_1")  # expect: call-arg
     KnowledgeBotCollection(collections=1, ledger="k.db")  # expect: arg-type

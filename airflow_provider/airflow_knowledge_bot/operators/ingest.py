@@ -270,7 +270,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
             tries = Tries(context)
             telling = Telling(self.log, tries)
             with hook.get_conn() as client, _connections_of_items():
-                items = self._items_of(place, context)
+                items = self._items_of(place, context, telling)
                 service, origin = client.base_url, self.origin or items.origin
                 self.log.info(
                     "Ingesting %s into %s at %s; ledger %s of the connection %r.",
@@ -424,7 +424,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
         check_filled("ledger_conn_id", self.ledger_conn_id)
         return ledger_of(self.ledger_conn_id)
 
-    def _items_of(self, place: Place, context: "Context") -> "Items":
+    def _items_of(self, place: Place, context: "Context", telling: "Telling") -> "Items":
         from airflow_knowledge_bot.items import Items
 
         value = getattr(self, place)
@@ -435,7 +435,13 @@ class KnowledgeBotIngestOperator(BaseOperator):
 
         if place == "sql":
             check_filled("sql_conn_id", self.sql_conn_id)
-        return Items(place, value, self.source_options, sql_conn_id=self.sql_conn_id)
+        return Items(
+            place,
+            value,
+            self.source_options,
+            sql_conn_id=self.sql_conn_id,
+            alone=telling.quiet,
+        )
 
     def _ingestion(
         self, collections: list[str], ledger: "Ledger", telling: "Telling"

@@ -23,11 +23,16 @@ from urllib.parse import unquote, urlsplit
 from knowledge_bot._retries import no_waiting
 from knowledge_bot._transports import AsyncTransport, HTTPRequest, HTTPResponse, Transport
 from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.transcripts import read
 
 __all__ = ["Answers", "MemoryService", "ReceivedRequest", "no_waiting"]
 
 Answers = Mapping[str, str] | Callable[[str], str]
-"""What a bot says: answers by question, or a function that takes a question and returns one."""
+"""What a bot says: answers by question, or a function that takes a question and returns an answer.
+
+Of a message that is a transcript (`knowledge_bot.transcripts`), its question is looked up or given;
+the whole message stands in `MemoryService.requests`.
+"""
 
 NOT_FOUND = "I could not find that in my sources."
 
@@ -287,11 +292,11 @@ class MemoryService:
         }
 
     def _answer_of(self, bot: str, content: str) -> str:
-        answers = self.bots[bot]
+        answers, question = self.bots[bot], read(content).question
         if not callable(answers):
-            return answers.get(content, NOT_FOUND)
+            return answers.get(question, NOT_FOUND)
         try:
-            answer = answers(content)
+            answer = answers(question)
         except Exception as error:
             # An assertion reaches the test; anything else would look like a lost connection.
             raise AssertionError(f"what answers for {bot} raised {error!r}") from error

@@ -35,6 +35,10 @@ LOADING = (
 _SOURCES = ("source", "file_path", "url")
 _NAMES = ("title", "file_name", "filename", *_SOURCES)
 
+# What loaders call the place of a row in a table, or of a record in a file of them. Rows come and
+# go anywhere, unlike pages, so that a place says nothing of what stands there.
+_ROWS = ("row", "seq_num")
+
 _NAME_LENGTH = 80
 
 # What tells in a resource's information that it changed; a day alone does not.
@@ -54,7 +58,8 @@ def from_loader(
     Documents are taken one at a time where the loader gives them so (`lazy_load`, `alazy_load`,
     `lazy_load_data`), and all at once where not (`load`, `load_data`). Each becomes a `Text`, known
     by its id; without one by its `source`, `file_path` or `url` in the metadata and its place among
-    the documents of that source, as the pages of a file; without both by its text.
+    the documents of that source, as the pages of a file; without both by its text. A row, which has
+    `row` or `seq_num` in its metadata, is known by its source and its text.
 
     A reader with `list_resources` and `load_resource` is asked first what it has: each resource
     becomes a `File` of its documents' texts, whose version is what `get_resource_info` says, so
@@ -105,6 +110,9 @@ class Texts:
     Args:
         name: returns what a document's source is named.
         key: returns what a document is known by.
+
+    Attributes:
+        placed: how many are known by their place among others of the same source.
     """
 
     def __init__(
@@ -115,6 +123,7 @@ class Texts:
         self._name, self._key = name, key
         # By hashes, since a source's name may be long and there may be a million.
         self._seen: Counter[int] = Counter()
+        self.placed: int = 0
 
     def __call__(self, document: Any) -> Text:
         """Return a document as an item.
@@ -124,24 +133,31 @@ class Texts:
         """
         content, metadata = _content(document), _metadata(document)
         source = next((str(metadata[each]) for each in _SOURCES if metadata.get(each)), "")
+        is_row = any(each in metadata for each in _ROWS)
         place = ""
         if source:
-            count = self._seen[hash(source)] = self._seen[hash(source)] + 1
-            place = f" ({count})" if count > 1 else ""
+            among = hash((source, content) if is_row else source)
+            self._seen[among] += 1
+            place = f" ({self._seen[among]})" if self._seen[among] > 1 else ""
         if self._name is not None:
             name = self._name(document)
         else:
             titles = (str(metadata.get(each) or "").strip() for each in _NAMES)
             title = next(filter(None, titles), content.replace("\0", " ").strip())
+            if source and is_row:
+                title = f"{title}: {content.replace(chr(0), ' ').strip()}"
             name = f"{title.splitlines()[0][:_NAME_LENGTH]}{place}" if title else "(no name)"
         if self._key is not None:
             key = self._key(document)
         elif known := _id(document):
             key = known
+        elif source and is_row:
+            key = f"{source} {_digest(content)[:16]}{place}"
         elif source:
+            self.placed += bool(place)
             key = f"{source}{place}"
         else:
-            key = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+            key = _digest(content)
         return Text(name=name, content=content, key=key)
 
 
@@ -250,6 +266,10 @@ def _content(document: Any) -> str:
     raise TypeError(
         f"expected one with page_content or text, and metadata, not {type(document).__name__}"
     )
+
+
+def _digest(content: str) -> str:
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _metadata(document: Any) -> dict[str, Any]:

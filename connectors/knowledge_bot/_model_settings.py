@@ -1,0 +1,52 @@
+"""Settings of language models that a bot has no place for, and what is said of them."""
+
+import sys
+import warnings
+from collections.abc import Collection, Iterable
+from typing import Final
+
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        "frequency_penalty",
+        "logit_bias",
+        "logprobs",
+        "max_completion_tokens",
+        "max_tokens",
+        "n",
+        "presence_penalty",
+        "seed",
+        "stream",
+        "streaming",
+        "temperature",
+        "top_k",
+        "top_p",
+    }
+)
+"""What other models take and the service does not (interface section 4): code that changes the
+model should go on working, and hear of it."""
+
+
+def warn_of_settings(arguments: Iterable[str], *, inside: Collection[str] = ()) -> None:
+    """Warn of each argument that has no effect, at the line that passed it.
+
+    Args:
+        arguments: the names that were passed.
+        inside: the packages through which a call comes; the line is the nearest outside of them.
+    """
+    for name in sorted(WITHOUT_EFFECT.intersection(arguments)):
+        warnings.warn(
+            f"{name} has no effect: the service has no such setting",
+            stacklevel=_depth_outside({"knowledge_bot", *inside}),
+        )
+
+
+def _depth_outside(packages: Collection[str]) -> int:
+    """Return how many calls lie between the caller of this function and the first line outside."""
+    depth, frame = 1, sys._getframe(1)  # noqa: SLF001 - what `inspect.currentframe` returns
+    while frame.f_back is not None and _package_of(frame.f_globals) in packages:
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
+def _package_of(names: dict[str, object]) -> str:
+    return str(names.get("__name__", "")).partition(".")[0]

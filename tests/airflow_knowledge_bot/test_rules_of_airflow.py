@@ -1,0 +1,93 @@
+"""Airflow's rules for its own providers, held to this one (apache/airflow, `scripts/ci/prek`)."""
+
+import ast
+import inspect
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from airflow_knowledge_bot import notifications, operators, sensors
+
+CLASSES = [
+    each
+    for module in (operators, sensors, notifications)
+    for name, each in vars(module).items()
+    if name.startswith("KnowledgeBot") and name.endswith(("Operator", "Sensor", "Notifier"))
+]
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DAG_FILES = [file for file in EXAMPLES.glob("*.py") if "airflow.sdk import" in file.read_text()]
+DEFERRABLE = "conf.getboolean('operators', 'default_deferrable', fallback=False)"
+
+
+def constructor(cls):
+    (function,) = ast.parse(textwrap.dedent(inspect.getsource(cls.__init__))).body
+    return function
+
+
+def kept(function):
+    """Return the names that a constructor keeps as they are, or hands to its base's by name."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets=[ast.Attribute(value=ast.Name("self"), attr=name)]):
+                if isinstance(node.value, ast.Name) and node.value.id == name:
+                    yield name, node.value
+            case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name("super")))):
+                for each in node.keywords:
+                    if isinstance(each.value, ast.Name) and each.value.id == each.arg:
+                        yield each.arg, each.value
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_a_constructor_keeps_its_template_fields_and_does_nothing_with_them(cls):
+    # They are rendered after it ran (`validate_operators_init.py`).
+    assert "__init__" in vars(cls)
+    function = constructor(cls)
+    keeps = dict(kept(function))
+    assert set(cls.template_fields) <= set(keeps)
+    read = {
+        node.id: node.lineno
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        if node.id in cls.template_fields and node not in keeps.values()
+    }
+    assert not read
+    of_self = {
+        node.attr
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+        if isinstance(node.value, ast.Name) and node.value.id == "self"
+    }
+    assert not of_self & set(cls.template_fields)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_id_of_a_connection_is_a_template(cls):
+    # `check_conn_id_templated.py`
+    given = {
+        name for name in inspect.signature(cls.__init__).parameters if name.endswith("conn_id")
+    }
+    assert given
+    assert given <= set(cls.template_fields)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_what_can_be_deferred_is_so_by_airflow_s_setting(cls):
+    # `check_deferrable_default.py`
+    given = constructor(cls).args
+    defaults = dict(zip([each.arg for each in given.kwonlyargs], given.kw_defaults, strict=True))
+    if "deferrable" in defaults:
+        assert ast.unparse(defaults["deferrable"]) == DEFERRABLE
+
+
+@pytest.mark.parametrize("file", DAG_FILES, ids=lambda file: file.stem)
+def test_every_example_is_tagged_as_one(file):
+    # `check_example_dag_tags.py`
+    dags = [
+        node
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("dag", "DAG")
+    ]
+    for node in dags:
+        (tags,) = [each.value for each in node.keywords if each.arg == "tags"]
+        assert "example" in ast.literal_eval(tags)

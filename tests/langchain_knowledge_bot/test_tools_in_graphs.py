@@ -1,0 +1,166 @@
+"""A tool that goes on in one conversation within a graph, without what was not said there."""
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+
+from knowledge_bot.conversations import Heads
+from langchain_knowledge_bot import KnowledgeBotTool, KnowledgeBotToolkit
+from scripted_server import answer
+
+
+@pytest.fixture
+def tool(bots):
+    return KnowledgeBotTool(
+        bot_id="bot_1", conversation="continue", heads=Heads(), max_retries=0, **bots.fields
+    )
+
+
+def asking(*questions: str, name: str = "ask_1") -> AIMessage:
+    """What a model says that asks questions at once."""
+    asking.count += 1
+    calls = [
+        {"name": name, "args": {"question": each}, "id": f"{asking.count}-{number}"}
+        for number, each in enumerate(questions)
+    ]
+    return AIMessage("", tool_calls=calls)
+
+
+asking.count = 0
+
+
+def graph_of(*tools: Any, **options: Any) -> Any:
+    """A graph whose person plays the model: what is put in is what the model says."""
+    graph = StateGraph(MessagesState).add_node("tools", ToolNode(list(tools)))
+    return graph.add_edge(START, "tools").compile(**options)
+
+
+def heard(bots: Any) -> list[list[str]]:
+    return list(bots.threads.values())
+
+
+def test_a_tool_goes_on_where_the_agent_was_with_it(invoke, tool, bots):
+    graph, state = graph_of(tool), {"messages": []}
+    for question in ("When does it open?", "And on Saturdays?", "And on Sundays?"):
+        state = invoke(graph, {"messages": [*state["messages"], asking(question)]})
+    assert heard(bots) == [["When does it open?", "And on Saturdays?", "And on Sundays?"]]
+    assert json.loads(json.dumps(state["messages"][-1].artifact)) == state["messages"][-1].artifact
+
+
+def test_agents_and_bots_have_conversations_of_their_own(invoke, tool, bots):
+    other = KnowledgeBotTool(bot_id="bot_2", conversation="continue", heads=Heads(), **bots.fields)
+    graph = graph_of(tool, other)
+    for _ in range(2):
+        said = [asking("one"), asking("two", name="ask_2"), asking("three")]
+        messages: list[Any] = []
+        for each in said:
+            messages = invoke(graph, {"messages": [*messages, each]})["messages"]
+    assert heard(bots) == [["one", "three"], ["two"], ["one", "three"], ["two"]]
+
+
+def test_of_questions_asked_at_once_one_goes_on_and_the_others_start_their_own(invoke, tool, bots):
+    graph = graph_of(tool)
+    first = invoke(graph, {"messages": [asking("one")]})["messages"]
+    asked = invoke(graph, {"messages": [*first, asking("two", "three", "four")]})["messages"]
+    trunk, *others = heard(bots)
+    assert trunk[0] == "one"
+    assert len(trunk) == 2
+    assert len(others) == 2
+    for (whole,) in others:
+        assert "one" in whole
+        assert sum(each in whole for each in ("two", "three", "four")) == 1
+    assert all(each.status == "success" for each in asked[-3:])
+
+
+def test_an_agent_that_goes_back_in_time_hears_nothing_of_what_comes_later(
+    invoke, tool, bots, tmp_path
+):
+    with SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as saver:
+        graph = graph_of(tool, checkpointer=saver)
+        thread = {"configurable": {"thread_id": "1"}}
+        for question in ("one", "two", "three"):
+            graph.invoke({"messages": [asking(question)]}, thread)
+        after_one = next(
+            each
+            for each in graph.get_state_history(thread)
+            if len(each.values.get("messages", [])) == 2 and not each.next
+        )
+        graph.invoke({"messages": [asking("instead of two")]}, after_one.config)
+    trunk, (fork,) = heard(bots)
+    assert trunk == ["one", "two", "three"]
+    assert "one" in fork
+    assert "instead of two" in fork
+    assert "three" not in fork
+
+
+def test_with_shared_heads_a_restart_forgets_nothing(bots, tmp_path):
+    heads = f"sqlite:///{tmp_path}/heads.db"
+
+    def restarted():
+        return graph_of(
+            KnowledgeBotTool(
+                bot_id="bot_1", conversation="continue", heads=Heads(heads), **bots.fields
+            )
+        )
+
+    first = restarted().invoke({"messages": [asking("one")]})["messages"]
+    trunk = restarted().invoke({"messages": [*first, asking("two")]})["messages"]
+    restarted().invoke({"messages": [*first, asking("instead of two")]})
+    restarted().invoke({"messages": [*trunk, asking("three")]})
+    kept, (fork,) = heard(bots)
+    assert kept == ["one", "two", "three"]
+    assert "two" not in fork.replace("instead of two", "")
+
+
+def test_a_model_sees_the_question_alone(tool):
+    shown = convert_to_openai_tool(tool)["function"]["parameters"]["properties"]
+    assert list(shown) == ["question"]
+    assert "knows what it was asked before" in shown["question"]["description"]
+
+
+def test_outside_of_a_graph_each_question_is_the_first(invoke, tool, bots):
+    assert invoke(tool, {"question": "one"})
+    call = {"name": tool.name, "args": {"question": "two"}, "id": "1", "type": "tool_call"}
+    assert invoke(pickle.loads(pickle.dumps(tool)), call).artifact["found"]
+    assert heard(bots) == [["one"], ["two"]]
+
+
+def test_a_message_of_someone_else_s_is_no_answer_of_the_bot(invoke, tool, bots):
+    strange = [
+        HumanMessage("Hello."),
+        asking("one"),
+        ToolMessage("x", tool_call_id="nobody's", artifact={"bot_id": "bot_1"}),
+        ToolMessage("x", tool_call_id="1", artifact=["a", "list"]),
+        ToolMessage("x", tool_call_id="2"),
+    ]
+    invoke(graph_of(tool), {"messages": [*strange, asking("two")]})
+    assert heard(bots) == [["two"]]
+
+
+def test_a_question_whose_answer_was_lost_is_not_sent_into_the_conversation_again(tool, bots):
+    graph = graph_of(tool)
+    first = graph.invoke({"messages": [asking("one")]})["messages"]
+    bots.lose_next.append(answer(500))
+    lost = graph.invoke({"messages": [*first, asking("two")]})["messages"]
+    assert lost[-1].status == "error"
+    graph.invoke({"messages": [*lost, asking("two")]})
+    assert bots.times_sent("two") == dict.fromkeys(bots.threads, 1)
+
+
+def test_a_toolkit_s_tools_go_on_as_well(bots):
+    from knowledge_bot import Bot
+
+    toolkit = KnowledgeBotToolkit(
+        bots=[Bot(id="bot_1", name="1")], conversation="continue", heads=Heads(), **bots.fields
+    )
+    graph = graph_of(*toolkit.get_tools())
+    first = graph.invoke({"messages": [asking("one")]})["messages"]
+    graph.invoke({"messages": [*first, asking("two")]})
+    assert heard(bots) == [["one", "two"]]

@@ -1,0 +1,102 @@
+"""The page on chats behind several workers: its application runs, with four of them."""
+
+import os
+import random
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import httpx
+import pytest
+
+from calls import KEY
+from remembering_bots import Bots
+from unmeasured import unmeasured
+
+PAGE = Path(__file__).parents[1] / "docs/how-to/several-workers.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+(APP,) = re.findall(r"^```python\n# app.py\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+(COMMAND,) = re.findall(r"^```console\n(.*?)\n```", TEXT, re.MULTILINE | re.DOTALL)
+MARK = re.compile(r"<text \d+>")
+
+
+@pytest.fixture
+def bots():
+    service = Bots()
+    yield service
+    service.server.stop()
+
+
+@pytest.fixture
+def application(bots, tmp_path):
+    (tmp_path / "app.py").write_text(APP, encoding="utf-8")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    program, *arguments = COMMAND.split()
+    environment = unmeasured() | {
+        "KNOWLEDGE_BOT_BASE_URL": bots.server.url,
+        "KNOWLEDGE_BOT_API_KEY": KEY,
+    }
+    with (tmp_path / "log").open("w") as log:
+        serving = subprocess.Popen(
+            [sys.executable, "-m", program, *arguments, "--port", str(port)],
+            cwd=tmp_path,
+            env=environment,
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            serving.terminate()
+            serving.wait(20)
+
+
+def human(text):
+    return {"type": "human", "data": {"content": text, "type": "human"}}
+
+
+def said(url, messages):
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            # A connection for each request, so that any of the workers may take it.
+            answered = httpx.post(f"{url}/chat", json=messages, timeout=30)
+        except httpx.ConnectError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        else:
+            return answered.raise_for_status().json()
+
+
+def test_four_workers_never_mix_what_people_say(application, bots, tmp_path):
+    choose, chats = random.Random(1), [[]]
+    for number in range(40):
+        base = choose.choice(chats)
+        act = choose.choice(["go on", "go on", "fork", "edit"])
+        question = human(f"<text {number}>")
+        if act == "go on" or not base:
+            messages = [*base, question]
+        elif act == "fork":
+            messages = [*base[: choose.randrange(0, len(base), 2)], question]
+        else:
+            messages = [question, *base[1:], human("<text 999>")]
+        reply = said(application, messages)
+        told = reply["data"]["response_metadata"]
+        heard = MARK.findall("\n".join(bots.threads[told["conversation_id"]]))
+        assert set(heard) <= set(MARK.findall(str(messages))), "nothing that is not in the list"
+        chats.append([*messages, reply])
+    assert (tmp_path / "heads.db").exists()
+    contents = Counter(len(told) for told in bots.threads.values())
+    assert max(contents) > 1, "some went on in their conversation"
+
+
+def test_what_the_page_names_is_there():
+    for path in re.findall(r"\]\(([^)#]+)", TEXT):
+        assert (PAGE.parent / path).resolve().exists(), path
+    assert os.path.getsize(PAGE) > 0
