@@ -41,6 +41,12 @@ NEEDS = [
         "serve",
     ),
     (
+        "from knowledge_bot_gateway import create_app",
+        "mcp",
+        "knowledge_bot_gateway",
+        "gateway",
+    ),
+    (
         "from knowledge_bot.ingest import from_objects; from_objects('s3://bucket/docs')",
         "fsspec",
         "from_objects",

@@ -64,6 +64,10 @@ EXTRAS = {
         "import knowledge_bot.cli, watchfiles; from knowledge_bot.ingest import Ledger, ingest",
         "airflow fastapi keyring langchain_core llama_index psycopg",
     ),
+    "gateway": (
+        "from knowledge_bot_gateway import Admission, Upstream, create_app, create_mcp_server",
+        "airflow langchain_core llama_index openai trafilatura",
+    ),
     "ingest": (
         "from knowledge_bot.ingest import Ledger, from_feed, from_folder, from_site, ingest",
         "airflow click fastapi fsspec keyring langchain_core llama_index psycopg rich watchfiles",

@@ -43,6 +43,7 @@ from knowledge_bot.transcripts import Role, Turn, render
 
 __all__ = [
     "Conversations",
+    "ForkError",
     "Heads",
     "HeadsError",
     "History",
@@ -162,6 +163,10 @@ class Reply:
 
 class HeadsError(DatabaseError):
     """The heads of conversations cannot be read or written. Nothing was sent."""
+
+
+class ForkError(ConfigurationError):
+    """The list goes on from an answer that is not its conversation's last. Nothing was sent."""
 
 
 class Heads:
@@ -352,6 +357,7 @@ class Conversations:
 
         Raises:
             ConfigurationError: there is nothing that can be sent, or nowhere to; nothing was.
+            ForkError: the same, where the list is a fork and `on_fork` is "error".
             HeadsError: shared heads cannot be read or written; nothing was sent.
             KnowledgeBotError: as `send_message`. Where `history` is "replay", messages before the
                 one that failed are in the conversation.
@@ -421,7 +427,7 @@ class Conversations:
             self.heads._join((service, conversation_id), sending)  # noqa: SLF001 - its only user
         elif fork := self._fork(service, messages[: at + 1], place, sending):
             if self.on_fork == "error":
-                raise ConfigurationError(
+                raise ForkError(
                     f'messages: {fork}. Give the list as it was, or set on_fork="new" to send it '
                     "into a new conversation. Nothing was sent"
                 )

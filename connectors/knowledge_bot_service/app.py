@@ -1,13 +1,19 @@
 """The interface over HTTP: every endpoint under `/public/v1` (interface section 4)."""
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Security
 from fastapi.security import APIKeyHeader
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from knowledge_bot.models import Bot, Collection, Conversation, Message, Source
 from knowledge_bot_service import description, problems
@@ -42,23 +48,40 @@ if TYPE_CHECKING:
 _Responses = dict[int | str, dict[str, Any]]
 
 
-def create_app(settings: Settings, folder: DataFolder, on_ready: Callable[[], None]) -> FastAPI:
+Mount = Callable[[str], AbstractAsyncContextManager[Mapping[str, ASGIApp]]]
+"""What another package puts beside the interface: called with the service's base URL and entered
+with the service, it gives for the beginning of each path the application that answers there."""
+
+
+def create_app(
+    settings: Settings,
+    folder: DataFolder,
+    on_ready: Callable[[], None],
+    mounts: Sequence[Mount] = (),
+    base_url: str = "",
+) -> FastAPI:
     """Make the web application of a service.
 
     Args:
         settings: what the service offers and allows.
         folder: where it keeps everything.
         on_ready: called when the service has started and requests can be answered.
+        mounts: what else is answered in the same process.
+        base_url: by which address a mount reaches the service.
 
     Raises:
         SettingsError: the key of the language model is not in the environment.
     """
     writer = _writer(settings)
+    mounted: dict[str, ASGIApp] = {}
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[_State]:
-        async with writer or nullcontext():
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(writer or nullcontext())
             with Service(settings, folder, writer) as service:
+                for mount in mounts:
+                    mounted.update(await stack.enter_async_context(mount(base_url)))
                 on_ready()
                 yield {"service": service}
 
@@ -79,7 +102,24 @@ def create_app(settings: Settings, folder: DataFolder, on_ready: Callable[[], No
         Gate, keys=[key.get_secret_value() for key in settings.api_keys], limits=settings.limits
     )
     app.add_middleware(ProtectiveHeaders)
+    if mounts:
+        app.add_middleware(_Beside, mounted=mounted)
     return app
+
+
+class _Beside:
+    """ASGI middleware: what is mounted answers its paths, with a gate of its own."""
+
+    def __init__(self, app: ASGIApp, *, mounted: Mapping[str, ASGIApp]) -> None:
+        self._app, self._mounted = app, mounted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if scope["type"] == "http":
+            path: str = scope["path"]
+            begun = (one for one in self._mounted if path == one or path.startswith(f"{one}/"))
+            app = self._mounted.get(next(begun, ""), app)
+        await app(scope, receive, send)
 
 
 def _writer(settings: Settings) -> "Writer | None":

@@ -1,11 +1,21 @@
 """`kbot serve`. What serving needs is loaded when it is called: every `kbot` start imports this."""
 
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 import click
 
 from knowledge_bot_service import require_extra
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from knowledge_bot_service.app import Mount
+
+# What other packages answer beside the service, such as the gateway.
+MOUNTS = "knowledge_bot.mounts"
 
 
 @click.command()
@@ -45,7 +55,8 @@ def serve(  # noqa: PLR0917 - click passes every option by name
     """Run a Knowledge-Bot Service on this machine.
 
     It starts with the collection col_default and the bot bot_default over it; a configuration file
-    declares others. Example:
+    declares others. With the extra `gateway`, /v1 speaks OpenAI's API and /mcp the Model Context
+    Protocol, both with the service's key as a bearer token. Example:
 
         kbot serve --data ./knowledge --port 8700
     """
@@ -73,9 +84,18 @@ def serve(  # noqa: PLR0917 - click passes every option by name
                 host=host,
                 port=port,
                 on_ready=lambda base_url, _port: _announce(base_url, settings.data, generated),
+                mounts=list(_mounts()),
             )
     except (SettingsError, FolderError, AddressError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _mounts() -> "Iterator[Mount]":
+    for entry_point in entry_points(group=MOUNTS):
+        try:
+            yield entry_point.load()
+        except ModuleNotFoundError:  # its extra is not installed
+            continue
 
 
 def _announce(base_url: str, data: Path, generated_key: str | None) -> None:

@@ -2,11 +2,11 @@
 
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import uvicorn
 
-from knowledge_bot_service.app import create_app
+from knowledge_bot_service.app import Mount, create_app
 from knowledge_bot_service.folder import DataFolder
 from knowledge_bot_service.gate import PREFIX
 from knowledge_bot_service.settings import Settings
@@ -18,6 +18,9 @@ _GRACE = 5
 # in seconds. Measured while a long text is processed: with Python's own 5 ms, the 99th percentile
 # of accepting a source was six times as long; the text was ready no later.
 _SWITCH_INTERVAL = 0.0005
+
+# Who listens on every address is reached from this machine by one of them.
+_ANY = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - none is bound here
 
 
 class AddressError(Exception):
@@ -31,6 +34,7 @@ def run(
     host: str,
     port: int,
     on_ready: Callable[[str, int], None],
+    mounts: Sequence[Mount] = (),
 ) -> None:
     """Serve until SIGINT or SIGTERM, in a process that does nothing else.
 
@@ -40,6 +44,7 @@ def run(
         host: the address or name to listen on.
         port: the port; 0 takes a free one.
         on_ready: called with the base URL and the real port when requests are answered.
+        mounts: what else is answered beside the interface.
 
     Raises:
         AddressError: the address is in use or is not this machine's.
@@ -50,7 +55,14 @@ def run(
         real_port: int = listener.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         base_url = f"http://{shown}:{real_port}{PREFIX}"
-        app = create_app(settings, folder, on_ready=lambda: on_ready(base_url, real_port))
+        reached = base_url.replace(f"//{shown}:", f"//{_ANY.get(host, shown)}:", 1)
+        app = create_app(
+            settings,
+            folder,
+            on_ready=lambda: on_ready(base_url, real_port),
+            mounts=mounts,
+            base_url=reached,
+        )
         config = uvicorn.Config(
             app,
             log_level="warning",

@@ -18,6 +18,7 @@ EXTRAS = (
     "ingest",
     "cli",
     "serve",
+    "gateway",
     "langchain",
     "llama-index",
     "airflow",

@@ -81,18 +81,25 @@ class Connection:
 
     def open(self, kind: "type[C]", *, needs_key: bool) -> "C":
         """Return a client as `client` does, of a class of the caller's."""
-        base_url = self.address.base_url
-        if not base_url:
+        base_url, key = self.service(), self.key
+        # The client would take the environment's, which may be for another service.
+        if key is None and (needs_key or os.environ.get(KEY_VARIABLE)):
+            raise Failed(self.no_key(), Exit.ACCOUNT)
+        return kind(None if key is None else key.secret, base_url, timeout=self.timeout)
+
+    def service(self) -> str:
+        """Return the service's address.
+
+        Raises:
+            Failed: no service is named; the text says how to name one.
+        """
+        if not self.address.base_url:
             raise Failed(
                 "No service is named. Do `kbot login`, set KNOWLEDGE_BOT_BASE_URL, or pass "
                 "--base-url; `kbot serve` runs a service on this machine.",
                 Exit.USAGE,
             )
-        key = self.key
-        # The client would take the environment's, which may be for another service.
-        if key is None and (needs_key or os.environ.get(KEY_VARIABLE)):
-            raise Failed(self.no_key(), Exit.ACCOUNT)
-        return kind(None if key is None else key.secret, base_url, timeout=self.timeout)
+        return self.address.base_url
 
     @cached_property
     def profile_name(self) -> str | None:

@@ -1,0 +1,123 @@
+"""The gateway as one web application, and beside a service that runs in the same process."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Security
+from fastapi.security import HTTPBearer
+from mcp.server import MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.types import ASGIApp
+
+from knowledge_bot import __version__
+from knowledge_bot_gateway import _chat, _problems, _responses
+from knowledge_bot_gateway._gate import Admission, Gate
+from knowledge_bot_gateway._mcp import create_mcp_server
+from knowledge_bot_gateway._messages import ERRORS, bots
+from knowledge_bot_gateway._problems import no_such_model
+from knowledge_bot_gateway._service import Upstream
+
+# The gate checks the key, before the body is read. This says so in the description.
+_KEY = Security(HTTPBearer(auto_error=False))
+
+
+def create_app(
+    upstream: Upstream,
+    admission: Admission,
+    mcp: MCPServer[Any] | None = None,
+    *,
+    openai: bool = True,
+) -> FastAPI:
+    """Make the web application.
+
+    Args:
+        upstream: the service that it stands before; closed with it.
+        admission: who may use it.
+        mcp: the server of `/mcp`, of `create_mcp_server`. None: there is no such path.
+        openai: whether there is `/v1`.
+
+    Returns:
+        An ASGI application: `/v1/models`, `/v1/chat/completions`, `/v1/responses`, `/mcp`.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(upstream.aclose)
+            if mcp is not None:
+                await stack.enter_async_context(mcp.session_manager.run())
+            yield
+
+    # The usual documentation pages load scripts from elsewhere.
+    app = FastAPI(
+        title="Knowledge-Bot gateway",
+        version=__version__,
+        lifespan=lifespan,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    if openai:
+        for routes in (_models(upstream), _chat.router(upstream), _responses.router(upstream)):
+            app.include_router(routes, dependencies=[_KEY])
+    if mcp is not None:
+        served = mcp.streamable_http_app(
+            # The gate has checked the host and the origin.
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+            max_request_body_size=admission.most_bytes,
+        )
+        app.router.routes.extend(served.routes)
+    _problems.install(app)
+    app.add_middleware(Gate, admission=admission)
+    return app
+
+
+def _models(upstream: Upstream) -> APIRouter:
+    routes = APIRouter()
+
+    @routes.get("/v1/models", responses=ERRORS)
+    async def list_models(request: Request) -> dict[str, Any]:
+        """List the bots."""
+        found = await bots(upstream, request)
+        return {"object": "list", "data": [_model(one, name) for one, name in found.items()]}
+
+    @routes.get("/v1/models/{id}", responses={**ERRORS, 404: {"model": _problems.ErrorEnvelope}})
+    async def get_model(
+        id: str,  # noqa: A002 - OpenAI's name for the parameter
+        request: Request,
+    ) -> dict[str, Any]:
+        """Tell of one bot."""
+        found = await bots(upstream, request)
+        if id not in found:
+            raise no_such_model(id)
+        return _model(id, found[id])
+
+    return routes
+
+
+@asynccontextmanager
+async def mount(base_url: str) -> AsyncIterator[Mapping[str, ASGIApp]]:
+    """Run a gateway beside a service in the same process; each caller brings the service's key.
+
+    Args:
+        base_url: the service's address.
+
+    Yields:
+        For the beginning of each path the application that answers there.
+    """
+    upstream = Upstream(base_url)
+    app = create_app(upstream, Admission(), create_mcp_server(upstream))
+    async with app.router.lifespan_context(app):
+        yield {"/v1": app, "/mcp": app}
+
+
+def _model(bot_id: str, name: str) -> dict[str, Any]:
+    # When a bot was made is not told by the service; the field cannot be left out.
+    return {
+        "id": bot_id,
+        "object": "model",
+        "created": 0,
+        "owned_by": "knowledge-bot",
+        "name": name,
+    }

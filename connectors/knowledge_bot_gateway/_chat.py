@@ -1,0 +1,193 @@
+"""`/v1/chat/completions`: a list of messages, each time whole, and its answer.
+
+Nothing is kept between two of them, so the conversation is known again by the list itself: its
+newest answer, and all that was said up to it. Who edits or regenerates goes on in another one.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from knowledge_bot import Message
+from knowledge_bot.conversations import Said
+from knowledge_bot_gateway._messages import (
+    ERRORS,
+    NO_TOOLS,
+    Asked,
+    ask,
+    citations,
+    encoded,
+    event_stream,
+    role_of,
+    text_of,
+)
+from knowledge_bot_gateway._problems import invalid, unsupported
+from knowledge_bot_gateway._service import Upstream
+
+# Token counts that nobody knows are not invented. Some clients cannot do without the object.
+NO_TOKENS: Final = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+
+_REFUSED: Final[Mapping[str, tuple[Any, ...]]] = {
+    **NO_TOOLS,
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "n": (1,),
+    "logprobs": (False,),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "audio": (),
+    "web_search_options": (),
+}
+
+_MOST_STOPS: Final = 4
+
+
+class _StreamOptions(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+
+    include_usage: bool | None = None
+
+
+class ChatCompletionRequest(Asked):
+    """A list of messages for a bot."""
+
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    stream_options: _StreamOptions | None = None
+    stop: str | list[str] | None = Field(None, description="Where the answer is cut.")
+    functions: list[Any] | None = None
+    function_call: Any = None
+    n: int | None = None
+    logprobs: bool | None = None
+    response_format: dict[str, Any] | None = None
+    modalities: list[str] | None = None
+    audio: dict[str, Any] | None = None
+    web_search_options: dict[str, Any] | None = None
+
+
+def router(upstream: Upstream) -> APIRouter:
+    """Return the endpoint, before a service."""
+    routes = APIRouter()
+
+    @routes.post("/v1/chat/completions", responses=ERRORS)
+    async def create_chat_completion(body: ChatCompletionRequest, request: Request) -> Response:
+        """Ask a bot with a list of messages.
+
+        `temperature`, `max_tokens` and what else steers a language model changes nothing. `usage`
+        is zero throughout: the service counts no tokens.
+        """
+        body.refuse_others(_REFUSED)
+        stops = _stops(body)
+        messages = [_said(message, index) for index, message in enumerate(body.messages)]
+        named = body.named
+        if named is not None:
+            # Who names the conversation vouches for it: it has heard what stands before.
+            messages = _since_the_last_answer(messages)
+        message = (await ask(upstream, request, body, messages, named=named)).message
+        text = _cut(message.answer, stops)
+        if body.stream:
+            wants_usage = body.stream_options is not None and body.stream_options.include_usage
+            events = _chunks(body.model, message, text, wants_usage=bool(wants_usage))
+            return event_stream(events, "data: [DONE]\n\n")
+        return JSONResponse(
+            {
+                **_envelope(body.model, message, "chat.completion"),
+                "choices": [
+                    {
+                        "index": 0,
+                        "message": {"refusal": None, **_spoken(message, text)},
+                        "logprobs": None,
+                        "finish_reason": "stop",
+                    }
+                ],
+                "usage": NO_TOKENS,
+            }
+        )
+
+    return routes
+
+
+def _said(message: Mapping[str, Any], index: int) -> Said:
+    place = f"messages[{index}]"
+    role = role_of(message, place)
+    if message.get("tool_calls") or message.get("function_call"):
+        raise unsupported(f"{place}.tool_calls", "a bot reads texts alone")
+    if message.get("content") is None and role != "assistant":
+        raise invalid(f"{place}.content: expected a text.", f"{place}.content", "invalid_type")
+    name = message.get("name")
+    return Said(
+        role,
+        text_of(message.get("content"), f"{place}.content", ("text", "refusal")),
+        name if isinstance(name, str) else None,
+    )
+
+
+def _since_the_last_answer(messages: list[Said]) -> list[Said]:
+    for at in range(len(messages) - 1, -1, -1):
+        if messages[at].role == "assistant":
+            return messages[at + 1 :]
+    return messages
+
+
+def _stops(body: ChatCompletionRequest) -> list[str]:
+    stops = [body.stop] if isinstance(body.stop, str) else body.stop or []
+    if len(stops) > _MOST_STOPS or not all(stops):
+        raise invalid(f"stop: expected up to {_MOST_STOPS} texts that are not empty.", "stop")
+    return stops
+
+
+def _cut(text: str, stops: list[str]) -> str:
+    return text[: min((at for at in map(text.find, stops) if at >= 0), default=len(text))]
+
+
+def _envelope(model: str, message: Message, kind: str) -> dict[str, Any]:
+    return {
+        "id": f"chatcmpl-{encoded(message.conversation_id, message.id)}",
+        "object": kind,
+        "created": int(message.created_at.timestamp()),
+        "model": model,
+        "conversation": {"id": message.conversation_id},
+    }
+
+
+def _spoken(message: Message, text: str) -> dict[str, Any]:
+    named = citations(message)
+    # This shape has citations of addresses alone; every source is in a field of ours.
+    return {
+        "role": "assistant",
+        "content": text,
+        "annotations": [
+            {
+                "type": "url_citation",
+                "url_citation": {
+                    "url": one.url,
+                    "title": one.name,
+                    "start_index": min(one.start, len(text)),
+                    "end_index": min(one.end, len(text)),
+                },
+            }
+            for one in named
+            if one.url is not None
+        ],
+        "sources": [{"id": one.id or None, "name": one.name, "url": one.url} for one in named],
+    }
+
+
+def _chunks(
+    model: str, message: Message, text: str, *, wants_usage: bool
+) -> Iterator[tuple[None, dict[str, Any]]]:
+    envelope = _envelope(model, message, "chat.completion.chunk")
+    usage = {"usage": None} if wants_usage else {}
+
+    def chunk(delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return {**envelope, "choices": [choice], **usage}
+
+    spoken = _spoken(message, text)
+    yield None, chunk({"role": spoken.pop("role"), "content": "", "refusal": None})
+    yield None, chunk(spoken)
+    yield None, chunk({}, "stop")
+    if wants_usage:
+        yield None, {**envelope, "choices": [], "usage": NO_TOKENS}

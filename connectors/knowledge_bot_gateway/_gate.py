@@ -1,0 +1,181 @@
+"""Who is let in: the key, the host by which the gateway is called, and the size of what is sent."""
+
+import asyncio
+import hmac
+import ipaddress
+from collections.abc import Callable, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from knowledge_bot import ConfigurationError
+from knowledge_bot_gateway._problems import Problem
+
+# A question is a page of text at most, a chat window's list some hundred of them.
+MOST_BYTES: Final = 4 * 1024 * 1024
+
+
+class Admission:
+    """Who may use the gateway.
+
+    Args:
+        keys: the gateway's own keys; a request has one of them as `Authorization: Bearer`. None of
+            them: any key is let in, and left to the service to judge.
+        open: whether requests without a key are let in as well.
+        hosts: the names by which the gateway may be called, without a port. None: by any. A page
+            in a browser may have its own name lead to this machine (DNS rebinding), but it cannot
+            have the request say another name.
+        most_bytes: how large a request's body may be.
+        body_seconds: how long it may take to arrive.
+
+    Raises:
+        ConfigurationError: a key is empty or cannot be sent in a header.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[SecretStr | str] = (),
+        *,
+        open: bool = False,  # noqa: A002 - the word for it
+        hosts: Sequence[str] | None = None,
+        most_bytes: int = MOST_BYTES,
+        body_seconds: float = 30.0,
+    ) -> None:
+        given = [key.get_secret_value() if isinstance(key, SecretStr) else key for key in keys]
+        if not all(key and key.isascii() and key.isprintable() and " " not in key for key in given):
+            raise ConfigurationError(
+                "keys: a key of the gateway is empty, or has characters that no header takes"
+            )
+        # Where neither `vars` nor a traceback shows them.
+        self._is_known: Callable[[str], bool] = _known([key.encode() for key in given])
+        self._has_keys, self._open = bool(given), open
+        self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
+        self.most_bytes, self.body_seconds = most_bytes, body_seconds
+
+    def check(self, headers: Headers) -> None:
+        """Check a request before anything of its body is read.
+
+        Raises:
+            Problem: 401, 403, 413 or 421.
+        """
+        if self._hosts is not None:
+            if _name_of(f"//{headers.get('host', '')}") not in self._hosts:
+                raise Problem(
+                    421,
+                    "The gateway is not called by this name. Call it by the name or address that "
+                    "it was started with, or start it with --allow-host.",
+                    code="wrong_host",
+                )
+            origin = headers.get("origin")
+            if origin is not None and _name_of(origin) not in self._hosts:
+                raise Problem(403, "Pages of this origin may not ask here.", code="wrong_origin")
+        key = bearer(headers)
+        if not self._open and not (self._is_known(key) if self._has_keys else key):
+            raise Problem(
+                401,
+                "The request needs a valid key: Authorization: Bearer KEY.",
+                type="authentication_error",
+                code="invalid_api_key",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        declared = headers.get("content-length", "")
+        if declared.isascii() and declared.isdigit() and int(declared[:20]) > self.most_bytes:
+            raise self.too_large
+
+    @property
+    def too_large(self) -> Problem:
+        """What a body over the limit is answered with."""
+        return Problem(
+            413,
+            f"The request body is larger than {self.most_bytes:,} bytes, the limit here. "
+            "Nothing was sent.",
+            code="request_too_large",
+        )
+
+
+def bearer(headers: Headers) -> str:
+    """Return the key that a request brings, or an empty text."""
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""
+
+
+def loopback_names(host: str) -> tuple[str, ...] | None:
+    """Return by which names a listener at a host is called; None where it is not loopback alone."""
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    return ("localhost", "127.0.0.1", "::1", host) if loopback else None
+
+
+class Gate:
+    """ASGI middleware that lets nothing else pass.
+
+    Args:
+        app: what a request goes on to.
+        admission: who may.
+    """
+
+    def __init__(self, app: ASGIApp, *, admission: Admission) -> None:
+        self._app, self._admission = app, admission
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._admission.check(Headers(scope=scope))
+        except Problem as problem:
+            await problem.response(scope, receive, send)
+            return
+        await self._app(scope, _bounded(receive, self._admission), send)
+
+
+def _bounded(receive: Receive, admission: Admission) -> Receive:
+    """Bound a body in size and time while it arrives; what comes after it waits for ever."""
+    received, whole = 0, False
+    loop = asyncio.get_running_loop()
+    until = loop.time() + admission.body_seconds
+
+    async def bounded() -> Message:
+        nonlocal received, whole
+        if whole:
+            return await receive()
+        try:
+            async with asyncio.timeout_at(until):
+                message = await receive()
+        except TimeoutError:
+            raise Problem(
+                408,
+                f"The request's body did not arrive within {admission.body_seconds:g} s. "
+                "Nothing was sent.",
+                code="body_too_slow",
+                headers={"Connection": "close"},
+            ) from None
+        received += len(message.get("body", b""))
+        whole = not message.get("more_body", False)
+        if received > admission.most_bytes:
+            raise admission.too_large
+        return message
+
+    return bounded
+
+
+def _known(keys: Sequence[bytes]) -> Callable[[str], bool]:
+    def is_known(key: str) -> bool:
+        # Every key is compared, always, and as bytes: compare_digest refuses other text.
+        given = key.encode("utf-8", "surrogatepass")
+        return sum(hmac.compare_digest(given, one) for one in keys) > 0
+
+    return is_known
+
+
+def _name_of(address: str) -> str | None:
+    try:
+        return urlsplit(address).hostname
+    except ValueError:
+        return None

@@ -1,0 +1,452 @@
+"""Bots as an MCP server: tools to ask them, to list what there is, and to add to it if allowed.
+
+One server object speaks over stdio and HTTP, to several clients at once. Where callers bring their
+own keys, each message is answered with the key that came with it.
+"""
+
+import json
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Annotated, Any, Final
+from weakref import WeakKeyDictionary
+
+from mcp.server import MCPServer
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+from mcp.types import ListToolsResult, Tool, ToolAnnotations
+from pydantic import BaseModel, Field
+
+from knowledge_bot import AsyncClient, Bot, Collection, Conversation, KnowledgeBotError, __version__
+from knowledge_bot._answers import Answer
+from knowledge_bot.conversations import Said
+from knowledge_bot_gateway._service import Upstream
+
+_log = logging.getLogger("knowledge_bot.gateway")
+
+# With more of them, a list of tools is longer than what an agent chooses well from.
+_MOST_BOT_TOOLS: Final = 10
+
+# How long the list of bots is believed, in seconds.
+_FRESH: Final = 60.0
+
+_INSTRUCTIONS: Final = (
+    "Bots of a knowledge base answer questions from their sources. Pass an answer's "
+    "conversation_id on to ask further in the same conversation. An error says whether the service "
+    "may have acted: its delivery is not_delivered or refused where it has not, and unknown where "
+    "it may have. A question that was cancelled may have been asked."
+)
+
+_READING: Final = ToolAnnotations(
+    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True
+)
+# A question adds a message to a conversation, and changes nothing that bots know.
+_ASKING: Final = ToolAnnotations(
+    read_only_hint=True, destructive_hint=False, idempotent_hint=False, open_world_hint=True
+)
+_WRITING: Final = ToolAnnotations(
+    read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True
+)
+
+_Question = Annotated[str, Field(description="The question, in whole sentences.")]
+_ConversationId = Annotated[
+    str | None,
+    Field(description="The conversation_id of an earlier answer, to go on there."),
+]
+
+
+class SourceName(BaseModel):
+    """A source that an answer names."""
+
+    name: str
+    id: str | None = None
+    url: str | None = None
+
+
+class BotAnswer(BaseModel):
+    """What a bot answered."""
+
+    answer: str = Field(description="The answer, as the bot gave it.")
+    conversation_id: str = Field(description="Where to go on.")
+    message_id: str
+    found: bool = Field(description="Whether the bot found something in its sources.")
+    sources: list[SourceName] = Field(description="What the bot names as its sources.")
+
+
+class Named(BaseModel):
+    """Something with an id and a name."""
+
+    id: str
+    name: str
+
+
+class BotList(BaseModel):
+    """The bots."""
+
+    bots: list[Named]
+
+
+class CollectionList(BaseModel):
+    """The collections."""
+
+    collections: list[Named]
+
+
+class ConversationList(BaseModel):
+    """The conversations of a bot."""
+
+    conversations: list[Named]
+
+
+class AddedSource(BaseModel):
+    """A source that was created."""
+
+    id: str
+    name: str
+    status: str = Field(description="`pending` until the service has read it.")
+    collections: list[Named]
+
+
+def create_mcp_server(upstream: Upstream, *, allow_writes: bool = False) -> MCPServer[None]:
+    """Make an MCP server before a service.
+
+    Args:
+        upstream: the service.
+        allow_writes: whether there are tools that create sources.
+
+    Returns:
+        The server; `run` serves it over stdio, `create_app` over HTTP.
+    """
+    callers = _Callers(upstream)
+    server: MCPServer[None] = MCPServer(
+        "knowledge-bot",
+        title="Knowledge-Bot",
+        instructions=_INSTRUCTIONS,
+        version=__version__,
+        log_level="WARNING",
+        subscriptions=False,  # the service tells of no changes (interface section 6)
+        middleware=[callers],
+    )
+    _add_reading(server, upstream, callers)
+    if allow_writes:
+        _add_writing(server, upstream, callers)
+    return server
+
+
+def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers") -> None:
+    @server.tool(title="Ask a bot", annotations=_ASKING)
+    async def ask_bot(
+        bot: Annotated[str, Field(description="The bot's id, or its name.")],
+        question: _Question,
+        ctx: Context[Any, Any],
+        conversation_id: _ConversationId = None,
+    ) -> BotAnswer:
+        """Ask a bot a question, which it answers from its sources.
+
+        A call that was cancelled may have been asked.
+        """
+        await ctx.report_progress(0, 1, "The question is on its way.")
+        with _told():
+            bot_id = await callers.bot_id(bot)
+            reply = await upstream.ask(
+                callers.client, bot_id, [Said("user", question)], conversation_id
+            )
+        await ctx.report_progress(1, 1, "The answer is here.")
+        message = reply.message
+        answer = Answer.of(message)
+        return BotAnswer(
+            answer=message.answer,
+            conversation_id=message.conversation_id,
+            message_id=message.id,
+            found=not answer.refuses,
+            sources=_sources(answer, (message.model_extra or {}).get("sources")),
+        )
+
+    @server.tool(title="List the bots", annotations=_READING)
+    async def list_bots() -> BotList:
+        """List the bots that can be asked."""
+        with _told():
+            return BotList(bots=_named(await callers.bots(fresh=True)))
+
+    @server.tool(title="List the collections", annotations=_READING)
+    async def list_collections() -> CollectionList:
+        """List the collections of sources."""
+        async with _requesting(upstream):
+            return CollectionList(collections=_named(await callers.client.list_collections()))
+
+    @server.tool(title="List a bot's conversations", annotations=_READING)
+    async def list_conversations(
+        bot: Annotated[str, Field(description="The bot's id, or its name.")],
+    ) -> ConversationList:
+        """List the conversations that a bot has had."""
+        async with _requesting(upstream):
+            bot_id = await callers.bot_id(bot)
+            found = await callers.client.list_conversations(bot_id)
+            return ConversationList(conversations=_named(found))
+
+    @server.resource("knowledge-bot://bots", title="Bots", mime_type="application/json")
+    async def bots() -> str:
+        """The bots that can be asked."""
+        with _told(ResourceError):
+            return _json(await callers.bots(fresh=True))
+
+    @server.resource(
+        "knowledge-bot://collections", title="Collections", mime_type="application/json"
+    )
+    async def collections() -> str:
+        """The collections of sources."""
+        async with _requesting(upstream, ResourceError):
+            return _json(await callers.client.list_collections())
+
+
+def _add_writing(server: MCPServer[None], upstream: Upstream, callers: "_Callers") -> None:
+    names = Annotated[str, Field(description="What the source is called.")]
+    ids = Annotated[list[str], Field(min_length=1, description="Ids of collections, col_….")]
+
+    @server.tool(title="Add a web page", annotations=_WRITING)
+    async def add_page(
+        name: names,
+        url: Annotated[str, Field(description="The address of the page.")],
+        collections: ids,
+    ) -> AddedSource:
+        """Add a web page to what bots know. There is no way to take it back.
+
+        A call whose outcome is unknown may have created the source: look before another one.
+        """
+        async with _requesting(upstream):
+            created = await callers.client.create_webpage_source(
+                name=name, url=url, collections=collections
+            )
+            return _added(created)
+
+    @server.tool(title="Add a text", annotations=_WRITING)
+    async def add_text(
+        name: names,
+        content: Annotated[str, Field(description="The text.")],
+        collections: ids,
+    ) -> AddedSource:
+        """Add a text to what bots know. There is no way to take it back.
+
+        A call whose outcome is unknown may have created the source: look before another one.
+        """
+        async with _requesting(upstream):
+            created = await callers.client.create_text_source(
+                name=name, content=content, collections=collections
+            )
+            return _added(created)
+
+
+class _Callers:
+    """Middleware of the MCP server: whose key a message came with, and a tool for each bot.
+
+    A tool of a bot is `ask_bot` with the bot filled in. Which there are depends on the key, so they
+    are told and called here, and the server knows nothing of them.
+    """
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._key: ContextVar[str] = ContextVar("key", default="")
+        self._bots: WeakKeyDictionary[AsyncClient, tuple[float, list[Bot]]] = WeakKeyDictionary()
+
+    async def __call__(
+        self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
+    ) -> HandlerResult:
+        """Handle a message with the key that came with it."""
+        token = self._key.set(_bearer(ctx))
+        try:
+            if ctx.method == "tools/call":
+                return await self._call(ctx, call_next)
+            result = await call_next(ctx)
+            if ctx.method == "tools/list" and not (ctx.params or {}).get("cursor"):
+                return self._with(await self._tools(), result)
+            return result
+        finally:
+            self._key.reset(token)
+
+    @property
+    def client(self) -> AsyncClient:
+        """What to reach the service with for the present caller.
+
+        Raises:
+            ConfigurationError: the message came without a key, and there is no other.
+        """
+        return self._upstream.client(self._key.get())
+
+    async def bots(self, *, fresh: bool = False) -> list[Bot]:
+        """Return the bots; with `fresh`, as the service lists them now.
+
+        Raises:
+            KnowledgeBotError: they cannot be listed.
+        """
+        client = self.client
+        at, found = self._bots.get(client, (0.0, []))
+        if fresh or time.monotonic() - at > _FRESH:
+            async with self._upstream.limits():
+                found = await client.list_bots()
+            self._bots[client] = time.monotonic(), found
+        return found
+
+    async def bot_id(self, bot: str) -> str:
+        """Return the id of a bot that an id or a name stands for.
+
+        Raises:
+            KnowledgeBotError: the bots cannot be listed.
+            ToolError: there is none, or several are called so.
+        """
+        if bot.startswith("bot_"):
+            return bot
+        called = [one.id for one in await self.bots() if one.name.casefold() == bot.casefold()]
+        if len(called) != 1:
+            told = "Several bots are" if called else "No bot is"
+            raise ToolError(
+                f"{told} called {bot[:100]!r}; list_bots tells their ids. Nothing was asked "
+                "(delivery: not_delivered)."
+            )
+        return called[0]
+
+    async def _tools(self) -> dict[str, Bot]:
+        """Return the bots by the names of their tools; none where there are too many."""
+        try:
+            found = await self.bots()
+        except KnowledgeBotError as error:
+            _log.warning("There are no tools of single bots now: %s", error)
+            return {}
+        return dict(_tool_names(found)) if len(found) <= _MOST_BOT_TOOLS else {}
+
+    async def _call(
+        self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
+    ) -> HandlerResult:
+        params = ctx.params or {}
+        name, arguments = params.get("name"), params.get("arguments") or {}
+        is_a_bots = isinstance(name, str) and name.startswith(_ASK) and name != "ask_bot"
+        if is_a_bots and isinstance(arguments, Mapping):
+            bot = (await self._tools()).get(str(name))
+            if bot is not None:
+                asked = {**params, "name": "ask_bot", "arguments": {**arguments, "bot": bot.id}}
+                ctx = replace(ctx, params=asked)
+        return await call_next(ctx)
+
+    def _with(self, tools: Mapping[str, Bot], result: HandlerResult) -> HandlerResult:
+        if not tools or result is None:
+            return result
+        listed = (
+            result
+            if isinstance(result, ListToolsResult)
+            else ListToolsResult.model_validate(result, by_name=True, by_alias=True)
+        )
+        general = next((tool for tool in listed.tools if tool.name == "ask_bot"), None)
+        if general is None:
+            return result
+        of_bots = [_tool_of(bot, name, general) for name, bot in tools.items()]
+        return listed.model_copy(update={"tools": [*listed.tools, *of_bots]})
+
+
+_ASK: Final = "ask_"
+
+# What an LLM's API takes as the name of a tool.
+_LONGEST_NAME: Final = 64
+
+
+def _tool_names(bots: Sequence[Bot]) -> Iterator[tuple[str, Bot]]:
+    taken = {"ask_bot", _ASK}
+    for bot in bots:
+        name = _tool_name(bot.name)
+        if name in taken:  # two of one name, or none in Latin letters
+            name = _tool_name(bot.id.removeprefix("bot_"))
+        if name in taken:
+            name = f"{name[: _LONGEST_NAME - 6]}_{len(taken)}"
+        taken.add(name)
+        yield name, bot
+
+
+def _tool_name(subject: str) -> str:
+    words = re.sub(r"[^a-z0-9]+", "_", subject.lower()).strip("_")
+    return f"{_ASK}{words}"[:_LONGEST_NAME].rstrip("_") if words else _ASK
+
+
+def _tool_of(bot: Bot, name: str, general: Tool) -> Tool:
+    schema = dict(general.input_schema)
+    schema["properties"] = {
+        key: value for key, value in schema.get("properties", {}).items() if key != "bot"
+    }
+    schema["required"] = [key for key in schema.get("required", []) if key != "bot"]
+    return general.model_copy(
+        update={
+            "name": name,
+            "title": f"Ask {bot.name}",
+            "description": f"Ask the bot {bot.name!r} a question, which it answers from its "
+            "sources. A call that was cancelled may have been asked.",
+            "input_schema": schema,
+        }
+    )
+
+
+@contextmanager
+def _told(kind: type[ToolError] | type[ResourceError] = ToolError) -> Iterator[None]:
+    """Surround what may fail; the error tells the sentence, and whether the service has acted."""
+    try:
+        yield
+    except KnowledgeBotError as error:
+        raise kind(f"{error} (delivery: {error.delivery})") from None
+    except BaseException as cancelled:
+        # Nobody answers a request that was cancelled. The client's note says what was under way.
+        for note in getattr(cancelled, "__notes__", []):
+            _log.warning("Cancelled: %s", note)
+        raise
+
+
+@asynccontextmanager
+async def _requesting(
+    upstream: Upstream, kind: type[ToolError] | type[ResourceError] = ToolError
+) -> AsyncIterator[None]:
+    with _told(kind):
+        async with upstream.limits():
+            yield
+
+
+def _bearer(ctx: ServerRequestContext[Any, Any]) -> str:
+    headers = getattr(ctx.request, "headers", None)
+    if headers is None:  # stdio
+        return ""
+    from knowledge_bot_gateway._gate import bearer
+
+    return bearer(headers)
+
+
+def _named(found: Sequence[Bot | Collection | Conversation]) -> list[Named]:
+    return [Named(id=one.id, name=one.name) for one in found]
+
+
+def _json(found: Sequence[Bot | Collection]) -> str:
+    return json.dumps([one.model_dump() for one in _named(found)], ensure_ascii=False)
+
+
+def _added(source: Any) -> AddedSource:
+    return AddedSource(
+        id=source.id,
+        name=source.name,
+        status=source.status,
+        collections=_named(source.collections),
+    )
+
+
+def _sources(answer: Answer, listed: Any) -> list[SourceName]:
+    known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    of_name = {one.get("name"): one for one in known}
+    return [
+        SourceName(
+            name=name,
+            id=_text(of_name.get(name, {}).get("id")),
+            url=_text(of_name.get(name, {}).get("url")),
+        )
+        for name in answer.source_names
+    ]
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

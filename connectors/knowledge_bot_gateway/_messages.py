@@ -1,0 +1,291 @@
+"""What both of OpenAI's shapes have in common: texts, conversations, sources, events."""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from knowledge_bot import APIError, AsyncClient, KnowledgeBotError, Message
+from knowledge_bot._answers import Answer
+from knowledge_bot.conversations import ForkError, OnFork, Reply, Said
+from knowledge_bot.transcripts import Role
+from knowledge_bot_gateway._gate import bearer
+from knowledge_bot_gateway._problems import (
+    ErrorEnvelope,
+    invalid,
+    no_such_model,
+    problem_of,
+    unsupported,
+)
+from knowledge_bot_gateway._service import Upstream
+
+ROLES: Final[Mapping[str, Role]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+
+ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    400: {"model": ErrorEnvelope, "description": "The request cannot be met; nothing was sent"},
+    401: {"model": ErrorEnvelope, "description": "The key is missing or wrong"},
+    # With `default`, FastAPI does not announce its 422, which never happens here.
+    "default": {"model": ErrorEnvelope, "description": "Any other error"},
+}
+
+
+class Asked(BaseModel):
+    """What both kinds of requests have; parameters that change nothing here are let through."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+
+    model: str = Field(description="The id of a bot, as GET /v1/models lists them.")
+    stream: bool | None = None
+    metadata: dict[str, Any] | None = Field(
+        None, description="`conversation_id` names a conversation to go on in."
+    )
+    conversation: str | dict[str, Any] | None = Field(
+        None, description="A conversation to go on in: its id, or an object with its `id`."
+    )
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+
+    @property
+    def named(self) -> str | None:
+        """The conversation that the request names.
+
+        Raises:
+            Problem: it is named in a way that nobody can read.
+        """
+        named: Any = self.conversation
+        if isinstance(named, dict):
+            named = named.get("id")
+            if not isinstance(named, str):
+                raise invalid("conversation: expected an object with an id.", "conversation")
+        if named is None and self.metadata is not None:
+            named = self.metadata.get("conversation_id")
+            if named is not None and not isinstance(named, str):
+                raise invalid("metadata.conversation_id: expected a string.", "metadata")
+        return None if named is None else str(named)
+
+    def refuse_others(self, allowed: Mapping[str, tuple[Any, ...]]) -> None:
+        """Refuse what no bot has a place for.
+
+        Args:
+            allowed: for each such parameter the values that ask for nothing.
+
+        Raises:
+            Problem: another value is given.
+        """
+        for name, values in allowed.items():
+            value = getattr(self, name)
+            if value is not None and value not in values:
+                raise unsupported(
+                    name,
+                    _WHY.get(name, "this value is not supported; a bot answers with one text"),
+                    code="unsupported_value" if any(values) else "unsupported_parameter",
+                )
+
+
+_WHY: Final = {
+    "tools": "a bot calls no tools",
+    "tool_choice": "a bot calls no tools",
+    "functions": "a bot calls no functions",
+    "function_call": "a bot calls no functions",
+}
+
+NO_TOOLS: Final[Mapping[str, tuple[Any, ...]]] = {
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+}
+
+
+def text_of(content: Any, place: str, texts: Sequence[str]) -> str:
+    """Return the text of a message's content.
+
+    Args:
+        content: a text, or a list of parts.
+        place: where it stands in the request, for errors.
+        texts: the types of parts that are texts.
+
+    Raises:
+        Problem: it is neither, or there is something else than text in it.
+    """
+    if isinstance(content, str):
+        return content
+    if content is None:
+        return ""
+    if not isinstance(content, list):
+        raise invalid(f"{place}: expected a string or a list of parts.", place, "invalid_type")
+    return "\n\n".join(
+        _text_of_part(part, f"{place}[{index}]", texts) for index, part in enumerate(content)
+    )
+
+
+def _text_of_part(part: Any, place: str, texts: Sequence[str]) -> str:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if not isinstance(kind, str):
+        raise invalid(f"{place}: expected an object with a type.", place, "invalid_type")
+    if kind not in texts:
+        raise unsupported(
+            f"{place}.type", f"{kind[:40]!r} is not supported; a bot reads text alone"
+        )
+    text = part.get("refusal" if kind == "refusal" else "text")
+    if not isinstance(text, str):
+        raise invalid(f"{place}.text: expected a string.", f"{place}.text", "invalid_type")
+    return text
+
+
+def role_of(message: Mapping[str, Any], place: str) -> Role:
+    """Return who said a message.
+
+    Raises:
+        Problem: nobody that is known.
+    """
+    role = message.get("role")
+    if not isinstance(role, str) or role not in ROLES:
+        raise invalid(
+            f"{place}.role: expected one of {', '.join(ROLES)}.", f"{place}.role", "invalid_value"
+        )
+    return ROLES[role]
+
+
+async def ask(
+    upstream: Upstream,
+    request: Request,
+    body: Asked,
+    messages: Sequence[Said],
+    *,
+    named: str | None = None,
+    on_fork: OnFork = "new",
+) -> Reply:
+    """Ask the bot that a request names.
+
+    Raises:
+        ForkError: the list is a fork, and `on_fork` is "error"; nothing was sent.
+        Problem: there is no answer; it says whether the service may have acted.
+    """
+    try:
+        client = upstream.client(bearer(request.headers))
+        return await upstream.ask(client, body.model, messages, named, on_fork)
+    except ForkError:
+        raise
+    except KnowledgeBotError as error:
+        if await _is_no_bot(upstream, request, body.model, error):
+            raise no_such_model(body.model) from None
+        raise problem_of(error, own_key=not upstream.passes_keys_through) from None
+
+
+async def bots(upstream: Upstream, request: Request) -> dict[str, str]:
+    """Return the names of the bots by their ids.
+
+    Raises:
+        Problem: they cannot be listed.
+    """
+    try:
+        async with upstream.limits():
+            return await _bots(upstream.client(bearer(request.headers)))
+    except KnowledgeBotError as error:
+        raise problem_of(error, own_key=not upstream.passes_keys_through) from None
+
+
+async def _bots(client: AsyncClient) -> dict[str, str]:
+    return {bot.id: bot.name for bot in await client.list_bots()}
+
+
+async def _is_no_bot(
+    upstream: Upstream, request: Request, model: str, error: KnowledgeBotError
+) -> bool:
+    """Tell whether an error is for a bot that there is not; asked for only after one."""
+    if str(error).startswith("bot_id"):
+        return True
+    if not isinstance(error, APIError) or error.status_code not in (400, 404):
+        return False
+    try:
+        return model not in await _bots(upstream.client(bearer(request.headers)))
+    except KnowledgeBotError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A source that an answer names, and where in its text.
+
+    Attributes:
+        name: what it is called.
+        id: its id, `src_…`; empty where the service tells none.
+        url: its address; None where the service tells none.
+        start: where the name begins in the text; the text's end where it is not in it.
+        end: where it ends.
+    """
+
+    name: str
+    id: str
+    url: str | None
+    start: int
+    end: int
+
+
+def citations(message: Message) -> list[Citation]:
+    """Return the sources that an answer names."""
+    answer = Answer.of(message)
+    listed = (message.model_extra or {}).get("sources")
+    known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    of_name = {one.get("name"): one for one in known}
+    return [_citation(name, of_name.get(name, {}), answer) for name in answer.source_names]
+
+
+def _citation(name: str, known: Mapping[str, Any], answer: Answer) -> Citation:
+    start = answer.text.rfind(name, len(answer.words))
+    start, end = (start, start + len(name)) if start >= 0 else (len(answer.text),) * 2
+    identity, url = known.get("id"), known.get("url")
+    return Citation(
+        name,
+        identity if isinstance(identity, str) else "",
+        url if isinstance(url, str) and url else None,
+        start,
+        end,
+    )
+
+
+def encoded(*parts: str) -> str:
+    """Return texts without a slash as one that fits into an id."""
+    return base64.urlsafe_b64encode("/".join(parts).encode()).decode().rstrip("=")
+
+
+def decoded(text: str) -> list[str]:
+    """Return what `encoded` made one text of; nothing where it did not."""
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode().split("/")
+    except (binascii.Error, ValueError):
+        return []
+
+
+def event_stream(events: Iterable[tuple[str | None, Mapping[str, Any]]], end: str) -> Response:
+    """Return server-sent events as an answer: all of them, since the answer is there as a whole.
+
+    Args:
+        events: the name of each, or None, and its data.
+        end: what stands behind the last one.
+    """
+    pieces = [
+        f"event: {name}\ndata: {_json(data)}\n\n" if name else f"data: {_json(data)}\n\n"
+        for name, data in events
+    ]
+    return Response(
+        "".join([*pieces, end]),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
+    )
+
+
+def _json(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,205 @@
+"""The one body of every error in OpenAI's shape, and what tells its clients to leave a POST alone.
+
+    {"error": {"message": …, "type": …, "param": …, "code": …, "delivery": …}}
+
+`delivery` is ours: whether the service may have acted. OpenAI's clients send a request again by
+themselves after 408, 409, 429, 5xx and a lost connection; the header `x-should-retry` says it
+better, and wins with them. It is `true` only where the service has certainly not acted.
+"""
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from knowledge_bot import (
+    APIError,
+    ConfigurationError,
+    ConnectionFailedError,
+    ConnectionLostError,
+    Delivery,
+    KnowledgeBotError,
+    RequestTimeoutError,
+)
+from knowledge_bot.conversations import HeadsError
+from knowledge_bot_gateway._service import BusyError
+
+_log = logging.getLogger("knowledge_bot.gateway")
+
+INVALID: Final = "invalid_request_error"
+
+_RETRY_AFTER: Final = 1  # seconds, where nobody else has said
+
+
+class ErrorBody(BaseModel):
+    """What went wrong, in OpenAI's fields and one of ours."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+    delivery: Delivery = Delivery.NOT_DELIVERED
+
+
+class ErrorEnvelope(BaseModel):
+    """The body of an error."""
+
+    error: ErrorBody
+
+
+class Problem(HTTPException):  # FastAPI makes a 400 of any other that comes while it reads
+    """A request that is answered with an error.
+
+    Attributes:
+        body: what it tells.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        type: str = INVALID,  # noqa: A002 - OpenAI's word
+        code: str | None = None,
+        param: str | None = None,
+        delivery: Delivery = Delivery.NOT_DELIVERED,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, message, dict(headers or {}))
+        self.body = ErrorBody(message=message, type=type, param=param, code=code, delivery=delivery)
+
+    @property
+    def response(self) -> JSONResponse:
+        """The answer."""
+        return JSONResponse(
+            {"error": self.body.model_dump(mode="json")}, self.status_code, headers=self.headers
+        )
+
+
+def invalid(message: str, param: str | None = None, code: str | None = None) -> Problem:
+    """A request that cannot be understood or met; nothing was sent."""
+    return Problem(400, message, param=param, code=code)
+
+
+def unsupported(param: str, what: str, code: str = "unsupported_value") -> Problem:
+    """A parameter or a value that no bot has a place for; nothing was sent."""
+    return Problem(400, f"{param}: {what}. Nothing was sent.", param=param, code=code)
+
+
+def no_such_model(model: str) -> Problem:
+    """There is no bot of this id."""
+    return Problem(
+        404,
+        f"The model {model[:100]!r} does not exist: no bot of the service has this id. "
+        "GET /v1/models lists those that there are.",
+        param="model",
+        code="model_not_found",
+    )
+
+
+def problem_of(error: KnowledgeBotError, *, own_key: bool) -> Problem:
+    """Return how an error of the core is told.
+
+    Args:
+        error: it.
+        own_key: whether the gateway's own key was sent, so that a refused one is not the caller's.
+    """
+    status, kind, code = _told(error, own_key=own_key)
+    again = error.delivery is not Delivery.UNKNOWN and status in (429, 503)
+    headers = {"x-should-retry": "true" if again else "false"}
+    if again:
+        seconds = getattr(error, "retry_after", None) or _RETRY_AFTER
+        headers["Retry-After"] = str(math.ceil(seconds))
+    return Problem(
+        status, str(error), type=kind, code=code, delivery=error.delivery, headers=headers
+    )
+
+
+def _told(error: KnowledgeBotError, *, own_key: bool) -> tuple[int, str, str]:
+    """Return the status, the type and the code of an error."""
+    if error.delivery is Delivery.UNKNOWN:
+        status = 504 if isinstance(error, RequestTimeoutError) else 502
+        return status, "server_error", "outcome_unknown"
+    if isinstance(error, APIError):
+        if error.status_code in (401, 403) and own_key:
+            return 502, "server_error", "gateway_key_refused"
+        kind, code = _OF_STATUS.get(error.status_code, (INVALID, error.code or "refused"))
+        return error.status_code, kind, code
+    fitting = (told for kind, told in _NOTHING_SENT.items() if isinstance(error, kind))
+    return next(fitting, (502, "server_error", "service_failed"))
+
+
+_NOTHING_SENT: Final[Mapping[type[KnowledgeBotError], tuple[int, str, str]]] = {
+    BusyError: (429, "rate_limit_error", "rate_limit_exceeded"),
+    ConfigurationError: (400, INVALID, "invalid_value"),
+    ConnectionFailedError: (503, "server_error", "service_unreachable"),
+    ConnectionLostError: (503, "server_error", "service_unreachable"),
+    HeadsError: (503, "server_error", "heads_unavailable"),
+    RequestTimeoutError: (503, "server_error", "service_unreachable"),
+}
+
+_OF_STATUS: Final = {
+    401: ("authentication_error", "invalid_api_key"),
+    402: ("insufficient_quota", "insufficient_quota"),
+    403: ("permission_error", "permission_denied"),
+    429: ("rate_limit_error", "rate_limit_exceeded"),
+    503: ("server_error", "service_unavailable"),
+}
+
+
+def install(app: FastAPI) -> None:
+    """Make an application answer every error in this shape."""
+    app.add_exception_handler(Problem, _of_problem)
+    app.add_exception_handler(HTTPException, _of_http)
+    app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(Exception, _of_fault)
+
+
+async def _of_problem(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Problem)  # noqa: S101 - Starlette hands over what was registered
+    return error.response
+
+
+async def _of_http(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)  # noqa: S101 - as above
+    told = _OF_FRAMEWORK.get(error.status_code, error.detail)
+    return Problem(error.status_code, told, headers=error.headers).response
+
+
+async def _of_validation(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
+    first: Any = error.errors()[0]
+    place = ".".join(str(step) for step in first["loc"] if step != "body")
+    if first["type"] == "json_invalid":
+        return invalid("The request body is not JSON. Nothing was sent.").response
+    # Never what was sent: it may be long, secret or no text.
+    told = f"{place or 'The request body'}: {first['msg']}. Nothing was sent."
+    return invalid(told, place or None, "invalid_type").response
+
+
+async def _of_fault(request: Request, error: Exception) -> JSONResponse:
+    _log.error("%s %s: %s", request.method, request.url.path, type(error).__name__)
+    return Problem(
+        500,
+        "The gateway failed while it handled the request, and the service may have received it. "
+        "The gateway's log names the fault; look before you send it again.",
+        type="server_error",
+        code="outcome_unknown",
+        delivery=Delivery.UNKNOWN,
+        # Starlette raises the error again after this answer, and uvicorn ends the connection.
+        headers={"x-should-retry": "false", "Connection": "close"},
+    ).response
+
+
+# What FastAPI and Starlette raise by themselves.
+_OF_FRAMEWORK: Final = {
+    400: "The request body is not JSON in UTF-8. Nothing was sent.",
+    404: "There is nothing at this path: /v1/models, /v1/chat/completions and /v1/responses are.",
+    405: "This path does not have this method; the Allow header names those it has.",
+}

@@ -1,0 +1,295 @@
+"""`/v1/responses`: an input, and what it follows.
+
+The id of a response holds its conversation and message, so `previous_response_id` needs no storage.
+It holds a digest of the instructions as well: the same ones are sent once for a conversation.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import Field
+
+from knowledge_bot import Message
+from knowledge_bot.conversations import ForkError, OnFork, Place, Said
+from knowledge_bot_gateway._messages import (
+    ERRORS,
+    NO_TOOLS,
+    Asked,
+    Citation,
+    ask,
+    citations,
+    decoded,
+    encoded,
+    event_stream,
+    role_of,
+    text_of,
+)
+from knowledge_bot_gateway._problems import Problem, invalid, unsupported
+from knowledge_bot_gateway._service import Upstream
+
+_PREFIX: Final = "resp_"
+
+_TEXTS: Final = ("input_text", "output_text", "text", "refusal")
+
+_REFUSED: Final[Mapping[str, tuple[Any, ...]]] = {
+    **NO_TOOLS,
+    "background": (False,),
+    "prompt": (),
+    "top_logprobs": (0,),
+    "max_tool_calls": (),
+}
+
+
+class ResponseRequest(Asked):
+    """An input for a bot."""
+
+    input: str | list[dict[str, Any]]
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    text: dict[str, Any] | None = None
+    background: bool | None = None
+    prompt: dict[str, Any] | None = None
+    top_logprobs: int | None = None
+    max_tool_calls: int | None = None
+    reasoning: Any = None
+    temperature: Any = None
+    top_p: Any = None
+    max_output_tokens: Any = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    user: str | None = None
+    parallel_tool_calls: bool | None = None
+    truncation: str | None = Field(None, description="Changes nothing.")
+    store: bool | None = Field(None, description="Changes nothing: no response can be fetched.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Previous:
+    """What an id of a response tells."""
+
+    conversation_id: str
+    message_id: str
+    instructions: str
+
+    @classmethod
+    def of(cls, response_id: str) -> "_Previous":
+        parts = decoded(response_id.removeprefix(_PREFIX))
+        if not response_id.startswith(_PREFIX) or len(parts) != 3 or not all(parts[:2]):
+            raise _not_found("previous_response_id: this is not the id of a response from here.")
+        return cls(*parts)
+
+
+def router(upstream: Upstream) -> APIRouter:
+    """Return the endpoint, before a service."""
+    routes = APIRouter()
+
+    @routes.post("/v1/responses", responses=ERRORS)
+    async def create_response(body: ResponseRequest, request: Request) -> Response:
+        """Ask a bot, after a previous response or anew.
+
+        `temperature`, `max_output_tokens` and what else steers a language model changes nothing.
+        `usage` is zero throughout: the service counts no tokens. No response is stored.
+        """
+        began = int(time.time())
+        body.refuse_others(_REFUSED)
+        _refuse_formats(body)
+        named, previous = body.named, None
+        if body.previous_response_id is not None:
+            if named is not None:
+                raise invalid(
+                    "previous_response_id and conversation exclude each other. Nothing was sent.",
+                    "previous_response_id",
+                )
+            previous = _Previous.of(body.previous_response_id)
+        messages = _messages(body, previous)
+        try:
+            # Earlier turns are not here, so their fork cannot be sent as a whole to a new place.
+            on_fork: OnFork = "new" if previous is None else "error"
+            reply = await ask(upstream, request, body, messages, named=named, on_fork=on_fork)
+        except ForkError:
+            raise _not_found(
+                "previous_response_id: its conversation has gone on since, or is not known here, "
+                "and the service does not go back. Send all that was said as input, without it."
+            ) from None
+        answered = _Answered(body, reply.message, began)
+        if body.stream:
+            return event_stream(answered.events(), "")
+        return JSONResponse(answered.response())
+
+    return routes
+
+
+def _not_found(told: str) -> Problem:
+    # Clients that know this code send the whole list instead.
+    return Problem(
+        400,
+        f"{told} Nothing was sent.",
+        param="previous_response_id",
+        code="previous_response_not_found",
+    )
+
+
+def _refuse_formats(body: ResponseRequest) -> None:
+    format_ = (body.text or {}).get("format")
+    if format_ is not None and format_ != {"type": "text"}:
+        raise unsupported("text.format", "a bot answers with plain text")
+
+
+def _messages(body: ResponseRequest, previous: _Previous | None) -> list[Said]:
+    """Return what is said, with the answer that it follows."""
+    instructions = [Said("system", body.instructions)] if body.instructions else []
+    given = (
+        [Said("user", body.input)]
+        if isinstance(body.input, str)
+        else [_said(item, f"input[{index}]") for index, item in enumerate(body.input)]
+    )
+    if previous is None:
+        return [*instructions, *given]
+    answer = Said("assistant", "", place=Place(previous.conversation_id, previous.message_id))
+    if _digest(body) == previous.instructions:
+        return [answer, *given]
+    return [answer, *instructions, *given]
+
+
+def _digest(body: ResponseRequest) -> str:
+    return Said("system", body.instructions).digest if body.instructions else ""
+
+
+def _said(item: Mapping[str, Any], place: str) -> Said:
+    kind = item.get("type", "message")
+    if kind != "message":
+        raise unsupported(f"{place}.type", f"{str(kind)[:40]!r} is not supported; give messages")
+    if item.get("content") is None:
+        raise invalid(f"{place}.content: expected a text.", f"{place}.content", "invalid_type")
+    return Said(role_of(item, place), text_of(item["content"], f"{place}.content", _TEXTS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """A request and its answer, in this shape.
+
+    Attributes:
+        body: the request.
+        message: the answer.
+        began: when it was asked, Unix seconds.
+    """
+
+    body: ResponseRequest
+    message: Message
+    began: int
+
+    def response(self, status: str = "completed") -> dict[str, Any]:
+        """Return the response object, as it is in a state."""
+        body, message, done = self.body, self.message, status == "completed"
+        parts = (message.conversation_id, message.id, _digest(body))
+        return {
+            "id": f"{_PREFIX}{encoded(*parts)}",
+            "object": "response",
+            "created_at": self.began,
+            "completed_at": int(time.time()) if done else None,
+            "status": status,
+            "background": False,
+            "conversation": {"id": message.conversation_id},
+            "error": None,
+            "incomplete_details": None,
+            "instructions": body.instructions,
+            "max_output_tokens": _number(body.max_output_tokens),
+            "max_tool_calls": None,
+            "metadata": body.metadata or {},
+            "model": body.model,
+            "output": [self._item("completed")] if done else [],
+            "parallel_tool_calls": False,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "previous_response_id": body.previous_response_id,
+            "prompt_cache_key": body.prompt_cache_key,
+            "reasoning": {"effort": None, "summary": None},
+            "safety_identifier": body.safety_identifier,
+            "service_tier": "default",
+            "store": False,
+            "temperature": _number(body.temperature, 1.0),
+            "text": {"format": {"type": "text"}},
+            "tool_choice": "none",
+            "tools": [],
+            "top_logprobs": 0,
+            "top_p": _number(body.top_p, 1.0),
+            "truncation": "disabled",
+            "usage": _NO_TOKENS if done else None,
+            "user": body.user,
+        }
+
+    def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Return what a stream tells, event by event."""
+        for number, (kind, data) in enumerate(self._told()):
+            yield kind, {"type": kind, "sequence_number": number, **data}
+
+    def _told(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        item = {"item_id": self.message.id, "output_index": 0, "content_index": 0}
+        part, text = self._part(), self.message.answer
+        empty = {**part, "text": "", "annotations": []}
+        yield "response.created", {"response": self.response("in_progress")}
+        yield "response.in_progress", {"response": self.response("in_progress")}
+        begun = {**self._item("in_progress"), "content": []}
+        yield "response.output_item.added", {"output_index": 0, "item": begun}
+        yield "response.content_part.added", {**item, "part": empty}
+        yield "response.output_text.delta", {**item, "delta": text, "logprobs": []}
+        for index, annotation in enumerate(part["annotations"]):
+            told = {**item, "annotation_index": index, "annotation": annotation}
+            yield "response.output_text.annotation.added", told
+        yield "response.output_text.done", {**item, "text": text, "logprobs": []}
+        yield "response.content_part.done", {**item, "part": part}
+        yield "response.output_item.done", {"output_index": 0, "item": self._item("completed")}
+        yield "response.completed", {"response": self.response()}
+
+    def _item(self, status: str) -> dict[str, Any]:
+        return {
+            "id": self.message.id,
+            "type": "message",
+            "status": status,
+            "role": "assistant",
+            "content": [self._part()],
+        }
+
+    def _part(self) -> dict[str, Any]:
+        return {
+            "type": "output_text",
+            "text": self.message.answer,
+            "annotations": [_annotation(one) for one in citations(self.message)],
+            "logprobs": [],
+        }
+
+
+# As in a chat completion: never invented.
+_NO_TOKENS: Final = {
+    "input_tokens": 0,
+    "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+    "output_tokens": 0,
+    "output_tokens_details": {"reasoning_tokens": 0},
+    "total_tokens": 0,
+}
+
+
+def _annotation(cited: Citation) -> dict[str, Any]:
+    if cited.url is None:
+        return {
+            "type": "file_citation",
+            "file_id": cited.id,
+            "filename": cited.name,
+            "index": cited.start,
+        }
+    return {
+        "type": "url_citation",
+        "url": cited.url,
+        "title": cited.name,
+        "start_index": cited.start,
+        "end_index": cited.end,
+    }
+
+
+def _number(value: Any, default: float | None = None) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number else default

@@ -1,0 +1,149 @@
+"""The service behind the gateway: who asks it with which key, and within which limits."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from pydantic import SecretStr
+
+from knowledge_bot import (
+    AsyncClient,
+    ConfigurationError,
+    Delivery,
+    KnowledgeBotError,
+    RequestTimeoutError,
+)
+from knowledge_bot._endpoints import check_number
+from knowledge_bot._shared import async_twin, shared_client
+from knowledge_bot.conversations import Conversations, Heads, OnFork, Reply, Said
+
+# The waits of a client that tries again are among them.
+_SECONDS: Final = 180.0
+
+
+class BusyError(KnowledgeBotError):
+    """As many requests as are allowed are on their way to the service. This one was not sent."""
+
+    def __init__(self, parallel: int) -> None:
+        super().__init__(
+            f"The gateway has {parallel} requests on their way to the service, as many as it "
+            "allows; this one was not sent",
+            delivery=Delivery.NOT_DELIVERED,
+            advice="Send it again later",
+        )
+
+
+class Upstream:
+    """A service, as the gateway reaches it for its callers.
+
+    Args:
+        base_url: the service's address.
+        api_key: the key of the gateway's own, for all callers. None: each caller's own is passed
+            through to the service.
+        heads: who knows the last answers of the conversations; by default this process alone.
+        timeout: how long to wait for a connection to the service, and again for an answer, seconds.
+        seconds: how long a request may take altogether, with what is tried again.
+        parallel: how many requests may be on their way to the service; more are refused.
+
+    Raises:
+        ConfigurationError: a value cannot be used.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: SecretStr | str | None = None,
+        *,
+        heads: Heads | None = None,
+        timeout: float = 60.0,
+        seconds: float = _SECONDS,
+        parallel: int = 256,
+    ) -> None:
+        check_number("seconds", seconds, 0)
+        check_number("parallel", parallel, 1, whole=True)
+        self._base_url, self._timeout = base_url, timeout
+        self._own = None if api_key is None else AsyncClient(api_key, base_url, timeout=timeout)
+        self._seconds, self._parallel = seconds, parallel
+        self._on_their_way = 0
+        self._heads = Heads() if heads is None else heads
+        if self._own is None:
+            self.client("any")  # an address that cannot be used is told now
+
+    @property
+    def passes_keys_through(self) -> bool:
+        """Whether each caller's own key goes to the service."""
+        return self._own is None
+
+    def client(self, key: str | None) -> AsyncClient:
+        """Return what to reach the service with.
+
+        Args:
+            key: the caller's; not used where the gateway has one of its own.
+
+        Raises:
+            ConfigurationError: the key is missing, or cannot be one.
+        """
+        if self._own is not None:
+            return self._own
+        if not key:
+            raise ConfigurationError("No API key of the service came with the request")
+        # One client for a key, and no more of them than are used; nobody closes them here.
+        return async_twin(shared_client(key, self._base_url, timeout=self._timeout))
+
+    async def ask(
+        self,
+        client: AsyncClient,
+        bot_id: str,
+        messages: Sequence[Said],
+        conversation_id: str | None = None,
+        on_fork: OnFork = "new",
+    ) -> Reply:
+        """Ask a bot, within the limits; as `Conversations.aask`.
+
+        Raises:
+            ForkError: the list is a fork, and `on_fork` is "error"; nothing was sent.
+            BusyError: too much is on its way; nothing was sent.
+            KnowledgeBotError: as `aask`.
+        """
+        async with self.limits():
+            conversations = Conversations(self._heads, on_fork=on_fork, recognise=True)
+            return await conversations.aask(
+                client, bot_id, messages, conversation_id=conversation_id
+            )
+
+    @asynccontextmanager
+    async def limits(self) -> AsyncIterator[None]:
+        """Surround a request to the service.
+
+        Raises:
+            BusyError: too much is on its way; nothing was sent.
+            RequestTimeoutError: it took too long; its `delivery` says what that means.
+        """
+        if self._on_their_way >= self._parallel:
+            raise BusyError(self._parallel)
+        self._on_their_way += 1
+        try:
+            async with asyncio.timeout(self._seconds):
+                yield
+        except TimeoutError as error:
+            raise _too_slow(error, self._seconds) from None
+        finally:
+            self._on_their_way -= 1
+
+    async def aclose(self) -> None:
+        """Close the connections of the gateway's own key."""
+        if self._own is not None:
+            await self._own.aclose()
+
+
+def _too_slow(error: TimeoutError, seconds: float) -> RequestTimeoutError:
+    # The client notes on the cancellation what was under way, and whether it had gone out.
+    cancelled = error.__cause__
+    delivery = getattr(cancelled, "delivery", Delivery.UNKNOWN)
+    notes = " ".join(getattr(cancelled, "__notes__", []))
+    return RequestTimeoutError(
+        f"The service did not answer within {seconds:g} s, the limit of the gateway",
+        delivery=delivery,
+        outcome=notes,
+    )

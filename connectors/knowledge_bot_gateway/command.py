@@ -1,0 +1,275 @@
+"""`kbot mcp` and `kbot gateway`. What they need is loaded when one is called, not with `kbot`."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from knowledge_bot.cli.connection import Connection
+from knowledge_bot.cli.exits import Exit, Failed
+from knowledge_bot_gateway import require_extra
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
+    from knowledge_bot_gateway import Upstream
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+_GRACE = 5  # seconds that open requests may take when the gateway is told to stop
+
+_KEYS = "KBOT_GATEWAY_KEY"
+
+
+def _admitting(command: C) -> C:
+    """Add the options that say who may use it over HTTP."""
+    for option in (
+        click.option(
+            "--allow-host",
+            "allow_hosts",
+            multiple=True,
+            metavar="NAME",
+            help="A further name by which it may be called, as behind a proxy. Repeatable.",
+        ),
+        click.option(
+            "--no-key",
+            is_flag=True,
+            help="Let in everyone on this machine without a key; only on a loopback address.",
+        ),
+        click.option(
+            "--key",
+            "keys",
+            multiple=True,
+            envvar=_KEYS,
+            metavar="KEY",
+            help="A key that callers send as a bearer token; better in the environment, where "
+            "other users do not see it. The service is then asked with kbot's own key. Repeatable. "
+            " [default: callers send the service's key, which is passed through]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+_heads = click.option(
+    "--heads",
+    metavar="ADDRESS",
+    help="Database that knows the last answer of each conversation, shared by several gateways: "
+    "a SQLite file or postgresql://….  [default: this process alone]",
+)
+_writes = click.option(
+    "--allow-writes", is_flag=True, help="Offer MCP tools that add pages and texts."
+)
+
+
+@click.command()
+@click.option(
+    "--http",
+    "address",
+    metavar="HOST:PORT",
+    help="Serve over HTTP at /mcp there, instead of over stdin and stdout.",
+)
+@_writes
+@_heads
+@_admitting
+@click.pass_obj
+def mcp(  # noqa: PLR0917 - click passes every option by name
+    connection: Connection,
+    address: str | None,
+    allow_writes: bool,
+    heads: str | None,
+    keys: tuple[str, ...],
+    no_key: bool,
+    allow_hosts: tuple[str, ...],
+) -> None:
+    """Offer the bots to agents: a server of the Model Context Protocol.
+
+    An editor or an agent starts it itself, and talks with it over stdin and stdout; with --http it
+    waits for several. It reads and asks; it adds sources only with --allow-writes.
+
+    \b
+    kbot mcp
+    KBOT_GATEWAY_KEY=a-long-secret kbot mcp --http 127.0.0.1:8711
+    """  # noqa: D301 - \b is for click
+    _check_extra()
+    if address is not None:
+        host, port = _host_and_port(address)
+        _serve(
+            connection,
+            host,
+            port,
+            keys=keys,
+            no_key=no_key,
+            allow_hosts=allow_hosts,
+            heads=heads,
+            allow_writes=allow_writes,
+            openai=False,
+        )
+        return
+    if keys or no_key or allow_hosts:
+        raise click.UsageError("--key, --no-key and --allow-host are for --http.")
+    import anyio
+
+    from knowledge_bot_gateway import create_mcp_server
+
+    upstream = _upstream(connection, heads, own_key=True)
+    anyio.run(_over_stdio, upstream, create_mcp_server(upstream, allow_writes=allow_writes))
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8710,
+    show_default=True,
+    help="Port; 0 takes a free one.",
+)
+@_writes
+@_heads
+@_admitting
+@click.option(
+    "--parallel",
+    type=click.IntRange(1),
+    default=256,
+    show_default=True,
+    help="How many requests may be on their way to the service.",
+)
+@click.option(
+    "--max-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=180.0,
+    show_default=True,
+    help="How long a request may take altogether.",
+)
+@click.pass_obj
+def gateway(  # noqa: PLR0917 - click passes every option by name
+    connection: Connection,
+    host: str,
+    port: int,
+    allow_writes: bool,
+    heads: str | None,
+    keys: tuple[str, ...],
+    no_key: bool,
+    allow_hosts: tuple[str, ...],
+    parallel: int,
+    max_seconds: float,
+) -> None:
+    """Offer the bots to chat windows and agents: OpenAI's API at /v1, and MCP at /mcp.
+
+    Each bot is a model. A chat goes on in its own conversation, and no message is sent twice.
+
+    \b
+    kbot gateway
+    KBOT_GATEWAY_KEY=a-long-secret kbot gateway --host 0.0.0.0 --heads heads.db
+    """  # noqa: D301 - \b is for click
+    _check_extra()
+    _serve(
+        connection,
+        host,
+        port,
+        keys=keys,
+        no_key=no_key,
+        allow_hosts=allow_hosts,
+        heads=heads,
+        allow_writes=allow_writes,
+        limits={"parallel": parallel, "seconds": max_seconds},
+    )
+
+
+def _check_extra() -> None:
+    try:
+        require_extra()
+    except ModuleNotFoundError as error:
+        raise Failed(str(error)) from None
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise click.BadParameter("expected HOST:PORT, as in 127.0.0.1:8711", param_hint="--http")
+    return host.strip("[]"), int(port)
+
+
+def _upstream(
+    connection: Connection, heads: str | None, *, own_key: bool, **limits: Any
+) -> "Upstream":
+    from knowledge_bot.conversations import Heads
+    from knowledge_bot_gateway import Upstream
+
+    if own_key:
+        # This says how to set an address and a key, where there is none.
+        with connection.client(needs_key=True) as client:
+            base_url = client.base_url
+    else:
+        base_url = connection.service()
+    return Upstream(
+        base_url,
+        connection.key.secret if own_key and connection.key is not None else None,
+        heads=Heads(heads),
+        timeout=connection.timeout,
+        **limits,
+    )
+
+
+def _serve(
+    connection: Connection,
+    host: str,
+    port: int,
+    *,
+    keys: tuple[str, ...],
+    no_key: bool,
+    allow_hosts: tuple[str, ...],
+    heads: str | None,
+    allow_writes: bool,
+    openai: bool = True,
+    limits: dict[str, Any] | None = None,
+) -> None:
+    import uvicorn
+
+    from knowledge_bot_gateway import Admission, create_app, create_mcp_server
+    from knowledge_bot_gateway._gate import loopback_names
+
+    names = loopback_names(host)
+    if no_key and (names is None or keys):
+        raise click.UsageError(
+            "--no-key is for a loopback address, such as 127.0.0.1, and without --key."
+        )
+    hosts = None if names is None and not allow_hosts else (*(names or (host,)), *allow_hosts)
+    upstream = _upstream(connection, heads, own_key=bool(keys) or no_key, **(limits or {}))
+    server = create_mcp_server(upstream, allow_writes=allow_writes)
+    app = create_app(upstream, Admission(keys, open=no_key, hosts=hosts), server, openai=openai)
+    with _listener(host, port) as listener:
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listener.getsockname()[1]}"
+        if openai:
+            click.echo(f"OpenAI:   {address}/v1")
+        click.echo(f"MCP:      {address}/mcp")
+        click.echo("Stop with Ctrl-C.", err=True)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_GRACE,
+        )
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listener(host: str, port: int) -> Any:
+    import socket
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise Failed(
+            f"cannot listen on {host}, port {port}: {error.strerror}.", Exit.FAILED
+        ) from None
+
+
+async def _over_stdio(upstream: "Upstream", server: "MCPServer[Any]") -> None:
+    try:
+        await server.run_stdio_async()
+    finally:
+        await upstream.aclose()

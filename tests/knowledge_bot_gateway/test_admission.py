@@ -1,0 +1,125 @@
+"""Who is let in, what is bounded, and that no key is told to anyone."""
+
+import logging
+import socket
+import time
+
+import httpx
+import openai
+import pytest
+
+from calls import KEY as SERVICE_KEY
+from gateways import KEY, gateway
+from knowledge_bot import ConfigurationError
+from knowledge_bot_gateway import Admission
+from knowledge_bot_service import LocalService
+
+ASKED = {"model": "bot_guide", "messages": [{"role": "user", "content": "Who opens?"}]}
+PATHS = ["/v1/models", "/v1/chat/completions", "/v1/responses", "/mcp", "/v1/openapi.json", "/x"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("key", [None, "wrong", KEY[:-1], "ä"])
+def test_nothing_is_told_without_the_key(address, bots, path, key):
+    headers = {} if key is None else {"Authorization": f"Bearer {key}".encode("latin-1")}
+    response = httpx.post(f"{address}{path}", json=ASKED, headers=headers)
+    assert response.status_code == 401
+    assert response.json()["error"]["code"] == "invalid_api_key"
+    assert response.headers["www-authenticate"] == "Bearer"
+    assert bots.contents == []
+
+
+def test_any_of_several_keys_is_right(start):
+    address = start(keys=("one", "two"))
+    for key in ("one", "two"):
+        openai.OpenAI(base_url=f"{address}/v1", api_key=key).chat.completions.create(**ASKED)
+
+
+def test_a_callers_key_is_passed_through(start, bots):
+    address = start(api_key=None, keys=())
+    for key in ("key-of-ada", "key-of-ben"):
+        openai.OpenAI(base_url=f"{address}/v1", api_key=key).chat.completions.create(**ASKED)
+    assert [one.headers["x-api-key"] for one in bots.server.requests] == [
+        "key-of-ada",
+        "key-of-ben",
+    ]
+    assert httpx.post(f"{address}/v1/chat/completions", json=ASKED).status_code == 401
+    assert len(bots.contents) == 2
+
+
+def test_a_key_that_the_service_refuses_is_the_callers():
+    with (
+        LocalService() as service,
+        gateway(service.base_url, None, keys=()) as address,
+        pytest.raises(openai.AuthenticationError),
+    ):
+        openai.OpenAI(base_url=f"{address}/v1", api_key="wrong").models.list()
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "", "127.0.0.1.evil.example"])
+def test_who_calls_it_by_another_name_is_not_let_in(address, host):
+    headers = {"Authorization": f"Bearer {KEY}", "Host": host}
+    response = httpx.get(f"{address}/v1/models", headers=headers)
+    assert response.status_code in (400, 421)  # an empty name is refused before us
+
+
+def test_a_page_of_another_origin_is_not_let_in(address):
+    headers = {"Authorization": f"Bearer {KEY}", "Origin": "https://evil.example"}
+    assert httpx.get(f"{address}/v1/models", headers=headers).status_code == 403
+    headers["Origin"] = "null"
+    assert httpx.get(f"{address}/v1/models", headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_huge_body_is_refused_before_it_is_kept(start, bots, chunked):
+    address = start(admission={"most_bytes": 10_000})
+    body = b'{"model": "' + b"x" * 200_000 + b'"}'
+    content = (body[at : at + 4096] for at in range(0, len(body), 4096)) if chunked else body
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    try:
+        response = httpx.post(f"{address}/v1/chat/completions", content=content, headers=headers)
+    except httpx.WriteError:  # it was still sending when the connection was closed
+        return
+    assert response.status_code == 413
+    assert response.json()["error"]["delivery"] == "not_delivered"
+    assert bots.contents == []
+
+
+def test_a_body_that_never_comes_is_given_up(start):
+    address = httpx.URL(start(admission={"body_seconds": 0.5}))
+    with socket.create_connection((address.host, address.port)) as connection:
+        connection.sendall(
+            f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {KEY}"
+            "\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{".encode()
+        )
+        began = time.monotonic()
+        assert b" 408 " in connection.recv(4096).partition(b"\r\n")[0]
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("key", ["", " ", "a b", "ä", "a\nb"])
+def test_a_key_that_nobody_can_send_is_refused_at_once(key):
+    with pytest.raises(ConfigurationError):
+        Admission([key])
+
+
+def test_no_key_is_told_in_errors_or_logs(start, bots, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    passing = start(api_key=None, keys=())
+    guarded = start()
+    told = []
+    for address, key in ((passing, "secret-of-ada"), (guarded, KEY), (guarded, "secret-of-ada")):
+        headers = {"Authorization": f"Bearer {key}"}
+        for path in PATHS:
+            for body in (ASKED, {**ASKED, "model": "x"}, {}, []):
+                response = httpx.post(f"{address}{path}", json=body, headers=headers)
+                told += [response.text, str(response.headers)]
+    bots.server.stop()
+    for address, key in ((passing, "secret-of-ada"), (guarded, KEY)):
+        headers = {"Authorization": f"Bearer {key}"}
+        told.append(httpx.post(f"{address}/v1/responses", json=ASKED, headers=headers).text)
+    told += [repr(vars(Admission([KEY]))), caplog.text, *capfd.readouterr()]
+    text = "\n".join(told)
+    for key in (KEY, SERVICE_KEY, "secret-of-ada"):
+        at = text.find(key)
+        assert at < 0, text[at - 300 : at + 50]

@@ -1,0 +1,170 @@
+"""`kbot gateway`, `kbot mcp --http` and what `kbot serve` has beside its interface."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import httpx2
+import openai
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from answering_bot import Bots
+from calls import KEY as SERVICE_KEY
+
+KBOT = Path(sys.executable).with_name("kbot")
+QUESTION = {"role": "user", "content": "When do you open?"}
+
+
+@pytest.fixture
+def bots():
+    service = Bots(bot_guide={})
+    yield service
+    service.stop()
+
+
+@contextmanager
+def running(folder, *arguments, **environment):
+    """Run a `kbot` that listens; gives what it printed."""
+    log = folder / "printed.txt"
+    given = {"HOME": str(folder), "PATH": os.environ["PATH"], **environment}
+    if "PYTHONPATH" in os.environ:
+        given["PYTHONPATH"] = os.environ["PYTHONPATH"]
+    with (
+        log.open("wb") as printed,
+        subprocess.Popen(
+            [KBOT, *arguments], cwd=folder, env=given, stdout=printed, stderr=printed
+        ) as process,
+    ):
+        try:
+            deadline = time.monotonic() + 30
+            while "Stop with" not in log.read_text() and time.monotonic() < deadline:
+                assert process.poll() is None, log.read_text()
+                time.sleep(0.05)
+            yield log.read_text()
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(15)
+
+
+def of(bots, **more):
+    return {"KNOWLEDGE_BOT_BASE_URL": bots.url, "KNOWLEDGE_BOT_API_KEY": SERVICE_KEY, **more}
+
+
+def address(printed, what):
+    return re.search(rf"{what}: +(\S+)", printed)[1]
+
+
+def asked(base_url, key):
+    client = openai.OpenAI(base_url=base_url, api_key=key, max_retries=0)
+    completion = client.chat.completions.create(model="bot_guide", messages=[QUESTION])
+    return completion.choices[0].message.content
+
+
+def test_the_gateway_asks_with_kbots_key_for_those_who_have_its_own(bots, tmp_path):
+    options = ("gateway", "--port", "0", "--heads", "heads.db")
+    with running(tmp_path, *options, **of(bots, KBOT_GATEWAY_KEY="of-the-gateway")) as printed:
+        base_url = address(printed, "OpenAI")
+        assert asked(base_url, "of-the-gateway") == "At nine."
+        with pytest.raises(openai.AuthenticationError):
+            asked(base_url, SERVICE_KEY)
+        assert "of-the-gateway" not in printed
+    assert bots.requests[-1].headers["x-api-key"] == SERVICE_KEY
+    assert (tmp_path / "heads.db").is_file()
+
+
+def test_the_gateway_passes_keys_through_when_it_has_none(bots, tmp_path):
+    with running(tmp_path, "gateway", "--port", "0", KNOWLEDGE_BOT_BASE_URL=bots.url) as printed:
+        assert asked(address(printed, "OpenAI"), "of-ada") == "At nine."
+    assert bots.requests[-1].headers["x-api-key"] == "of-ada"
+
+
+def test_no_key_is_for_this_machine_alone(bots, tmp_path):
+    refused = subprocess.run(
+        [KBOT, "gateway", "--no-key", "--host", "0.0.0.0"],
+        env={**os.environ, **of(bots)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 2
+    assert "loopback" in refused.stderr
+    with running(tmp_path, "gateway", "--port", "0", "--no-key", **of(bots)) as printed:
+        assert httpx.get(f"{address(printed, 'OpenAI')}/models").status_code == 200
+
+
+async def test_mcp_over_http_is_mcp_alone(bots, tmp_path):
+    options = ("mcp", "--http", "127.0.0.1:0", "--no-key")
+    with running(tmp_path, *options, **of(bots)) as printed:
+        url = address(printed, "MCP")
+        async with Client(streamable_http_client(url)) as client:
+            told = {"bot": "bot_guide", "question": QUESTION["content"]}
+            result = await client.call_tool("ask_bot", told)
+            assert result.structured_content["answer"] == "At nine."
+        assert httpx.get(url.replace("/mcp", "/v1/models")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("mcp", "--http", "8711"),
+        ("mcp", "--http", "host:port"),
+        ("mcp", "--http", "127.0.0.1:99999"),
+        ("mcp", "--no-key"),
+        ("mcp", "--key", "x"),
+        ("gateway", "--no-key", "--key", "x"),
+        ("gateway", "--parallel", "0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(bots, options):
+    done = subprocess.run(
+        [KBOT, *options],
+        env={**os.environ, **of(bots)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_taken_port_is_a_sentence(bots):
+    done = subprocess.run(
+        [KBOT, "gateway", "--port", str(bots.port)],
+        env={**os.environ, **of(bots)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert f"cannot listen on 127.0.0.1, port {bots.port}" in done.stderr
+
+
+async def test_kbot_serve_speaks_both_with_its_own_key(tmp_path):
+    with running(tmp_path, "serve", "--port", "0") as printed:
+        base_url = address(printed, "Base URL").removesuffix("/public/v1")
+        key = address(printed, "API key")
+        client = openai.OpenAI(base_url=f"{base_url}/v1", api_key=key)
+        first = client.chat.completions.create(model="bot_default", messages=[QUESTION])
+        said = [QUESTION, first.choices[0].message.model_dump(), QUESTION]
+        second = client.chat.completions.create(model="bot_default", messages=said)
+        assert second.conversation == first.conversation
+        assert httpx.get(f"{base_url}/v1/models").json()["error"]["code"] == "invalid_api_key"
+        # The service's own paths are as they were.
+        assert httpx.get(f"{base_url}/public/v1/ping").json() == "pong"
+        assert httpx.get(f"{base_url}/v2").json()["code"] == "not_found"
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}) as http,
+            Client(streamable_http_client(f"{base_url}/mcp", http_client=http)) as agent,
+        ):
+            names = {tool.name for tool in (await agent.list_tools()).tools}
+            assert {"ask_bot", "ask_assistant"} <= names

@@ -1,0 +1,388 @@
+"""Bots as an MCP server, as the official SDK's client sees it, over stdio and HTTP."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+import traceback
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from answering_bot import Bots
+from calls import KEY as SERVICE_KEY
+from gateways import KEY, gateway
+from knowledge_bot_service import LocalService
+from scripted_server import answer, close, silence
+
+KBOT = Path(sys.executable).with_name("kbot")
+QUESTION = "When do you open?"
+MODES = ["legacy", "2026-07-28"]
+
+
+@pytest.fixture(scope="module")
+def service():
+    with LocalService(
+        collections={"col_house": "House"},
+        bots={"bot_guide": ["col_house"], "bot_host": ["col_house"]},
+        bot_names={"bot_guide": "The Guide", "bot_host": "Der Gastgeber (Süd)"},
+    ) as service:
+        yield service
+
+
+@pytest.fixture
+def bots():
+    service = Bots(bot_guide={}, bot_host={QUESTION: "At ten."})
+    yield service
+    service.stop()
+
+
+@pytest.fixture
+def mcp_of():
+    """Start a gateway before a service, and give what connects a client."""
+    with ExitStack() as stack:
+
+        def start(base_url, api_key, **options):
+            address = stack.enter_context(gateway(base_url, api_key, **options))
+            return lambda key=KEY, **more: connected(address, key, **more)
+
+        yield start
+
+
+@asynccontextmanager
+async def connected(address, key=KEY, **options):
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=30) as http,
+        Client(streamable_http_client(f"{address}/mcp", http_client=http), **options) as client,
+    ):
+        yield client
+
+
+def stdio(service, *arguments):
+    return StdioServerParameters(
+        command=str(KBOT),
+        args=["mcp", *arguments],
+        env={
+            "KNOWLEDGE_BOT_BASE_URL": service.base_url,
+            "KNOWLEDGE_BOT_API_KEY": service.api_key,
+        },
+    )
+
+
+async def tools_of(client):
+    return {tool.name: tool for tool in (await client.list_tools()).tools}
+
+
+def told(result):
+    return result.content[0].text
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_agent_asks_and_asks_further(mcp_of, service, mode):
+    connect = mcp_of(service.base_url, service.api_key)
+    async with connect(mode=mode) as client:
+        first = await client.call_tool("ask_bot", {"bot": "bot_guide", "question": QUESTION})
+        assert not first.is_error
+        assert first.structured_content["answer"] == "I could not find that in my sources."
+        assert first.structured_content["found"] is False
+        conversation = first.structured_content["conversation_id"]
+        second = await client.call_tool(
+            "ask_the_guide", {"question": "And on Sunday?", "conversation_id": conversation}
+        )
+        assert second.structured_content["conversation_id"] == conversation
+        assert json.loads(told(second)) == second.structured_content
+        listed = await client.call_tool("list_conversations", {"bot": "the guide"})
+        ids = [one["id"] for one in listed.structured_content["conversations"]]
+        assert conversation in ids
+
+
+async def test_an_agent_asks_two_bots_over_stdio(service):
+    async with Client(stdio(service)) as client:
+        tools = await tools_of(client)
+        assert set(tools) == {
+            "ask_bot",
+            "list_bots",
+            "list_collections",
+            "list_conversations",
+            "ask_the_guide",
+            "ask_der_gastgeber_s_d",
+        }
+        answers = [
+            await client.call_tool(name, {"question": QUESTION})
+            for name in ("ask_the_guide", "ask_der_gastgeber_s_d")
+        ]
+        one, other = (each.structured_content["conversation_id"] for each in answers)
+        assert one != other
+        collections = await client.call_tool("list_collections", {})
+        assert collections.structured_content == {
+            "collections": [{"id": "col_house", "name": "House"}]
+        }
+
+
+async def test_tools_tell_what_they_do(mcp_of, service):
+    connect = mcp_of(service.base_url, service.api_key, allow_writes=True)
+    async with connect() as client:
+        tools = await tools_of(client)
+    for name, tool in tools.items():
+        assert tool.output_schema["type"] == "object", name
+        assert tool.description
+        assert tool.annotations.destructive_hint is False
+        assert tool.annotations.open_world_hint is True
+        assert tool.annotations.read_only_hint is not name.startswith("add_")
+        assert tool.annotations.idempotent_hint is name.startswith("list_")
+    assert set(tools["ask_bot"].input_schema["properties"]) == {
+        "bot",
+        "question",
+        "conversation_id",
+    }
+    assert set(tools["ask_the_guide"].input_schema["properties"]) == {
+        "question",
+        "conversation_id",
+    }
+    assert tools["ask_the_guide"].input_schema["required"] == ["question"]
+
+
+async def test_bots_of_one_name_have_tools_of_their_own(mcp_of, bots):
+    connect = mcp_of(bots.url, SERVICE_KEY)
+    async with connect() as client:
+        named = {name for name in await tools_of(client) if name.startswith("ask_")}
+        assert named == {"ask_bot", "ask_guide", "ask_host"}
+        answered = await client.call_tool("ask_host", {"question": QUESTION})
+        assert answered.structured_content["answer"] == "At ten."
+        ambiguous = await client.call_tool("ask_bot", {"bot": "Guide", "question": QUESTION})
+        assert ambiguous.is_error
+        assert "Several bots" in told(ambiguous)
+
+
+async def test_more_than_ten_bots_have_no_tools_of_their_own(mcp_of):
+    many = Bots(**{f"bot_{number}": {} for number in range(11)})
+    connect = mcp_of(many.url, SERVICE_KEY)
+    async with connect() as client:
+        assert [name for name in await tools_of(client) if name.startswith("ask_")] == ["ask_bot"]
+        found = await client.call_tool("list_bots", {})
+        assert len(found.structured_content["bots"]) == 11
+    many.stop()
+
+
+async def test_nothing_is_written_unless_that_is_asked_for(service):
+    async with Client(stdio(service)) as client:
+        assert not {name for name in await tools_of(client) if name.startswith("add_")}
+        refused = await client.call_tool(
+            "add_text", {"name": "x", "content": "y", "collections": ["col_house"]}
+        )
+        assert refused.is_error
+    async with Client(stdio(service, "--allow-writes")) as client:
+        added = await client.call_tool(
+            "add_text",
+            {"name": "Hours", "content": "We open at nine.", "collections": ["col_house"]},
+        )
+        assert added.structured_content["status"] == "pending"
+    assert [one.name for one in service.sources()] == ["Hours"]
+
+
+async def test_what_there_is_are_resources(mcp_of, service):
+    connect = mcp_of(service.base_url, service.api_key)
+    async with connect() as client:
+        listed = (await client.list_resources()).resources
+        assert [str(one.uri) for one in listed] == [
+            "knowledge-bot://bots",
+            "knowledge-bot://collections",
+        ]
+        read = await client.read_resource("knowledge-bot://collections")
+        assert json.loads(read.contents[0].text) == [{"id": "col_house", "name": "House"}]
+
+
+@pytest.mark.parametrize(
+    ("reply", "delivery"),
+    [
+        (close, "unknown"),
+        (answer(500, {"code": "oops", "message": "It broke."}), "unknown"),
+        (answer(400, {"code": "bad", "message": "Not so."}), "refused"),
+    ],
+)
+async def test_an_error_says_whether_the_service_may_have_acted(mcp_of, bots, reply, delivery):
+    bots.answers["bot_guide"][QUESTION] = reply
+    connect = mcp_of(bots.url, SERVICE_KEY)
+    async with connect() as client:
+        failed = await client.call_tool("ask_bot", {"bot": "bot_guide", "question": QUESTION})
+    assert failed.is_error
+    assert f"(delivery: {delivery})" in told(failed)
+    assert bots.asked_of("bot_guide")[QUESTION] == 1
+
+
+async def test_a_service_that_is_away_leaves_the_server_standing(mcp_of, bots):
+    connect = mcp_of(bots.url, SERVICE_KEY)
+    bots.stop()
+    async with connect() as client:
+        assert "ask_bot" in await tools_of(client)
+        failed = await client.call_tool("ask_bot", {"bot": "bot_guide", "question": QUESTION})
+        assert failed.is_error
+        assert "(delivery: not_delivered)" in told(failed)
+        with pytest.raises(MCPError) as failure:
+            await client.read_resource("knowledge-bot://bots")
+        assert "(delivery: not_delivered)" in str(failure.value)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"bot": "bot_guide"}, {"bot": 7, "question": {}}])
+async def test_bad_arguments_are_told_and_nothing_is_asked(mcp_of, bots, arguments):
+    connect = mcp_of(bots.url, SERVICE_KEY)
+    async with connect() as client:
+        failed = await client.call_tool("ask_bot", arguments)
+        assert failed.is_error
+        unknown = await client.call_tool("ask_nobody", {"question": QUESTION})
+        assert unknown.is_error
+    assert not bots.asked_of("bot_guide")
+
+
+async def test_progress_is_told(mcp_of, bots):
+    seen = []
+
+    async def heard(progress, total, message):
+        seen.append((progress, total, message))
+
+    connect = mcp_of(bots.url, SERVICE_KEY)
+    async with connect() as client:
+        asked = {"bot": "bot_guide", "question": QUESTION}
+        await client.call_tool("ask_bot", asked, progress_callback=heard)
+    assert [one[:2] for one in seen] == [(0, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_cancelled_question_says_that_it_may_have_been_asked(mcp_of, bots, mode, caplog):
+    bots.answers["bot_guide"][QUESTION] = silence
+    connect = mcp_of(bots.url, SERVICE_KEY)
+    async with connect(mode=mode) as client:
+        with anyio.move_on_after(1):
+            await client.call_tool("ask_bot", {"bot": "bot_guide", "question": QUESTION})
+        await until(lambda: "Cancelled" in caplog.text)
+        assert "may have" in caplog.text
+        # Others are answered as before.
+        answered = await client.call_tool("ask_bot", {"bot": "bot_host", "question": QUESTION})
+        assert answered.structured_content["answer"] == "At ten."
+    assert bots.asked_of("bot_guide")[QUESTION] == 1
+
+
+async def until(condition, seconds=10):
+    for _ in range(seconds * 50):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it did not happen")
+
+
+async def test_several_clients_each_with_a_key_of_its_own(mcp_of, bots):
+    connect = mcp_of(bots.url, None, keys=())
+
+    async def ask(key, mode):
+        async with connect(key, mode=mode) as client:
+            for _ in range(3):
+                result = await client.call_tool(
+                    "ask_bot", {"bot": "bot_guide", "question": f"{QUESTION} {key}"}
+                )
+                assert not result.is_error
+
+    await asyncio.gather(*(ask(f"key-{n}", MODES[n % 2]) for n in range(6)))
+    sent = [
+        (one.headers["x-api-key"], one.json()["value"]["content"])
+        for one in bots.requests
+        if one.method == "POST"
+    ]
+    assert len(sent) == 18
+    assert all(content == f"{QUESTION} {key}" for key, content in sent)
+
+
+async def test_a_key_is_asked_for_over_http(mcp_of, bots):
+    connect = mcp_of(bots.url, SERVICE_KEY)
+    for key in ("wrong", None):
+        with pytest.raises(BaseException) as failure:  # noqa: PT011 - a group, of the SDK's tasks
+            async with connect(key) as client:
+                await client.list_tools()
+        told = "".join(traceback.format_exception(failure.value))
+        assert "401" in told
+        assert KEY not in told
+
+
+MALFORMED = [b"", b"{", b"[]", b"{}", b'{"jsonrpc": "2.0"}', b'"x"', b"\xff", b"[1, 2]", b"null"]
+
+
+@pytest.mark.parametrize("body", MALFORMED)
+async def test_malformed_messages_are_errors_of_the_protocol(bots, body):
+    with gateway(bots.url, SERVICE_KEY) as address:
+        async with httpx2.AsyncClient() as http:
+            response = await http.post(
+                f"{address}/mcp",
+                content=body,
+                headers={
+                    "Authorization": f"Bearer {KEY}",
+                    "Content-Type": "application/json",
+                    "Accept": "application/json, text/event-stream",
+                },
+            )
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] < 0
+    assert bots.requests == []
+
+
+def test_malformed_messages_over_stdio_do_not_end_it(bots):
+    environment = {"KNOWLEDGE_BOT_BASE_URL": bots.url, "KNOWLEDGE_BOT_API_KEY": SERVICE_KEY}
+    with subprocess.Popen(
+        [KBOT, "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+    ) as process:
+        process.stdin.write('{\n[]\n"x"\n\n')
+        process.stdin.write(json.dumps(INITIALIZE) + "\n")
+        process.stdin.flush()
+        answers = []
+        while not any("result" in one for one in answers):
+            answers.append(json.loads(process.stdout.readline()))
+        process.stdin.close()
+        assert process.wait(10) == 0
+    assert answers[-1]["result"]["serverInfo"]["name"] == "knowledge-bot"
+
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+
+
+def test_without_a_service_it_says_how_to_name_one(tmp_path):
+    done = subprocess.run(
+        [KBOT, "mcp"],
+        env={"KBOT_CONFIG": str(tmp_path / "none.toml")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "kbot login" in done.stderr
+    assert done.stdout == ""
+
+
+def test_it_answers_soon_after_its_start(bots):
+    """The promise is 1.5 seconds on a machine that does nothing else; CPU time does not wait."""
+    environment = {"KNOWLEDGE_BOT_BASE_URL": bots.url, "KNOWLEDGE_BOT_API_KEY": SERVICE_KEY}
+    times = []
+    for _ in range(3):
+        began = time.monotonic()
+        with subprocess.Popen(
+            [KBOT, "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+        ) as process:
+            process.stdin.write(json.dumps(INITIALIZE) + "\n")
+            process.stdin.flush()
+            assert "result" in json.loads(process.stdout.readline())
+            times.append(time.monotonic() - began)
+            process.stdin.close()
+    assert min(times) < 5

@@ -1,0 +1,199 @@
+"""`/v1/responses`, as OpenAI's own client sees it: nothing is stored, and every answer is known."""
+
+import httpx
+import openai
+import pytest
+
+from calls import MESSAGE
+from gateways import KEY, gateway
+from scripted_server import answer
+
+BOT = "bot_guide"
+
+
+def test_a_response_is_gone_on_from_by_its_id(client, bots):
+    first = client.responses.create(model=BOT, input="Who opens?")
+    second = client.responses.create(
+        model=BOT, input="And on Sunday?", previous_response_id=first.id
+    )
+    assert second.conversation == first.conversation
+    assert second.output_text == "<answer 2> of bot_guide"
+    assert bots.contents == ["Who opens?", "And on Sunday?"]
+
+
+def test_another_gateway_knows_an_id_as_well(start):
+    one, two = (openai.OpenAI(base_url=f"{start()}/v1", api_key=KEY) for _ in range(2))
+    first = one.responses.create(model=BOT, input="Who opens?")
+    second = two.responses.create(model=BOT, input="More?", previous_response_id=first.id)
+    assert second.conversation == first.conversation
+
+
+def test_an_id_whose_conversation_has_gone_on_is_refused(client, bots):
+    """Its earlier turns are not here, so no other conversation could be told of them."""
+    first = client.responses.create(model=BOT, input="Who opens?")
+    client.responses.create(model=BOT, input="And on Sunday?", previous_response_id=first.id)
+    with pytest.raises(openai.BadRequestError) as failure:
+        client.responses.create(model=BOT, input="And on Monday?", previous_response_id=first.id)
+    assert failure.value.code == "previous_response_not_found"
+    assert len(bots.contents) == 2
+
+
+@pytest.mark.parametrize("response_id", ["resp_", "resp_!!", "resp_YQ", "x", "resp_Ly8v"])
+def test_an_id_from_elsewhere_is_refused(client, bots, response_id):
+    with pytest.raises(openai.BadRequestError) as failure:
+        client.responses.create(model=BOT, input="More?", previous_response_id=response_id)
+    assert failure.value.code == "previous_response_not_found"
+    assert bots.contents == []
+
+
+def test_a_list_that_the_caller_keeps_goes_on_in_its_conversation(client, bots):
+    said = [{"role": "user", "content": "Who opens?"}]
+    first = client.responses.create(model=BOT, input=said)
+    said += [item.model_dump() for item in first.output]
+    said.append({"role": "user", "content": [{"type": "input_text", "text": "And on Sunday?"}]})
+    second = client.responses.create(model=BOT, input=said)
+    assert second.conversation == first.conversation
+    assert bots.contents == ["Who opens?", "And on Sunday?"]
+
+
+def test_the_same_instructions_are_told_once(client, bots):
+    first = client.responses.create(model=BOT, input="Who opens?", instructions="Be brief.")
+    second = client.responses.create(
+        model=BOT, input="And?", instructions="Be brief.", previous_response_id=first.id
+    )
+    client.responses.create(
+        model=BOT, input="Why?", instructions="Be long.", previous_response_id=second.id
+    )
+    assert "Be brief." in bots.contents[0]
+    assert bots.contents[1] == "And?"
+    assert "Be long." in bots.contents[2]
+    assert bots.contents[2].endswith("Why?")
+
+
+def test_a_named_conversation_is_gone_on_in(client, bots):
+    first = client.responses.create(model=BOT, input="Who opens?")
+    second = client.responses.create(model=BOT, input="And?", conversation=first.conversation.id)
+    assert second.conversation == first.conversation
+    with pytest.raises(openai.BadRequestError):
+        client.responses.create(
+            model=BOT,
+            input="And?",
+            conversation=first.conversation.id,
+            previous_response_id=first.id,
+        )
+    assert bots.contents == ["Who opens?", "And?"]
+
+
+def test_a_stream_tells_the_whole_response(client):
+    events = list(client.responses.create(model=BOT, input="Who opens?", stream=True))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert [event.type for event in events] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+        "response.output_text.delta",
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    assert events[-1].response.output_text == "<answer 1> of bot_guide"
+    with client.responses.stream(model=BOT, input="And?") as stream:
+        assert stream.get_final_response().output_text == "<answer 2> of bot_guide"
+
+
+REFUSED = {
+    "tools": [{"type": "web_search"}],
+    "background": True,
+    "prompt": {"id": "pmpt_1"},
+    "text": {"format": {"type": "json_object"}},
+    "top_logprobs": 3,
+}
+
+
+@pytest.mark.parametrize("parameter", REFUSED)
+def test_what_no_bot_can_do_is_refused(client, bots, parameter):
+    with pytest.raises(openai.BadRequestError) as failure:
+        client.responses.create(model=BOT, input="Hi", **{parameter: REFUSED[parameter]})
+    assert failure.value.param.partition(".")[0] == parameter
+    assert failure.value.code.startswith("unsupported_")
+    assert bots.contents == []
+
+
+def test_images_and_results_of_tools_are_refused(client, bots):
+    for item in (
+        {"role": "user", "content": [{"type": "input_image", "image_url": "data:,"}]},
+        {"type": "function_call_output", "call_id": "1", "output": "x"},
+    ):
+        with pytest.raises(openai.BadRequestError) as failure:
+            client.responses.create(model=BOT, input=[item])
+        assert failure.value.code == "unsupported_value"
+    assert bots.contents == []
+
+
+def test_what_steers_a_language_model_changes_nothing(client, bots):
+    response = client.responses.create(
+        model=BOT,
+        input="Who opens?",
+        temperature=0.1,
+        max_output_tokens=5,
+        store=True,
+        user="ada",
+        metadata={"a": "b"},
+        reasoning={"effort": "low"},
+        truncation="auto",
+        parallel_tool_calls=False,
+        text={"format": {"type": "text"}},
+    )
+    assert response.status == "completed"
+    assert response.usage.total_tokens == 0
+    assert response.metadata == {"a": "b"}
+    assert bots.contents == ["Who opens?"]
+
+
+SOURCES = [
+    {"id": "src_1", "name": "Handbook"},
+    {"id": "src_2", "name": "Hours", "url": "https://example.org/hours"},
+]
+
+
+@pytest.fixture
+def naming(scripted):
+    """A client before a service that names its sources as data."""
+    told = "At nine.\n\nSources: Handbook, Hours"
+    server = scripted(answer(body={"value": {**MESSAGE, "answer": told, "sources": SOURCES}}))
+    with gateway(server.url, "key") as address:
+        yield openai.OpenAI(base_url=f"{address}/v1", api_key=KEY)
+
+
+def test_sources_are_annotations(naming):
+    response = naming.responses.create(model=BOT, input="When?")
+    (text,) = response.output[0].content
+    file, page = text.annotations
+    assert (file.type, file.filename, file.file_id) == ("file_citation", "Handbook", "src_1")
+    assert text.text[file.index :].startswith("Handbook")
+    assert (page.type, page.url, page.title) == (
+        "url_citation",
+        "https://example.org/hours",
+        "Hours",
+    )
+    assert text.text[page.start_index : page.end_index] == "Hours"
+
+
+def test_sources_of_a_chat_completion_are_told_too(naming):
+    message = (
+        naming.chat.completions.create(model=BOT, messages=[{"role": "user", "content": "When?"}])
+        .choices[0]
+        .message
+    )
+    (page,) = message.annotations
+    assert page.url_citation.url == "https://example.org/hours"
+    assert [one["name"] for one in message.sources] == ["Handbook", "Hours"]
+
+
+def test_no_response_can_be_fetched(address):
+    headers = {"Authorization": f"Bearer {KEY}"}
+    response = httpx.get(f"{address}/v1/responses/resp_1", headers=headers)
+    assert response.status_code == 404
+    assert response.json()["error"]["message"]
