@@ -36,12 +36,17 @@ def warn_of_settings(arguments: Iterable[str], *, inside: Collection[str] = ()) 
     for name in sorted(WITHOUT_EFFECT.intersection(arguments)):
         warnings.warn(
             f"{name} has no effect: the service has no such setting",
-            stacklevel=_depth_outside({"knowledge_bot", *inside}),
+            stacklevel=level_outside(inside),
         )
 
 
-def _depth_outside(packages: Collection[str]) -> int:
-    """Return how many calls lie between the caller of this function and the first line outside."""
+def level_outside(inside: Collection[str]) -> int:
+    """Return the `stacklevel` of the caller's warning that names the first line outside.
+
+    Args:
+        inside: the packages through which a call comes, beside this one.
+    """
+    packages = {"knowledge_bot", *inside}
     depth, frame = 1, sys._getframe(1)  # noqa: SLF001 - what `inspect.currentframe` returns
     while frame.f_back is not None and _package_of(frame.f_globals) in packages:
         depth, frame = depth + 1, frame.f_back

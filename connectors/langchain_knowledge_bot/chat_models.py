@@ -17,8 +17,9 @@ from typing_extensions import Unpack, override
 
 from knowledge_bot import KnowledgeBotError, __version__
 from knowledge_bot._configuration import API_KEY_VARIABLE
+from knowledge_bot._model_settings import WITHOUT_EFFECT, warn_of_settings
 from knowledge_bot.conversations import Conversations, Heads, History, OnFork
-from langchain_knowledge_bot.arguments import WITHOUT_EFFECT, named_in, warn_of
+from langchain_knowledge_bot.arguments import FRAMEWORKS, named_in
 from langchain_knowledge_bot.connection import Connection, ConnectionFields, HeadsField
 from langchain_knowledge_bot.messages import PROVIDER, message_fields, said_in
 from langchain_knowledge_bot.model_errors import PassingChatError, as_chat_error
@@ -238,7 +239,7 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     def _warn_of_settings_without_effect(cls, fields: Any) -> Any:
         if not isinstance(fields, Mapping):
             return fields
-        warn_of(fields)
+        warn_of_settings(fields, inside=FRAMEWORKS)
         return {name: value for name, value in fields.items() if name not in WITHOUT_EFFECT}
 
     @model_validator(mode="after")

@@ -12,6 +12,7 @@ from typing_extensions import Unpack
 
 from knowledge_bot import Collection, ConfigurationError
 from knowledge_bot._endpoints import collection_ids
+from knowledge_bot._model_settings import level_outside
 from knowledge_bot.ingest import (
     Entry,
     IncompleteIngestionError,
@@ -22,7 +23,7 @@ from knowledge_bot.ingest import (
     Text,
 )
 from knowledge_bot.ingest.sources._loader import Texts
-from langchain_knowledge_bot.arguments import users_level
+from langchain_knowledge_bot.arguments import FRAMEWORKS
 from langchain_knowledge_bot.connection import Connection, ConnectionFields
 
 
@@ -257,7 +258,7 @@ class KnowledgeBotCollection(Connection):
                 f"{report.superseded} of {there} documents that were there have changed. Some are "
                 "known by their place in their source: what is put in before them changes each. "
                 "Give key= to know them by something else, such as a heading",
-                stacklevel=users_level(),
+                stacklevel=level_outside(FRAMEWORKS),
             )
         return report
 

@@ -31,11 +31,12 @@ from llama_index.core.settings import Settings
 from llama_index.core.tools import QueryEngineTool
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError
-from knowledge_bot.conversations import Conversations, Heads, OnFork, Place
+from knowledge_bot.conversations import Conversations, Heads, OnFork, Place, Said
 from llama_index_knowledge_bot.llm import KnowledgeBotLLM
 from llama_index_knowledge_bot.messages import (
-    PlacedMessage,
+    FollowingMessage,
     metadata_of,
+    said_of,
     source_nodes,
     text_of,
 )
@@ -158,26 +159,41 @@ class _Conversation:
     """What one conversation knows; a turn that ends after `reset` still belongs to the old one."""
 
     id: str | None
-    place: Place | None = None
-    """The last answer in it that this engine knows."""
-
     history: list[ChatMessage] = field(default_factory=list)
+    heard: list[Said] = field(default_factory=list)
+    """The same, and which answer in it was given where."""
+
     turns: Turns = field(default_factory=Turns)
+
+    @classmethod
+    def restored(
+        cls, conversation_id: str | None, message_id: str | None, history: Sequence[ChatMessage]
+    ) -> "_Conversation":
+        """Return one that goes on after an answer; without its id, after whatever is there."""
+        heard = said_of(history)
+        if conversation_id is not None and message_id is not None:
+            # Nothing was said here: it marks the place, and no transcript holds it.
+            heard.append(Said("assistant", "", place=Place(conversation_id, message_id)))
+        return cls(conversation_id, list(history), heard)
+
+    @property
+    def place(self) -> Place | None:
+        """Where its last answer was given; None until one is known."""
+        return self.heard[-1].place if self.heard else None
 
     def asking(self, said: ChatMessage) -> tuple[list[ChatMessage], dict[str, str]]:
         """Return the list of messages of the next turn, and the options of the call."""
-        if self.place is not None:
-            *earlier, last = self.history or [ChatMessage(role=MessageRole.ASSISTANT, content="")]
-            return [*earlier, PlacedMessage.of(last, self.place), said], {}
-        if self.id is not None:
+        if self.id is not None and self.place is None:
             return [said], {"conversation_id": self.id}
-        return [*self.history, said], {}
+        return [FollowingMessage.of(said, self.heard)], {}
 
     def answered(self, said: ChatMessage, reply: ChatResponse) -> ChatResponse:
         """Note a turn, and return its answer as the one piece of a stream."""
-        told: Any = reply.raw
-        self.id, self.place = told["conversation_id"], Place(told["conversation_id"], told["id"])
+        raw: Any = reply.raw
+        self.id = raw["conversation_id"]
         self.history += [said, reply.message]
+        place = Place(raw["conversation_id"], raw["id"])
+        self.heard += [*said_of([said]), Said("assistant", raw["answer"], place=place)]
         return reply.model_copy(update={"delta": reply.message.content})
 
 
@@ -265,8 +281,7 @@ class KnowledgeBotChatEngine(BaseChatEngine):
             on_fork=on_fork,
             callback_manager=self.callback_manager,
         )
-        place = Place(conversation_id, message_id) if conversation_id and message_id else None
-        self._conversation = _Conversation(conversation_id, place, list(chat_history))
+        self._conversation = _Conversation.restored(conversation_id, message_id, chat_history)
 
     def __repr__(self) -> str:
         return (

@@ -9,7 +9,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from knowledge_bot import ConfigurationError, Message
 from knowledge_bot._answers import Answer
-from knowledge_bot.conversations import Place, Said
+from knowledge_bot.conversations import Said
 from knowledge_bot.transcripts import Role
 
 # Whatever else the framework has or gets is some model's name for what it says itself.
@@ -25,25 +25,26 @@ _ROLES: dict[str, Role] = {
 _WITHOUT_CONTENT = "cache"
 
 
-class PlacedMessage(ChatMessage):
-    """A message that a chat engine keeps, and the place in the service where it was said.
+class FollowingMessage(ChatMessage):
+    """A message, and what was said before it in its conversation.
 
-    The place is private, since the framework prints all else into prompts.
+    That is private: what a conversation has heard is not sent again, and so neither told to
+    callbacks nor counted.
     """
 
-    _place: Place = PrivateAttr()
+    _before: Sequence[Said] = PrivateAttr(default=())
 
     @classmethod
-    def of(cls, message: ChatMessage, place: Place) -> "PlacedMessage":
-        """Return a message with its place."""
-        placed = cls(role=message.role, blocks=message.blocks)
-        placed._place = place
-        return placed
+    def of(cls, message: ChatMessage, before: Sequence[Said]) -> "FollowingMessage":
+        """Return a message with what was said before it."""
+        following = cls(role=message.role, blocks=message.blocks)
+        following._before = before
+        return following
 
     @property
-    def place(self) -> Place:
-        """Where the bot said it."""
-        return self._place
+    def before(self) -> Sequence[Said]:
+        """What was said before it, oldest first."""
+        return self._before
 
 
 def said_of(messages: Sequence[ChatMessage]) -> list[Said]:
@@ -52,7 +53,12 @@ def said_of(messages: Sequence[ChatMessage]) -> list[Said]:
     Raises:
         ConfigurationError: a message holds more than text, and no model said it.
     """
-    return [_said(position, message) for position, message in enumerate(messages, 1)]
+    said: list[Said] = []
+    for position, message in enumerate(messages, 1):
+        if isinstance(message, FollowingMessage):
+            said += message.before
+        said.append(_said(position, message))
+    return said
 
 
 def text_of(query: QueryBundle) -> str:
@@ -131,8 +137,7 @@ def _said(position: int, message: ChatMessage) -> Said:
                 "reads and ask about it. Nothing was sent"
             )
     name = message.additional_kwargs.get("name")  # of a tool
-    place = message.place if isinstance(message, PlacedMessage) else None
-    return Said(role, message.content or "", name if isinstance(name, str) else None, place)
+    return Said(role, message.content or "", name if isinstance(name, str) else None)
 
 
 def _node(

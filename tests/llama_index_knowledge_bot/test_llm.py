@@ -242,20 +242,25 @@ def test_a_stream_that_nobody_reads_sends_nothing(start, method):
     assert service.calls == 0
 
 
+def places(warned):
+    """Where it was warned of the setting; a library may warn of its own."""
+    return [warning.filename for warning in warned if "temperature" in str(warning.message)]
+
+
 @pytest.mark.parametrize("method", COMPLETING + CHATTING)
 def test_a_setting_of_language_models_is_told_to_have_no_effect_where_it_was_passed(start, method):
     service = start()
     llm = llm_of(service)
     with pytest.warns(UserWarning, match="temperature has no effect") as told:
         call(llm, method, TALK if method in CHATTING else "x", temperature=0.1)
-    assert [warning.filename for warning in told] == [__file__]
+    assert places(told) == [__file__]
     assert service.calls == 1
 
 
 def test_a_setting_of_the_constructor_is_told_to_have_no_effect_where_it_was_passed():
     with pytest.warns(UserWarning, match="temperature has no effect") as told:
         llm_at(ELSEWHERE, temperature=0.1)
-    assert [warning.filename for warning in told] == [__file__]
+    assert places(told) == [__file__]
 
 
 def test_components_are_told_that_it_completes_and_calls_no_tools():

@@ -49,7 +49,7 @@ def documents(names=NAMES, text="Text of {}."):
 def first_use_of_splitters():
     """NLTK refuses its data once where an installer has made hard links of the files."""
     with contextlib.suppress(PermissionError, LookupError):
-        SentenceSplitter().split_text("One. Two.")
+        SentenceSplitter().split_text("Once upon a time. " * 1000)
 
 
 def sentences(text):
