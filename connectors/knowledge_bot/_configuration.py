@@ -93,6 +93,8 @@ def _api_key(key: "str | SecretStr | None") -> "SecretStr | None":
     if not isinstance(key, str | SecretStr):
         raise ConfigurationError(f"api_key: expected a string, not {type(key).__name__}")
     secret = key if isinstance(key, SecretStr) else SecretStr(key)
+    if not secret.get_secret_value():
+        return None
     # A key that a header cannot carry would be quoted in the HTTP library's own error.
     if not all("!" <= character <= "~" for character in secret.get_secret_value()):
         raise ConfigurationError(

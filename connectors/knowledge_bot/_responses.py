@@ -211,12 +211,17 @@ def _unexpected(
 
 
 def _code_and_message(body: bytes) -> tuple[str | None, str]:
-    """Read `code` and `message` (interface section 7), or the start of whatever came instead."""
+    """Read `code` and `message` (interface section 7), or the start of whatever came instead.
+
+    A proxy or a framework before the service may refuse in words of its own.
+    """
     try:
         told = json.loads(body)
         if isinstance(told, dict) and isinstance(told.get("value"), dict):
             told = told["value"]
         code, message = told.get("code"), told.get("message")
+        if told and code is None and message is None:
+            message = json.dumps(told, ensure_ascii=False)
     except (ValueError, AttributeError, RecursionError):
         text = re.sub(r"<[^>]*>|\s+", " ", body[:_START].decode("utf-8", "replace"))
         return None, _printable(" ".join(text.split()))[:_MESSAGE_LENGTH]

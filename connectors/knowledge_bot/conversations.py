@@ -429,6 +429,8 @@ class Conversations:
         place = messages[at].place if at >= 0 else None
         conversation_id = place.conversation_id if place is not None else named or default
         if conversation_id is None:  # which nobody knows yet, so nobody else takes the turn
+            if self.heads.shared:  # they have to know the answer, once it is there
+                self.heads.check()
             return _Exchange(bot_id, messages, 0, contents)
         sending = _Sending(secrets.token_hex(8), _digest("\n".join(contents)))
         if place is None:

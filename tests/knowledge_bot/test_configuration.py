@@ -145,3 +145,8 @@ def test_an_unencrypted_address_of_this_machine_does_not_warn():
         warnings.simplefilter("error")
         Client("key", "http://127.0.0.1:1")
         Client("key", "http://app.localhost:1")
+
+
+def test_an_empty_secret_is_no_key():
+    with Client(SecretStr(""), "https://service.example") as client:
+        assert client._configuration.api_key is None

@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 import random
 import re
+import shutil
 import threading
 import time
 from contextlib import ExitStack
@@ -401,16 +402,25 @@ def test_what_cannot_be_used_is_told(address, options, told):
         Heads(address, **options)
 
 
-def test_a_store_that_is_out_of_reach_stops_before_anything_is_sent(bots, asked, tmp_path):
+@pytest.mark.parametrize("named", [None, "conv_1"])
+def test_a_store_that_is_out_of_reach_stops_before_anything_is_sent(bots, asked, tmp_path, named):
     with pytest.raises(HeadsError, match=r"store of heads .* cannot be") as caught:
-        asked([user("one")], Heads(tmp_path / "no" / "folder.db"), conversation_id="conv_1")
+        asked([user("one")], Heads(tmp_path / "no" / "folder.db"), conversation_id=named)
     assert caught.value.delivery is Delivery.NOT_DELIVERED
     assert bots.contents == []
 
 
 def test_an_answer_outlives_the_store_that_was_to_note_it(bots, asked, tmp_path, caplog):
-    # A new conversation needs the store only when its answer is there.
-    said = asked([user("one")], Heads(tmp_path / "no" / "folder.db"))
+    folder = tmp_path / "heads"
+    folder.mkdir()
+    reply_to = bots.server.reply_to
+
+    def remove_and_reply(request):
+        shutil.rmtree(folder)
+        return reply_to(request)
+
+    bots.server.reply_to = remove_and_reply
+    said = asked([user("one")], Heads(folder / "heads.db"))
     assert said[-1].text.startswith("<answer 1>")
     assert "is not given back" in caplog.text
 

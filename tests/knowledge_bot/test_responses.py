@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic_core import to_json
 
 from calls import KEY, MESSAGE, SOURCE, ask, create
-from knowledge_bot import UnexpectedResponseError, _responses
+from knowledge_bot import BadRequestError, UnexpectedResponseError, _responses
 from scripted_server import answer
 
 BODY = to_json(SOURCE)
@@ -110,7 +110,7 @@ from pathlib import Path
 kind, support = sys.argv[1:]
 sys.path.insert(0, support)
 from calls import KEY, MESSAGE, SOURCE, ask, create
-from knowledge_bot import AsyncClient, Client, UnexpectedResponseError
+from knowledge_bot import BadRequestError, AsyncClient, Client, UnexpectedResponseError
 from scripted_server import ScriptedServer, answer
 
 compressor = zlib.compressobj(wbits=31)
@@ -147,3 +147,12 @@ else:
     before = asyncio.run(both())
 print(peak() - before)
 """
+
+
+@pytest.mark.parametrize(
+    "told", [{"detail": "not acceptable here"}, {"error": {"reason": "not acceptable here"}}]
+)
+def test_a_refusal_in_the_words_of_a_proxy_is_told(call, scripted, told):
+    server = scripted(answer(400, told))
+    with pytest.raises(BadRequestError, match="not acceptable here"):
+        call(create, server.url)

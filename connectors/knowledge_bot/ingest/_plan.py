@@ -295,6 +295,8 @@ class Planner:
         try:
             if "\0" in job.key or "\0" in job.name:
                 raise _UnfitError("invalid", "its name or key holds a NUL character")
+            if self._is_the_ledger(job):
+                raise _UnfitError("skipped", "it is the ledger of this run")
             _check_content(job.item)
             if self._store is not None and not job.digest:
                 job.digest = job.item.digest()
@@ -314,6 +316,11 @@ class Planner:
         else:
             return True
         return False
+
+    def _is_the_ledger(self, job: Job) -> bool:
+        store, item = self._store, job.item
+        is_on_disk = isinstance(item, File) and item.open is None
+        return store is not None and is_on_disk and store.is_own(job.place)
 
     def _decide(self, job: Job, planned: Planned, *, comes_twice: bool) -> None:
         row, store = job.before, self._store

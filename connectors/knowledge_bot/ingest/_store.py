@@ -320,6 +320,8 @@ class Store:
         self.origin: int | None = None
         self.highest: int = 0
         self._session = Session(database, reading=reading)
+        own = "" if database.file is None else database.file.name
+        self._own = frozenset({own, *(f"{own}-{kind}" for kind in ("journal", "shm", "wal"))})
         self._scope = 0
         self._renewed = 0.0
         self._wrote = False
@@ -505,6 +507,21 @@ class Store:
             self._session.do(
                 "written", lambda connection: connection.run(statement, page_id(url), known)
             )
+
+    def is_own(self, path: str) -> bool:
+        """Tell whether a file is the ledger's own, which must not even be read.
+
+        Closing it drops the locks that SQLite holds on it in this process (POSIX; "How To Corrupt
+        An SQLite Database File", section 2.2).
+        """
+        folder, _, name = path.rpartition(os.sep)
+        file = self._database.file
+        if not name or file is None or name not in self._own:
+            return False
+        try:
+            return Path(folder or os.curdir).samefile(file.parent)
+        except OSError:
+            return False
 
     def give_up(self) -> None:
         """Wait no longer for a database that is away."""
