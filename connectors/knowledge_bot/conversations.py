@@ -233,6 +233,14 @@ class Heads:
         """Whether a database holds them, so that calls may take some milliseconds."""
         return self._store.shared
 
+    def check(self) -> None:
+        """Check that they can be read.
+
+        Raises:
+            HeadsError: they cannot.
+        """
+        self._store.find("", "")
+
     def _take(self, thread: "_Thread", after: str | None, message: "_Sending") -> bool:
         """Take the turn after an answer; False where the conversation has gone on from it."""
         taken = False

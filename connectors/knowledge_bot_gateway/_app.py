@@ -1,6 +1,6 @@
 """The gateway as one web application, and beside a service that runs in the same process."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -97,19 +97,27 @@ def _models(upstream: Upstream) -> APIRouter:
 
 
 @asynccontextmanager
-async def mount(base_url: str) -> AsyncIterator[Mapping[str, ASGIApp]]:
-    """Run a gateway beside a service in the same process; each caller brings the service's key.
+async def mount_openai(base_url: str) -> AsyncIterator[ASGIApp]:
+    """Run `/v1` beside a service in the same process; each caller brings the service's key.
 
     Args:
         base_url: the service's address.
 
     Yields:
-        For the beginning of each path the application that answers there.
+        The application.
     """
-    upstream = Upstream(base_url)
-    app = create_app(upstream, Admission(), create_mcp_server(upstream))
+    app = create_app(Upstream(base_url), Admission())
     async with app.router.lifespan_context(app):
-        yield {"/v1": app, "/mcp": app}
+        yield app
+
+
+@asynccontextmanager
+async def mount_mcp(base_url: str) -> AsyncIterator[ASGIApp]:
+    """Run `/mcp` as `mount_openai` runs `/v1`; arguments and result are the same."""
+    upstream = Upstream(base_url)
+    app = create_app(upstream, Admission(), create_mcp_server(upstream), openai=False)
+    async with app.router.lifespan_context(app):
+        yield app
 
 
 def _model(bot_id: str, name: str) -> dict[str, Any]:

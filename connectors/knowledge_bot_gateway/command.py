@@ -203,10 +203,12 @@ def _upstream(
             base_url = client.base_url
     else:
         base_url = connection.service()
+    known = Heads(heads)
+    known.check()  # better told now than to each caller
     return Upstream(
         base_url,
         connection.key.secret if own_key and connection.key is not None else None,
-        heads=Heads(heads),
+        heads=known,
         timeout=connection.timeout,
         **limits,
     )

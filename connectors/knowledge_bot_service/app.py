@@ -1,25 +1,20 @@
 """The interface over HTTP: every endpoint under `/public/v1` (interface section 4)."""
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    nullcontext,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Security
 from fastapi.security import APIKeyHeader
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from knowledge_bot.models import Bot, Collection, Conversation, Message, Source
 from knowledge_bot_service import description, problems
 from knowledge_bot_service.answers import NoAnswerError
 from knowledge_bot_service.folder import DataFolder
 from knowledge_bot_service.gate import KEY_HEADER, PREFIX, Gate
+from knowledge_bot_service.mounts import Beside, Mounts
 from knowledge_bot_service.page import ProtectiveHeaders
 from knowledge_bot_service.page import router as page
 from knowledge_bot_service.problems import Problem, ProblemError
@@ -48,17 +43,11 @@ if TYPE_CHECKING:
 _Responses = dict[int | str, dict[str, Any]]
 
 
-Mount = Callable[[str], AbstractAsyncContextManager[Mapping[str, ASGIApp]]]
-"""What another package puts beside the interface: called with the service's base URL and entered
-with the service, it gives for the beginning of each path the application that answers there."""
-
-
 def create_app(
     settings: Settings,
     folder: DataFolder,
     on_ready: Callable[[], None],
-    mounts: Sequence[Mount] = (),
-    base_url: str = "",
+    mounts: Mounts | None = None,
 ) -> FastAPI:
     """Make the web application of a service.
 
@@ -67,21 +56,16 @@ def create_app(
         folder: where it keeps everything.
         on_ready: called when the service has started and requests can be answered.
         mounts: what else is answered in the same process.
-        base_url: by which address a mount reaches the service.
 
     Raises:
         SettingsError: the key of the language model is not in the environment.
     """
     writer = _writer(settings)
-    mounted: dict[str, ASGIApp] = {}
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[_State]:
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(writer or nullcontext())
+        async with writer or nullcontext(), mounts or nullcontext():
             with Service(settings, folder, writer) as service:
-                for mount in mounts:
-                    mounted.update(await stack.enter_async_context(mount(base_url)))
                 on_ready()
                 yield {"service": service}
 
@@ -102,24 +86,9 @@ def create_app(
         Gate, keys=[key.get_secret_value() for key in settings.api_keys], limits=settings.limits
     )
     app.add_middleware(ProtectiveHeaders)
-    if mounts:
-        app.add_middleware(_Beside, mounted=mounted)
+    if mounts is not None:
+        app.add_middleware(Beside, mounts=mounts)
     return app
-
-
-class _Beside:
-    """ASGI middleware: what is mounted answers its paths, with a gate of its own."""
-
-    def __init__(self, app: ASGIApp, *, mounted: Mapping[str, ASGIApp]) -> None:
-        self._app, self._mounted = app, mounted
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._app
-        if scope["type"] == "http":
-            path: str = scope["path"]
-            begun = (one for one in self._mounted if path == one or path.startswith(f"{one}/"))
-            app = self._mounted.get(next(begun, ""), app)
-        await app(scope, receive, send)
 
 
 def _writer(settings: Settings) -> "Writer | None":

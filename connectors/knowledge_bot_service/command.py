@@ -2,19 +2,13 @@
 
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 import click
 
 from knowledge_bot_service import require_extra
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from knowledge_bot_service.app import Mount
-
-# What other packages answer beside the service, such as the gateway.
+# What other packages answer beside the service, by the first segment of its path.
 MOUNTS = "knowledge_bot.mounts"
 
 
@@ -84,18 +78,10 @@ def serve(  # noqa: PLR0917 - click passes every option by name
                 host=host,
                 port=port,
                 on_ready=lambda base_url, _port: _announce(base_url, settings.data, generated),
-                mounts=list(_mounts()),
+                mounts={one.name: one.load for one in entry_points(group=MOUNTS)},
             )
     except (SettingsError, FolderError, AddressError) as error:
         raise click.ClickException(str(error)) from None
-
-
-def _mounts() -> "Iterator[Mount]":
-    for entry_point in entry_points(group=MOUNTS):
-        try:
-            yield entry_point.load()
-        except ModuleNotFoundError:  # its extra is not installed
-            continue
 
 
 def _announce(base_url: str, data: Path, generated_key: str | None) -> None:

@@ -2,13 +2,14 @@
 
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 import uvicorn
 
-from knowledge_bot_service.app import Mount, create_app
+from knowledge_bot_service.app import create_app
 from knowledge_bot_service.folder import DataFolder
 from knowledge_bot_service.gate import PREFIX
+from knowledge_bot_service.mounts import Loader, Mounts
 from knowledge_bot_service.settings import Settings
 
 # How long open requests may take when the service is told to stop, in seconds.
@@ -34,7 +35,7 @@ def run(
     host: str,
     port: int,
     on_ready: Callable[[str, int], None],
-    mounts: Sequence[Mount] = (),
+    mounts: Mapping[str, Loader] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, in a process that does nothing else.
 
@@ -44,7 +45,7 @@ def run(
         host: the address or name to listen on.
         port: the port; 0 takes a free one.
         on_ready: called with the base URL and the real port when requests are answered.
-        mounts: what else is answered beside the interface.
+        mounts: what else is answered beside the interface, by the first segment of its path.
 
     Raises:
         AddressError: the address is in use or is not this machine's.
@@ -60,8 +61,7 @@ def run(
             settings,
             folder,
             on_ready=lambda: on_ready(base_url, real_port),
-            mounts=mounts,
-            base_url=reached,
+            mounts=Mounts(mounts, reached) if mounts else None,
         )
         config = uvicorn.Config(
             app,

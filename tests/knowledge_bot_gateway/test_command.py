@@ -149,6 +149,21 @@ def test_a_taken_port_is_a_sentence(bots):
     assert f"cannot listen on 127.0.0.1, port {bots.port}" in done.stderr
 
 
+def test_heads_that_cannot_be_used_are_told_at_the_start(bots, tmp_path):
+    (tmp_path / "file").touch()
+    done = subprocess.run(
+        [KBOT, "gateway", "--port", "0", "--heads", str(tmp_path / "file" / "heads.db")],
+        env={**os.environ, **of(bots)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert "heads" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 async def test_kbot_serve_speaks_both_with_its_own_key(tmp_path):
     with running(tmp_path, "serve", "--port", "0") as printed:
         base_url = address(printed, "Base URL").removesuffix("/public/v1")
