@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = {
     "airflow_knowledge_bot",
     "knowledge_bot",
+    "knowledge_bot_gateway",
     "knowledge_bot_service",
     "langchain_knowledge_bot",
     "llama_index_knowledge_bot",

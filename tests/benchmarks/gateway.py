@@ -138,9 +138,7 @@ async def chats(server: tuple[int, int], count: int) -> None:
     await asyncio.gather(*(work() for _ in range(IN_FLIGHT)))
 
 
-async def ask(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, said: list[str]
-) -> str:
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, said: list[str]) -> str:
     messages = [
         {"role": "assistant" if index % 2 else "user", "content": text}
         for index, text in enumerate(said)
