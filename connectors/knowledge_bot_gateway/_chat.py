@@ -18,7 +18,6 @@ from knowledge_bot_gateway._messages import (
     NO_TOOLS,
     Asked,
     ask,
-    citations,
     encoded,
     event_stream,
     role_of,
@@ -26,6 +25,7 @@ from knowledge_bot_gateway._messages import (
 )
 from knowledge_bot_gateway._problems import invalid, unsupported
 from knowledge_bot_gateway._service import Upstream
+from knowledge_bot_gateway._sources import citations
 
 # Token counts that nobody knows are not invented. Some clients cannot do without the object.
 NO_TOKENS: Final = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}

@@ -26,6 +26,7 @@ from knowledge_bot import AsyncClient, Bot, Collection, Conversation, KnowledgeB
 from knowledge_bot._answers import Answer
 from knowledge_bot.conversations import Said
 from knowledge_bot_gateway._service import Upstream
+from knowledge_bot_gateway._sources import citations
 
 _log = logging.getLogger("knowledge_bot.gateway")
 
@@ -158,13 +159,15 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
             )
         await ctx.report_progress(1, 1, "The answer is here.")
         message = reply.message
-        answer = Answer.of(message)
         return BotAnswer(
             answer=message.answer,
             conversation_id=message.conversation_id,
             message_id=message.id,
-            found=not answer.refuses,
-            sources=_sources(answer, (message.model_extra or {}).get("sources")),
+            found=not Answer.of(message).refuses,
+            sources=[
+                SourceName(name=one.name, id=one.id or None, url=one.url)
+                for one in citations(message)
+            ],
         )
 
     @server.tool(title="List the bots", annotations=_READING)
@@ -433,20 +436,3 @@ def _added(source: Any) -> AddedSource:
         status=source.status,
         collections=_named(source.collections),
     )
-
-
-def _sources(answer: Answer, listed: Any) -> list[SourceName]:
-    known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    of_name = {one.get("name"): one for one in known}
-    return [
-        SourceName(
-            name=name,
-            id=_text(of_name.get(name, {}).get("id")),
-            url=_text(of_name.get(name, {}).get("url")),
-        )
-        for name in answer.source_names
-    ]
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

@@ -19,9 +19,7 @@ from knowledge_bot_gateway._messages import (
     ERRORS,
     NO_TOOLS,
     Asked,
-    Citation,
     ask,
-    citations,
     decoded,
     encoded,
     event_stream,
@@ -30,6 +28,7 @@ from knowledge_bot_gateway._messages import (
 )
 from knowledge_bot_gateway._problems import Problem, invalid, unsupported
 from knowledge_bot_gateway._service import Upstream
+from knowledge_bot_gateway._sources import Citation, citations
 
 _PREFIX: Final = "resp_"
 
