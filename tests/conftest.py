@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from remembering_bots import Bots
 from scripted_server import Reply, ScriptedServer
 
 # Under `nohup`, or in the background of a script, both are ignored, and so they would be by every
@@ -40,3 +41,11 @@ def scripted() -> Iterator[Callable[..., ScriptedServer]]:
     yield start
     for server in servers:
         server.stop()
+
+
+@pytest.fixture
+def bots() -> Iterator[Bots]:
+    """A service of bots that remember what they were told."""
+    service = Bots()
+    yield service
+    service.server.stop()

@@ -14,7 +14,6 @@ import httpx
 import pytest
 
 from calls import KEY
-from remembering_bots import Bots
 from unmeasured import unmeasured
 
 PAGE = Path(__file__).parents[1] / "docs/how-to/several-workers.md"
@@ -22,13 +21,6 @@ TEXT = PAGE.read_text(encoding="utf-8")
 (APP,) = re.findall(r"^```python\n# app.py\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 (COMMAND,) = re.findall(r"^```console\n(.*?)\n```", TEXT, re.MULTILINE | re.DOTALL)
 MARK = re.compile(r"<text \d+>")
-
-
-@pytest.fixture
-def bots():
-    service = Bots()
-    yield service
-    service.server.stop()
 
 
 @pytest.fixture

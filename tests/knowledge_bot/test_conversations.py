@@ -25,7 +25,6 @@ from knowledge_bot import (
 from knowledge_bot.conversations import Conversations, Heads, HeadsError, Place, Said
 from knowledge_bot.ingest import Ledger
 from knowledge_bot.transcripts import Turn, render
-from remembering_bots import Bots
 from scripted_server import answer, close
 
 MARK = re.compile(r"<\w+ [\w.]+>")
@@ -45,13 +44,6 @@ def other(text, name=None):
 
 def tool(text):
     return Said("tool", text)
-
-
-@pytest.fixture
-def bots():
-    service = Bots()
-    yield service
-    service.server.stop()
 
 
 @pytest.fixture

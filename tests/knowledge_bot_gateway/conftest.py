@@ -6,14 +6,6 @@ import openai
 import pytest
 
 from gateways import KEY, gateway
-from remembering_bots import Bots
-
-
-@pytest.fixture
-def bots():
-    service = Bots()
-    yield service
-    service.server.stop()
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
-"""The same test through both ways of calling, and a service that keeps its conversations."""
+"""The same test through both ways of calling."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from remembering_bots import Bots
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -19,11 +17,3 @@ def invoke(request: pytest.FixtureRequest) -> Callable[..., Any]:
         return asyncio.run(runnable.ainvoke(value, **options))
 
     return run
-
-
-@pytest.fixture
-def bots() -> Iterator[Bots]:
-    """A service of bots that remember."""
-    service = Bots()
-    yield service
-    service.server.stop()

@@ -17,19 +17,11 @@ from knowledge_bot import Client, ConfigurationError, ConnectionLostError
 from knowledge_bot.conversations import Heads, HeadsError
 from knowledge_bot.transcripts import read
 from llama_index_knowledge_bot import KnowledgeBotChatEngine
-from remembering_bots import Bots
 from scripted_server import answer, close
 
 pytestmark = pytest.mark.timeout(120)
 
 MARK = re.compile(r"<\w+ [\w.]+>")
-
-
-@pytest.fixture
-def bots():
-    service = Bots()
-    yield service
-    service.server.stop()
 
 
 @pytest.fixture
