@@ -64,7 +64,7 @@ class Rows:
             raise
         except ValueError as error:  # a column that is not there
             raise AirflowFailException(
-                f"The task's parameter 'source_options': {error}. Nothing was sent."
+                f"The task's parameter 'source_options': {str(error).rstrip('. ')}. Nothing was sent."
             ) from error
         except Exception as error:
             raise QueryError(

@@ -66,7 +66,7 @@ class Rendering:
             return self._rendered(items)
         except TemplateError as error:
             raise AirflowFailException(
-                f"The task's parameter {parameter!r} cannot be rendered: {error}. Mend the "
+                f"The task's parameter {parameter!r} cannot be rendered: {str(error).rstrip('. ')}. Mend the "
                 "template, or keep its braces in {% raw %}. Nothing was sent."
             ) from error
 
