@@ -196,9 +196,11 @@ def _how_to_settle(
     more = count - len(shown)
     return [
         f"The service may or may not have the {count} unknown items: look for them there.",
-        "Then settle them with KnowledgeBotResolveOperator and the ledger connection "
-        f"{ledger_conn_id!r}: examples/settle_unknown.py is a DAG with a form for it, and "
-        "docs/airflow/settle.md the way.",
+        (
+            "Then settle them with KnowledgeBotResolveOperator and the ledger connection "
+            f"{ledger_conn_id!r}: the DAG examples/settle_unknown.py has a form for it, see "
+            "docs/airflow/settle.md."
+        ),
         "Or from a shell, with `kbot ledger unknown` and `kbot ledger resolve`.",
         shell_needs(ledger),
         "Or run the task with on_unknown='resend', if two of the same are better than none.",
@@ -207,7 +209,7 @@ def _how_to_settle(
     ]
 
 
-def _of_the_next_try(again: bool) -> str:  # noqa: FBT001 - it is the only thing to say
+def _of_the_next_try(again: bool) -> str:
     if again:
         return (
             "on_unknown='resend': the next try sends what is missing, and what is unknown again, "

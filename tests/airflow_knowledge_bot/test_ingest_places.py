@@ -332,7 +332,7 @@ def test_a_query_on_postgresql_is_streamed(run, good, shop, monkeypatch):
         ("items='{{ [1] }}'", "'items' gives str instead of several"),
         ("documents='{{ [1] }}'", "'documents' gives str instead of several"),
         ("documents={'text': 'x'}", "'documents' gives dict instead of several"),
-        ("documents=[{'title': 'x'}]", "no document: .* in 'text' or 'page_content'.* only 'title'"),
+        ("documents=[{'title': 'x'}]", "document: .* 'text' or 'page_content'.* only 'title'"),
         ("items=[], collections=upstream(None)", "'collections' is not given"),
         ("items=[], knowledge_bot_conn_id=''", "'knowledge_bot_conn_id' is empty"),
         ("items=[], knowledge_bot_conn_id=upstream(None)", "'knowledge_bot_conn_id' is empty"),
