@@ -147,6 +147,7 @@ def ask(
         AirflowNotFoundException: there is no such connection.
         ConfigurationError: the connection or a question cannot be used. Nothing was sent.
     """
+    check_filled("knowledge_bot_conn_id", task.knowledge_bot_conn_id)
     hook = KnowledgeBotHook(task.knowledge_bot_conn_id)
     base_url = hook.settings.base_url
     task.service_page = service_page(base_url)

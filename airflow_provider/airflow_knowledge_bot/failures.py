@@ -52,10 +52,7 @@ def task_fails_for_good(
     try:
         yield
     except AirflowNotFoundException as error:
-        raise AirflowFailException(
-            f"The task's parameter 'knowledge_bot_conn_id' names a connection that there is not: "
-            f"{conn_id!r}. Nothing was sent."
-        ) from error
+        raise AirflowFailException(no_connection(conn_id)) from error
     except KnowledgeBotError as error:
         if error.delivery is Delivery.UNKNOWN:
             next_try_may_send = on_unknown == "resend"
@@ -76,6 +73,14 @@ def passes_by_itself(error: Exception) -> bool:
         | RateLimitError
         | RequestTimeoutError
         | ServerError,
+    )
+
+
+def no_connection(conn_id: str) -> str:
+    """Return the sentence that says that there is no such connection."""
+    return (
+        f"The task's parameter 'knowledge_bot_conn_id' names a connection that there is not: "
+        f"{conn_id!r}. Nothing was sent."
     )
 
 

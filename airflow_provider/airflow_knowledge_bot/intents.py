@@ -6,6 +6,7 @@ instance share it), and after it, the answer. Airflow 3.1 and 3.2 have no such s
 that breaks off between its request and its end is the one after which a retry sends it again.
 """
 
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -22,6 +23,8 @@ OnUnknown = Literal["hold", "resend"]
 # Holds `max_tries` and either the `answer` or a `state`: `sending`, or `reported` once the task has
 # failed for a person to look at.
 _KEY = "knowledge_bot_request"
+
+_log = logging.getLogger(__name__)
 
 _UNKNOWN = (
     "An earlier try of this task ended in the middle of its request ({what}), so that the service "
@@ -71,6 +74,12 @@ class Intent:
             what = earlier.get("what", self._what)
             self._note(state="reported", what=what)
             raise AirflowFailException(_UNKNOWN.format(what=what))
+        if unknown:
+            _log.warning(
+                "on_unknown='resend': an earlier try may have sent it (%s). It is sent again now, "
+                "so it may be there twice.",
+                earlier.get("what", self._what),
+            )
         return None
 
     def send(self, request: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -92,6 +101,12 @@ class Intent:
                 self._forget()
             elif self._on_unknown == "hold":
                 self._note(state="reported", what=what)
+            else:
+                _log.warning(
+                    "on_unknown='resend': the next try, if there is one, sends it again (%s), so "
+                    "it may be there twice.",
+                    what,
+                )
             raise
         self._note(answer=answer)
         return answer

@@ -48,6 +48,10 @@ _FINDING: dict[str, Callable[..., Any]] = {
     "documents": from_loader,
 }
 
+# Where a document has its text, and how many fields of one that has none are named.
+_TEXTS = ("page_content", "text")
+_FIELDS = 10
+
 # The operator has a parameter of its own for it.
 _NO_OPTION = "origin"
 
@@ -210,11 +214,16 @@ def _no_item(given: dict[str, Any], reason: str) -> Skipped:
 
 def _document(given: object) -> object:
     """Return a dict of a document, as Airflow hands it on, as the object that it was made of."""
-    if isinstance(given, dict) and any(
-        isinstance(given.get(field), str) for field in ("page_content", "text")
-    ):
+    if not isinstance(given, dict):
+        return given
+    if any(isinstance(given.get(field), str) for field in _TEXTS):
         return SimpleNamespace(**{str(name): value for name, value in given.items()})
-    return given
+    has = f"has only {', '.join(map(repr, list(given)[:_FIELDS]))}" if given else "is empty"
+    return _no_item(
+        given,
+        "it is no document: a dict needs its text in 'text' or 'page_content', as a string, and "
+        f"perhaps 'metadata', and this one {has}",
+    )
 
 
 def _texts(addresses: Any) -> list[str]:

@@ -79,8 +79,10 @@ def ledger_of(conn_id: str) -> "Ledger":
     Raises:
         AirflowFailException: there is no such connection, or it is none for a ledger.
     """
+    from airflow_knowledge_bot.operators.request import check_filled
     from knowledge_bot.ingest import Ledger
 
+    check_filled("ledger_conn_id", conn_id)
     try:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:

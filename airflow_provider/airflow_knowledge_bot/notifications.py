@@ -90,7 +90,7 @@ class KnowledgeBotTextNotifier(BaseNotifier):
         self.log.info("Created the source %s: %s", created.id, created.name)
 
     def _check(self) -> None:
-        for parameter in ("name", "content"):
+        for parameter in ("name", "content", "knowledge_bot_conn_id"):
             if not str(getattr(self, parameter) or "").strip():
                 raise ValueError(
                     f"The notifier's parameter {parameter!r} is empty once it is rendered: nothing "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.failures import key_at_fault
-from airflow_knowledge_bot.telling import TOLD, brief
+from airflow_knowledge_bot.telling import TOLD, brief, shell_needs
 from knowledge_bot.ingest import IncompleteIngestionError, LedgerError, Stop
 
 if TYPE_CHECKING:
@@ -118,7 +118,14 @@ class Rules:
         }
 
     def failure(
-        self, report: "Report", *, conn_id: str, collections: Sequence[str]
+        self,
+        report: "Report",
+        *,
+        conn_id: str,
+        collections: Sequence[str],
+        ledger_conn_id: str,
+        ledger: "Ledger",
+        unknown: Sequence["Outcome"],
     ) -> Exception | None:
         """Return what fails the task; None where nothing does.
 
@@ -126,6 +133,9 @@ class Rules:
             report: what came of all tries.
             conn_id: the connection, named where the key is at fault.
             collections: the task's, named where the service refused one.
+            ledger_conn_id: the ledger's connection, by which a person settles what is unknown.
+            ledger: the same.
+            unknown: the first items of unknown outcome.
 
         Returns:
             `AirflowFailException` where trying again mends nothing, with what a person must do;
@@ -141,20 +151,17 @@ class Rules:
             or ("unknown" in counts and self.on_unknown == "resend")
         )
         lines = self._lines(report, counts, conn_id, collections)
+        if "unknown" in counts and self.on_unknown == "hold":
+            lines[1:1] = _how_to_settle(report.unknown, unknown, ledger_conn_id, ledger)
         if passing:
-            return _IncompleteError(report, collections, lines)
+            again = "unknown" in counts and self.on_unknown == "resend"
+            return _IncompleteError(report, collections, [*lines, _of_the_next_try(again)])
         return AirflowFailException("\n".join(lines))
 
     def _lines(
         self, report: "Report", counts: Mapping[str, int], conn_id: str, collections: Sequence[str]
     ) -> list[str]:
         told = [f"Not everything got into {', '.join(collections)}: {str(report).rstrip('.')}."]
-        if "unknown" in counts and self.on_unknown == "hold":
-            told.append(
-                f"The service may or may not have the {report.unknown} unknown items: look there, "
-                "list them with `kbot ledger unknown` and settle each with `kbot ledger resolve`, "
-                "or run the task with on_unknown='resend' if two of the same are better than none."
-            )
         if "refused" in counts:
             told.append(
                 "What was refused is tried again by the next run: mend it, or leave it out."
@@ -181,12 +188,42 @@ class Rules:
         return told + [f"{one.kind}: {one.name}: {brief(one.error)}" for one in shown]
 
 
+def _how_to_settle(
+    count: int, unknown: Sequence["Outcome"], ledger_conn_id: str, ledger: "Ledger"
+) -> list[str]:
+    """Return what a person does about items of unknown outcome, and which ones they are."""
+    shown = unknown[:TOLD]
+    more = count - len(shown)
+    return [
+        f"The service may or may not have the {count} unknown items: look for them there.",
+        (
+            "Then settle them with KnowledgeBotResolveOperator and the ledger connection "
+            f"{ledger_conn_id!r}: the DAG examples/settle_unknown.py has a form for it, see "
+            "docs/airflow/settle.md."
+        ),
+        "Or from a shell, with `kbot ledger unknown` and `kbot ledger resolve`.",
+        shell_needs(ledger),
+        "Or run the task with on_unknown='resend', if two of the same are better than none.",
+        *(f"unknown: {brief(one.name)} (key {brief(str(one.key))})" for one in shown),
+        *([f"… and {more} more that are unknown."] if more > 0 else []),
+    ]
+
+
+def _of_the_next_try(again: bool) -> str:
+    if again:
+        return (
+            "on_unknown='resend': the next try sends what is missing, and what is unknown again, "
+            "so that may be there twice."
+        )
+    return "The next try sends what is missing, and nothing twice."
+
+
 class _IncompleteError(IncompleteIngestionError):
     """Likewise, in the words of a task's log: one fact a line."""
 
     def __init__(self, report: "Report", collections: Sequence[str], lines: Sequence[str]) -> None:
         super().__init__(report, collections, "The next try gives the same items again")
-        self._lines = [*lines, "The next try sends what is missing, and nothing twice."]
+        self._lines = lines
 
     def __str__(self) -> str:
         return "\n".join(self._lines)

@@ -63,8 +63,9 @@ class Rows:
         except (GeneratorExit, AirflowFailException):
             raise
         except ValueError as error:  # a column that is not there
+            told = str(error).rstrip(". ")
             raise AirflowFailException(
-                f"The task's parameter 'source_options': {error}. Nothing was sent."
+                f"The task's parameter 'source_options': {told}. Nothing was sent."
             ) from error
         except Exception as error:
             raise QueryError(

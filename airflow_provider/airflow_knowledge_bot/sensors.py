@@ -17,7 +17,7 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.links import KnowledgeBotServiceLink
-from airflow_knowledge_bot.operators.request import check_number
+from airflow_knowledge_bot.operators.request import check_filled, check_number
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -75,13 +75,16 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
         Raises:
             AirflowFailException: waiting cannot mend what went wrong.
         """
-        from airflow_knowledge_bot.failures import passes_by_itself
+        from airflow_knowledge_bot.failures import no_connection, passes_by_itself
         from knowledge_bot.errors import KnowledgeBotError
 
+        check_filled("knowledge_bot_conn_id", self.knowledge_bot_conn_id)
         try:
             with KnowledgeBotHook(self.knowledge_bot_conn_id).get_conn() as client:
                 client.ping()
-        except (KnowledgeBotError, AirflowNotFoundException) as error:
+        except AirflowNotFoundException as error:
+            raise AirflowFailException(no_connection(self.knowledge_bot_conn_id)) from error
+        except KnowledgeBotError as error:
             if not passes_by_itself(error):
                 raise AirflowFailException(str(error)) from error
             self.log.info("Not yet: %s", error)

@@ -12,7 +12,7 @@ from airflow_knowledge_bot._compat import answers_threads
 
 if TYPE_CHECKING:
     from airflow_knowledge_bot.tries import Tries
-    from knowledge_bot.ingest import Outcome, Report
+    from knowledge_bot.ingest import Ledger, Outcome, Report
 
 TOLD = 20
 """How many items of a kind are named: nobody reads more, and XCom is for small values."""
@@ -43,6 +43,7 @@ class Telling:
         self._log, self._tries = log, tries
         self._report: Report | None = None
         self._failed = 0
+        self._skipped: set[tuple[str, str | None, str]] = set()
         self._began = self._last = time.monotonic()
         self._before = 0
         self._end = threading.Event()
@@ -88,7 +89,9 @@ class Telling:
         self._report = report
 
     def on_outcome(self, outcome: "Outcome") -> None:
-        """Tell of an item that failed; of the first ones, each."""
+        """Tell of an item that failed or was left out; of the first ones, each."""
+        if outcome.kind == "skipped":
+            self._tell_skipped(outcome)
         if not outcome.failed:
             return
         self._failed += 1
@@ -104,6 +107,7 @@ class Telling:
         report: "Report",
         named: Mapping[str, Sequence[Mapping[str, Any]]],
         tolerated: Mapping[str, int],
+        ledger: "Ledger",
     ) -> None:
         """Tell what a person is to look at, and last the counts.
 
@@ -111,8 +115,10 @@ class Telling:
             report: what came of all tries.
             named: the first items of some counts, by the counts' names.
             tolerated: the counts of failures that fail nothing.
+            ledger: where a person notes what was removed.
         """
         self._more(logging.WARNING, self._failed - TOLD, "failures")
+        self._more(logging.INFO, report.skipped - len(self._skipped), "skipped")
         for what, level in (("superseded", logging.INFO), ("gone", logging.INFO)):
             for item in named[what]:
                 self._log.log(level, "%s: %s (source %s)", what, item["name"], item["source_id"])
@@ -121,7 +127,8 @@ class Telling:
             self._log.log(
                 logging.INFO,
                 "The service still answers from what is superseded or gone. It offers no deletion: "
-                "remove the sources there, and tell `kbot ledger forget`.",
+                "remove the sources there, and tell `kbot ledger forget`. %s",
+                shell_needs(ledger),
             )
         if report.gone_unknown and report.stopped is None:
             self._log.log(
@@ -151,6 +158,13 @@ class Telling:
                 count,
             )
         self._log.log(logging.INFO, "%s", report)
+
+    def _tell_skipped(self, outcome: "Outcome") -> None:
+        """Tell an item once, also where the task looks at all items a second time."""
+        item = (outcome.name, outcome.key, outcome.error)
+        if len(self._skipped) < TOLD and item not in self._skipped:
+            self._skipped.add(item)
+            self._log.log(logging.INFO, "skipped: %s: %s", brief(item[0]), brief(item[2]))
 
     def _more(self, level: int, count: int, what: str) -> None:
         if count > 0:
@@ -185,6 +199,17 @@ class Telling:
         report, self._due = self._due, None
         if report is not None:
             self._tries.note(report)
+
+
+def shell_needs(ledger: "Ledger") -> str:
+    """Return what a person needs for `kbot ledger`, which this provider does not install."""
+    address = str(ledger)
+    extra = "cli,postgresql" if "://" in address else "cli"
+    password = ", with its password" if "://" in address else ""
+    return (
+        f"`kbot` needs `pip install 'knowledge-bot[{extra}]'` and, in its environment, "
+        f"KNOWLEDGE_BOT_LEDGER={address}{password}."
+    )
 
 
 def brief(text: str) -> str:

@@ -65,8 +65,9 @@ class Rendering:
                 return items
             return self._rendered(items)
         except TemplateError as error:
+            told = str(error).rstrip(". ")
             raise AirflowFailException(
-                f"The task's parameter {parameter!r} cannot be rendered: {error}. Mend the "
+                f"The task's parameter {parameter!r} cannot be rendered: {told}. Mend the "
                 "template, or keep its braces in {% raw %}. Nothing was sent."
             ) from error
 

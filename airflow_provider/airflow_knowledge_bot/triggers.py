@@ -6,13 +6,14 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from airflow_knowledge_bot._compat import AirflowNotFoundException
+from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
 
 # isort: split
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_knowledge_bot.failures import passes_by_itself
+from airflow_knowledge_bot.failures import no_connection, passes_by_itself
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
+from airflow_knowledge_bot.operators.request import check_filled
 from knowledge_bot.errors import KnowledgeBotError
 
 # Thousands of triggers share one event loop: none may spin, whatever interval it was given.
@@ -59,12 +60,15 @@ class KnowledgeBotPingTrigger(BaseTrigger):
                 await self._until_ready()
         except TimeoutError:
             yield _event("timeout", f"The service was not ready in time: {self._last_failure}")
-        except (KnowledgeBotError, AirflowNotFoundException) as error:
+        except AirflowNotFoundException:
+            yield _event("failed", no_connection(self.knowledge_bot_conn_id))
+        except (KnowledgeBotError, AirflowFailException) as error:
             yield _event("failed", str(error))
         else:
             yield _event("ready", "The service answered the ping.")
 
     async def _until_ready(self) -> None:
+        check_filled("knowledge_bot_conn_id", self.knowledge_bot_conn_id)
         hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
         async with await hook.get_async_conn() as client:
             while True:

@@ -144,6 +144,7 @@ def test_what_waiting_cannot_mend_fails_at_once(bot, status, said):
         ({"questions": None}, "exactly one"),
         ({"file": "/nowhere/q.toml"}, "'file' cannot be used.*Nothing was sent"),
         ({"knowledge_bot_conn_id": "none_such"}, "'none_such'"),
+        ({"knowledge_bot_conn_id": ""}, "'knowledge_bot_conn_id' is empty once it is rendered"),
     ],
 )
 def test_what_cannot_be_asked_fails_at_once_in_a_sentence(bot, options, said):

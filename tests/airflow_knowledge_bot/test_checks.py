@@ -247,6 +247,7 @@ def test_the_connection_names_the_bot_where_the_task_does_not(bot, connect):
         ({"bot_id": "col_1"}, "bot_id: "),
         ({"concurrency": 1.5}, "concurrency: "),
         ({"knowledge_bot_conn_id": "none_such"}, "'none_such'"),
+        ({"knowledge_bot_conn_id": ""}, "'knowledge_bot_conn_id' is empty once it is rendered"),
     ],
 )
 def test_what_cannot_be_asked_is_told_in_a_sentence_and_nothing_is_sent(bot, options, said):

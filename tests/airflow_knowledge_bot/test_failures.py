@@ -27,6 +27,11 @@ def upload(**changes):
     return KnowledgeBotUploadSourceOperator(task_id="upload", **{"name": "Hours"} | changes)
 
 
+def test_a_connection_that_a_template_made_nothing_of_is_told():
+    with pytest.raises(AirflowFailException, match="'knowledge_bot_conn_id' is empty once it is"):
+        text(knowledge_bot_conn_id=" ").execute({})
+
+
 def test_a_connection_that_is_missing_is_named():
     with pytest.raises(AirflowFailException, match=r"'knowledge_bot_conn_id'.*'none_such'"):
         text(knowledge_bot_conn_id="none_such").execute({})

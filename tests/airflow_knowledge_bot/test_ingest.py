@@ -105,7 +105,7 @@ def test_an_unknown_outcome_is_held_and_a_person_is_told_what_to_do(connect, scr
     server = scripted(silence, GOOD)
     connect(server.url, timeout=0.3)
     for _ in range(2):
-        with pytest.raises(AirflowFailException, match="kbot ledger resolve"):
+        with pytest.raises(AirflowFailException, match="settle them with KnowledgeBotResolve"):
             run(ingesting(items=TEXTS, concurrency=1))
     assert posts(server) == len(TEXTS)
 

@@ -87,6 +87,20 @@ def test_what_failed_is_told_as_warnings_and_the_start_and_the_counts_too(dags, 
     assert last.startswith("created 1, refused 1, unknown 1 in ")
     assert done.task.xcom["named"]["unknown"] == [{"name": "c", "key": "c"}]
     assert KEY not in done.log
+    # What a red night asks of a person, who has Airflow and perhaps no `kbot`.
+    assert "KnowledgeBotResolveOperator and the ledger connection 'ledger'" in done.log
+    assert "unknown: c (key c)" in done.log
+    assert "pip install 'knowledge-bot[cli]'" in done.log
+    assert "KNOWLEDGE_BOT_LEDGER=/" in done.log
+
+
+def test_what_is_left_out_is_told_with_its_reason(dags, service):
+    empty = [{"name": f"e{number}", "content": " "} for number in range(24)]
+    done = dags.run(dags.load(f"ingest(items={texts('a') + empty}, concurrency=1)"))
+    assert done.state == "success"
+    told = [line for line in lines(done.log, "info") if line.startswith("skipped: ")]
+    assert told == [f"skipped: e{number}: it has no content" for number in range(20)]
+    assert "… and 4 more skipped." in lines(done.log, "info")
 
 
 def test_a_thousand_failures_are_twenty_lines_and_a_number(dags, service, caplog):

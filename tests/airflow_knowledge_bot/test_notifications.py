@@ -134,3 +134,9 @@ def test_what_cannot_be_used_is_named_before_anything_is_sent(good, way, given, 
     with pytest.raises((ValueError, AirflowException), match=told):
         way(notifier(**given), {"text": text})
     assert good.requests == []
+
+
+def test_a_connection_that_a_template_made_nothing_of_is_told():
+    notifier = KnowledgeBotTextNotifier(name="n", content="c", knowledge_bot_conn_id="")
+    with pytest.raises(ValueError, match="'knowledge_bot_conn_id' is empty once it is rendered"):
+        notifier.notify({})

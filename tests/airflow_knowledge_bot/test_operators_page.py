@@ -175,6 +175,7 @@ def test_its_dags_run_and_hand_on_what_it_says(run):
     assert {state for state, _ in ran.values()} == {"success"}, ran
     assert set(ran) == {
         *(("new_each_day", task) for task in ("up", "page", "text", "file", "ask")),
+        *(("asks_twice", task) for task in ("ask", "ask_more")),
         ("stock", "stock"),
         *(("helped", task) for task in ("bots", "agent") if "helped.py" in FILES),
     }
@@ -183,6 +184,9 @@ def test_its_dags_run_and_hand_on_what_it_says(run):
     assert keys(ran["stock", "stock"][1]) == keys(SOURCE)
     assert keys(ran["new_each_day", "ask"][1]) == keys(MESSAGE)
     assert ran["new_each_day", "up"][1] is None
+    first, more = (ran["asks_twice", task][1] for task in ("ask", "ask_more"))
+    assert more["conversation_id"] == first["conversation_id"]
+    assert more["id"] != first["id"]
     if "helped.py" in FILES:
         assert "send_message" in ran["helped", "agent"][1]
 

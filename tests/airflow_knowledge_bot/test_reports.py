@@ -6,7 +6,7 @@ import pytest
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.reports import Rules, summary
-from knowledge_bot.ingest import IncompleteIngestionError, Outcome, Report, Stop
+from knowledge_bot.ingest import IncompleteIngestionError, Ledger, Outcome, Report, Stop
 
 REFUSALS = Report(
     refused=50,
@@ -17,8 +17,15 @@ REFUSALS = Report(
 )
 
 
-def failure(report, **rules):
-    return Rules(**rules).failure(report, conn_id="svc", collections=["col_1"])
+def failure(report, unknown=(), ledger="/srv/ledger.db", **rules):
+    return Rules(**rules).failure(
+        report,
+        conn_id="svc",
+        collections=["col_1"],
+        ledger_conn_id="kept",
+        ledger=Ledger(ledger),
+        unknown=unknown,
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,6 +51,29 @@ def test_airflow_tries_again_where_that_may_help(report, error):
 def test_an_unknown_outcome_is_left_to_the_next_try_where_that_is_wanted():
     told = failure(Report(unknown=1), on_unknown="resend")
     assert isinstance(told, IncompleteIngestionError)
+
+
+def test_what_is_sent_again_may_be_there_twice_and_that_is_told():
+    told = str(failure(Report(unknown=1, undelivered=1), on_unknown="resend"))
+    assert "on_unknown='resend': the next try sends what is missing, and what is unknown" in told
+    assert "nothing twice" not in told
+    assert "nothing twice" in str(failure(Report(undelivered=1), on_unknown="resend"))
+
+
+def test_twenty_unknown_items_are_named_and_what_settles_them_is_told():
+    unknown = [Outcome("unknown", f"n{number}.md", f"/k/{number}") for number in range(20)]
+    ledger = "postgresql://me:secret-of-it@db.example/ledgers"
+    told = str(failure(Report(unknown=23), unknown=unknown, ledger=ledger)).splitlines()
+    assert told[2].startswith(
+        "Then settle them with KnowledgeBotResolveOperator and the ledger connection 'kept'"
+    )
+    assert "unknown: n0.md (key /k/0)" in told
+    assert "unknown: n19.md (key /k/19)" in told
+    assert "… and 3 more that are unknown." in told
+    (needs,) = [line for line in told if "KNOWLEDGE_BOT_LEDGER=" in line]
+    assert "pip install 'knowledge-bot[cli,postgresql]'" in needs
+    assert "db.example/ledgers" in needs
+    assert "secret-of-it" not in "".join(told)
 
 
 def test_what_could_not_be_read_in_a_store_is_left_to_the_next_try():

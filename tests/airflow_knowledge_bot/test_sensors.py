@@ -60,8 +60,14 @@ def test_a_connection_that_cannot_work_fails_at_once(connect, host, extra):
 
 
 def test_a_connection_that_is_missing_fails_at_once():
-    with pytest.raises(AirflowFailException, match="none_such"):
+    told = "'knowledge_bot_conn_id' names a connection that there is not: 'none_such'"
+    with pytest.raises(AirflowFailException, match=told):
         sensor(knowledge_bot_conn_id="none_such").execute({})
+
+
+def test_a_connection_that_a_template_made_nothing_of_fails_at_once():
+    with pytest.raises(AirflowFailException, match="'knowledge_bot_conn_id' is empty once it is"):
+        sensor(knowledge_bot_conn_id="").execute({})
 
 
 def test_a_wait_that_was_too_long_times_out_or_skips(connect, scripted):

@@ -90,9 +90,11 @@ def test_the_form_names_what_is_unknown_and_settles_what_a_person_found(trigger,
     assert states(unknown)["c"] == "unknown"
     assert states(unknown)["a"] == states(unknown)["b"] == "created"
 
-    state, told, _ = trigger(outcome="not created", everything=True)
+    state, told, log = trigger(outcome="not created", everything=True)
     assert (state, told["settled"], told["left"]) == ("success", 1, 0)
     assert states(unknown)["c"] == "refused"  # the next run sends it
+    assert "not created: c (c); the next run sends it" in log
+    assert "refused: c" not in log
 
 
 def settle(**given):
@@ -107,6 +109,7 @@ def test_what_was_settled_so_already_is_no_mistake_and_what_is_not_unknown_is_na
         settle(outcome="not created", items=["a", "c", "nowhere"]).execute({})
     assert "'a' is created, not unknown" in str(e.value)
     assert "no item with the key 'nowhere'" in str(e.value)
+    assert ".." not in str(e.value)
     assert states(unknown)["c"] == "refused"
 
 
@@ -132,6 +135,12 @@ def test_what_cannot_be_meant_is_a_sentence_and_settles_nothing(unknown, given, 
     with pytest.raises(AirflowFailException, match=told):
         settle(**given).execute({})
     assert list(states(unknown).values()).count("unknown") == 3
+
+
+def test_a_ledger_connection_that_a_template_made_nothing_of_is_told():
+    task = KnowledgeBotResolveOperator(task_id="settle", ledger_conn_id=" ")
+    with pytest.raises(AirflowFailException, match="'ledger_conn_id' is empty once it is rendered"):
+        task.execute({})
 
 
 def test_without_a_ledger_nothing_is_unknown(ledger):

@@ -56,7 +56,11 @@ async def test_what_waiting_cannot_mend_fires_failed_at_once(connect, scripted, 
 
 async def test_a_connection_that_is_missing_or_wrong_fires_failed_at_once(connect):
     (event,) = await events(trigger(conn_id="none_such"))
-    assert (event["status"], "none_such" in event["message"]) == ("failed", True)
+    assert event["status"] == "failed"
+    assert "names a connection that there is not: 'none_such'" in event["message"]
+    (event,) = await events(trigger(conn_id=""))
+    assert event["status"] == "failed"
+    assert "'knowledge_bot_conn_id' is empty once it is rendered" in event["message"]
     connect("https://svc.example", timeout="soon")
     (event,) = await events(trigger())
     assert (event["status"], "'timeout'" in event["message"]) == ("failed", True)

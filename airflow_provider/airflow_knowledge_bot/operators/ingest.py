@@ -285,12 +285,19 @@ class KnowledgeBotIngestOperator(BaseOperator):
                 report = tries.total(self._ingest(client, ingestion, items, telling))
 
         rules = Rules(self.fail_on, self.max_refused, self.on_unknown, place in _MAY_PASS)
-        failure = rules.failure(report, conn_id=self.knowledge_bot_conn_id, collections=collections)
+        failure = rules.failure(
+            report,
+            conn_id=self.knowledge_bot_conn_id,
+            collections=collections,
+            ledger_conn_id=self.ledger_conn_id,
+            ledger=ledger,
+            unknown=telling.unknown,
+        )
         tries.end(report, well=failure is None)
         named = named_items(
             report, telling.unknown, ledger, service=service, origin=origin, began=tries.began
         )
-        telling.end(report, named, rules.tolerated(report))
+        telling.end(report, named, rules.tolerated(report), ledger)
         told = summary(report, named)
         fed = sorted({*collections, *items.collections})
         told["untold"] = self._tell_outlets(
@@ -377,7 +384,10 @@ class KnowledgeBotIngestOperator(BaseOperator):
         _check_number("max_refused", self.max_refused, 0, most)
         kinds: Any = self.fail_on
         if not isinstance(kinds, set | frozenset | list | tuple) or set(kinds) - set(_FAILED):
-            raise ValueError(f"fail_on: expected some of {', '.join(_FAILED)}, not {kinds!r}")
+            raise ValueError(
+                f"fail_on: expected a list of some of {', '.join(_FAILED)}, as in ['refused'], "
+                f"not {kinds!r}"
+            )
 
     def _place(self) -> Place:
         """Return the parameter that says where items come from.
@@ -421,7 +431,6 @@ class KnowledgeBotIngestOperator(BaseOperator):
     def _ledger(self) -> "Ledger":
         from airflow_knowledge_bot.ledgers import ledger_of
 
-        check_filled("ledger_conn_id", self.ledger_conn_id)
         return ledger_of(self.ledger_conn_id)
 
     def _items_of(self, place: Place, context: "Context", telling: "Telling") -> "Items":
@@ -532,7 +541,8 @@ def _connections_of_items() -> Iterator[None]:
         yield
     except AirflowNotFoundException as error:
         raise AirflowFailException(
-            f"What gives the items asks for a connection that there is not: {error}. What came "
+            f"What gives the items asks for a connection that there is not: "
+            f"{str(error).rstrip('. ')}. What came "
             "before was sent."
         ) from error
 

@@ -19,6 +19,8 @@ _TOLD = 20
 _LOGGED = 100
 _CHARACTERS = 300
 
+_NOT_CREATED = "not created: %s (%s); the next run sends it"
+
 _OUTCOMES = {"": None, "list": None, "created": True, "not created": False, "not_created": False}
 
 
@@ -129,10 +131,11 @@ class KnowledgeBotResolveOperator(BaseOperator):
             except LedgerError as error:
                 if error.__cause__ is not None:  # the database's, not the item's
                     raise
-                wrong.append(f"{error}.")
+                wrong.append(f"{str(error).rstrip('. ')}.")
             else:
                 settled += 1
-                self.log.info("%s: %s (%s)", entry.state, entry.name, entry.key)
+                told = "created: %s (%s)" if created else _NOT_CREATED
+                self.log.info(told, entry.name, entry.key)
         return settled, wrong
 
     def _tell(self, unknown: "Sequence[Entry]") -> None:

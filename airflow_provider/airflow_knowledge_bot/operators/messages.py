@@ -62,6 +62,12 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
     def _send(self, client: "Client", request: dict[str, Any]) -> "Message":
         return client.send_message(**request)
 
+    def _created(self, request: dict[str, Any], answer: dict[str, Any]) -> str:
+        return (
+            f"the message {answer['id']} to the bot {request['bot_id']} in the conversation "
+            f"{answer['conversation_id']}"
+        )
+
     def _done(self, context: "Context", base_url: str, answer: dict[str, Any]) -> None:  # noqa: ARG002 - no address is told
         from airflow_knowledge_bot.assets import describe_outlets
 

@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.links import KnowledgeBotServiceLink, service_page
+from airflow_knowledge_bot.links import KnowledgeBotServiceLink, service_page, without_secrets
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -80,6 +80,7 @@ class RequestOperator(BaseOperator):
             context["map_index_template"] = f"{{{{ task.{self.label}[:{_LABEL}] }}}}"
         request = {name: getattr(self, name) for name in self.parameters}
         with task_fails_for_good(self.knowledge_bot_conn_id, request, self.on_unknown):
+            check_filled("knowledge_bot_conn_id", self.knowledge_bot_conn_id)
             hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
             self.service_page = service_page(hook.settings.base_url)
             self._complete(request, hook.settings)
@@ -99,6 +100,8 @@ class RequestOperator(BaseOperator):
                             mode="json", include=self.answer_fields
                         )
                     )
+        page = without_secrets(hook.settings.base_url)
+        self.log.info("Created %s at %s.", self._created(request, answer), page)
         self._done(context, hook.settings.base_url, answer)
         return answer
 
@@ -121,6 +124,10 @@ class RequestOperator(BaseOperator):
     @abstractmethod
     def _send(self, client: "Client", request: dict[str, Any]) -> "Source | Message":
         """Send the one request."""
+
+    @abstractmethod
+    def _created(self, request: dict[str, Any], answer: dict[str, Any]) -> str:
+        """Return what was created, with its id and without its content, for the log."""
 
     @abstractmethod
     def _done(self, context: "Context", base_url: str, answer: dict[str, Any]) -> None:

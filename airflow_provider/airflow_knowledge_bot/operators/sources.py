@@ -52,6 +52,10 @@ class _CreateSourceOperator(RequestOperator):
 
         return lineage(inputs=self._lineage_inputs(), outputs=self._collection_uris)
 
+    def _created(self, request: dict[str, Any], answer: dict[str, Any]) -> str:  # noqa: ARG002 - the answer tells
+        collections = ", ".join(collection["id"] for collection in answer["collections"])
+        return f"the source {answer['id']} {answer['name']!r} in {collections}"
+
     def _done(self, context: "Context", base_url: str, answer: dict[str, Any]) -> None:
         from airflow_knowledge_bot.assets import collection_uri, describe_outlets
 

@@ -167,8 +167,10 @@ def _documents(
     told, count, as_text = _told(loader), 0, Texts(name, key)
     try:
         for count, document in enumerate(_loaded(loader), 1):
+            item: Text | Skipped
             try:
-                item: Text | Skipped = as_text(document)
+                # What gives documents may tell itself what one of them lacks.
+                item = document if isinstance(document, Skipped) else as_text(document)
             except (TypeError, ValidationError) as error:
                 reason = f"it is no document: {_said(error)}"
                 item = Skipped(f"{told}, document {count}", reason, invalid=True, partial=True)
