@@ -19,6 +19,7 @@ from knowledge_bot.ingest import (
     Ingestion,
     Ledger,
     Report,
+    Skipped,
     SupersededSource,
     Text,
 )
@@ -278,14 +279,14 @@ class _Items:
     def placed(self) -> int:
         return self._texts.placed
 
-    def __iter__(self) -> Iterator[Text]:
+    def __iter__(self) -> Iterator[Text | Skipped]:
         return map(self._item, self._documents)
 
-    async def __aiter__(self) -> AsyncIterator[Text]:
+    async def __aiter__(self) -> AsyncIterator[Text | Skipped]:
         async for document in self._documents:
             yield self._item(document)
 
-    def _item(self, document: Document) -> Text:
+    def _item(self, document: Document) -> Text | Skipped:
         if not isinstance(document, Document):
             raise ConfigurationError(
                 f"documents: expected Document objects, not {type(document).__name__}"

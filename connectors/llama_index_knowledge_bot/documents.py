@@ -15,6 +15,7 @@ from llama_index.core.schema import (
 )
 
 from knowledge_bot.ingest import Skipped, Text
+from knowledge_bot.ingest.sources._loader import text_or_skipped
 
 # What readers call a document's name, the best first.
 _NAMES = ("title", "file_name", "file_path", "url", "source")
@@ -59,12 +60,12 @@ def _text(document_id: str, parts: Sequence[BaseNode]) -> Text | Skipped:
             return Skipped(told or document_id, reason, invalid=True)
         told = told or document_id
     if not _made_up(document_id):
-        return Text(name=told or document_id, content=content, key=document_id)
+        return text_or_skipped(told or document_id, content, document_id)
     # The framework gives a document without an id a new one each time it is read. Such a document
     # is known by what it is: unchanged, it is recognised; changed, it is another document.
     name = told or " ".join(content.split())[:_LONGEST_NAME]
     digest = hashlib.sha256(f"{name}\0{content}".encode("utf-8", "surrogatepass")).hexdigest()
-    return Text(name=name, content=content, key=f"sha256:{digest}")
+    return text_or_skipped(name, content, f"sha256:{digest}")
 
 
 def _told_name(part: BaseNode) -> str | None:

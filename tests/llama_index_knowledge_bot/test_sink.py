@@ -485,3 +485,25 @@ def test_a_reader_that_fails_leaves_nothing_gone(scripted, ledger):
     with pytest.raises(OSError, match="the disk is away"):
         sink.sync(Failing(documents()), origin="pages")
     assert list(ledger.gone()) == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Document(text="b", id_="id", metadata={"file_name": "half \ud800"}),
+        Document(text="b", id_="half \ud800"),
+        Document(text="b", metadata={"source": "half \ud800"}),
+    ],
+    ids=["name", "id", "source"],
+)
+def test_a_document_that_no_text_can_name_is_told_of_and_all_others_are_sent(
+    scripted, ledger, broken
+):
+    # The framework's pipeline ends at such a name itself, before it comes to a step.
+    server = scripted(CREATED)
+    sink = sink_of(server, ledger)
+    for use in (sink, lambda nodes: asyncio.run(sink.acall(nodes))):
+        with pytest.raises(IncompleteIngestionError, match=r"half \\ud800: invalid") as caught:
+            use([broken, *documents()])
+        assert caught.value.report.invalid == 1
+        assert names(server) == NAMES
