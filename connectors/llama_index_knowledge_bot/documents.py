@@ -14,6 +14,7 @@ from llama_index.core.schema import (
     TextNode,
 )
 
+from knowledge_bot import ConfigurationError
 from knowledge_bot.ingest import Skipped, Text
 from knowledge_bot.ingest.sources._loader import text_or_skipped
 
@@ -30,8 +31,17 @@ def texts_of(nodes: Iterable[BaseNode]) -> Iterator[Text | Skipped]:
     cannot be a text is yielded as `Skipped`, with what to do about it: an image, parts that do not
     give their document's text back, and several documents with one id.
     """
+    given: object = nodes
+    if isinstance(given, str | BaseNode) or not isinstance(given, Iterable):
+        raise ConfigurationError(
+            f"nodes: expected a list of documents or nodes, not {type(nodes).__name__}"
+        )
     documents: dict[str, list[BaseNode]] = {}
     for node in nodes:
+        if not isinstance(node, BaseNode):
+            raise ConfigurationError(
+                f"nodes: expected documents or nodes of LlamaIndex, not {type(node).__name__}"
+            )
         documents.setdefault(node.ref_doc_id or node.node_id, []).append(node)
     for document_id, parts in documents.items():
         yield _text(document_id, parts)

@@ -24,6 +24,7 @@ from knowledge_bot.conversations import ForkError, Heads, HeadsError
 from knowledge_bot.transcripts import Turn, render
 from langchain_knowledge_bot import ChatKnowledgeBot
 from langchain_knowledge_bot.model_errors import ChatError, PassingChatError
+from scripted_server import answer, close, silence, then
 
 BUSY = answer(429, {"code": "busy", "message": "later"}, {"Retry-After": "0"})
 

@@ -25,7 +25,7 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from calls import KEY, SOURCE
 from knowledge_bot import Client, ConfigurationError, Delivery
-from knowledge_bot.ingest import IncompleteIngestionError, Ledger
+from knowledge_bot.ingest import IncompleteIngestionError, Ledger, LedgerError
 from knowledge_bot.testing import MemoryService
 from llama_index_knowledge_bot import CollectionSink
 from pipeline_steps import FailsOnce, StepError
@@ -507,3 +507,19 @@ def test_a_document_that_no_text_can_name_is_told_of_and_all_others_are_sent(
             use([broken, *documents()])
         assert caught.value.report.invalid == 1
         assert names(server) == NAMES
+
+
+def test_what_is_no_argument_of_a_sink_is_refused(scripted, ledger):
+    server = scripted(CREATED)
+    sink = sink_of(server, ledger)
+    for reader, told in [(None, "not NoneType"), (BaseReader, "not the class BaseReader")]:
+        with pytest.raises(ConfigurationError, match=f"reader: .*{told}"):
+            sink.sync(reader)
+    for nodes in ("x", None, documents()[0], ["x"]):
+        with pytest.raises(ConfigurationError, match="nodes: expected"):
+            sink(nodes)
+    with pytest.raises(ConfigurationError, match=r"ledger: expected a Ledger.*not int"):
+        sink_of(server, 5)
+    with pytest.raises(LedgerError, match="'mysql'"):
+        sink_of(server, "mysql://x")
+    assert server.requests == []
