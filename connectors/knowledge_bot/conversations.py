@@ -190,7 +190,7 @@ class Heads:
 
     Raises:
         HeadsError: the address cannot be used. From a call: the database cannot be read or written.
-        ConfigurationError: a number cannot be used.
+        ConfigurationError: a number cannot be used, or the address is no text and no path.
     """
 
     def __init__(
@@ -200,6 +200,11 @@ class Heads:
         remembered: int = 10_000,
         days: int = 400,
     ) -> None:
+        if not isinstance(address, str | os.PathLike | None):
+            raise ConfigurationError(
+                "heads: expected Heads, their address (sqlite:///file or postgresql://…) or the "
+                f"path of a SQLite file, not {type(address).__name__}"
+            )
         check_number("remembered", remembered, 1, whole=True)
         check_number("days", days, 1, whole=True)
         self._made_of = (address, remembered, days)

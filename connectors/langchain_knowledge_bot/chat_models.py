@@ -15,7 +15,7 @@ from langchain_core.runnables import Runnable
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
 from typing_extensions import Unpack, override
 
-from knowledge_bot import KnowledgeBotError, __version__
+from knowledge_bot import ConfigurationError, KnowledgeBotError, __version__
 from knowledge_bot._configuration import API_KEY_VARIABLE
 from knowledge_bot._model_settings import WITHOUT_EFFECT, warn_of_settings
 from knowledge_bot.conversations import Conversations, Heads, History, OnFork
@@ -43,6 +43,20 @@ class ChatFields(ConnectionFields, total=False):
     heads: Heads | str | PathLike[str] | None
     stop: list[str] | None
     cache: BaseCache | bool | None
+    # taken with a warning, as `WITHOUT_EFFECT` lists them
+    frequency_penalty: float | None
+    logit_bias: dict[Any, Any] | None
+    logprobs: bool | None
+    max_completion_tokens: int | None
+    max_tokens: int | None
+    n: int | None
+    presence_penalty: float | None
+    seed: int | None
+    stream: bool
+    streaming: bool
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
     # the framework's
     name: str | None
     verbose: bool
@@ -239,6 +253,8 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     def _warn_of_settings_without_effect(cls, fields: Any) -> Any:
         if not isinstance(fields, Mapping):
             return fields
+        if "bot_id" in fields and "model" in fields:
+            raise ConfigurationError("bot_id, model: both name the bot; pass one of them")
         warn_of_settings(fields, inside=FRAMEWORKS)
         return {name: value for name, value in fields.items() if name not in WITHOUT_EFFECT}
 

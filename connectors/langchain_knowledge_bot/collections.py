@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from langchain_core.document_loaders import BaseLoader
@@ -18,7 +17,9 @@ from knowledge_bot.ingest import (
     IncompleteIngestionError,
     Ingestion,
     Ledger,
+    LedgerError,
     Report,
+    Skipped,
     SupersededSource,
     Text,
 )
@@ -26,13 +27,34 @@ from knowledge_bot.ingest.sources._loader import Texts
 from langchain_knowledge_bot.arguments import FRAMEWORKS
 from langchain_knowledge_bot.connection import Connection, ConnectionFields
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 def _ids(collections: Any) -> tuple[str, ...]:
     return tuple(collection_ids(collections))
 
 
 def _ledger(ledger: Any) -> Any:
-    return Ledger(ledger) if isinstance(ledger, str | Path) else ledger
+    made = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+    try:
+        _ = made.database
+    except LedgerError as error:
+        raise ConfigurationError(f"ledger: {error}") from error
+    return made
+
+
+def _check_loader(loader: Any) -> None:
+    kind = type(loader).__name__
+    if isinstance(loader, type):
+        raise ConfigurationError(
+            f"loader: {loader.__name__} is a class; give a loader that was made of it"
+        )
+    if not all(callable(getattr(loader, each, None)) for each in ("lazy_load", "alazy_load")):
+        raise ConfigurationError(
+            f"loader: expected one document loader of LangChain, not {kind}. Of several, give each "
+            "in a call of its own, with an origin= of its own; documents go into add_documents()"
+        )
 
 
 class CollectionFields(ConnectionFields, total=False):
@@ -128,7 +150,7 @@ class KnowledgeBotCollection(Connection):
             self,
             *,
             collections: str | Collection | Iterable[str | Collection],
-            ledger: Ledger | str | Path,
+            ledger: "Ledger | str | Path",
             **fields: Unpack[CollectionFields],
         ) -> None: ...
 
@@ -187,8 +209,8 @@ class KnowledgeBotCollection(Connection):
             ConfigurationError: an argument cannot be used.
             LedgerError: the ledger cannot be read or written.
         """
-        items = _Items(loader.lazy_load(), self.key)
         ingestion = self._synchronising(loader, origin, gone_limit)
+        items = _Items(loader.lazy_load(), self.key)
         return self._told(ingestion.run(self._sync, iter(items)), items)
 
     async def async_sync(
@@ -235,7 +257,9 @@ class KnowledgeBotCollection(Connection):
     def _synchronising(
         self, loader: BaseLoader, origin: str | None, gone_limit: float
     ) -> Ingestion:
-        return self._ingestion(origin=origin or type(loader).__name__, gone_limit=gone_limit)
+        _check_loader(loader)
+        origin = origin or type(loader).__name__
+        return self._ingestion(origin=origin, gone_limit=gone_limit)
 
     def _is_here(self, one: Entry | SupersededSource) -> bool:
         return one.collections == tuple(sorted(self.collections))
@@ -278,14 +302,14 @@ class _Items:
     def placed(self) -> int:
         return self._texts.placed
 
-    def __iter__(self) -> Iterator[Text]:
+    def __iter__(self) -> Iterator[Text | Skipped]:
         return map(self._item, self._documents)
 
-    async def __aiter__(self) -> AsyncIterator[Text]:
+    async def __aiter__(self) -> AsyncIterator[Text | Skipped]:
         async for document in self._documents:
             yield self._item(document)
 
-    def _item(self, document: Document) -> Text:
+    def _item(self, document: Document) -> Text | Skipped:
         if not isinstance(document, Document):
             raise ConfigurationError(
                 f"documents: expected Document objects, not {type(document).__name__}"

@@ -1,7 +1,6 @@
 """How a class of this package reaches the service: the fields that all of them share."""
 
 import hashlib
-from os import PathLike
 from typing import Annotated, Any, Self, TypeAlias, TypedDict
 
 from langchain_core.utils import from_env, secret_from_env
@@ -27,7 +26,7 @@ _CLIENTS_OWN = ("api_key", "base_url", "timeout", "max_retries")
 
 
 def _heads(heads: Any) -> Any:
-    return Heads(heads) if isinstance(heads, str | PathLike) else heads
+    return heads if isinstance(heads, Heads | None) else Heads(heads)
 
 
 HeadsField: TypeAlias = Annotated[

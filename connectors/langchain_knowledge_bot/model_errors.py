@@ -38,6 +38,7 @@ from knowledge_bot import (
     ServerError,
     UnexpectedResponseError,
 )
+from knowledge_bot.conversations import ForkError, HeadsError
 
 
 class ChatError(KnowledgeBotError, ModelError):
@@ -58,6 +59,14 @@ class UnknownDeliveryError(ChatError, RuntimeError):
 
 class ChatConfigurationError(ChatError, ConfigurationError, ModelInvalidRequestError):
     """The messages or arguments of the call cannot be sent; nothing was."""
+
+
+class ChatForkError(ChatConfigurationError, ForkError):
+    """The messages are a fork, and `on_fork` is "error"; nothing was sent."""
+
+
+class ChatHeadsError(ChatError, HeadsError):
+    """Shared heads cannot be read or written; nothing was sent."""
 
 
 class ChatConnectionFailedError(PassingChatError, ConnectionFailedError, ModelConnectionError):
@@ -138,6 +147,8 @@ _KNOWN: dict[type[KnowledgeBotError], type[ChatError]] = {
     ConfigurationError: ChatConfigurationError,
     ConflictError: ChatConflictError,
     ConnectionFailedError: ChatConnectionFailedError,
+    ForkError: ChatForkError,
+    HeadsError: ChatHeadsError,
     NotFoundError: ChatNotFoundError,
     PaymentRequiredError: ChatPaymentRequiredError,
     PermissionDeniedError: ChatPermissionDeniedError,

@@ -143,10 +143,14 @@ class TextOnlyChatModel(BaseChatModel):
             **kwargs: `method`, `strict` and the like of the judge's `with_structured_output`.
 
         Returns:
-            What takes a bot's input and returns what the judge's `with_structured_output` does.
+            What takes a bot's input and returns what the judge's `with_structured_output` does. The
+            arguments of a call, such as `model` and `conversation_id`, are the bot's. Fields that
+            `configurable_fields` gave to a configuration are as they were made here: name another
+            bot in the call.
 
         Raises:
-            NotImplementedError: there is no judge: a bot answers in text.
+            NotImplementedError: there is no judge, as a bot answers in text; or the judge has no
+                structured output either.
             TypeError: the judge is no chat model.
         """
         if judge is None:
@@ -155,15 +159,31 @@ class TextOnlyChatModel(BaseChatModel):
             raise TypeError(
                 f"judge: expected a chat model with structured output, not {type(judge).__name__}"
             )
-        reader = judge.with_structured_output(schema, include_raw=include_raw, **kwargs)
-        asked: Runnable[Any, Any] = RunnableParallel(
-            question=RunnableLambda(self._question), raw=self
-        )
+        try:
+            reader = judge.with_structured_output(schema, include_raw=include_raw, **kwargs)
+        except NotImplementedError as error:
+            raise NotImplementedError(
+                f"judge: {type(judge).__name__} has no structured output; name a chat model that "
+                "has it, or that calls tools"
+            ) from error
+        asked = self._with_its_question()
         judged = RunnableLambda(_for_the_judge) | _in_one_piece(reader)
         if not include_raw:
             return asked | judged
         both = asked | RunnableParallel(raw=RunnableLambda(itemgetter("raw")), read=judged)
         return both | RunnableLambda(lambda found: {**found["read"], "raw": found["raw"]})
+
+    def _with_its_question(self) -> Runnable[Any, Any]:
+        # A `RunnableParallel` would leave out the arguments of a call.
+        def invoke(value: Any, config: RunnableConfig, **arguments: Any) -> dict[str, Any]:
+            raw = self.invoke(value, config, **arguments)
+            return {"question": self._question(value), "raw": raw}
+
+        async def ainvoke(value: Any, config: RunnableConfig, **arguments: Any) -> dict[str, Any]:
+            raw = await self.ainvoke(value, config, **arguments)
+            return {"question": self._question(value), "raw": raw}
+
+        return RunnableLambda(invoke, ainvoke)
 
     def _question(self, value: LanguageModelInput) -> str:
         """Return what the user said last."""

@@ -33,6 +33,7 @@ from knowledge_bot import (
     ServerError,
     UnexpectedResponseError,
 )
+from knowledge_bot._endpoints import identifier
 from knowledge_bot._shared import async_twin
 from knowledge_bot.conversations import Conversations, Heads, Said
 from langchain_knowledge_bot.connection import Connection, ConnectionFields, HeadsField
@@ -191,6 +192,7 @@ class KnowledgeBotTool(BaseTool, Connection):
 
     @model_validator(mode="after")
     def _name_by_the_bot(self) -> Self:
+        identifier("bot_id", self.bot_id, "bot_")
         if not self.name:
             self.name = _tool_name(self.bot_id.removeprefix("bot_"))
         return self

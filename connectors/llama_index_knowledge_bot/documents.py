@@ -14,7 +14,9 @@ from llama_index.core.schema import (
     TextNode,
 )
 
+from knowledge_bot import ConfigurationError
 from knowledge_bot.ingest import Skipped, Text
+from knowledge_bot.ingest.sources._loader import text_or_skipped
 
 # What readers call a document's name, the best first.
 _NAMES = ("title", "file_name", "file_path", "url", "source")
@@ -29,8 +31,17 @@ def texts_of(nodes: Iterable[BaseNode]) -> Iterator[Text | Skipped]:
     cannot be a text is yielded as `Skipped`, with what to do about it: an image, parts that do not
     give their document's text back, and several documents with one id.
     """
+    given: object = nodes
+    if isinstance(given, str | BaseNode) or not isinstance(given, Iterable):
+        raise ConfigurationError(
+            f"nodes: expected a list of documents or nodes, not {type(nodes).__name__}"
+        )
     documents: dict[str, list[BaseNode]] = {}
     for node in nodes:
+        if not isinstance(node, BaseNode):
+            raise ConfigurationError(
+                f"nodes: expected documents or nodes of LlamaIndex, not {type(node).__name__}"
+            )
         documents.setdefault(node.ref_doc_id or node.node_id, []).append(node)
     for document_id, parts in documents.items():
         yield _text(document_id, parts)
@@ -59,12 +70,12 @@ def _text(document_id: str, parts: Sequence[BaseNode]) -> Text | Skipped:
             return Skipped(told or document_id, reason, invalid=True)
         told = told or document_id
     if not _made_up(document_id):
-        return Text(name=told or document_id, content=content, key=document_id)
+        return text_or_skipped(told or document_id, content, document_id)
     # The framework gives a document without an id a new one each time it is read. Such a document
     # is known by what it is: unchanged, it is recognised; changed, it is another document.
     name = told or " ".join(content.split())[:_LONGEST_NAME]
     digest = hashlib.sha256(f"{name}\0{content}".encode("utf-8", "surrogatepass")).hexdigest()
-    return Text(name=name, content=content, key=f"sha256:{digest}")
+    return text_or_skipped(name, content, f"sha256:{digest}")
 
 
 def _told_name(part: BaseNode) -> str | None:

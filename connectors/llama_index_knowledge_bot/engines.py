@@ -373,6 +373,10 @@ class KnowledgeBotChatEngine(BaseChatEngine):
                 "out, and make the engine with conversation_id= to continue a conversation, or "
                 "with chat_history= to start one with it. Nothing was sent"
             )
+        if not isinstance(text, str):
+            raise ConfigurationError(
+                f"message: expected a text, not {type(text).__name__}. Nothing was sent"
+            )
         if not text.strip():
             raise ConfigurationError("message: is empty; say something. Nothing was sent")
         return self._conversation, ChatMessage(role=MessageRole.USER, content=text)

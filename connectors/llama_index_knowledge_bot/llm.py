@@ -21,6 +21,7 @@ from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
+from knowledge_bot._endpoints import identifier
 from knowledge_bot._model_settings import WITHOUT_EFFECT, warn_of_settings
 from knowledge_bot.conversations import Conversations, Heads, History, Said
 from knowledge_bot.transcripts import Turn, read, render
@@ -37,6 +38,9 @@ _INSIDE = (
     "pydantic",
     "wrapt",
 )
+
+# What belongs to another class, which may have been meant.
+_OF_CONVERSATIONS = ("chat_history", "heads", "message_id", "on_fork")
 
 _NO_STRUCTURE = (
     "a bot answers in text and fills no schema; let another model read its answer: "
@@ -127,7 +131,14 @@ class KnowledgeBotLLM(LLM):
     ) -> None:
         warn_of_settings(options, inside=_INSIDE)
         options = {name: value for name, value in options.items() if name not in WITHOUT_EFFECT}
-        if unknown := options.keys() - type(self).model_fields.keys():
+        identifier("bot_id", bot_id, "bot_")
+        unknown = options.keys() - type(self).model_fields.keys()
+        if placed := unknown.intersection(_OF_CONVERSATIONS):
+            raise ConfigurationError(
+                f"{', '.join(sorted(placed))}: no argument of {type(self).__name__}, which keeps "
+                "no conversation; KnowledgeBotChatEngine takes it"
+            )
+        if unknown:
             raise ConfigurationError(
                 f"{', '.join(sorted(unknown))}: no argument of {type(self).__name__}; a key, an "
                 "address and a time-out go into its client: client=Client(api_key, base_url)"

@@ -10,7 +10,7 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import BaseNode, TransformComponent
 
-from knowledge_bot import AsyncClient, Client, Collection
+from knowledge_bot import AsyncClient, Client, Collection, ConfigurationError
 from knowledge_bot.ingest import IncompleteIngestionError, Ingestion, Ledger, Report
 from llama_index_knowledge_bot.clients import Clients, with_clients
 from llama_index_knowledge_bot.documents import texts_of
@@ -94,16 +94,18 @@ class CollectionSink(TransformComponent):
         on_unknown: Literal["hold", "resend"] = Ingestion.on_unknown,
         clients: Clients | None = None,
     ) -> None:
+        kept = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+        _ = kept.database  # so that an address that cannot be used is told of here
         options = Ingestion(
             collections=collections,
-            ledger=ledger if isinstance(ledger, Ledger) else Ledger(ledger),
+            ledger=kept,
             concurrency=concurrency,
             on_unknown=on_unknown,
         )
         # The framework unpickles by passing all fields to this method, and so `clients`.
         super().__init__(
             collections=list(options.collections),
-            ledger=options.ledger,
+            ledger=kept,
             clients=clients or Clients(client, async_client),
             concurrency=options.concurrency,
             on_unknown=options.on_unknown,
@@ -168,6 +170,16 @@ class CollectionSink(TransformComponent):
             ConfigurationError: an argument cannot be used.
             LedgerError: the ledger cannot be read or written.
         """
+        if isinstance(reader, type) or not callable(getattr(reader, "load_data", None)):
+            kind = (
+                f"the class {reader.__name__}"
+                if isinstance(reader, type)
+                else type(reader).__name__
+            )
+            raise ConfigurationError(
+                f"reader: expected one reader of LlamaIndex, with load_data(), not {kind}. Of "
+                "several, give each in a call of its own, with an origin= of its own"
+            )
         ingestion = self._ingestion(origin=origin or type(reader).__name__, gone_limit=gone_limit)
         report = ingestion.run(self.clients.blocking, texts_of(reader.load_data()))
         return self._checked(report, "Read the same documents again")

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.tools import QueryEngineTool
+from llama_index.core.tools import FunctionTool, QueryEngineTool
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
-from knowledge_bot import AsyncClient, Bot, Client, Collection, ConfigurationError
+from knowledge_bot import AsyncClient, Bot, Client, Collection, ConfigurationError, Message
 from llama_index_knowledge_bot.clients import Clients
 from llama_index_knowledge_bot.engines import KnowledgeBotQueryEngine
+from llama_index_knowledge_bot.messages import found_in
 
 _READING = ["ask_bot", "list_bots", "list_collections", "list_conversations"]
 _WRITING = ["add_text", "add_webpage"]
@@ -50,11 +51,7 @@ def bot_tools(
     clients = Clients(client, async_client)
     listed = clients.blocking.list_bots() if bots is None else bots
     told = descriptions or {}
-    if unknown := told.keys() - {bot.id for bot in listed}:
-        raise ConfigurationError(
-            f"descriptions: there is no {', '.join(sorted(unknown))}; the bots are "
-            f"{', '.join(bot.id for bot in listed)}"
-        )
+    _check_described(told, listed)
     return [
         KnowledgeBotQueryEngine(
             bot.id,
@@ -69,6 +66,14 @@ def bot_tools(
         )
         for bot in listed
     ]
+
+
+def _check_described(descriptions: Mapping[str, str], bots: Sequence[Bot]) -> None:
+    if unknown := descriptions.keys() - {bot.id for bot in bots}:
+        raise ConfigurationError(
+            f"descriptions: there is no {', '.join(sorted(unknown))}; the bots are "
+            f"{', '.join(bot.id for bot in bots)}"
+        )
 
 
 class KnowledgeBotToolSpec(BaseToolSpec):
@@ -88,11 +93,13 @@ class KnowledgeBotToolSpec(BaseToolSpec):
         async_client: what asynchronous calls use; by default a client with the settings of
             `client`.
         descriptions: for a bot's id, what it knows; told beside its name where bots are listed.
+            With any, `to_tool_list` lists the bots, which is a blocking call.
         write_to: the collections that the agent may add sources to, as one or several ids; by
             default none, and the tools for it are left out.
 
     Raises:
-        ConfigurationError: no base URL.
+        ConfigurationError: no base URL; from `to_tool_list`, a description of a bot that is not
+            there.
         KnowledgeBotError: from a tool, as the client raised it; agents read its text.
     """
 
@@ -110,11 +117,17 @@ class KnowledgeBotToolSpec(BaseToolSpec):
         offered = _READING + (_WRITING if write_to else [])
         self.spec_functions = [(name, f"a{name}") for name in offered]
 
+    def to_tool_list(self, *args: Any, **kwargs: Any) -> list[FunctionTool]:
+        """Return the tools, as `BaseToolSpec.to_tool_list` does."""
+        if self._descriptions:
+            _check_described(self._descriptions, self._clients.blocking.list_bots())
+        return super().to_tool_list(*args, **kwargs)
+
     def ask_bot(
         self, bot_id: str, question: str, conversation_id: str | None = None
     ) -> dict[str, Any]:
         """Ask a bot a question. To continue, pass the conversation_id of its last answer."""
-        return _plain(
+        return _answered(
             self._clients.blocking.send_message(
                 bot_id=bot_id, content=question, conversation_id=conversation_id
             )
@@ -124,7 +137,7 @@ class KnowledgeBotToolSpec(BaseToolSpec):
         self, bot_id: str, question: str, conversation_id: str | None = None
     ) -> dict[str, Any]:
         """Ask a bot a question. To continue, pass the conversation_id of its last answer."""
-        return _plain(
+        return _answered(
             await self._clients.awaiting.send_message(
                 bot_id=bot_id, content=question, conversation_id=conversation_id
             )
@@ -200,6 +213,10 @@ def _tool_name(bot_id: str) -> str:
         return name
     digest = hashlib.sha256(bot_id.encode()).hexdigest()[:8]
     return f"{name[: _LONGEST_NAME - 9].rstrip('_')}_{digest}"
+
+
+def _answered(message: Message) -> dict[str, Any]:
+    return {**_plain(message), **found_in(message)}
 
 
 def _plain(model: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import traceback
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.document_loaders import BaseLoader
 from langchain_core.exceptions import ModelError
 from langchain_core.load import dumps
 from langchain_core.messages import HumanMessage
@@ -14,7 +15,12 @@ from pydantic import BaseModel, ValidationError
 
 from calls import KEY
 from knowledge_bot import Client, ConfigurationError
-from langchain_knowledge_bot import ChatKnowledgeBot, KnowledgeBotRetriever, KnowledgeBotTool
+from langchain_knowledge_bot import (
+    ChatKnowledgeBot,
+    KnowledgeBotCollection,
+    KnowledgeBotRetriever,
+    KnowledgeBotTool,
+)
 from scripted_server import answer
 
 ELSEWHERE = "https://service.example"
@@ -189,3 +195,45 @@ def test_a_tracer_keeps_no_key(invoke, bot, monkeypatch):
     invoke(bot, "one", config={"callbacks": [Tracer(client=object())]})
     assert kept
     assert KEY not in "".join(repr(run) for run in kept)
+
+
+class Loader(BaseLoader):
+    def lazy_load(self):
+        yield from ()
+
+
+@pytest.mark.parametrize(
+    ("loader", "told"),
+    [([Loader()], "not list"), (None, "not NoneType"), (Loader, "Loader is a class")],
+    ids=["several", "nothing", "a class"],
+)
+def test_a_collection_synchronises_with_one_loader(bots, tmp_path, loader, told):
+    collection = KnowledgeBotCollection(
+        collections="col_1", ledger=tmp_path / "ledger.db", **bots.fields
+    )
+    with pytest.raises(ConfigurationError, match=f"loader: .*{told}"):
+        collection.sync(loader)
+    with pytest.raises(ConfigurationError, match=f"loader: .*{told}"):
+        asyncio.run(collection.async_sync(loader, origin="o"))
+
+
+@pytest.mark.parametrize(
+    ("make", "fields", "told"),
+    [
+        (ChatKnowledgeBot, {"model": "bot_1", "bot_id": "bot_2"}, "both name the bot"),
+        (ChatKnowledgeBot, {"bot_id": "bot_1", "heads": 5}, "heads: expected Heads.*not int"),
+        (KnowledgeBotTool, {"bot_id": ""}, "bot_id: '' is not an id"),
+        (KnowledgeBotCollection, {"collections": "col_1", "ledger": 5}, "expected a Ledger.*int"),
+        (KnowledgeBotCollection, {"collections": "col_1", "ledger": "mysql://x"}, "'mysql'"),
+    ],
+    ids=["two bots", "heads", "no bot", "ledger", "address"],
+)
+def test_fields_that_cannot_be_used_say_what_is_taken(bots, make, fields, told):
+    with pytest.raises(ValidationError, match=told):
+        make(**fields, **bots.fields)
+
+
+def test_a_retriever_takes_no_argument_that_there_is_not(invoke, bots):
+    with pytest.raises(TypeError, match="foo"):
+        invoke(KnowledgeBotRetriever(bot_id="bot_1", **bots.fields), "one", foo=3)
+    assert bots.received == []

@@ -20,10 +20,10 @@ from langgraph.types import RetryPolicy
 
 from calls import KEY
 from knowledge_bot import Client, ConnectionLostError, Delivery, RequestTimeoutError
-from knowledge_bot.conversations import Heads
+from knowledge_bot.conversations import ForkError, Heads, HeadsError
 from knowledge_bot.transcripts import Turn, render
 from langchain_knowledge_bot import ChatKnowledgeBot
-from langchain_knowledge_bot.model_errors import PassingChatError
+from langchain_knowledge_bot.model_errors import ChatError, PassingChatError
 from scripted_server import answer, close, silence, then
 
 BUSY = answer(429, {"code": "busy", "message": "later"}, {"Retry-After": "0"})
@@ -360,3 +360,19 @@ def test_a_correction_reaches_the_bot(invoke, bot, bots):
     assert conversation_of(reply) != conversation_of(history[1])
     assert "Bello" in bots.contents[-1]
     assert "Rex" not in "".join(bots.threads[conversation_of(reply)])
+
+
+def test_unusable_heads_and_forks_are_errors_of_their_own(invoke, bots, tmp_path):
+    astray = ChatKnowledgeBot(bot_id="bot_1", heads=tmp_path / "none" / "heads.db", **bots.fields)
+    strict = ChatKnowledgeBot(bot_id="bot_1", heads=Heads(), on_fork="error", **bots.fields)
+    first = invoke(strict, "one")
+    with pytest.raises(HeadsError, match="does its folder exist") as caught:
+        invoke(astray, [("human", "one"), first, ("human", "two")])
+    assert isinstance(caught.value, ChatError)
+    assert bots.contents == ["one"]
+
+    invoke(strict, [("human", "one"), first, ("human", "two")])
+    with pytest.raises(ForkError) as caught:
+        invoke(strict, [("human", "one"), first, ("human", "three")])
+    assert isinstance(caught.value, ChatError)
+    assert bots.contents == ["one", "two"]

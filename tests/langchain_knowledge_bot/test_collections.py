@@ -298,3 +298,25 @@ def test_wrong_fields_and_wrong_documents_are_errors_without_the_key(add, collec
     with pytest.raises(ValueError, match="expected Document objects, not str"):
         add(collection, ["a text"])
     assert KEY not in repr(collection)
+
+
+HALF = "half \ud800"
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        (Document("b", metadata={"title": HALF}), r"half \\ud800: invalid"),
+        (Document("b", id=HALF), r"b: invalid.*key"),
+        (Document("b", metadata={"source": HALF}), r"half \\ud800: invalid"),
+    ],
+    ids=["name", "id", "source"],
+)
+def test_a_document_that_no_text_can_name_is_told_of_and_all_others_are_sent(
+    add, collection, sources, broken, told
+):
+    with pytest.raises(IncompleteIngestionError, match=told) as caught:
+        add(collection, [Document("a"), broken, Document("c")])
+    assert (caught.value.report.created, caught.value.report.invalid) == (2, 1)
+    assert sorted(sources.created) == [("a", "a"), ("c", "c")]
+    str(caught.value).encode()

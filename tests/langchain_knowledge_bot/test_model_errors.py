@@ -7,6 +7,7 @@ from langchain_core import exceptions as langchain
 
 import knowledge_bot
 from knowledge_bot import APIError, Delivery, KnowledgeBotError
+from knowledge_bot.conversations import ForkError, HeadsError
 from langchain_knowledge_bot import model_errors
 from langchain_knowledge_bot.model_errors import ChatError, as_chat_error
 
@@ -14,7 +15,7 @@ OURS = [
     getattr(knowledge_bot, name)
     for name in knowledge_bot.__all__
     if name.endswith("Error") and name != "KnowledgeBotError"
-]
+] + [ForkError, HeadsError]
 LANGCHAINS = {
     "BadRequestError": langchain.ModelInvalidRequestError,
     "AuthenticationError": langchain.ModelAuthenticationError,
@@ -26,6 +27,7 @@ LANGCHAINS = {
     "ConnectionFailedError": langchain.ModelConnectionError,
     "ConnectionLostError": langchain.ModelConnectionError,
     "ConfigurationError": langchain.ModelInvalidRequestError,
+    "ForkError": langchain.ModelInvalidRequestError,
 }
 # Refused or not delivered, and perhaps not the next time.
 RETRYABLE = {"ConnectionFailedError", "RateLimitError", "RequestTimeoutError", "ServerError"}

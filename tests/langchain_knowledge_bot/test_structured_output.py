@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import ConfigurableField
 from pydantic import BaseModel, ValidationError
 from typing_extensions import TypedDict
 
@@ -104,3 +105,49 @@ def test_a_bot_that_fails_is_told_of_and_the_judge_hears_nothing(invoke, bot, bo
     with pytest.raises(KnowledgeBotError, match="402"):
         invoke(bot.with_structured_output(Hours, judge=judge), "When do you open?")
     assert judge.heard == []
+
+
+async def each_way(structured, question, **arguments):
+    """Ask in all ways in which there is, and return what each gave."""
+    return [
+        structured.invoke(question, **arguments),
+        await structured.ainvoke(question, **arguments),
+        *structured.batch([question], **arguments),
+        *await structured.abatch([question], **arguments),
+        *structured.stream(question, **arguments),
+        *[each async for each in structured.astream(question, **arguments)],
+    ]
+
+
+@pytest.mark.parametrize("include_raw", [False, True])
+async def test_arguments_of_a_call_are_the_bots(bot, bots, include_raw):
+    judge = Judge(heard=[])
+    structured = bot.with_structured_output(Hours, judge=judge, include_raw=include_raw)
+    conversation = bot.invoke("Hello?").response_metadata["conversation_id"]
+    await each_way(structured, "When?", conversation_id=conversation)
+    assert list(bots.threads) == [conversation]
+    await each_way(structured, "When?", model="bot_2")
+    assert [told.endswith("of bot_2") for told in judge.heard] == [False] * 6 + [True] * 6
+    asked = len(bots.received)
+    for call in (structured.invoke, structured.batch):
+        with pytest.raises(TypeError, match="no argument 'foo' of a call"):
+            call(["When?"], foo=3)
+    for acall in (structured.ainvoke, structured.abatch):
+        with pytest.raises(TypeError, match="no argument 'foo' of a call"):
+            await acall(["When?"], foo=3)
+    with pytest.raises(TypeError, match="no argument 'foo' of a call"):
+        list(structured.stream("When?", foo=3))
+    with pytest.raises(TypeError, match="no argument 'foo' of a call"):
+        [each async for each in structured.astream("When?", foo=3)]
+    assert len(bots.received) == asked
+
+
+def test_a_model_with_configurable_fields_is_told_its_bot_in_the_call(invoke, bot):
+    configurable = bot.configurable_fields(bot_id=ConfigurableField(id="bot"))
+    structured = configurable.with_structured_output(Hours, judge=Judge(heard=[]))
+    assert invoke(structured, "When?", model="bot_2").opens.endswith("of bot_2")
+
+
+def test_a_judge_without_structured_output_is_named(bot):
+    with pytest.raises(NotImplementedError, match="judge: FakeListChatModel has no structured"):
+        bot.with_structured_output(Hours, judge=FakeListChatModel(responses=[]))

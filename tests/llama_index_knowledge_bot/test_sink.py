@@ -25,7 +25,7 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from calls import KEY, SOURCE
 from knowledge_bot import Client, ConfigurationError, Delivery
-from knowledge_bot.ingest import IncompleteIngestionError, Ledger
+from knowledge_bot.ingest import IncompleteIngestionError, Ledger, LedgerError
 from knowledge_bot.testing import MemoryService
 from llama_index_knowledge_bot import CollectionSink
 from pipeline_steps import FailsOnce, StepError
@@ -485,3 +485,41 @@ def test_a_reader_that_fails_leaves_nothing_gone(scripted, ledger):
     with pytest.raises(OSError, match="the disk is away"):
         sink.sync(Failing(documents()), origin="pages")
     assert list(ledger.gone()) == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Document(text="b", id_="id", metadata={"file_name": "half \ud800"}),
+        Document(text="b", id_="half \ud800"),
+        Document(text="b", metadata={"source": "half \ud800"}),
+    ],
+    ids=["name", "id", "source"],
+)
+def test_a_document_that_no_text_can_name_is_told_of_and_all_others_are_sent(
+    scripted, ledger, broken
+):
+    # The framework's pipeline ends at such a name itself, before it comes to a step.
+    server = scripted(CREATED)
+    sink = sink_of(server, ledger)
+    for use in (sink, lambda nodes: asyncio.run(sink.acall(nodes))):
+        with pytest.raises(IncompleteIngestionError, match=r"half \\ud800: invalid") as caught:
+            use([broken, *documents()])
+        assert caught.value.report.invalid == 1
+        assert names(server) == NAMES
+
+
+def test_what_is_no_argument_of_a_sink_is_refused(scripted, ledger):
+    server = scripted(CREATED)
+    sink = sink_of(server, ledger)
+    for reader, told in [(None, "not NoneType"), (BaseReader, "not the class BaseReader")]:
+        with pytest.raises(ConfigurationError, match=f"reader: .*{told}"):
+            sink.sync(reader)
+    for nodes in ("x", None, documents()[0], ["x"]):
+        with pytest.raises(ConfigurationError, match="nodes: expected"):
+            sink(nodes)
+    with pytest.raises(ConfigurationError, match=r"ledger: expected a Ledger.*not int"):
+        sink_of(server, 5)
+    with pytest.raises(LedgerError, match="'mysql'"):
+        sink_of(server, "mysql://x")
+    assert server.requests == []

@@ -8,7 +8,13 @@ import pytest
 from calls import KEY
 from knowledge_bot import APIError, Bot, Client, ConfigurationError
 from knowledge_bot_service import LocalService
-from llama_index_knowledge_bot import KnowledgeBotToolSpec, bot_tools
+from llama_index_knowledge_bot import (
+    KnowledgeBotChatEngine,
+    KnowledgeBotLLM,
+    KnowledgeBotQueryEngine,
+    KnowledgeBotToolSpec,
+    bot_tools,
+)
 
 QUESTION = "When does the library open?"
 
@@ -125,3 +131,25 @@ def test_a_tool_s_failure_arrives_as_it_is(client, use):
     tools = named(KnowledgeBotToolSpec(client).to_tool_list())
     with pytest.raises(APIError, match="bot_nobody"):
         use(tools["ask_bot"], bot_id="bot_nobody", question=QUESTION)
+
+
+def test_a_spec_refuses_the_description_of_a_bot_that_is_not_there(client):
+    spec = KnowledgeBotToolSpec(client, descriptions={"bot_zz": "Nothing."})
+    with pytest.raises(ConfigurationError, match=r"no bot_zz; the bots are bot_house, bot_notes"):
+        spec.to_tool_list()
+
+
+def test_an_answer_tells_its_sources_and_whether_anything_was_found(client, use):
+    tool = named(KnowledgeBotToolSpec(client).to_tool_list())["ask_bot"]
+    found = use(tool, bot_id="bot_house", question=QUESTION)
+    assert (found["sources"], found["found"]) == (["Hours"], True)
+
+
+def test_a_bot_has_to_be_named_and_a_turn_to_be_text(client):
+    for kind in (KnowledgeBotLLM, KnowledgeBotQueryEngine, KnowledgeBotChatEngine):
+        with pytest.raises(ConfigurationError, match="bot_id: '' is not an id"):
+            kind("", client=client)
+    with pytest.raises(ConfigurationError, match=r"heads: .*KnowledgeBotChatEngine"):
+        KnowledgeBotLLM("bot_house", client=client, heads="sqlite:///heads.db")
+    with pytest.raises(ConfigurationError, match="message: expected a text, not NoneType"):
+        KnowledgeBotChatEngine("bot_house", client=client).chat(None)

@@ -176,6 +176,7 @@ def right_objects(client: Client, collection: Collection) -> None:
     """An object of LangChain takes its own fields, the connection's, and the framework's."""
     assert_type(ChatKnowledgeBot(model="bot_guide").model, str)
     ChatKnowledgeBot(bot_id="bot_guide", api_key="key", base_url="u", timeout=3, tags=["a"])
+    ChatKnowledgeBot(model="bot_guide", temperature=0.1, max_tokens=100)
     KnowledgeBotRetriever(bot_id="bot_guide", client=client, k=1)
     KnowledgeBotRetriever(bot_ids=["bot_guide", "bot_other"], async_client=AsyncClient())
     KnowledgeBotTool(bot_id="bot_guide", description="Knows the hours.", handle_tool_error=False)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple, Self
 
 from knowledge_bot._database import Connection
+from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._schema import LedgerDatabase, LedgerError
 from knowledge_bot.ingest._store import (
     Row,
@@ -128,6 +129,11 @@ class Ledger:
     """
 
     def __init__(self, address: str | os.PathLike[str]) -> None:
+        if not isinstance(address, str | os.PathLike):
+            raise ConfigurationError(
+                "ledger: expected a Ledger, its address (sqlite:///file or postgresql://…) or the "
+                f"path of a SQLite file, not {type(address).__name__}"
+            )
         self._address = os.fspath(address)
 
     @property

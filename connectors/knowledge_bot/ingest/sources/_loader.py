@@ -125,8 +125,8 @@ class Texts:
         self._seen: Counter[int] = Counter()
         self.placed: int = 0
 
-    def __call__(self, document: Any) -> Text:
-        """Return a document as an item.
+    def __call__(self, document: Any) -> Text | Skipped:
+        """Return a document as an item; as `Skipped` where its name or key cannot be sent.
 
         Raises:
             TypeError: it is no document.
@@ -158,7 +158,20 @@ class Texts:
             key = f"{source}{place}"
         else:
             key = _digest(content)
+        return text_or_skipped(name, content, key)
+
+
+def text_or_skipped(name: str, content: str, key: str) -> Text | Skipped:
+    """Return a text; as `Skipped` where one of these is none, such as half a surrogate."""
+    try:
         return Text(name=name, content=content, key=key)
+    except ValidationError as error:
+        reason = f"it cannot be sent: {_said(error)}"
+        return Skipped(_printable(name), reason, invalid=True, partial=True)
+
+
+def _printable(name: object) -> str:
+    return str(name).encode("utf-8", "backslashreplace").decode()
 
 
 def _documents(
@@ -171,7 +184,7 @@ def _documents(
             try:
                 # What gives documents may tell itself what one of them lacks.
                 item = document if isinstance(document, Skipped) else as_text(document)
-            except (TypeError, ValidationError) as error:
+            except TypeError as error:
                 reason = f"it is no document: {_said(error)}"
                 item = Skipped(f"{told}, document {count}", reason, invalid=True, partial=True)
             yield item
