@@ -22,6 +22,8 @@ def subclasses(kind):
 
 def test_no_error_is_one_that_frameworks_swallow_or_retry():
     for kind in subclasses(KnowledgeBotError):
+        if not kind.__module__.startswith("knowledge_bot."):
+            continue  # an adapter's, for whose framework it may be right
         assert not issubclass(kind, RuntimeError | OSError | TimeoutError), kind
 
 
