@@ -151,6 +151,8 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
 
         A call that was cancelled may have been asked.
         """
+        if not question.strip():
+            raise ToolError("question: is empty. Nothing was asked (delivery: not_delivered).")
         await ctx.report_progress(0, 1, "The question is on its way.")
         with _told():
             bot_id = await callers.bot_id(bot)

@@ -172,8 +172,11 @@ async def _of_http(_request: Request, error: Exception) -> JSONResponse:
     return Problem(error.status_code, told, headers=error.headers).response
 
 
-async def _of_validation(_request: Request, error: Exception) -> JSONResponse:
+async def _of_validation(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
+    if "json" not in request.headers.get("content-type", "").lower():
+        told = "The request body has to come with Content-Type: application/json."
+        return invalid(f"{told} Nothing was sent.", None, "invalid_content_type").response
     first: Any = error.errors()[0]
     place = ".".join(str(step) for step in first["loc"] if step != "body")
     if first["type"] == "json_invalid":
@@ -200,6 +203,7 @@ async def _of_fault(request: Request, error: Exception) -> JSONResponse:
 # What FastAPI and Starlette raise by themselves.
 _OF_FRAMEWORK: Final = {
     400: "The request body is not JSON in UTF-8. Nothing was sent.",
-    404: "There is nothing at this path: /v1/models, /v1/chat/completions and /v1/responses are.",
+    404: "There is nothing at this path. A gateway has /v1/models, /v1/chat/completions, "
+    "/v1/responses and /mcp; `kbot mcp --http` has /mcp alone.",
     405: "This path does not have this method; the Allow header names those it has.",
 }

@@ -342,3 +342,14 @@ def test_too_many_at_once_are_told_to_come_again_and_are_not_sent(start, bots):
     assert second.headers["x-should-retry"] == "true"
     assert second.json()["error"]["delivery"] == "not_delivered"
     assert len(bots.contents) == 1
+
+
+def test_a_body_that_does_not_come_as_json_is_told_how(address, bots):
+    told = httpx.post(
+        f"{address}/v1/chat/completions",
+        content=b'{"model": "bot_1", "messages": [{"role": "user", "content": "x"}]}',
+        headers={"Authorization": f"Bearer {KEY}", "Content-Type": "text/plain"},
+    )
+    assert told.status_code == 400
+    assert "Content-Type: application/json" in told.json()["error"]["message"]
+    assert bots.contents == []

@@ -385,3 +385,11 @@ def test_it_answers_soon_after_its_start(bots):
             times.append(time.monotonic() - began)
             process.stdin.close()
     assert min(times) < 5
+
+
+async def test_an_empty_question_is_told_as_one(mcp_of, bots):
+    async with mcp_of(bots.url, SERVICE_KEY)(KEY) as client:
+        result = await client.call_tool("ask_bot", {"bot": "bot_1", "question": " "})
+    assert result.is_error
+    assert "question: is empty" in result.content[0].text
+    assert "not_delivered" in result.content[0].text
