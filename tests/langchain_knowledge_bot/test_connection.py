@@ -17,6 +17,7 @@ from pydantic import SecretStr, ValidationError
 
 from calls import KEY, MESSAGE
 from knowledge_bot import AsyncClient, AuthenticationError, Client, ConfigurationError
+from knowledge_bot._model_settings import WITHOUT_EFFECT
 from langchain_knowledge_bot import (
     ChatKnowledgeBot,
     KnowledgeBotCollection,
@@ -161,7 +162,8 @@ def test_an_argument_without_its_name_is_an_error_that_names_it(cls, named):
 @pytest.mark.parametrize(
     ("cls", "told"),
     [
-        (ChatKnowledgeBot, ChatFields.__annotations__.keys() | {"bot_id"}),
+        # What has no effect is taken with a warning, and is no field.
+        (ChatKnowledgeBot, (ChatFields.__annotations__.keys() | {"bot_id"}) - WITHOUT_EFFECT),
         (KnowledgeBotRetriever, RetrieverFields.__annotations__.keys() | {"bot_id", "bot_ids"}),
         (KnowledgeBotTool, ToolFields.__annotations__.keys() | {"bot_id"}),
         (
