@@ -63,6 +63,16 @@ conversation, into the old one all the same, or nowhere."""
 
 T = TypeVar("T")
 
+ROLES: Final[Mapping[str, Role]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+"""Who says a message, by the names that chat APIs have for it."""
+
 _DAY: Final = 86_400  # seconds
 
 _logger = logging.getLogger("knowledge_bot.conversations")

@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge_bot import APIError, AsyncClient, KnowledgeBotError
-from knowledge_bot.conversations import ForkError, OnFork, Reply, Said
+from knowledge_bot.conversations import ROLES, ForkError, OnFork, Reply, Said
 from knowledge_bot.transcripts import Role
 from knowledge_bot_gateway._gate import bearer
 from knowledge_bot_gateway._problems import (
@@ -21,15 +21,6 @@ from knowledge_bot_gateway._problems import (
     unsupported,
 )
 from knowledge_bot_gateway._service import Upstream
-
-ROLES: Final[Mapping[str, Role]] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "function": "tool",
-}
 
 ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     400: {"model": ErrorEnvelope, "description": "The request cannot be met; nothing was sent"},

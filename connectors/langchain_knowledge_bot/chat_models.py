@@ -19,11 +19,13 @@ from knowledge_bot import ConfigurationError, KnowledgeBotError, __version__
 from knowledge_bot._configuration import API_KEY_VARIABLE
 from knowledge_bot._model_settings import WITHOUT_EFFECT, warn_of_settings
 from knowledge_bot.conversations import Conversations, Heads, History, OnFork
-from langchain_knowledge_bot.arguments import FRAMEWORKS, named_in
-from langchain_knowledge_bot.connection import Connection, ConnectionFields, HeadsField
+from langchain_knowledge_bot.connection import FRAMEWORKS, Connection, ConnectionFields, HeadsField
 from langchain_knowledge_bot.messages import PROVIDER, message_fields, said_in
 from langchain_knowledge_bot.model_errors import PassingChatError, as_chat_error
-from langchain_knowledge_bot.text_only import TextOnlyChatModel
+from langchain_knowledge_bot.text_only import NO_TOOLS, TextOnlyChatModel
+
+_OF_A_CALL = ("bot_id", "model", "conversation_id", "stop")
+_OF_TOOLS = ("functions", "parallel_tool_calls", "tool_choice", "tools")
 
 
 @contextmanager
@@ -267,7 +269,7 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     def _ask(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
     ) -> dict[str, Any]:
-        bot_id, conversation_id = named_in(kwargs, self.bot_id)
+        bot_id, conversation_id = _named_in(kwargs, self.bot_id)
         with _as_chat_errors():
             reply = self._conversations().ask(
                 self._sync,
@@ -282,7 +284,7 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     async def _aask(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
     ) -> dict[str, Any]:
-        bot_id, conversation_id = named_in(kwargs, self.bot_id)
+        bot_id, conversation_id = _named_in(kwargs, self.bot_id)
         with _as_chat_errors():
             reply = await self._conversations().aask(
                 self._awaiting_client(),
@@ -357,3 +359,21 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     @override
     def is_lc_serializable(cls) -> bool:
         return True
+
+
+def _named_in(arguments: Mapping[str, Any], bot_id: str) -> tuple[str, str | None]:
+    """Return the bot, by default `bot_id`, and the conversation that a call's arguments name.
+
+    Raises:
+        TypeError: an argument that there is not.
+    """
+    unknown = arguments.keys() - WITHOUT_EFFECT - set(_OF_A_CALL)
+    if unknown:
+        instead = f" {NO_TOOLS}." if unknown.intersection(_OF_TOOLS) else ""
+        raise TypeError(
+            f"ChatKnowledgeBot: there is no argument {min(unknown)!r} of a call; there are "
+            f"{', '.join(_OF_A_CALL)}.{instead} Nothing was sent."
+        )
+    warn_of_settings(arguments, inside=FRAMEWORKS)
+    named = arguments.get("model") or arguments.get("bot_id") or bot_id
+    return named, arguments.get("conversation_id")

@@ -24,8 +24,7 @@ from knowledge_bot.ingest import (
     Text,
 )
 from knowledge_bot.ingest.sources._loader import Texts
-from langchain_knowledge_bot.arguments import FRAMEWORKS
-from langchain_knowledge_bot.connection import Connection, ConnectionFields
+from langchain_knowledge_bot.connection import FRAMEWORKS, Connection, ConnectionFields
 
 if TYPE_CHECKING:
     from pathlib import Path

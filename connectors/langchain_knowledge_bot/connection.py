@@ -21,6 +21,22 @@ from knowledge_bot._configuration import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from knowledge_bot._shared import async_twin, configuration_of, shared_client
 from knowledge_bot.conversations import Heads
 
+# Between a warning and the line of the user's that it is about.
+FRAMEWORKS = frozenset(
+    {
+        "asyncio",
+        "concurrent",
+        "langchain",
+        "langchain_classic",
+        "langchain_core",
+        "langchain_knowledge_bot",
+        "langgraph",
+        "langsmith",
+        "pydantic",
+        "threading",
+    }
+)
+
 # What a client has of its own.
 _CLIENTS_OWN = ("api_key", "base_url", "timeout", "max_retries")
 

@@ -14,22 +14,13 @@ from langchain_core.messages.block_translators import register_translator
 
 from knowledge_bot import ConfigurationError, Message
 from knowledge_bot._answers import Answer
-from knowledge_bot.conversations import Place, Reply, Said
+from knowledge_bot.conversations import ROLES, Place, Reply, Said
 from knowledge_bot.transcripts import Role
 
 PROVIDER = "knowledge_bot"
 
 # What LangChain and its providers call them.
-_ROLES: dict[str, Role] = {
-    "ai": "assistant",
-    "assistant": "assistant",
-    "developer": "system",
-    "function": "tool",
-    "human": "user",
-    "system": "system",
-    "tool": "tool",
-    "user": "user",
-}
+_ROLES: dict[str, Role] = {**ROLES, "ai": "assistant", "human": "user"}
 
 
 def said_in(messages: Sequence[BaseMessage], bot_id: str) -> list[Said]:

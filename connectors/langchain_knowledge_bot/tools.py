@@ -161,7 +161,7 @@ class KnowledgeBotTool(BaseTool, Connection):
         pydantic.ValidationError: from the constructor: no key or no base URL, or a field that is
             unknown, missing or cannot be used.
         knowledge_bot.KnowledgeBotError: from a call, where a person has to act: a wrong key, an
-            exhausted quota, a bot that is not there.
+            exhausted quota, a bot that the service says is not there (404).
         langchain_core.tools.ToolException: from a call, any other failure; only where
             `handle_tool_error` is False, for the agent hears of it otherwise. Where the service may
             have acted, LangGraph's `RetryPolicy`, as it is by default, does not ask again.

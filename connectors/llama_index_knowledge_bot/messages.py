@@ -9,17 +9,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from knowledge_bot import ConfigurationError, Message
 from knowledge_bot._answers import Answer
-from knowledge_bot.conversations import Said
-from knowledge_bot.transcripts import Role
-
-# Whatever else the framework has or gets is some model's name for what it says itself.
-_ROLES: dict[str, Role] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "tool": "tool",
-    "function": "tool",
-}
+from knowledge_bot.conversations import ROLES, Said
 
 # What a provider keeps of a prompt says nothing to anybody.
 _WITHOUT_CONTENT = "cache"
@@ -125,7 +115,8 @@ def source_nodes(text: str, metadata: Mapping[str, Any]) -> list[NodeWithScore]:
 
 
 def _said(position: int, message: ChatMessage) -> Said:
-    role = _ROLES.get(message.role.value, "assistant")
+    # Whatever else the framework has or gets is some model's name for what it says itself.
+    role = ROLES.get(message.role.value, "assistant")
     for block in message.blocks:
         # A model's reasoning and its calls of tools stay with it.
         if isinstance(block, TextBlock) or role == "assistant":
