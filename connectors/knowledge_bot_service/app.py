@@ -12,6 +12,7 @@ from fastapi.security import APIKeyHeader
 from knowledge_bot.models import Bot, Collection, Conversation, Message, Source
 from knowledge_bot_service import description, problems
 from knowledge_bot_service.answers import NoAnswerError
+from knowledge_bot_service.database import Database
 from knowledge_bot_service.folder import DataFolder
 from knowledge_bot_service.gate import KEY_HEADER, PREFIX, Gate
 from knowledge_bot_service.mounts import Beside, Mounts
@@ -46,6 +47,7 @@ _Responses = dict[int | str, dict[str, Any]]
 def create_app(
     settings: Settings,
     folder: DataFolder,
+    database: Database,
     on_ready: Callable[[], None],
     mounts: Mounts | None = None,
 ) -> FastAPI:
@@ -54,6 +56,7 @@ def create_app(
     Args:
         settings: what the service offers and allows.
         folder: where it keeps everything.
+        database: the folder's database; closed when the application ends.
         on_ready: called when the service has started and requests can be answered.
         mounts: what else is answered in the same process.
 
@@ -65,7 +68,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[_State]:
         async with writer or nullcontext(), mounts or nullcontext():
-            with Service(settings, folder, writer) as service:
+            with Service(settings, folder, database, writer) as service:
                 on_ready()
                 yield {"service": service}
 

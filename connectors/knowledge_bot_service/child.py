@@ -17,6 +17,7 @@ import time
 from typing import Final
 
 from knowledge_bot_service.folder import DataFolder, FolderError
+from knowledge_bot_service.schema import SchemaError
 from knowledge_bot_service.server import AddressError, run
 from knowledge_bot_service.settings import SettingsError, parse_settings
 
@@ -35,7 +36,7 @@ def main() -> None:
     try:
         with DataFolder(settings.data) as folder:
             run(settings, folder, host="127.0.0.1", port=start["port"], on_ready=_report)
-    except (FolderError, AddressError, SettingsError) as error:
+    except (FolderError, AddressError, SchemaError, SettingsError) as error:
         print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201 - the line that is waited for
         sys.exit(1)
     finally:

@@ -59,6 +59,7 @@ def serve(  # noqa: PLR0917 - click passes every option by name
     except ModuleNotFoundError as error:
         raise click.ClickException(str(error)) from None
     from knowledge_bot_service.folder import DataFolder, FolderError
+    from knowledge_bot_service.schema import SchemaError
     from knowledge_bot_service.server import AddressError, run
     from knowledge_bot_service.settings import Settings, SettingsError, overridden, read_settings
 
@@ -80,7 +81,7 @@ def serve(  # noqa: PLR0917 - click passes every option by name
                 on_ready=lambda base_url, _port: _announce(base_url, settings.data, generated),
                 mounts={one.name: one.load for one in entry_points(group=MOUNTS)},
             )
-    except (SettingsError, FolderError, AddressError) as error:
+    except (SettingsError, FolderError, AddressError, SchemaError) as error:
         raise click.ClickException(str(error)) from None
 
 

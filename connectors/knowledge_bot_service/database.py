@@ -1,4 +1,4 @@
-"""The SQLite file: its schema, one thread that writes, and a reading connection for each thread."""
+"""The SQLite file: one thread that writes, and a reading connection for each thread."""
 
 import queue
 import sqlite3
@@ -8,70 +8,14 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from knowledge_bot_service.schema import prepare
+
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
 
 # A transaction takes at most this many waiting operations: enough to share one fsync between all
 # clients, few enough that none of them waits for long.
 _GROUP: Final = 256
-
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS collection (
-    id INTEGER PRIMARY KEY,
-    public_id TEXT NOT NULL UNIQUE
-) STRICT;
-CREATE TABLE IF NOT EXISTS source (
-    id INTEGER PRIMARY KEY,
-    public_id TEXT NOT NULL UNIQUE,
-    name TEXT NOT NULL,
-    kind TEXT NOT NULL CHECK (kind IN ('webpage', 'text', 'file')),
-    status TEXT NOT NULL CHECK (status IN ('pending', 'processing', 'ready', 'failed')),
-    reason TEXT,
-    attempts INTEGER NOT NULL DEFAULT 0,
-    created_at INTEGER NOT NULL
-) STRICT;
-CREATE INDEX IF NOT EXISTS source_unfinished
-    ON source (status, id) WHERE status IN ('pending', 'processing');
-CREATE TABLE IF NOT EXISTS source_collection (
-    source INTEGER NOT NULL REFERENCES source,
-    collection INTEGER NOT NULL REFERENCES collection,
-    PRIMARY KEY (source, collection)
-) STRICT, WITHOUT ROWID;
--- What is left to do for a source; deleted when the source is ready or failed. `material` is JSON.
-CREATE TABLE IF NOT EXISTS job (
-    source INTEGER PRIMARY KEY REFERENCES source,
-    material TEXT NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS passage (
-    id INTEGER PRIMARY KEY,
-    source INTEGER NOT NULL REFERENCES source,
-    text TEXT NOT NULL
-) STRICT;
-CREATE INDEX IF NOT EXISTS passage_source ON passage (source);
--- Analysed text. The categories make marks part of a word, as many scripts need it.
-CREATE VIRTUAL TABLE IF NOT EXISTS passage_index USING fts5 (
-    scope, title, body,
-    tokenize = "unicode61 remove_diacritics 0 categories 'L* N* Co Mn Mc'"
-);
-CREATE VIRTUAL TABLE IF NOT EXISTS passage_term USING fts5vocab (passage_index, 'row');
-CREATE TABLE IF NOT EXISTS conversation (
-    id INTEGER PRIMARY KEY,
-    public_id TEXT NOT NULL UNIQUE,
-    bot TEXT NOT NULL,
-    name TEXT NOT NULL,
-    created_at INTEGER NOT NULL
-) STRICT;
-CREATE INDEX IF NOT EXISTS conversation_bot ON conversation (bot, id);
-CREATE TABLE IF NOT EXISTS message (
-    id INTEGER PRIMARY KEY,
-    public_id TEXT NOT NULL UNIQUE,
-    conversation INTEGER NOT NULL REFERENCES conversation,
-    question TEXT NOT NULL,
-    answer TEXT NOT NULL,
-    created_at INTEGER NOT NULL
-) STRICT;
-CREATE INDEX IF NOT EXISTS message_conversation ON message (conversation, id);
-"""
 
 
 class DatabaseClosedError(Exception):
@@ -86,7 +30,11 @@ class Database:
     future is done (`synchronous=FULL`: power loss included).
 
     Args:
-        path: the file; made with its tables when it is not there.
+        path: the file; made with its tables when it is not there, and brought to the present
+            version when it is of an older one.
+
+    Raises:
+        SchemaError: the file is another program's database, or of a later version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -97,11 +45,11 @@ class Database:
         self._lock = threading.Lock()
         self._readers: dict[threading.Thread, sqlite3.Connection] = {}
         writer = self._connect()
+        prepare(writer)
         writer.execute("PRAGMA journal_mode = WAL")
         writer.execute("PRAGMA synchronous = FULL")
         # Request headers of web page sources may hold secrets; what is deleted is overwritten.
         writer.execute("PRAGMA secure_delete = FAST")
-        writer.executescript(_SCHEMA)
         self._thread = threading.Thread(
             target=self._write_all, args=(writer,), name="database-writer", daemon=True
         )

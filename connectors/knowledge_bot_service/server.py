@@ -1,15 +1,19 @@
 """Running a service in this process until it is told to stop."""
 
 import socket
+import sqlite3
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import uvicorn
 
 from knowledge_bot_service.app import create_app
+from knowledge_bot_service.database import Database
 from knowledge_bot_service.folder import DataFolder
 from knowledge_bot_service.gate import PREFIX
 from knowledge_bot_service.mounts import Loader, Mounts
+from knowledge_bot_service.schema import SchemaError
 from knowledge_bot_service.settings import Settings
 
 # How long open requests may take when the service is told to stop, in seconds.
@@ -49,6 +53,7 @@ def run(
 
     Raises:
         AddressError: the address is in use or is not this machine's.
+        SchemaError: the database is not one that this version can use.
         SettingsError: the key of the language model is not in the environment.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL)
@@ -60,6 +65,7 @@ def run(
         app = create_app(
             settings,
             folder,
+            _opened(folder.database),
             on_ready=lambda: on_ready(base_url, real_port),
             mounts=Mounts(mounts, reached) if mounts else None,
         )
@@ -71,6 +77,17 @@ def run(
             timeout_graceful_shutdown=_GRACE,
         )
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def _opened(path: Path) -> Database:
+    # Before the server's own start, which could tell of an error with a traceback alone.
+    try:
+        return Database(path)
+    except sqlite3.Error as error:
+        raise SchemaError(
+            f"cannot open the database {path}: {error}. Restore a backup, or start with another "
+            "data folder; nothing was changed."
+        ) from None
 
 
 def _listener(host: str, port: int) -> socket.socket:

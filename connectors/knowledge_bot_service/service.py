@@ -58,11 +58,16 @@ class Service:
     Args:
         settings: what it offers and allows.
         folder: where it keeps everything.
+        database: the folder's database; closed when the service is left.
         writer: words the answers; None leaves them quotes.
     """
 
     def __init__(
-        self, settings: Settings, folder: DataFolder, writer: "Writer | None" = None
+        self,
+        settings: Settings,
+        folder: DataFolder,
+        database: Database,
+        writer: "Writer | None" = None,
     ) -> None:
         self._settings = settings
         self._material = folder.material
@@ -72,7 +77,7 @@ class Service:
         }
         self._bots = {bot.id: bot for bot in settings.bots}
         self._backlog = Backlog()
-        self._database = Database(folder.database)
+        self._database = database
         self._store = Store(self._database, self._collections)
         self._conversations = Conversations(self._database)
         self._answerer = Answerer(Finder(Search(self._database)))

@@ -1,0 +1,173 @@
+"""The tables of the database, and how those of an older version become the present ones."""
+
+import logging
+import sqlite3
+from collections.abc import Callable
+from typing import Final
+
+from knowledge_bot_service.analyzer import index_terms
+
+VERSION: Final = 2
+"""The version of the tables, and of the analysis of what is in them (`PRAGMA user_version`).
+
+Terms are stored as the analyser made them, so that a change of the analyser is a new version too.
+"""
+
+# "kbot" in ASCII: what `file` and other programs know the database by.
+_APPLICATION: Final = 0x6B626F74
+
+_TABLES: Final = """
+CREATE TABLE collection (
+    id INTEGER PRIMARY KEY,
+    public_id TEXT NOT NULL UNIQUE
+) STRICT;
+-- `title` is the document's own and `url` the web page's. Either may be unknown.
+CREATE TABLE source (
+    id INTEGER PRIMARY KEY,
+    public_id TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('webpage', 'text', 'file')),
+    status TEXT NOT NULL CHECK (status IN ('pending', 'processing', 'ready', 'failed')),
+    reason TEXT,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    created_at INTEGER NOT NULL,
+    title TEXT,
+    url TEXT
+) STRICT;
+CREATE INDEX source_unfinished
+    ON source (status, id) WHERE status IN ('pending', 'processing');
+CREATE TABLE source_collection (
+    source INTEGER NOT NULL REFERENCES source,
+    collection INTEGER NOT NULL REFERENCES collection,
+    PRIMARY KEY (source, collection)
+) STRICT, WITHOUT ROWID;
+-- What is left to do for a source, until it is ready or failed. `material` is JSON.
+CREATE TABLE job (
+    source INTEGER PRIMARY KEY REFERENCES source,
+    material TEXT NOT NULL
+) STRICT;
+CREATE TABLE passage (
+    id INTEGER PRIMARY KEY,
+    source INTEGER NOT NULL REFERENCES source,
+    text TEXT NOT NULL
+) STRICT;
+CREATE INDEX passage_source ON passage (source);
+-- Analysed text. The categories make marks part of a word, as many scripts need it.
+CREATE VIRTUAL TABLE passage_index USING fts5 (
+    scope, title, body,
+    tokenize = "unicode61 remove_diacritics 0 categories 'L* N* Co Mn Mc'"
+);
+CREATE VIRTUAL TABLE passage_term USING fts5vocab (passage_index, 'row');
+CREATE TABLE conversation (
+    id INTEGER PRIMARY KEY,
+    public_id TEXT NOT NULL UNIQUE,
+    bot TEXT NOT NULL,
+    name TEXT NOT NULL,
+    created_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX conversation_bot ON conversation (bot, id);
+CREATE TABLE message (
+    id INTEGER PRIMARY KEY,
+    public_id TEXT NOT NULL UNIQUE,
+    conversation INTEGER NOT NULL REFERENCES conversation,
+    question TEXT NOT NULL,
+    answer TEXT NOT NULL,
+    created_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX message_conversation ON message (conversation, id);
+"""
+
+_log = logging.getLogger(__name__)
+
+
+class SchemaError(Exception):
+    """The database is not one that this version can use. str() says why, and what to do."""
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """Make the tables in an empty database, or bring an older one's to the present version.
+
+    Each step is one transaction: a process that dies in the middle leaves the older version.
+
+    Args:
+        connection: to the database, in autocommit mode; nobody else uses the database.
+
+    Raises:
+        SchemaError: the database is another program's, or of a later version.
+        sqlite3.Error: the file cannot be read or written, or is no database.
+    """
+    version = _version(connection)
+    if version == VERSION:
+        return
+    if version > VERSION:
+        raise SchemaError(
+            f"the database is of version {version}, and this program knows versions up to "
+            f"{VERSION}: a later release of knowledge-bot made it. Install that release, or "
+            "restore a backup of before. Nothing was changed."
+        )
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if version == 0:
+            _run(connection, _TABLES)
+        while 0 < version < VERSION:
+            _log.warning(
+                "the database is of version %d: bringing it to version %d", version, version + 1
+            )
+            _UPGRADES[version](connection)
+            version += 1
+        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    """The version of the tables; 0 where there are none."""
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+    if application == _APPLICATION or not tables:
+        return version
+    # The first version set neither number.
+    if application == version == 0 and {"source", "passage_index", "conversation"} <= tables:
+        return 1
+    raise SchemaError("the file is a database of another program. Nothing was changed.")
+
+
+def _from_1(connection: sqlite3.Connection) -> None:
+    _run(
+        connection,
+        """
+        ALTER TABLE source ADD COLUMN title TEXT;
+        ALTER TABLE source ADD COLUMN url TEXT;
+        """,
+    )
+    # The addresses of pages that are done were not kept; of the others, the work on them has it.
+    connection.execute(
+        "UPDATE source SET url = (SELECT json_extract(material, '$.url') FROM job"
+        " WHERE job.source = source.id)"
+    )
+    _analyse_again(connection)
+
+
+_UPGRADES: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {1: _from_1}
+
+
+def _analyse_again(connection: sqlite3.Connection) -> None:
+    """Put the terms that the present analyser makes of each passage into the index.
+
+    Titles stay as they were analysed: the documents' own were not kept.
+    """
+    for row in connection.execute("SELECT id, text FROM passage"):
+        connection.execute(
+            "UPDATE passage_index SET body = ? WHERE rowid = ?",
+            (" ".join(index_terms(row[1])), row[0]),
+        )
+
+
+def _run(connection: sqlite3.Connection, script: str) -> None:
+    # Not executescript, which would commit first. No statement or comment has a semicolon inside.
+    for statement in script.split(";"):
+        connection.execute(statement)
