@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from knowledge_bot_service import LocalService
 
 ROOT = Path(__file__).parents[1]
@@ -77,8 +75,3 @@ def test_the_dags_run_as_they_stand(tmp_path):
         ["checked_handbook", "feed", -1, "success"],
         ["checked_handbook", "known", -1, "success"],
     ]
-
-
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\(([^)#]+)\)", PAGE))))
-def test_a_link_leads_to_a_file(target):
-    assert (ROOT / "docs/how-to" / target).exists()

@@ -1,6 +1,5 @@
 """The page on chats behind several workers: its application runs, with four of them."""
 
-import os
 import random
 import re
 import socket
@@ -86,9 +85,3 @@ def test_four_workers_never_mix_what_people_say(application, bots, tmp_path):
     assert (tmp_path / "heads.db").exists()
     contents = Counter(len(told) for told in bots.threads.values())
     assert max(contents) > 1, "some went on in their conversation"
-
-
-def test_what_the_page_names_is_there():
-    for path in re.findall(r"\]\(([^)#]+)", TEXT):
-        assert (PAGE.parent / path).resolve().exists(), path
-    assert os.path.getsize(PAGE) > 0

@@ -123,12 +123,3 @@ def test_a_block_that_is_no_test_runs(monkeypatch, block):
 def test_no_block_is_overlooked():
     assert PAGE.count("```") == 2 * sum(map(len, BLOCKS.values()))
     assert len(PAGE.splitlines()) < 170
-
-
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\(([^)]+)\)", PAGE))))
-def test_a_link_leads_somewhere(target):
-    path, _, heading = target.partition("#")
-    file = ROOT / "docs/how-to" / path
-    headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
-    assert not heading or heading in anchors

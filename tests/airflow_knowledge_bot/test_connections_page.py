@@ -194,8 +194,3 @@ def test_the_button_says_of_a_ledger_what_the_page_says(monkeypatch, scripted, l
         SAID["is there"].replace(FILE, str(ledger)).replace("118", "1").replace("2 of", "1 of")
     )
     assert told(ledger) == (True, counted)
-
-
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\(([^)#]+)\)", PAGE))))
-def test_a_link_leads_to_a_file(target):
-    assert (FOLDER / target).exists()

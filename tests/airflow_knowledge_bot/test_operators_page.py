@@ -206,18 +206,3 @@ def test_what_the_resolve_operator_hands_on(scripted, ledger):
     assert keys(told) == keys(SETTLED)
     assert (told["unknown"], told["settled"], told["left"]) == (2, 1, 1)
     assert f"the first {_TOLD} of those that are left" in PAGE
-
-
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\(([^)#]+)[^)]*\)", PAGE))))
-def test_a_link_leads_to_a_file(target):
-    assert (FOLDER / target).exists()
-
-
-@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]*#[^)]+)\)", PAGE))))
-def test_a_link_into_a_page_leads_to_a_heading(link):
-    page, _, anchor = link.partition("#")
-    headings = re.findall(
-        r"^#+ (.*)$", (FOLDER / (page or "operators.md")).read_text(), re.MULTILINE
-    )
-    anchors = [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
-    assert anchor in anchors

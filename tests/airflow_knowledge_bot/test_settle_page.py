@@ -152,8 +152,3 @@ def test_what_it_says_of_the_operator_is_there():
         on_unknown="resend",
         fail_on=("refused", "undelivered", "invalid"),
     )
-
-
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\(([^)#]+)\)", PAGE))))
-def test_a_link_leads_to_a_file(target):
-    assert (FOLDER / target).exists()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import grimp
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "architecture"
 SOURCES = {
     package: ROOT / folder / package
@@ -139,7 +139,7 @@ def main() -> None:
             sys.exit("Drawing needs Graphviz; Debian and Homebrew have it as `graphviz`.")
         svg = done.stdout[done.stdout.index("<svg") :]
         file_of(package).write_text(f"{mark_of(dot)}\n{svg}", encoding="utf-8")
-        print(f"{file_of(package).relative_to(ROOT)}: {len(svg):,} bytes")
+        sys.stdout.write(f"{file_of(package).relative_to(ROOT)}: {len(svg):,} bytes\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,206 @@
+"""Builds the documentation site into site/: `scripts/docs`.
+
+The pages of docs/ link to each other and to files of the repository by relative paths, so that they
+work where the repository is read, too. Here they are copied to build/docs together with what else
+the site has: the repository's own pages, such as CONTRIBUTING.md, and each file that a page links
+to. Then zensical builds them, and llms.txt and llms-full.txt, the texts for language models, are put
+beside.
+"""
+
+import os
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import griffe
+from public_signatures import PublicSignatures
+
+ROOT = Path(__file__).parents[2]
+STAGE = ROOT / "build" / "docs"
+SITE = ROOT / "site"
+
+# Pages that stand at the top of the repository, and what the site calls them.
+OF_THE_REPOSITORY = {
+    "CHANGELOG.md": "changelog.md",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+}
+LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".sh": "bash", "": "bash"}
+
+_FENCED = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2 *$", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"^<!-- .* -->\n", re.MULTILINE)  # for the tests and scripts/parts
+_LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)\s#]+)((?:#[^)\s]*)?\))")
+_SHOWN = re.compile(r"^::: (\S+)\n(?:(?: {4}.*)?\n)*", re.MULTILINE)
+_MEMBERS = re.compile(r"members: \[(.*?)\]", re.DOTALL)
+
+
+# The pages ----------------------------------------------------------------------------------------
+
+
+def staged_name(path: str) -> str:
+    """Return where a file of the repository lies below build/docs."""
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    # Names that begin with a dot are not built.
+    return OF_THE_REPOSITORY.get(path, f"files/{path.lstrip('.')}.md")
+
+
+def stage() -> None:
+    """Copy the pages, their pictures and the files that they link to.
+
+    Raises:
+        SystemExit: a link leads to nothing.
+    """
+    shutil.rmtree(STAGE, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", STAGE)
+    linked: set[str] = set()
+    for path in [*sorted((ROOT / "docs").rglob("*.md")), *map(ROOT.joinpath, OF_THE_REPOSITORY)]:
+        place = path.relative_to(ROOT).as_posix()
+        text, targets = with_links_of_the_site(path.read_text(encoding="utf-8"), place)
+        linked |= targets
+        (STAGE / staged_name(place)).write_text(_COMMENT.sub("", text), encoding="utf-8")
+    for path in sorted(linked):
+        page = STAGE / staged_name(path)
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(page_of_file(path), encoding="utf-8")
+
+
+def with_links_of_the_site(text: str, place: str) -> tuple[str, set[str]]:
+    """Return a page with its links as the site needs them, and the files that it links to.
+
+    Args:
+        text: the page.
+        place: where it stands in the repository.
+    """
+    linked: set[str] = set()
+
+    def moved(link: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(place), link[2]))
+        if not (ROOT / target).exists():
+            sys.exit(f"{place} links to {link[2]}, which does not exist.")
+        if not target.startswith("docs/") and target not in OF_THE_REPOSITORY:
+            linked.add(target)
+        here = posixpath.dirname(staged_name(place))
+        return f"{link[1]}{posixpath.relpath(staged_name(target), here or '.')}{link[3]}"
+
+    parts, end = [], 0
+    for block in _FENCED.finditer(text):
+        parts += [_LINK.sub(moved, text[end : block.start()]), block[0]]
+        end = block.end()
+    return "".join([*parts, _LINK.sub(moved, text[end:])]), linked
+
+
+def page_of_file(path: str) -> str:
+    """Return a page that shows a file of the repository, or what lies in a folder."""
+    file = ROOT / path
+    head = f"---\nsearch:\n  exclude: true\n---\n\n# `{path}`\n\n"
+    if file.is_dir():
+        return head + "".join(f"- `{one.name}`\n" for one in sorted(file.iterdir()))
+    text = file.read_text(encoding="utf-8")
+    return f"{head}````{LANGUAGES[file.suffix]}\n{text}````\n"
+
+
+# Texts for language models ------------------------------------------------------------------------
+
+
+def titles() -> Iterator[tuple[str, str, str]]:
+    """Yield the section, the title and the page of each entry of the navigation."""
+    nav = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"]
+    for section in nav:
+        for name, entries in section.items():
+            yield from ((name, *each) for each in _entries(entries))
+
+
+def _entries(entries: list[object] | str, title: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(entries, str):
+        yield title, entries
+        return
+    for entry in entries:
+        if isinstance(entry, dict):
+            for inner, page in entry.items():
+                yield from _entries(page, inner)
+
+
+def for_language_models() -> None:
+    """Write llms.txt, a list of the pages, and llms-full.txt, their texts with the reference."""
+    project = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    listed = [f"# {project['site_name']}", "", f"> {project['site_description']}"]
+    texts = list(listed)
+    packages = griffe.GriffeLoader(
+        extensions=griffe.Extensions(PublicSignatures()),
+        search_paths=[ROOT / "connectors", ROOT / "airflow_provider"],
+    )
+    before = None
+    for section, title, page in titles():
+        text = (STAGE / page).read_text(encoding="utf-8")
+        address = re.sub(r"(^|/)index$", r"\1", page.removesuffix(".md")).rstrip("/")
+        listed += ["", f"## {section}", ""] if section != before else []
+        listed.append(f"- [{title}]({address or '.'}/)")
+        texts += ["", _SHOWN.sub(lambda found: reference(found, packages), text).strip()]
+        before = section
+    (SITE / "llms.txt").write_text("\n".join(listed) + "\n", encoding="utf-8")
+    (SITE / "llms-full.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+
+
+def reference(shown: re.Match[str], packages: griffe.GriffeLoader) -> str:
+    """Return what a reference page shows in the place of `::: module`, as Markdown."""
+    packages.load(shown[1].partition(".")[0])
+    packages.resolve_aliases(external=True)
+    module = packages.modules_collection[shown[1]]
+    members = _MEMBERS.search(shown[0])
+    names = members[1].split(",") if members else map(str, module.exports or ())
+    own = [name for name, each in module.members.items() if not each.is_alias]
+    found = [module.members[name.strip()] for name in names] or [
+        module.members[name] for name in own
+    ]
+    head = [module.docstring.value, ""] if module.docstring else []
+    shown_names = [one for one in found if not one.name.startswith("_")]
+    return (
+        "\n".join([*head, *(line for one in shown_names for line in described(one, "##"))]) + "\n"
+    )
+
+
+def described(found: griffe.Object | griffe.Alias, level: str) -> Iterator[str]:
+    """Yield the lines of a public name: its signature, its docstring and its methods."""
+    yield f"{level} `{found.name}`\n"
+    if found.is_function or found.is_class:
+        yield f"```python\n{signature(found)}\n```\n"
+    if found.docstring:
+        yield f"{found.docstring.value}\n"
+    if found.is_class:
+        for member in found.all_members.values():
+            if member.is_function and not member.name.startswith("_"):
+                yield from described(member, f"{level}#")
+
+
+def signature(found: griffe.Object | griffe.Alias) -> str:
+    """Return how a function or class is called."""
+    if not found.is_class:
+        return str(found.signature())
+    init = found.all_members.get("__init__")
+    return str(init.signature(name=found.name)) if init else f"class {found.name}"
+
+
+def main() -> None:
+    """Build the site."""
+    stage()
+    command = [Path(sys.executable).with_name("zensical"), "build", "--clean", "--strict"]
+    environment = os.environ | {"NO_COLOR": "1"}
+    if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode:
+        sys.exit("zensical found what it says above.")
+    for_language_models()
+    pages = sum(1 for _ in SITE.rglob("index.html"))
+    size = sum(file.stat().st_size for file in SITE.rglob("*") if file.is_file())
+    sys.stdout.write(
+        f"site/: {pages} pages, {size / 2**20:.1f} MiB. Open site/index.html, or serve the folder.\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""The parts of the pages that come from programs; `scripts/parts` writes them anew.
+
+A part stands between `<!-- part: name -->` and `<!-- end -->`. A test holds each to what its
+program says now, so that no help text and no figure goes stale.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from inspect import cleandoc
+from pathlib import Path
+from typing import Any
+
+import click
+
+from knowledge_bot.cli.exits import Exit
+from knowledge_bot.cli.kbot import ENVIRONMENT, main
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RESULTS = ROOT / "tests" / "benchmarks" / "results.json"
+_PART = re.compile(r"(<!-- part: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+Result = dict[str, Any]
+
+
+def with_parts(text: str) -> str:
+    """Return a page's text with every part as its program says it now."""
+    return _PART.sub(lambda found: f"{found[1]}\n{PARTS[found[2]]()}\n{found[3]}", text)
+
+
+def results() -> dict[str, Result]:
+    """Return what the benchmarks measured last."""
+    measured: dict[str, Result] = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return measured
+
+
+def commands() -> str:
+    """Return every command of `kbot`, with its options, the variables and the exit codes."""
+    top = click.Context(main, info_name="kbot")
+    lines = list(_command(top))
+    rows = [{"variable": f"`{name}`", "meaning": _cell(text)} for name, text in ENVIRONMENT.items()]
+    lines += ["## Environment", "", table(rows)]
+    rows = [{"code": str(code.value), "meaning": _cell(code.meaning)} for code in Exit]
+    lines += ["## Exit codes", "", table(rows)]
+    return "\n".join(lines)
+
+
+def _command(context: click.Context) -> Iterator[str]:
+    command = context.command
+    pieces = " ".join(command.collect_usage_pieces(context))
+    yield f"## `{context.command_path}`\n\n```text\n{context.command_path} {pieces}\n```\n"
+    for paragraph in re.split(r"\n\s*\n", cleandoc(command.help or "")):
+        if paragraph.startswith("\b"):  # what click does not wrap
+            yield "```text\n" + paragraph.lstrip("\b\n") + "\n```\n"
+        else:
+            yield _text(paragraph) + "\n"
+    options = [each for each in command.get_params(context) if "--help" not in each.opts]
+    records = [found for each in options if (found := each.get_help_record(context))]
+    if records:
+        rows = [
+            {"option": f"`{option}`".replace("|", "\\|"), "meaning": _cell(text)}
+            for option, text in records
+        ]
+        yield table(rows)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            if inner is not None and not inner.hidden:
+                yield from _command(click.Context(inner, info_name=name, parent=context))
+
+
+def _cell(text: str) -> str:
+    return _text(text).replace("|", "\\|")
+
+
+def _text(text: str) -> str:
+    parts = re.split(r"(`[^`]*`)", " ".join(text.split()))
+    return "".join(part if part[:1] == "`" else _plain(part) for part in parts)
+
+
+def _plain(text: str) -> str:
+    # These signs mean themselves in help texts; names of variables and options read better as code.
+    text = re.sub(r"([<*\[])", r"\\\1", text)
+    return re.sub(r"(?<!\w)(--[a-z][\w-]*|[A-Z]+(?:_[A-Z]+)+)\b", r"`\1`", text)
+
+
+def resends() -> str:
+    """Return how many POSTs arrive for one call, by fault and client."""
+    return table(results()["resends"]["rows"])
+
+
+def kills() -> str:
+    """Return what a kill leaves behind, by loader."""
+    rows = [
+        {
+            "loader": row["loader"],
+            "documents there twice, per kill": f"{row['duplicates'] / row['kills']:.1f}",
+            "lost": row["lost"],
+            "named as unknown, per kill": f"{row['unknown'] / row['kills']:.1f}",
+        }
+        for row in results()["kills"]["rows"]
+    ]
+    return table(rows)
+
+
+def installs() -> str:
+    """Return what each extra installs."""
+    rows = [
+        {
+            "install": f"`pip install '{row['install']}'`",
+            "packages": row["packages"],
+            "MiB": row["MiB"],
+        }
+        for row in results()["installs"]["rows"]
+    ]
+    return table(rows)
+
+
+def figures() -> str:
+    """Return every figure that has a bound, beside it."""
+    rows = [
+        {
+            "measured by": f"`scripts/benchmark {topic}`",
+            "figure": row["name"],
+            "value": f"{row['value']:.3g}" if row["value"] < 1000 else f"{row['value']:,.0f}",
+            "bound": f"{'≥' if row['at_least'] else '≤'} {row['bound']:g}"
+            + ("" if row["kept"] else " (missed)"),
+        }
+        for topic, result in results().items()
+        for row in result["figures"]
+        if row["bound"] is not None
+    ]
+    return table(rows)
+
+
+def table(rows: list[Result]) -> str:
+    """Return rows as a Markdown table."""
+    lines = [list(rows[0]), ["---"] * len(rows[0])] + [list(row.values()) for row in rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "resends": resends,
+    "kills": kills,
+    "installs": installs,
+    "figures": figures,
+}
+
+if __name__ == "__main__":
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if (written := with_parts(text)) != text:
+            page.write_text(written, encoding="utf-8")
+            sys.stdout.write(f"{page.relative_to(ROOT)}\n")

@@ -1,0 +1,192 @@
+"""Every block of every page: run as it stands, one after the other, and it prints what is shown."""
+
+import ast
+import difflib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from docs.pages import PAGES, ROOT, blocks, name_of
+from docs.services import Services, environment, kind_of
+from knowledge_bot_service.settings import parse_settings
+from pseudo_terminal import terminal
+from record_terminal import Screen
+
+COLUMNS = 100
+PROGRAMS = Path(sys.executable).parent
+
+# Pages whose blocks have a test of their own, which runs them and holds more to them.
+ELSEWHERE = {
+    "docs/airflow/connections.md": "airflow_knowledge_bot/test_connections_page.py",
+    "docs/airflow/operators.md": "airflow_knowledge_bot/test_operators_page.py",
+    "docs/airflow/settle.md": "airflow_knowledge_bot/test_settle_page.py",
+    "docs/gateway/mcp.md": "knowledge_bot_gateway/test_pages.py",
+    "docs/gateway/openai.md": "knowledge_bot_gateway/test_pages.py",
+    "docs/how-to/check-in-airflow.md": "test_check_in_airflow_page.py",
+    "docs/how-to/several-workers.md": "test_several_workers_page.py",
+    "docs/how-to/test-your-own-code.md": "test_testing_page.py",
+    "docs/many-workers.md": "airflow_knowledge_bot/test_many_workers.py",
+}
+RUN = {"python", "console"}
+ALL = [
+    pytest.param(page, block, id=f"{name_of(page)}:{block.line}")
+    for page in PAGES
+    for block in blocks(page)
+]
+
+
+def runs(page):
+    found = {block.language for block in blocks(page) if not block.skipped}
+    return bool(found & RUN) and name_of(page) not in ELSEWHERE
+
+
+@pytest.fixture(scope="session")
+def services(tmp_path_factory):
+    return Services(tmp_path_factory.mktemp("services"))
+
+
+@pytest.mark.parametrize(("page", "block"), ALL)
+def test_a_block_can_be_read(page, block):
+    match block.language:
+        case "python":
+            compile(block.text, name_of(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        case "json":
+            json.loads(block.text)
+        case "yaml":
+            yaml.load(block.text, yaml.CSafeLoader)
+        case "toml":
+            settings = tomllib.loads(block.text)
+            if block.file == "kbot.toml":
+                parse_settings(settings, origin=name_of(page))
+        case "console" | "bash":
+            code = re.sub(r"^\$ ", "", block.text, flags=re.MULTILINE)
+            if block.language == "bash" or "$ " not in block.text:
+                subprocess.run(["bash", "-n", "-c", code], check=True)
+        case _:
+            assert block.language in ("text", "ini", "diff"), "no test knows this language"
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=name_of)
+def test_every_block_runs_and_prints_what_is_shown(page, services, tmp_path):
+    home = tmp_path / "home"
+    shutil.copytree(ROOT / "examples" / "handbook", home / "handbook")
+    shutil.copy(ROOT / "examples" / "handbook" / "annual-report-2024.pdf", home / "handbook.pdf")
+    kind = kind_of(page.read_text(encoding="utf-8"))
+    with services.running(kind, tmp_path / "data") as service:
+        variables = environment(service, home, PROGRAMS)
+        if kind == "bot_guide":
+            variables["KNOWLEDGE_BOT_COLLECTION"] = "col_handbook"
+        with Cells(home, variables) as cells:
+            for block in blocks(page):
+                if not block.skipped:
+                    play(block, home, variables, cells, f"{name_of(page)}:{block.line}")
+
+
+def play(block, home, variables, cells, where):
+    """Run a block, and compare what it prints."""
+    if block.file:
+        (home / block.file).write_text(block.text, encoding="utf-8")
+    if block.language == "python":
+        printed = cells.run(block, where)
+        assert not block.shown or timeless(printed) == timeless(block.shown), where
+    elif block.language == "console":
+        for command, shown in commands(block.text):
+            if command.startswith("export "):
+                variables.update(exported(command, home, variables))
+                continue
+            code, printed = typed(command, home, variables)
+            assert shown or code == 0, f"{where}: {command} ended with {code}:\n{printed}"
+            difference = difflib.unified_diff(
+                *(timeless(text).splitlines() for text in (shown, printed)), "page", "printed"
+            )
+            assert not shown or timeless(shown) == timeless(printed), "\n".join(
+                [where, *difference]
+            )
+
+
+def commands(text):
+    """Yield the commands of a block, each with what is shown below it."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, shown = part.partition("\n")
+        yield command, shown.strip("\n")
+
+
+def exported(command, home, variables):
+    """Return the environment after a command, for those that follow it."""
+    done = subprocess.run(
+        ["bash", "-c", f"{command} && env -0"],
+        cwd=home,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(one.split("=", 1) for one in done.stdout.split("\0") if one)
+
+
+def typed(command, home, variables):
+    """Return how a command ended, and the lines that are left on the terminal."""
+    screen = Screen()
+    with terminal(
+        [shutil.which("bash"), "-c", f"cd {home} && {command}"], variables, COLUMNS
+    ) as running:
+        code = running.end(60)
+        screen.write(running.shown)
+    lines = [re.sub(r"\x1b\[[\d;]*m", "", line).rstrip() for line in screen.lines]
+    return code, "\n".join(line.replace(str(home), "~") for line in lines).strip("\n")
+
+
+def timeless(text):
+    """Return a text without what differs from run to run: times, ids, empty lines and spaces."""
+    text = re.sub(r"\b(src|conv|msg)_[0-9a-f]{24}\b|\b[0-9a-f]{32}\b", "ID", text)
+    text = re.sub(r" *\d+\.\d+(?= ?s\b| {2})|(?<= {2})\d(?= {2})", " 0", text)
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
+
+
+class Cells:
+    """A process that runs a page's Python, once there is some."""
+
+    def __init__(self, home, variables):
+        self._home, self._variables, self._process = home, variables, None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self._process is not None:
+            self._process.stdin.close()
+            self._process.wait(20)
+            self._process.stdout.close()
+
+    def run(self, block, where):
+        """Run a cell; return what it printed."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, Path(__file__).with_name("play_cells.py")],
+                cwd=self._home,
+                env=self._variables | {"PYTHONPATH": str(ROOT / "tests" / "support")},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+            )
+        cell = {"first": block.first, "file": block.file, "text": block.text, "name": where}
+        self._process.stdin.write(json.dumps(cell) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())
+        assert not answer["failed"], f"{where}\n{answer['failed']}"
+        return answer["printed"]
+
+
+def test_the_pages_with_tests_of_their_own_are_there():
+    for page, test in ELSEWHERE.items():
+        assert (ROOT / page).exists()
+        assert (ROOT / "tests" / test).exists()
