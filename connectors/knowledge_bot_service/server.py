@@ -14,11 +14,12 @@ import uvicorn
 from knowledge_bot_service.app import create_app
 from knowledge_bot_service.connections import Bounds, limited_to
 from knowledge_bot_service.database import Database
-from knowledge_bot_service.folder import DataFolder
+from knowledge_bot_service.folder import DataFolder, FolderError
 from knowledge_bot_service.gate import PREFIX
 from knowledge_bot_service.mounts import Loader, Mounts
 from knowledge_bot_service.schema import SchemaError
 from knowledge_bot_service.settings import Limits, Settings
+from knowledge_bot_service.storage import DiskFullError, StorageError, storage_error
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ def run(
         mounts: what else is answered beside the interface, by the first segment of its path.
 
     Raises:
+        FolderError: the disk is full.
         AddressError: the address is in use or is not this machine's.
         SchemaError: the database is not one that this version can use.
         SettingsError: the key of the language model is not in the environment.
@@ -119,12 +121,25 @@ def _open_files() -> int:
 def _opened(path: Path) -> Database:
     # Before the server's own start, which could tell of an error with a traceback alone.
     try:
-        return Database(path)
-    except sqlite3.Error as error:
+        database = Database(path)
+        # A disk that takes nothing is told now as well.
+        database.write(_write_nothing_new).result()
+    except (sqlite3.Error, OSError, StorageError) as error:
+        if isinstance(storage_error(error), DiskFullError):
+            raise FolderError(
+                f"cannot open the database {path}: the disk is full. Make room, and start the "
+                "service again; nothing was changed."
+            ) from None
         raise SchemaError(
             f"cannot open the database {path}: {error}. Restore a backup, or start with another "
             "data folder; nothing was changed."
         ) from None
+    return database
+
+
+def _write_nothing_new(connection: sqlite3.Connection) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    connection.execute(f"PRAGMA user_version = {version}")
 
 
 def _listener(host: str, port: int) -> socket.socket:

@@ -103,6 +103,7 @@ class Service:
 
     def __exit__(self, *_: object) -> None:
         self._workers.stop()
+        self._conversations.store_kept()
         self._database.close()
 
     def collections(self) -> list[Collection]:
