@@ -79,7 +79,7 @@ def run(
             folder,
             _opened(folder.database),
             on_ready=lambda: on_ready(base_url, real_port),
-            mounts=Mounts(mounts, reached) if mounts else None,
+            mounts=Mounts(mounts, reached, settings.data) if mounts else None,
         )
         config = uvicorn.Config(
             app,
