@@ -134,9 +134,13 @@ class Conversations:
         name: str,
         content: str,
         answer: str,
+        sources: str,
         created_at: int,
     ) -> Future[None]:
-        """Store a message as it came, and its conversation under `name` when it is the first."""
+        """Store a message as it came, and its conversation under `name` when it is the first.
+
+        `sources` are those that the answer names, as JSON.
+        """
 
         def insert(connection: sqlite3.Connection) -> None:
             connection.execute(
@@ -145,9 +149,10 @@ class Conversations:
                 (conversation, bot, name, created_at),
             )
             connection.execute(
-                "INSERT INTO message (public_id, conversation, question, answer, created_at)"
-                " VALUES (?, (SELECT id FROM conversation WHERE public_id = ?), ?, ?, ?)",
-                (message, conversation, content, answer, created_at),
+                "INSERT INTO message (public_id, conversation, question, answer, sources,"
+                " created_at)"
+                " VALUES (?, (SELECT id FROM conversation WHERE public_id = ?), ?, ?, ?, ?)",
+                (message, conversation, content, answer, sources, created_at),
             )
 
         return self._database.write(insert)
