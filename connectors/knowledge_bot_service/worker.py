@@ -14,6 +14,7 @@ from sqlite3 import Connection
 from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from knowledge_bot.models import Header
 from knowledge_bot_service.database import Database, DatabaseClosedError
 from knowledge_bot_service.documents.markdown import read_markdown
 from knowledge_bot_service.documents.text import tidy
@@ -28,6 +29,7 @@ from knowledge_bot_service.search import (
 )
 from knowledge_bot_service.storage import StorageError, storage_error
 from knowledge_bot_service.store import Job, Kind, Store, finish_ready
+from knowledge_bot_service.uploads import read_headers
 
 T = TypeVar("T")
 
@@ -168,7 +170,10 @@ class Workers:
                 return _read_text(_present(material.content))
 
     def _read_page(self, job: Job) -> Document:
-        page = fetch(_present(job.material.url), job.material.headers, self._policy)
+        headers = [Header(name=name, value=value) for name, value in job.material.headers]
+        if job.material.file is not None:
+            headers += read_headers(self._folder / job.material.file)
+        page = fetch(_present(job.material.url), headers, self._policy)
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             path = Path(folder, "page")
             path.write_bytes(page.body)
