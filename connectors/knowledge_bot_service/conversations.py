@@ -160,12 +160,14 @@ class Conversations:
         name: str,
         content: str,
         answer: str,
+        sources: str,
         created_at: int,
     ) -> Future[None]:
         """Store a message as it came, and its conversation under `name` when it is the first.
 
-        Where the disk or the database takes nothing, an answer is still better than none: the
-        message is kept in memory, where its conversation goes on, and stored with a later one.
+        `sources` are those that the answer names, as JSON. Where the disk or the database takes
+        nothing, an answer is still better than none: the message is kept in memory, where its
+        conversation goes on, and stored with a later one.
         """
 
         def insert(connection: sqlite3.Connection) -> None:
@@ -175,10 +177,11 @@ class Conversations:
                 (conversation, bot, name, created_at),
             )
             connection.execute(
-                "INSERT INTO message (public_id, conversation, question, answer, created_at)"
-                " VALUES (?, (SELECT id FROM conversation WHERE public_id = ?), ?, ?, ?)"
+                "INSERT INTO message (public_id, conversation, question, answer, sources,"
+                " created_at)"
+                " VALUES (?, (SELECT id FROM conversation WHERE public_id = ?), ?, ?, ?, ?)"
                 " ON CONFLICT DO NOTHING",
-                (message, conversation, content, answer, created_at),
+                (message, conversation, content, answer, sources, created_at),
             )
 
         stored = self._store([_Unstored(message, bot, conversation, content, answer, insert)])
