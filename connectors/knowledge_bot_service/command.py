@@ -1,18 +1,35 @@
 """`kbot serve`. What serving needs is loaded when it is called: every `kbot` start imports this."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 import click
 
 from knowledge_bot_service import require_extra
 
+if TYPE_CHECKING:
+    from knowledge_bot_service.settings import Role
+
 # What other packages answer beside the service, by the first segment of its path.
 MOUNTS = "knowledge_bot.mounts"
 
 
-@click.command()
+_data = click.option(
+    "--data", type=click.Path(path_type=Path), help="Data folder.  [default: kbot-data]"
+)
+_config = click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="TOML file with collections, bots, keys and limits.",
+)
+
+
+@click.group(invoke_without_command=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -21,16 +38,13 @@ MOUNTS = "knowledge_bot.mounts"
     show_default=True,
     help="Port; 0 takes a free one.",
 )
-@click.option("--data", type=click.Path(path_type=Path), help="Data folder.  [default: kbot-data]")
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="TOML file with collections, bots, keys and limits.",
-)
+@_data
+@_config
 @click.option(
     "--api-key",
     envvar="KNOWLEDGE_BOT_API_KEY",
-    help="Key that clients send.  [default: one is generated, and kept in the data folder]",
+    help="Key that clients send, beside those of the configuration.  [default: one is generated, "
+    "and kept in the data folder]",
 )
 @click.option(
     "--allow-fetch",
@@ -38,19 +52,38 @@ MOUNTS = "knowledge_bot.mounts"
     metavar="CIDR",
     help="Network that web pages may be fetched from although it is not public. Repeatable.",
 )
+@click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    multiple=True,
+    metavar="CIDR",
+    help="Network of proxies that tell the log who the client is. Repeatable.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What is logged on stderr; from info on, a line for each request.",
+)
+@click.pass_context
 def serve(  # noqa: PLR0917 - click passes every option by name
+    context: click.Context,
     host: str,
     port: int,
     data: Path | None,
     config: Path | None,
     api_key: str | None,
     allow_fetch: tuple[str, ...],
+    trusted_proxies: tuple[str, ...],
+    log_level: str,
 ) -> None:
     """Run a Knowledge-Bot Service on this machine.
 
     It starts with the collection col_default and the bot bot_default over it; a configuration file
     declares others. With the extra `gateway`, /v1 speaks OpenAI's API and /mcp the Model Context
-    Protocol, both with the service's key as a bearer token. Example:
+    Protocol, both with the service's key as a bearer token. SIGHUP has it read the keys of the
+    configuration again. Example:
 
         kbot serve --data ./knowledge --port 8700
     """
@@ -58,30 +91,177 @@ def serve(  # noqa: PLR0917 - click passes every option by name
         require_extra()
     except ModuleNotFoundError as error:
         raise click.ClickException(str(error)) from None
+    if context.invoked_subcommand is not None:
+        return
+    from knowledge_bot_service import logs
     from knowledge_bot_service.folder import DataFolder, FolderError
+    from knowledge_bot_service.keys import Keys
     from knowledge_bot_service.schema import SchemaError
     from knowledge_bot_service.server import AddressError, run
     from knowledge_bot_service.settings import Settings, SettingsError, overridden, read_settings
 
-    try:
-        settings = read_settings(config) if config is not None else Settings()
-        settings = overridden(
-            settings, data=data, api_keys=(api_key,) if api_key else (), allow_fetch=allow_fetch
+    def configured() -> Settings:
+        return overridden(
+            read_settings(config) if config is not None else Settings(),
+            data=data,
+            api_keys=(api_key,) if api_key else (),
+            allow_fetch=allow_fetch,
+            trusted_proxies=trusted_proxies,
         )
+
+    logs.configure(log_level)
+    try:
+        settings = configured()
         with DataFolder(settings.data) as folder:
-            generated = None
-            if not settings.api_keys:
-                generated = folder.api_key()
-                settings = overridden(settings, api_keys=(generated,))
+            keys = Keys(folder, settings, configured if config is not None else None)
             run(
                 settings,
                 folder,
+                keys,
                 host=host,
                 port=port,
-                on_ready=lambda base_url, _port: _announce(base_url, settings.data, generated),
+                on_ready=lambda base_url, _port: _announce(base_url, settings.data, keys.generated),
                 mounts={one.name: one.load for one in entry_points(group=MOUNTS)},
             )
     except (SettingsError, FolderError, AddressError, SchemaError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+@serve.group()
+def keys() -> None:
+    """Make, list and revoke keys. A service that runs takes each change at once."""
+
+
+@keys.command("add")
+@click.argument("name")
+@click.option(
+    "--role",
+    type=click.Choice(["read", "write"]),
+    required=True,
+    help="read: list and ask. write: everything.",
+)
+@click.option(
+    "--expires",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="YYYY-MM-DD",
+    help="First day, in UTC, on which it is no longer taken.",
+)
+@_data
+@_config
+@click.pass_context
+def add(  # noqa: PLR0917 - click passes every option by name
+    context: click.Context,
+    name: str,
+    role: "Role",
+    expires: datetime | None,
+    data: Path | None,
+    config: Path | None,
+) -> None:
+    """Make a key and print it. The data folder keeps its digest alone, so it is shown once."""
+    from knowledge_bot_service.keys import add_key
+
+    with _told():
+        folder = _folder(context, data, config)
+        key = add_key(folder, name, role, expires.date() if expires else None)
+    click.echo(key)
+    click.echo(f"The key {name} ({role}) is taken from now on. It is not shown again.", err=True)
+
+
+@keys.command("list")
+@_data
+@_config
+@click.pass_context
+def list_keys(context: click.Context, data: Path | None, config: Path | None) -> None:
+    """List the keys of the data folder: name, role and the day on which each ends."""
+    from knowledge_bot_service.keys import stored_keys
+
+    with _told():
+        for key in stored_keys(_folder(context, data, config)):
+            ends = key.expires.isoformat() if key.expires else "never"
+            click.echo(f"{key.name}\t{key.role}\t{'expired ' if key.has_expired else ''}{ends}")
+
+
+@keys.command("revoke")
+@click.argument("name")
+@_data
+@_config
+@click.pass_context
+def revoke(context: click.Context, name: str, data: Path | None, config: Path | None) -> None:
+    """Refuse a key of the data folder from now on."""
+    from knowledge_bot_service.keys import revoke_key
+
+    with _told():
+        revoke_key(_folder(context, data, config), name)
+    click.echo(f"The key {name} is refused from now on.", err=True)
+
+
+@serve.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_data
+@_config
+@click.pass_context
+def backup(context: click.Context, file: Path, data: Path | None, config: Path | None) -> None:
+    """Write everything of a data folder into one FILE, also while its service runs.
+
+    Nothing that the service had accepted before is missing in it. It holds keys: its owner alone
+    may read it. Example:
+
+        kbot serve backup /backups/kbot-2026-11-22.tar --data ./knowledge
+    """
+    from knowledge_bot_service.backup import write_backup
+
+    with _told():
+        made = write_backup(_folder(context, data, config), file)
+    click.echo(f"{file}: {made}", err=True)
+
+
+@serve.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_data
+@_config
+@click.pass_context
+def restore(context: click.Context, file: Path, data: Path | None, config: Path | None) -> None:
+    """Make a data folder from the FILE of a backup. The folder must be new or empty.
+
+    Example:
+        kbot serve restore /backups/kbot-2026-11-22.tar --data ./knowledge
+    """
+    from knowledge_bot_service.backup import restore_backup
+
+    with _told():
+        folder = _folder(context, data, config)
+        held = restore_backup(file, folder)
+    click.echo(f"{folder}: {held}. Start the service with --data {folder}", err=True)
+
+
+def _folder(context: click.Context, data: Path | None, config: Path | None) -> Path:
+    """The data folder that a command or `kbot serve` itself was given, by option or by file."""
+    from knowledge_bot_service.settings import Settings, read_settings
+
+    given = _options_of_serve(context)
+    data, config = data or given.get("data"), config or given.get("config")
+    if data is not None:
+        return data
+    return (read_settings(config) if config is not None else Settings()).data
+
+
+def _options_of_serve(context: click.Context) -> dict[str, Any]:
+    while context.parent is not None and context.command is not serve:
+        context = context.parent
+    return context.params
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Tell what goes wrong in a sentence."""
+    from knowledge_bot_service.backup import BackupError
+    from knowledge_bot_service.folder import FolderError
+    from knowledge_bot_service.keys import KeyNameError
+    from knowledge_bot_service.settings import SettingsError
+
+    try:
+        yield
+    except (BackupError, FolderError, KeyNameError, SettingsError) as error:
         raise click.ClickException(str(error)) from None
 
 

@@ -96,15 +96,9 @@ def prepare(connection: sqlite3.Connection) -> None:
         SchemaError: the database is another program's, or of a later version.
         sqlite3.Error: the file cannot be read or written, or is no database.
     """
-    version = _version(connection)
+    version = check_version(connection)
     if version == VERSION:
         return
-    if version > VERSION:
-        raise SchemaError(
-            f"the database is of version {version}, and this program knows versions up to "
-            f"{VERSION}: a later release of knowledge-bot made it. Install that release, or "
-            "restore a backup of before. Nothing was changed."
-        )
     connection.execute("BEGIN IMMEDIATE")
     try:
         if version == 0:
@@ -121,6 +115,22 @@ def prepare(connection: sqlite3.Connection) -> None:
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+
+
+def check_version(connection: sqlite3.Connection) -> int:
+    """Return the version of a database's tables; 0 where there are none. Nothing is changed.
+
+    Raises:
+        SchemaError: the database is another program's, or of a later version.
+    """
+    version = _version(connection)
+    if version > VERSION:
+        raise SchemaError(
+            f"the database is of version {version}, and this program knows versions up to "
+            f"{VERSION}: a later release of knowledge-bot made it. Install that release, or "
+            "restore a backup of before. Nothing was changed."
+        )
+    return version
 
 
 def _version(connection: sqlite3.Connection) -> int:

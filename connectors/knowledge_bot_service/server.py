@@ -12,6 +12,7 @@ from knowledge_bot_service.app import create_app
 from knowledge_bot_service.database import Database
 from knowledge_bot_service.folder import DataFolder
 from knowledge_bot_service.gate import PREFIX
+from knowledge_bot_service.keys import Keys
 from knowledge_bot_service.mounts import Loader, Mounts
 from knowledge_bot_service.schema import SchemaError
 from knowledge_bot_service.settings import Settings
@@ -35,6 +36,7 @@ class AddressError(Exception):
 def run(
     settings: Settings,
     folder: DataFolder,
+    keys: Keys,
     *,
     host: str,
     port: int,
@@ -46,6 +48,7 @@ def run(
     Args:
         settings: what the service offers and allows.
         folder: where it keeps everything.
+        keys: who may use it.
         host: the address or name to listen on.
         port: the port; 0 takes a free one.
         on_ready: called with the base URL and the real port when requests are answered.
@@ -66,17 +69,24 @@ def run(
             settings,
             folder,
             _opened(folder.database),
+            keys,
+            connections=lambda: len(server.server_state.connections),
             on_ready=lambda: on_ready(base_url, real_port),
             mounts=Mounts(mounts, reached) if mounts else None,
         )
         config = uvicorn.Config(
             app,
+            log_config=None,
             log_level="warning",
             access_log=False,
             server_header=False,
+            # Whoever is not named here may claim to be anybody.
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
             timeout_graceful_shutdown=_GRACE,
         )
-        uvicorn.Server(config).run(sockets=[listener])
+        server = uvicorn.Server(config)
+        server.run(sockets=[listener])
 
 
 def _opened(path: Path) -> Database:

@@ -83,11 +83,11 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         read_settings(tmp_path / "none.toml")
 
 
-def test_the_command_line_goes_over_the_file() -> None:
+def test_the_command_line_goes_beside_the_file() -> None:
     settings = overridden(
         Settings(api_keys=("old",)), api_keys=["new"], allow_fetch=["127.0.0.1/32"]
     )
-    assert [key.get_secret_value() for key in settings.api_keys] == ["new"]
+    assert [key.get_secret_value() for key in settings.api_keys] == ["old", "new"]
     assert settings.allow_fetch == (ip_network("127.0.0.1/32"),)
     with pytest.raises(SettingsError, match=r"command line: allow_fetch\.1: .*'nowhere'"):
         overridden(settings, allow_fetch=["nowhere"])
