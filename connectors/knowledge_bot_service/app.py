@@ -96,6 +96,8 @@ def create_app(
         version="1",
         lifespan=lifespan,
         openapi_url=None,
+        # To a path of the service's own, which a proxy before it may not have.
+        redirect_slashes=False,
     )
     app.include_router(_open)
     app.include_router(_reading)

@@ -1,5 +1,6 @@
 """`kbot serve`. What serving needs is loaded when it is called: every `kbot` start imports this."""
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -110,6 +111,8 @@ def serve(  # noqa: PLR0917 - click passes every option by name
         )
 
     logs.configure(log_level)
+    if hasattr(signal, "SIGHUP"):  # which would end a service that is still starting
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         settings = configured()
         with DataFolder(settings.data) as folder:
