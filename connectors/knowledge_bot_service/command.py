@@ -1,6 +1,7 @@
 """`kbot serve`. What serving needs is loaded when it is called: every `kbot` start imports this."""
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -111,6 +112,8 @@ def serve(  # noqa: PLR0917 - click passes every option by name
         )
 
     logs.configure(log_level)
+    # The server raises the signal that stopped it once more. Having stopped is no failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     if hasattr(signal, "SIGHUP"):  # which would end a service that is still starting
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

@@ -119,6 +119,11 @@ class Limits(_Section):
     how many requests each key may make, as many of them at once; more are answered with 429. None
     is no limit. With less than `min_free_bytes` left on the disk, `/healthz` says that the service
     is not ready.
+
+    `connections` is how many clients may be connected at once: fewer where the system allows the
+    process fewer open files. A request's headers may take `head_seconds` to arrive, and a
+    connection may wait as long for its first request. A body has to arrive at 500 bytes a second or
+    faster, over any `body_seconds`.
     """
 
     request_bytes: int = Field(default=50 * MIB, ge=1)
@@ -126,6 +131,9 @@ class Limits(_Section):
     sources: int | None = Field(default=None, ge=0)
     requests_per_minute: int | None = Field(default=None, ge=1)
     min_free_bytes: int = Field(default=16 * MIB, ge=0)
+    connections: int = Field(default=2000, ge=1)
+    head_seconds: float = Field(default=20.0, gt=0, le=3600)
+    body_seconds: float = Field(default=30.0, gt=0, le=3600)
 
 
 class AnswersSettings(_Section):

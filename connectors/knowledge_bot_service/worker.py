@@ -1,5 +1,6 @@
 """The work on accepted sources: read what they are made from, cut it, index it, make them ready."""
 
+import contextlib
 import itertools
 import logging
 import re
@@ -7,11 +8,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from knowledge_bot.models import Header
 from knowledge_bot_service.database import Database, DatabaseClosedError
 from knowledge_bot_service.documents.markdown import read_markdown
 from knowledge_bot_service.documents.text import tidy
@@ -24,7 +27,11 @@ from knowledge_bot_service.search import (
     index_entries,
     insert_entries,
 )
+from knowledge_bot_service.storage import StorageError, storage_error
 from knowledge_bot_service.store import Job, Kind, Store, finish_ready
+from knowledge_bot_service.uploads import read_headers
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -39,9 +46,6 @@ _STOP_PATIENCE: Final = 2.0
 
 # How long a worker waits when the database takes nothing, in seconds.
 _PAUSE: Final = 1.0
-
-# No source takes a worker so long, in seconds: what it does has bounds of its own.
-_LONG: Final = 1800.0
 
 
 class Workers:
@@ -73,7 +77,6 @@ class Workers:
         self._on_done = on_done
         self._work = threading.Semaphore(0)
         self._stopping = threading.Event()
-        self._began: dict[threading.Thread, float] = {}
         self._threads = [
             threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
             for number in range(count)
@@ -94,12 +97,6 @@ class Workers:
         alive = sum(thread.is_alive() for thread in self._threads)
         if alive < len(self._threads):
             return f"{alive} of {len(self._threads)} workers are left. Start the service again."
-        began = list(self._began.values())
-        if len(began) == alive and time.monotonic() - max(began) > _LONG:
-            return (
-                f"All {alive} workers have been on one source each for more than {_LONG / 60:g} "
-                "minutes, and others wait. Start the service again."
-            )
         return None
 
     def stop(self) -> None:
@@ -109,7 +106,9 @@ class Workers:
         deadline = time.monotonic() + _STOP_PATIENCE
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        self._store.release_claims()
+        # On a full disk nothing can be written; the next start does it.
+        with contextlib.suppress(StorageError):
+            self._store.release_claims()
 
     def _run(self) -> None:
         while True:
@@ -117,12 +116,11 @@ class Workers:
             if self._stopping.is_set():
                 return
             try:
-                if job := self._store.claim():
-                    self._began[threading.current_thread()] = time.monotonic()
-                    self._process(job)
-            except DatabaseClosedError:
+                if job := self._when_stored(self._store.claim):
+                    self._when_stored(partial(self._process, job))
+            except (_StoppingError, DatabaseClosedError):
                 return
-            except Exception:  # noqa: BLE001 - a full disk, for one; the thread must live on
+            except Exception:  # noqa: BLE001 - whatever it is, the thread must live on
                 _log.exception(
                     "a worker could not claim a source, or record what became of one: what is "
                     "pending is tried again in %g s, what is processing at the next start",
@@ -130,8 +128,17 @@ class Workers:
                 )
                 self._stopping.wait(_PAUSE)
                 self.notify()
-            finally:
-                self._began.pop(threading.current_thread(), None)
+
+    def _when_stored(self, work: Callable[[], T]) -> T:
+        """Do what stores something, again and again while the disk is full."""
+        while True:
+            try:
+                return work()
+            except Exception as error:
+                if storage_error(error) is None:
+                    raise
+            if self._stopping.wait(_PAUSE):
+                raise _StoppingError
 
     def _process(self, job: Job) -> None:
         try:
@@ -140,7 +147,10 @@ class Workers:
             self._store.fail(job.source, str(error))
         except (_StoppingError, DatabaseClosedError):
             return
-        except Exception:  # noqa: BLE001 - whatever a document sets off, the next one is processed
+        except Exception as error:
+            # Whatever a document sets off, the next one is processed.
+            if storage_error(error) is not None:
+                raise
             _log.exception("source %s: processing broke off", job.public_id)
             if self._store.requeue(job.source) == "pending":
                 self.notify()
@@ -167,7 +177,10 @@ class Workers:
                 return _read_text(_present(material.content))
 
     def _read_page(self, job: Job) -> Document:
-        page = fetch(_present(job.material.url), job.material.headers, self._policy)
+        headers = [Header(name=name, value=value) for name, value in job.material.headers]
+        if job.material.file is not None:
+            headers += read_headers(self._folder / job.material.file)
+        page = fetch(_present(job.material.url), headers, self._policy)
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             path = Path(folder, "page")
             path.write_bytes(page.body)
