@@ -4,38 +4,27 @@ import io
 import zipfile
 from pathlib import Path
 
-from knowledge_bot_service.extract import Document, ExtractionError, Limits, extract
+from knowledge_bot_service.extract import Document, ExtractionError, extract
 
 SENTENCE = "The office in the old town opens every day at nine and closes at five."
 
 
 class Reader:
-    """Reads content as if it had been uploaded."""
+    """Reads content as if it had been uploaded, in this process and without limits."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "content"
 
     def __call__(
-        self,
-        data: bytes | str,
-        filename: str = "",
-        content_type: str | None = None,
-        **limits: float,
+        self, data: bytes | str, filename: str = "", content_type: str | None = None
     ) -> Document:
         self._path.write_bytes(data.encode() if isinstance(data, str) else data)
-        bounds = Limits(**limits)  # type: ignore[arg-type]
-        return extract(self._path, filename=filename, content_type=content_type, limits=bounds)
+        return extract(self._path, filename=filename, content_type=content_type)
 
-    def reason(
-        self,
-        data: bytes | str,
-        filename: str = "",
-        content_type: str | None = None,
-        **limits: float,
-    ) -> str:
+    def reason(self, data: bytes | str, filename: str = "", content_type: str | None = None) -> str:
         """Why content cannot be read."""
         try:
-            document = self(data, filename, content_type, **limits)
+            document = self(data, filename, content_type)
         except ExtractionError as error:
             return str(error)
         raise AssertionError(f"{document!r:.200} was read")
