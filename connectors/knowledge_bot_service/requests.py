@@ -26,6 +26,9 @@ _QUESTION_LENGTH: Final = 20_000
 _TRANSCRIPT_LENGTH: Final = 200_000
 
 
+MOST_COLLECTIONS: Final = 1000
+"""How many collections a source may be added to."""
+
 CONVERSATION_ID: Final = r"^conv_[0-9a-f]{24}$"
 """What the ids of conversations look like; see `store.new_id`."""
 
@@ -116,7 +119,7 @@ class NewSource(_Body):
     """What every source is created with."""
 
     name: Annotated[Text, Field(max_length=1000)]
-    collections: Annotated[tuple[Id, ...], Field(min_length=1, max_length=1000)]
+    collections: Annotated[tuple[Id, ...], Field(min_length=1, max_length=MOST_COLLECTIONS)]
 
 
 class NewHeader(Header):

@@ -151,9 +151,9 @@ class Store:
             if quota is not None and _count_sources(connection) >= quota:
                 raise QuotaExceededError(f"this service holds at most {quota} sources")
             source = connection.execute(
-                "INSERT INTO source (public_id, name, kind, status, created_at)"
-                " VALUES (?, ?, ?, 'pending', ?)",
-                (public_id, name, kind, created_at),
+                "INSERT INTO source (public_id, name, kind, status, created_at, url)"
+                " VALUES (?, ?, ?, 'pending', ?, ?)",
+                (public_id, name, kind, created_at, material.url),
             ).lastrowid
             connection.executemany(
                 "INSERT INTO source_collection VALUES (?, ?)",

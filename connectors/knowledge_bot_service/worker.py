@@ -27,6 +27,7 @@ from knowledge_bot_service.reading import (
     TooSlowError,
 )
 from knowledge_bot_service.search import delete_entries, insert_entries
+from knowledge_bot_service.storage import StorageError, storage_error
 from knowledge_bot_service.store import Job, Kind, Store, finish_ready
 
 _log = logging.getLogger(__name__)
@@ -132,7 +133,9 @@ class Workers:
         deadline = time.monotonic() + _STOP_PATIENCE
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        self._store.release_claims()
+        # On a full disk nothing can be written; the next start does it.
+        with contextlib.suppress(StorageError):
+            self._store.release_claims()
 
     def _run(self, lane: "_Lane", reader: Reader) -> None:
         while not self._stopping.is_set():
@@ -142,25 +145,33 @@ class Workers:
                 continue
             unsettled = dict.fromkeys(public_ids)
             try:
-                for job in self._process(self._jobs(public_ids, lane), lane, reader):
+                jobs = self._jobs(public_ids, lane)
+                for job in self._process(jobs, lane, reader):
                     del unsettled[job.public_id]
             except DatabaseClosedError:
                 break
-            except Exception:  # noqa: BLE001 - a full disk, for one; the thread must live on
-                _log.exception(
-                    "a worker could not claim sources, or record what became of them; they are "
-                    "tried again in %g s",
-                    _PAUSE,
-                )
+            except Exception as error:  # noqa: BLE001 - whatever it is, the thread must live on
+                # The database itself tells of a full disk.
+                if storage_error(error) is None:
+                    _log.exception(
+                        "a worker could not claim sources, or record what became of them; they are "
+                        "tried again in %g s",
+                        _PAUSE,
+                    )
                 self._stopping.wait(_PAUSE)
                 for public_id in unsettled:
                     lane.add(public_id, 0)
         reader.rest()
 
     def _jobs(self, public_ids: list[str], lane: "_Lane") -> list[Job]:
+        """What is to be done for sources that wait; those that are ready or gone are over."""
         if lane is self._small:
-            return self._store.jobs(public_ids)
-        return [job for public_id in public_ids if (job := self._store.claim(public_id))]
+            jobs = self._store.jobs(public_ids)
+        else:
+            jobs = [job for public_id in public_ids if (job := self._store.claim(public_id))]
+        for public_id in set(public_ids) - {job.public_id for job in jobs}:
+            self._on_done(public_id)
+        return jobs
 
     def _process(self, jobs: list[Job], lane: "_Lane", reader: Reader) -> Iterator[Job]:
         """Read the sources one after another; the passages of one are written meanwhile.
@@ -196,7 +207,10 @@ class Workers:
         except ReaderDiedError as error:
             _log.warning("source %s: %s", job.public_id, error)
             self._try_again(job, lane, str(error))
-        except Exception:  # noqa: BLE001 - whatever a document sets off, the next one is processed
+        except Exception as error:
+            # Whatever a document sets off, the next one is processed.
+            if storage_error(error) is not None:
+                raise
             _log.exception("source %s: processing broke off", job.public_id)
             self._try_again(job, lane, "processing it broke off each time")
         else:

@@ -50,11 +50,11 @@ def test_a_created_source_is_pending_and_has_the_documented_fields_only(
     assert abs(source["created_at"] - time.time() * 1000) < 60_000
 
 
-def test_a_message_has_the_documented_fields_only_and_starts_a_conversation(
+def test_a_message_has_the_documented_fields_and_its_sources_and_starts_a_conversation(
     http: httpx.Client,
 ) -> None:
     message = ask(http, "What is the tallest chimney?")
-    assert sorted(message) == ["answer", "conversation_id", "created_at", "id"]
+    assert sorted(message) == ["answer", "conversation_id", "created_at", "found", "id", "sources"]
     assert message["id"].startswith("msg_")
     assert isinstance(message["created_at"], int)
     listed = value_of(http.get("/bots/bot_one/conversations"))["data"]
