@@ -24,7 +24,7 @@ from knowledge_bot_service.overview import Overview, read_overview
 from knowledge_bot_service.search import Search
 from knowledge_bot_service.settings import BotSettings, Settings
 from knowledge_bot_service.store import Kind, Material, Store, new_id, now
-from knowledge_bot_service.uploads import write_text
+from knowledge_bot_service.uploads import write_headers, write_text
 from knowledge_bot_service.worker import SMALL, Workers
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Service:
     def __enter__(self) -> Self:
         for source in self._store.recover():
             size = source.content_length
-            if source.file is not None:
+            if source.kind is not Kind.WEBPAGE and source.file is not None:
                 size = _size_of(self._material / source.file)
             if _is_soon_ready(size):
                 self._backlog.add(source.public_id, source.collections)
@@ -150,7 +150,12 @@ class Service:
             UnknownCollectionError: one of the collections is not here.
             QuotaExceededError: no more sources are allowed.
         """
-        material = Material(url=url, headers=tuple(headers))
+        material = Material(url=url)
+        if headers:
+            self._expand(collections)
+            path = self.new_material_path()
+            await run_in_threadpool(write_headers, path, headers)
+            material = Material(url=url, file=path.name)
         return await self._accept(Kind.WEBPAGE, name, collections, material, size=None)
 
     async def add_text(self, *, name: str, collections: Sequence[str], content: str) -> Source:

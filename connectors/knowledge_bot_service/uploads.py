@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -14,6 +14,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
+from knowledge_bot.models import Header
 from knowledge_bot_service.problems import in_words, invalid
 from knowledge_bot_service.requests import MOST_COLLECTIONS, NewSource
 
@@ -64,9 +65,10 @@ async def receive_upload(request: Request, path: Path) -> Upload:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text to `path` durably, as an upload would be."""
+    """Write a text to `path` durably, as an upload would be, for its owner alone."""
     partial = path.with_suffix(".part")
     try:
+        partial.touch(mode=0o600)
         with partial.open("wb") as file:
             file.write(text.encode())
             _synchronise(file)
@@ -74,6 +76,17 @@ def write_text(path: Path, text: str) -> None:
         synchronise_folder(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_headers(path: Path, headers: Iterable[Header]) -> None:
+    """Write request headers to `path`, as a text."""
+    write_text(path, json.dumps([[header.name, header.value] for header in headers]))
+
+
+def read_headers(path: Path) -> tuple[Header, ...]:
+    """The reverse of `write_headers`."""
+    written = json.loads(path.read_text(encoding="utf-8"))
+    return tuple(Header(name=name, value=value) for name, value in written)
 
 
 def synchronise_folder(folder: Path) -> None:

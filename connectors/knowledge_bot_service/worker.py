@@ -14,6 +14,7 @@ from sqlite3 import Connection
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from knowledge_bot.models import Header
 from knowledge_bot_service.database import Database, DatabaseClosedError
 from knowledge_bot_service.extract import ExtractionError
 from knowledge_bot_service.fetch import FetchError, FetchPolicy, fetch
@@ -29,6 +30,7 @@ from knowledge_bot_service.reading import (
 from knowledge_bot_service.search import delete_entries, insert_entries
 from knowledge_bot_service.storage import StorageError, storage_error
 from knowledge_bot_service.store import Job, Kind, Store, finish_ready
+from knowledge_bot_service.uploads import read_headers
 
 _log = logging.getLogger(__name__)
 
@@ -280,7 +282,10 @@ class Workers:
                 yield from reader.read(request, limits)
 
     def _parts_of_page(self, job: Job, reader: Reader, limits: Limits) -> Iterator[Part]:
-        page = fetch(_present(job.material.url), job.material.headers, self._policy)
+        headers = [Header(name=name, value=value) for name, value in job.material.headers]
+        if job.material.file is not None:
+            headers += read_headers(self._folder / job.material.file)
+        page = fetch(_present(job.material.url), headers, self._policy)
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             path = Path(folder, "page")
             path.write_bytes(page.body)
