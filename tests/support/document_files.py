@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+import zlib
 from pathlib import Path
 
 from knowledge_bot_service.extract import Document, ExtractionError, extract
@@ -30,8 +31,8 @@ class Reader:
         raise AssertionError(f"{document!r:.200} was read")
 
 
-def pdf(*pages: str, trailer: bytes = b"", title: str = "") -> bytes:
-    """A PDF with a line of text on each page; an empty page for an empty text."""
+def pdf(*pages: str, trailer: bytes = b"", title: str = "", packed: bool = False) -> bytes:
+    """A PDF with lines of text on each page, packed or not; an empty page for an empty text."""
     kids = b" ".join(b"%d 0 R" % (4 + 2 * number) for number in range(len(pages)))
     objects = [
         b"<</Type/Catalog/Pages 2 0 R>>",
@@ -41,10 +42,13 @@ def pdf(*pages: str, trailer: bytes = b"", title: str = "") -> bytes:
     for number, text in enumerate(pages):
         lines = b" T* ".join(b"(%s) Tj" % line.encode("cp1252") for line in text.split("\n"))
         content = b"BT /F1 12 Tf 14 TL 72 720 Td %s ET" % lines if text else b""
+        if packed:
+            content = zlib.compress(content)
         objects += [
             b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents %d 0 R"
             b"/Resources<</Font<</F1 3 0 R>>>>>>" % (5 + 2 * number),
-            b"<</Length %d>>stream\n%s\nendstream" % (len(content), content),
+            b"<</Length %d%s>>stream\n%s\nendstream"
+            % (len(content), b"/Filter/FlateDecode" if packed else b"", content),
         ]
     objects.append(b"<</Title(%s)>>" % title.encode())
     data = b"%PDF-1.4\n"
