@@ -3,7 +3,7 @@
 The pages of docs/ link to each other and to files of the repository by relative paths, so that they
 work where the repository is read, too. Here they are copied to build/docs together with what else
 the site has: the repository's own pages, such as CONTRIBUTING.md, and each file that a page links
-to. Then zensical builds them, and llms.txt and llms-full.txt, the texts for language models, are put
+to. Then zensical builds them. llms.txt and llms-full.txt, the texts for language models, are put
 beside.
 """
 
@@ -31,7 +31,7 @@ OF_THE_REPOSITORY = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
 }
-LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".sh": "bash", "": "bash"}
+LANGUAGES = {".py": "python", ".service": "ini", ".toml": "toml", ".yml": "yaml"}
 
 _FENCED = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"^<!-- .* -->\n", re.MULTILINE)  # for the tests and scripts/parts
@@ -103,7 +103,7 @@ def page_of_file(path: str) -> str:
     if file.is_dir():
         return head + "".join(f"- `{one.name}`\n" for one in sorted(file.iterdir()))
     text = file.read_text(encoding="utf-8")
-    return f"{head}````{LANGUAGES[file.suffix]}\n{text}````\n"
+    return f"{head}````{LANGUAGES.get(file.suffix, 'text')}\n{text}````\n"
 
 
 # Texts for language models ------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def main() -> None:
     pages = sum(1 for _ in SITE.rglob("index.html"))
     size = sum(file.stat().st_size for file in SITE.rglob("*") if file.is_file())
     sys.stdout.write(
-        f"site/: {pages} pages, {size / 2**20:.1f} MiB. Open site/index.html, or serve the folder.\n"
+        f"site/: {pages} pages, {size / 2**20:.1f} MiB; serve it: python -m http.server -d site\n"
     )
 
 
