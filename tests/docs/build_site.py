@@ -187,6 +187,25 @@ def signature(found: griffe.Object | griffe.Alias) -> str:
     return str(init.signature(name=found.name)) if init else f"class {found.name}"
 
 
+# The pages' HTML ----------------------------------------------------------------------------------
+
+# What the theme writes and HTML does not allow.
+_OF_THE_THEME = {
+    ' autocomplete="off"': "",
+    ' tabindex=""': "",
+    ' for="__drawer" aria-hidden="true"': ' for="__drawer"',
+}
+
+
+def mend() -> None:
+    """Take out of the pages what the theme does against the rules of HTML."""
+    for page in SITE.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        for wrong, right in _OF_THE_THEME.items():
+            text = text.replace(wrong, right)
+        page.write_text(text, encoding="utf-8")
+
+
 def main() -> None:
     """Build the site."""
     stage()
@@ -194,6 +213,7 @@ def main() -> None:
     environment = os.environ | {"NO_COLOR": "1"}
     if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode:
         sys.exit("zensical found what it says above.")
+    mend()
     for_language_models()
     pages = sum(1 for _ in SITE.rglob("index.html"))
     size = sum(file.stat().st_size for file in SITE.rglob("*") if file.is_file())

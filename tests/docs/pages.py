@@ -16,7 +16,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>not run|first): (?P<note>.*?) -->\n+)?"
-    r"^(?P<indent> *)```(?P<language>\w*)(?P<tried> tried)?\n(?P<text>.*?)^(?P=indent)```$"
+    r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$"
     r"(?:\n\n```text\n(?P<shown>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
@@ -59,7 +59,7 @@ def blocks(page: Path) -> list[Block]:
             text=re.sub(rf"^{found['indent']}", "", found["text"], flags=re.MULTILINE),
             shown=found["shown"] or "",
             first=found["note"] if found["mark"] == "first" else "",
-            skipped=found["note"] if found["mark"] == "not run" else found["tried"] or "",
+            skipped=found["note"] if found["mark"] == "not run" else "",
             line=text.count("\n", 0, found.start("language")) + 1,
         )
         for found in _BLOCK.finditer(text)

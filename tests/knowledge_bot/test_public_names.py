@@ -31,7 +31,7 @@ REEXPORTED = {"knowledge_bot.ingest.sources": "knowledge_bot.ingest"}
 DECISION = """
 The public names changed. Others import them for years, so this is a decision and no detail.
 Where it is meant: change tests/public_names.txt by hand (one `module.name` a line, sorted), say so
-in CHANGELOG.md, and run scripts/reference. Where it is not: begin the name with an underscore.
+in CHANGELOG.md. Where it is not: begin the name with an underscore.
 Not in the list:             {new}
 In the list, but not there:  {gone}
 """

@@ -12,18 +12,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from docs.pages import DOCS, ROOT, blocks
 from knowledge_bot import Client
 from knowledge_bot_service import LocalService
 
-ROOT = Path(__file__).parents[2]
-PAGES = {name: ROOT / "docs/gateway" / f"{name}.md" for name in ("mcp", "openai")}
-BLOCK = re.compile(r"^```([\w ]+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 KBOT = Path(sys.executable).with_name("kbot")
-
 BLOCKS = [
-    (page, kind, text)
-    for page, file in PAGES.items()
-    for kind, text in BLOCK.findall(file.read_text(encoding="utf-8"))
+    (block.language, block.text)
+    for page in ("mcp", "openai")
+    for block in blocks(DOCS / "gateway" / f"{page}.md")
+    if not block.skipped
 ]
 
 
@@ -68,7 +66,7 @@ def listening(service, log, *arguments):
             process.terminate()
 
 
-@pytest.mark.parametrize("text", [text for _, kind, text in BLOCKS if kind == "python"])
+@pytest.mark.parametrize("text", [text for kind, text in BLOCKS if kind == "python"])
 def test_a_program_runs_as_it_stands(service, addresses, text):
     program = text
     for told, here in addresses.items():
@@ -86,7 +84,7 @@ def test_a_program_runs_as_it_stands(service, addresses, text):
 
 
 def test_an_editors_settings_start_the_server(service):
-    (text,) = [text for _, kind, text in BLOCKS if kind == "json" and '"command"' in text]
+    (text,) = [text for kind, text in BLOCKS if kind == "json" and '"command"' in text]
     (server,) = json.loads(text)["mcpServers"].values()
     given = {
         "KNOWLEDGE_BOT_BASE_URL": service.base_url,
@@ -116,5 +114,5 @@ def test_an_editors_settings_start_the_server(service):
 
 
 def test_promptfoos_settings_are_yaml():
-    (text,) = [text for _, kind, text in BLOCKS if kind == "yaml"]
+    (text,) = [text for kind, text in BLOCKS if kind == "yaml"]
     assert yaml.safe_load(text)["providers"][0]["config"]["apiBaseUrl"].endswith("/v1")
