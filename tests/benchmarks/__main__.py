@@ -1,7 +1,7 @@
 """Runs the benchmarks and writes what they measured: `scripts/benchmark [topic …]`.
 
 Each topic is a file of this folder and runs in a process of its own. Its tables are printed, and
-its figures written to results.json, which the tables of docs/figures.md come from; the summary at the end
+its figures written to results.json, from which docs/figures.md is made; the summary at the end
 holds each figure beside its bound.
 """
 

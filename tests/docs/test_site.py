@@ -21,7 +21,6 @@ from docs.pages import ROOT
 playwright = pytest.importorskip("playwright.sync_api")
 
 SITE = ROOT / "site"
-ENVIRONMENT = ROOT / ".venv-docs"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 CHECKERS = {"axe-core": "4.14.1", "vnu-jar": "26.9.27"}
 WIDTHS = (1200, 390)
@@ -91,10 +90,10 @@ def test_language_models_get_the_pages_and_the_reference(site):
 @pytest.fixture(scope="module")
 def checkers():
     """The folder of two checkers that npm has."""
-    folder = ENVIRONMENT / "node_modules"
+    folder = ROOT / "build" / "checkers" / "node_modules"
     if not all((folder / name).exists() for name in CHECKERS):
         wanted = [f"{name}@{version}" for name, version in CHECKERS.items()]
-        command = ["npm", "install", "--silent", "--no-save", "--prefix", ENVIRONMENT, *wanted]
+        command = ["npm", "install", "--silent", "--no-save", "--prefix", folder.parent, *wanted]
         subprocess.run(command, capture_output=True, check=True)
     return folder
 
