@@ -13,6 +13,7 @@ from knowledge_bot.models import Bot, Collection, Conversation, Source
 from knowledge_bot_service import description, problems
 from knowledge_bot_service.answers import AnsweredMessage, NoAnswerError
 from knowledge_bot_service.database import Database
+from knowledge_bot_service.fetch import FetchPolicy
 from knowledge_bot_service.folder import DataFolder
 from knowledge_bot_service.gate import KEY_HEADER, PREFIX, Gate
 from knowledge_bot_service.keys import Keys, reread_on_hangup
@@ -22,6 +23,7 @@ from knowledge_bot_service.mounts import Beside, Mounts
 from knowledge_bot_service.page import ProtectiveHeaders
 from knowledge_bot_service.page import router as page
 from knowledge_bot_service.problems import Problem, ProblemError
+from knowledge_bot_service.refetch import Refetcher
 from knowledge_bot_service.requests import (
     CONVERSATION_ID,
     Listing,
@@ -80,6 +82,13 @@ def create_app(
             with (
                 reread_on_hangup(keys),
                 Service(settings, folder, database, writer) as service,
+                Refetcher(
+                    database,
+                    settings.refetch.every if settings.refetch else None,
+                    policy=FetchPolicy(allow=settings.allow_fetch),
+                    folder=folder.material,
+                    count=lambda outcome: metrics.refetches.labels(outcome).inc(),
+                ),
             ):
                 health = Health(
                     database,

@@ -56,6 +56,14 @@ CREATE TABLE job (
 CREATE TABLE removal (
     source INTEGER PRIMARY KEY
 ) STRICT;
+-- A web page that was fetched without headers of its own: when it was looked at, and what the
+-- server sent to tell by whether it has changed.
+CREATE TABLE page (
+    source INTEGER PRIMARY KEY REFERENCES source,
+    checked_at INTEGER NOT NULL,
+    etag TEXT,
+    last_modified TEXT
+) STRICT;
 CREATE TABLE passage (
     id INTEGER PRIMARY KEY,
     source INTEGER NOT NULL REFERENCES source,
@@ -210,6 +218,20 @@ def _from_1(connection: sqlite3.Connection) -> None:
             ON source (status, id) WHERE status IN ('pending', 'processing');
         CREATE TABLE removal (source INTEGER PRIMARY KEY) STRICT;
         ALTER TABLE message ADD COLUMN sources TEXT;
+        """,
+    )
+    _run(
+        connection,
+        """
+        CREATE TABLE page (
+            source INTEGER PRIMARY KEY REFERENCES source,
+            checked_at INTEGER NOT NULL,
+            etag TEXT,
+            last_modified TEXT
+        ) STRICT;
+        INSERT INTO page (source, checked_at) SELECT source, created_at FROM job
+            JOIN source ON source.id = job.source
+            WHERE kind = 'webpage' AND json_array_length(material, '$.headers') = 0;
         """,
     )
     # The addresses of pages that are done were not kept; of the others, the work on them has it.

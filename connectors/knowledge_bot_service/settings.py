@@ -1,5 +1,6 @@
 """What a service is started with: collections, bots, keys, limits, folder. Frozen once read."""
 
+import re
 import tomllib
 from collections.abc import Sequence
 from datetime import date
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainValidator,
@@ -152,6 +154,19 @@ class AnswersSettings(_Section):
     max_passages: int = Field(default=5, ge=1, le=5)
 
 
+def _seconds(text: object) -> object:
+    found = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text) if isinstance(text, str) else None
+    if found is None:
+        raise ValueError('must be a number and a unit, such as "90s", "30m", "24h" or "7d"')
+    return int(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
+
+
+class RefetchSettings(_Section):
+    """Web pages are looked at again, `every` so often: "90s", "30m", "24h", "7d"."""
+
+    every: Annotated[int, BeforeValidator(_seconds)]
+
+
 class Settings(_Section):
     """Everything that a service is started with.
 
@@ -174,6 +189,7 @@ class Settings(_Section):
     )
     limits: Limits = Limits()
     answers: AnswersSettings | None = None
+    refetch: RefetchSettings | None = None
     allow_fetch: tuple[Network, ...] = ()
     trusted_proxies: tuple[Network, ...] = ()
     wait_for_sources: float = Field(default=5.0, ge=0, le=60)

@@ -87,7 +87,7 @@ class SourceState:
         id: its id, `src_…`.
         name: its name.
         status: `pending`, `processing`, `ready` or `failed`.
-        reason: why it failed; None otherwise.
+        reason: why it failed; of a page that is ready, why it could not be read again.
     """
 
     id: str
@@ -152,6 +152,11 @@ class Store:
                 [(source, number) for number in numbers],
             )
             connection.execute("INSERT INTO job VALUES (?, ?)", (source, stored))
+            # Headers, which wait in a file, are forgotten with the first reading.
+            if kind is Kind.WEBPAGE and material.file is None:
+                connection.execute(
+                    "INSERT INTO page (source, checked_at) VALUES (?, ?)", (source, created_at)
+                )
 
         return self._database.write(insert)
 
