@@ -21,7 +21,7 @@ from knowledge_bot_service.folder import DataFolder, FolderError
 from knowledge_bot_service.keys import Keys
 from knowledge_bot_service.schema import SchemaError
 from knowledge_bot_service.server import AddressError, run
-from knowledge_bot_service.settings import SettingsError, parse_settings
+from knowledge_bot_service.settings import SettingsError, overridden, parse_settings
 
 # How long ending in good order may take, in seconds. Nobody is left to kill this process.
 _PATIENCE: Final = 15
@@ -36,11 +36,13 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     # Whoever starts a service for a test or a trial reads no line for each request.
     logs.configure("warning")
-    settings = parse_settings(start["settings"], origin="settings")
+    settings = overridden(
+        parse_settings(start["settings"], origin="settings"), host="127.0.0.1", port=start["port"]
+    )
     try:
         with DataFolder(settings.data) as folder:
             keys = Keys(folder, settings)
-            run(settings, folder, keys, host="127.0.0.1", port=start["port"], on_ready=_report)
+            run(settings, folder, keys, on_ready=_report)
     except (FolderError, AddressError, SchemaError, SettingsError) as error:
         print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201 - the line that is waited for
         sys.exit(1)

@@ -6,16 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from importlib.metadata import entry_points
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 import click
+from click.core import ParameterSource
 
 from knowledge_bot_service import require_extra
 
 if TYPE_CHECKING:
-    from knowledge_bot_service.settings import Role
+    from knowledge_bot_service.settings import Role, Settings
 
 # What other packages answer beside the service, by the first segment of its path.
 MOUNTS = "knowledge_bot.mounts"
@@ -32,13 +34,9 @@ _config = click.option(
 
 
 @click.group(invoke_without_command=True)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8700,
-    show_default=True,
-    help="Port; 0 takes a free one.",
+    "--port", type=click.IntRange(0, 65535), help="Port; 0 takes a free one.  [default: 8700]"
 )
 @_data
 @_config
@@ -71,8 +69,8 @@ _config = click.option(
 @click.pass_context
 def serve(  # noqa: PLR0917 - click passes every option by name
     context: click.Context,
-    host: str,
-    port: int,
+    host: str | None,
+    port: int | None,
     data: Path | None,
     config: Path | None,
     api_key: str | None,
@@ -102,31 +100,42 @@ def serve(  # noqa: PLR0917 - click passes every option by name
     from knowledge_bot_service.server import AddressError, run
     from knowledge_bot_service.settings import Settings, SettingsError, overridden, read_settings
 
+    # The server raises the signal that stopped it once more. Having stopped is no failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+
+    is_given = context.get_parameter_source("api_key") is ParameterSource.COMMANDLINE
+
     def configured() -> Settings:
+        settings = read_settings(config) if config is not None else Settings()
+        # In the environment it is a client's as well, perhaps for another service.
+        is_taken = is_given or not (settings.api_keys or settings.keys)
+        if api_key and not is_taken:
+            click.echo(f"KNOWLEDGE_BOT_API_KEY is set, and not used: {config} has keys.", err=True)
         return overridden(
-            read_settings(config) if config is not None else Settings(),
+            settings,
+            host=host,
+            port=port,
             data=data,
-            api_keys=(api_key,) if api_key else (),
+            api_keys=(api_key,) if api_key and is_taken else (),
             allow_fetch=allow_fetch,
             trusted_proxies=trusted_proxies,
         )
 
     logs.configure(log_level)
-    # The server raises the signal that stopped it once more. Having stopped is no failure.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     if hasattr(signal, "SIGHUP"):  # which would end a service that is still starting
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         settings = configured()
+        is_new = not settings.data.exists()
         with DataFolder(settings.data) as folder:
             keys = Keys(folder, settings, configured if config is not None else None)
             run(
                 settings,
                 folder,
                 keys,
-                host=host,
-                port=port,
-                on_ready=lambda base_url, _port: _announce(base_url, settings.data, keys.generated),
+                on_ready=lambda base_url, _port: _announce(
+                    base_url, settings, keys.generated, is_new=is_new
+                ),
                 mounts={one.name: one.load for one in entry_points(group=MOUNTS)},
             )
     except (SettingsError, FolderError, AddressError, SchemaError) as error:
@@ -271,13 +280,29 @@ def _told() -> Iterator[None]:
         raise click.ClickException(str(error)) from None
 
 
-def _announce(base_url: str, data: Path, generated_key: str | None) -> None:
+def _announce(
+    base_url: str, settings: "Settings", generated_key: str | None, *, is_new: bool
+) -> None:
     click.echo(f"Base URL: {base_url}")
     click.echo(f"Page:     {urljoin(base_url, '/')}")
     if generated_key is not None:
         click.echo(f"API key:  {generated_key}")
-    click.echo(f"Data:     {data.absolute()}", err=True)
+    made = " (new: it was made now, and is empty)" if is_new else ""
+    click.echo(f"Data:     {settings.data.absolute()}{made}", err=True)
+    if not _is_loopback(settings.host):
+        click.echo(
+            "Others reach it by this machine's name or address. Keys and texts go over the network "
+            "in plain text: put a proxy with TLS before it.",
+            err=True,
+        )
     click.echo("Stop with Ctrl-C.", err=True)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 if __name__ == "__main__":

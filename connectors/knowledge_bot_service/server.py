@@ -49,8 +49,6 @@ def run(
     folder: DataFolder,
     keys: Keys,
     *,
-    host: str,
-    port: int,
     on_ready: Callable[[str, int], None],
     mounts: Mapping[str, Loader] | None = None,
 ) -> None:
@@ -60,9 +58,8 @@ def run(
         settings: what the service offers and allows.
         folder: where it keeps everything.
         keys: who may use it.
-        host: the address or name to listen on.
-        port: the port; 0 takes a free one.
-        on_ready: called with the base URL and the real port when requests are answered.
+        on_ready: called when requests are answered, with a base URL that leads here from this
+            machine, and the real port.
         mounts: what else is answered beside the interface, by the first segment of its path.
 
     Raises:
@@ -72,25 +69,25 @@ def run(
         SettingsError: the key of the language model is not in the environment.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    with _listener(host, port) as listener:
-        real_port: int = listener.getsockname()[1]
-        shown = f"[{host}]" if ":" in host else host
-        base_url = f"http://{shown}:{real_port}{PREFIX}"
-        reached = base_url.replace(f"//{shown}:", f"//{_ANY.get(host, shown)}:", 1)
+    host = settings.host
+    with _listener(host, settings.port) as listener:
+        port: int = listener.getsockname()[1]
+        shown = _ANY.get(host, f"[{host}]" if ":" in host else host)
+        base_url = f"http://{shown}:{port}{PREFIX}"
         app = create_app(
             settings,
             folder,
             _opened(folder.database),
             keys,
             connections=lambda: len(server.server_state.connections),
-            on_ready=lambda: on_ready(base_url, real_port),
-            mounts=Mounts(mounts, reached) if mounts else None,
+            on_ready=lambda: on_ready(base_url, port),
+            mounts=Mounts(mounts, base_url, settings.data) if mounts else None,
         )
         config = uvicorn.Config(
             app,
-            log_config=None,
             http=limited_to(_bounds(settings.limits)),
             ws="none",
+            log_config=None,
             log_level="warning",
             access_log=False,
             server_header=False,

@@ -2,11 +2,11 @@
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self, TypeAlias
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -30,8 +30,11 @@ KEY_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}"
 Role: TypeAlias = Literal["read", "write"]
 """What a key may do: "read" list and ask, "write" everything."""
 
-CollectionId = Annotated[str, Field(pattern=r"^col_[A-Za-z0-9_-]{1,60}$")]
-BotId = Annotated[str, Field(pattern=r"^bot_[A-Za-z0-9_-]{1,60}$")]
+_COLLECTION_ID: Final = r"^col_[A-Za-z0-9_-]{1,60}$"
+_BOT_ID: Final = r"^bot_[A-Za-z0-9_-]{1,60}$"
+
+CollectionId = Annotated[str, Field(pattern=_COLLECTION_ID)]
+BotId = Annotated[str, Field(pattern=_BOT_ID)]
 Network = Annotated[
     IPv4Network | IPv6Network,
     # The union's own errors would tell about both kinds of network.
@@ -131,11 +134,11 @@ class Limits(_Section):
     request_bytes: int = Field(default=50 * MIB, ge=1)
     upload_bytes: int = Field(default=200 * MIB, ge=1)
     sources: int | None = Field(default=None, ge=0)
-    requests_per_minute: int | None = Field(default=None, ge=1)
-    min_free_bytes: int = Field(default=16 * MIB, ge=0)
     connections: int = Field(default=2000, ge=1)
     head_seconds: float = Field(default=20.0, gt=0, le=3600)
     body_seconds: float = Field(default=30.0, gt=0, le=3600)
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    min_free_bytes: int = Field(default=16 * MIB, ge=0)
 
 
 class AnswersSettings(_Section):
@@ -170,6 +173,8 @@ class RefetchSettings(_Section):
 class Settings(_Section):
     """Everything that a service is started with.
 
+    It listens at `host` on `port`; 0 takes a free one.
+
     `api_keys` are keys with the role "write" and without a name. `trusted_proxies` are the networks
     of proxies whose word on who the client is goes into the log (`X-Forwarded-For`).
 
@@ -178,6 +183,8 @@ class Settings(_Section):
     adds a source and then asks about it relies on this.
     """
 
+    host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
+    port: int = Field(default=8700, ge=0, le=65535)
     data: Path = Path("kbot-data")
     api_keys: tuple[SecretStr, ...] = ()
     keys: tuple[KeySettings, ...] = ()
@@ -243,20 +250,22 @@ def read_settings(path: Path) -> Settings:
 def overridden(
     settings: Settings,
     *,
+    host: str | None = None,
+    port: int | None = None,
     data: Path | None = None,
     api_keys: Sequence[str] = (),
     allow_fetch: Sequence[str] = (),
     trusted_proxies: Sequence[str] = (),
 ) -> Settings:
-    """Settings with what a command line says: a folder in place of theirs, the rest beside theirs.
+    """Settings with what a command line says: in place of theirs; where there are several, beside.
 
     Raises:
         SettingsError: a value is wrong; it is named.
     """
     # Not dict(settings), which takes a setting named `keys` for a mapping's method.
     values: dict[str, object] = {name: getattr(settings, name) for name in Settings.model_fields}
-    if data is not None:
-        values["data"] = data
+    given = {"host": host, "port": port, "data": data}
+    values |= {name: value for name, value in given.items() if value is not None}
     if api_keys:
         values["api_keys"] = (*settings.api_keys, *api_keys)
     if allow_fetch:
@@ -275,16 +284,88 @@ def parse_settings(values: dict[str, object], *, origin: str) -> Settings:
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        found = "; ".join(
-            f"{'.'.join(map(str, problem['loc'])) or 'settings'}: "
-            f"{_in_words(problem['type'], problem['msg'])}"
-            for problem in error.errors(include_input=False, include_url=False)
-        )
+        problems = error.errors(include_input=False, include_url=False)
+        found = "; ".join(_in_words(problem, values) for problem in problems)
         raise SettingsError(f"{origin}: {found}") from None
 
 
-def _in_words(kind: str, message: str) -> str:
-    return "there is no such setting" if kind == "extra_forbidden" else message
+def _in_words(problem: Any, values: Mapping[str, object]) -> str:
+    """A problem as one sentence, which names the setting as the file does."""
+    kind, given = problem["type"], problem.get("ctx", {})
+    if kind == "value_error":
+        said = str(given["error"])
+    elif kind == "string_pattern_mismatch":
+        said = _PATTERNS.get(given["pattern"], f"must match {given['pattern']}")
+    elif kind in _WORDS:
+        said = _WORDS[kind].format(**given)
+    else:
+        # In the library's words, which begin so.
+        said = problem["msg"].replace("Input should be", "must be").replace("Input", "it")
+    place = _place(problem["loc"], values)
+    return f"{place}: {said}" if place else said
+
+
+def _place(steps: Sequence[str | int], values: Mapping[str, object]) -> str:
+    if not steps:
+        return ""
+    name, *more = steps
+    table = values.get(str(name))
+    if name in {"collections", "bots", "keys"} and more:
+        number, *more = more
+        place = f"[[{name}]] number {int(number) + 1}"
+        one = table[int(number)] if isinstance(table, Sequence) else None
+        known = one.get("id", one.get("name")) if isinstance(one, Mapping) else None
+        place += f" ({known[:80]})" if isinstance(known, str) and known else ""
+    elif name in {"limits", "answers"} and more:
+        place = f"[{name}]"
+    else:
+        place = str(name)
+    return ", ".join(
+        [place, *(f"item {step + 1}" if isinstance(step, int) else step for step in more)]
+    )
+
+
+_PATTERNS: Final = {
+    _COLLECTION_ID: "must be col_ and then 1 to 60 letters, digits, _ or -",
+    _BOT_ID: "must be bot_ and then 1 to 60 letters, digits, _ or -",
+    f"^{KEY_NAME}$": "must be 1 to 60 letters, digits, dots, _ or -, and begin with one of the "
+    "first two",
+}
+
+_NUMBER: Final = "must be a number"
+_WHOLE: Final = "must be a whole number"
+_TABLE: Final = "must be a table, with a name and a value for each setting"
+_DATE: Final = "must be a date, such as 2027-01-31"
+
+# By the library's names of what can be wrong.
+_WORDS: Final[Mapping[str, str]] = {
+    "extra_forbidden": "there is no such setting",
+    "missing": "is missing",
+    "string_type": "must be a text in quotes",
+    "path_type": "must be a path in quotes",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+    "int_type": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE,
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "finite_number": _NUMBER,
+    "greater_than": "must be more than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be less than {lt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "tuple_type": "must be a list in brackets",
+    "too_short": "must have at least {min_length} of them",
+    "model_type": _TABLE,
+    "dict_type": _TABLE,
+    "model_attributes_type": _TABLE,
+    "literal_error": "must be {expected}",
+    "date_type": _DATE,
+    "date_parsing": _DATE,
+    "date_from_datetime_parsing": _DATE,
+    "date_from_datetime_inexact": _DATE,
+}
 
 
 def fits_a_header(key: str) -> bool:

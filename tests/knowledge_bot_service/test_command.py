@@ -45,6 +45,45 @@ def test_a_key_that_was_given_is_not_printed(
         assert "key-of-the-environment" not in printed
 
 
+def test_the_environments_key_is_not_taken_where_the_file_has_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "service.toml").write_text('api_keys = ["file-key"]\n')
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "key-of-another-service")
+    with serving(tmp_path, "--config", "service.toml") as (base_url, printed, _):
+        assert bots(base_url, "file-key") == 200
+        assert bots(base_url, "key-of-another-service") == 401
+        assert "KNOWLEDGE_BOT_API_KEY is set, and not used" in printed
+        assert "key-of-another-service" not in printed
+    with serving(tmp_path, "--config", "service.toml", "--api-key", "given") as (base_url, *_):
+        assert bots(base_url, "given") == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_an_address_that_is_printed_can_be_used(tmp_path: Path, host: str) -> None:
+    (tmp_path / "service.toml").write_text(f'host = "{host}"\nport = 0\n')
+    with serving(tmp_path, "--config", "service.toml") as (base_url, printed, _):
+        assert httpx.get(f"{base_url}/ping").json() == "pong"
+        assert "http://127.0.0.1:" in base_url or "http://[::1]:" in base_url
+        assert "in plain text" in printed
+    with serving(tmp_path, "--config", "service.toml", "--host", "127.0.0.1") as (_, printed, _):
+        assert "in plain text" not in printed
+
+
+def test_the_data_folder_is_told_and_that_it_is_new(tmp_path: Path) -> None:
+    told = f"Data:     {tmp_path / 'kbot-data'}"
+    with serving(tmp_path) as (_, printed, _):
+        assert f"{told} (new: it was made now, and is empty)\n" in printed
+    with serving(tmp_path) as (_, printed, _):
+        assert f"{told}\n" in printed
+
+
+def test_being_told_to_stop_is_no_failure(tmp_path: Path) -> None:
+    with serving(tmp_path) as (_, _, process):
+        process.terminate()
+        assert process.wait(10) == 0
+
+
 def test_a_file_declares_collections_and_bots(tmp_path: Path) -> None:
     (tmp_path / "service.toml").write_text(
         'data = "elsewhere"\napi_keys = ["file-key"]\n[[collections]]\nid = "col_a"\nname = "A"\n'
