@@ -97,13 +97,22 @@ class Metrics:
         ):
             for outcome in outcomes:  # so that there is a rate from the first one on
                 counter.labels(outcome)
+        self._counted: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._registry.register(_Contents(database, file, connections))
         ProcessCollector(registry=self._registry)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answered request."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._duration.labels(route).observe(seconds)
+        # Looking labels up takes longer than counting.
+        found = self._counted.get((method, route, status))
+        if found is None:
+            found = (
+                self._requests.labels(method, route, str(status)),
+                self._duration.labels(route),
+            )
+            self._counted[method, route, status] = found
+        found[0].inc()
+        found[1].observe(seconds)
 
     def text(self) -> bytes:
         """All of them in Prometheus' text format. It reads the database: not for the event loop."""
