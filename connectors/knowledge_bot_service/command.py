@@ -38,6 +38,7 @@ MOUNTS = "knowledge_bot.mounts"
     metavar="CIDR",
     help="Network that web pages may be fetched from although it is not public. Repeatable.",
 )
+@click.option("--admin", is_flag=True, help="Let sources be deleted and replaced over the page.")
 def serve(  # noqa: PLR0917 - click passes every option by name
     host: str,
     port: int,
@@ -45,6 +46,7 @@ def serve(  # noqa: PLR0917 - click passes every option by name
     config: Path | None,
     api_key: str | None,
     allow_fetch: tuple[str, ...],
+    admin: bool,
 ) -> None:
     """Run a Knowledge-Bot Service on this machine.
 
@@ -66,7 +68,11 @@ def serve(  # noqa: PLR0917 - click passes every option by name
     try:
         settings = read_settings(config) if config is not None else Settings()
         settings = overridden(
-            settings, data=data, api_keys=(api_key,) if api_key else (), allow_fetch=allow_fetch
+            settings,
+            data=data,
+            api_keys=(api_key,) if api_key else (),
+            allow_fetch=allow_fetch,
+            admin=admin,
         )
         with DataFolder(settings.data) as folder:
             generated = None

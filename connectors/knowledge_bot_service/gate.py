@@ -1,6 +1,7 @@
 """What every request passes before it is read: the key, and the limit of its size."""
 
 import hmac
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final
@@ -14,6 +15,8 @@ from knowledge_bot_service.settings import Limits
 PREFIX: Final = "/public/v1"
 UPLOAD_PATH: Final = f"{PREFIX}/sources/upload"
 KEY_HEADER: Final = "X-API-KEY"
+
+_UPLOAD: Final = re.compile(rf"{UPLOAD_PATH}|/page/sources/[^/]+/upload")
 
 _OPEN_PATHS: Final = frozenset({f"{PREFIX}/ping"})
 
@@ -58,7 +61,8 @@ class Gate:
                 f"The request needs a valid key in its {KEY_HEADER} header.",
             )(scope, receive, send)
             return
-        limit = self._limits.upload_bytes if path == UPLOAD_PATH else self._limits.request_bytes
+        is_upload = _UPLOAD.fullmatch(path) is not None
+        limit = self._limits.upload_bytes if is_upload else self._limits.request_bytes
         if _declared_length(headers) > limit:
             too_large = _too_large(limit)
             await problem_response(too_large.status_code, too_large.code, too_large.detail)(

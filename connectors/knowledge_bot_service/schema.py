@@ -50,9 +50,10 @@ CREATE TABLE job (
     source INTEGER PRIMARY KEY REFERENCES source,
     material TEXT NOT NULL
 ) STRICT;
--- Sources that are deleted or replaced, until the last of their passages is removed.
+-- Sources that are deleted or replaced, until their file and all their passages are removed.
 CREATE TABLE removal (
-    source INTEGER PRIMARY KEY
+    source INTEGER PRIMARY KEY,
+    file TEXT
 ) STRICT;
 CREATE TABLE passage (
     id INTEGER PRIMARY KEY,
@@ -170,7 +171,7 @@ def _from_1(connection: sqlite3.Connection) -> None:
         ALTER TABLE source_2 RENAME TO source;
         CREATE INDEX source_unfinished
             ON source (status, id) WHERE status IN ('pending', 'processing');
-        CREATE TABLE removal (source INTEGER PRIMARY KEY) STRICT;
+        CREATE TABLE removal (source INTEGER PRIMARY KEY, file TEXT) STRICT;
         ALTER TABLE message ADD COLUMN sources TEXT;
         """,
     )

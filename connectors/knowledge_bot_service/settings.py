@@ -102,6 +102,8 @@ class AnswersSettings(_Section):
 class Settings(_Section):
     """Everything that a service is started with.
 
+    `admin` lets sources be deleted and replaced over the page.
+
     `wait_for_sources` is how many seconds a question waits at most for sources that were accepted
     before it: the interface has no way to ask for a source's status (section 3), so a client that
     adds a source and then asks about it relies on this.
@@ -120,6 +122,7 @@ class Settings(_Section):
     allow_fetch: tuple[Network, ...] = ()
     wait_for_sources: float = Field(default=5.0, ge=0, le=60)
     workers: int = Field(default=4, ge=1, le=64)
+    admin: bool = False
 
     @field_validator("api_keys")
     @classmethod
@@ -168,6 +171,7 @@ def overridden(
     data: Path | None = None,
     api_keys: Sequence[str] = (),
     allow_fetch: Sequence[str] = (),
+    admin: bool = False,
 ) -> Settings:
     """Settings with what a command line says put over them; what it leaves out stays.
 
@@ -181,6 +185,8 @@ def overridden(
         values["api_keys"] = tuple(api_keys)
     if allow_fetch:
         values["allow_fetch"] = (*settings.allow_fetch, *allow_fetch)
+    if admin:
+        values["admin"] = True
     return parse_settings(values, origin="command line")
 
 

@@ -24,7 +24,7 @@ from knowledge_bot_service.search import (
     index_entries,
     insert_entries,
 )
-from knowledge_bot_service.store import Job, Kind, Store, finish_ready
+from knowledge_bot_service.store import Job, Kind, Store, finish_ready, is_wanted
 
 _log = logging.getLogger(__name__)
 
@@ -118,6 +118,8 @@ class Workers:
             self._index(job, self._read(job))
         except (FetchError, ExtractionError) as error:
             self._store.fail(job.source, str(error))
+        except _UnwantedError:
+            pass
         except (_StoppingError, DatabaseClosedError):
             return
         except Exception:  # noqa: BLE001 - whatever a document sets off, the next one is processed
@@ -168,14 +170,18 @@ class Workers:
             continue
         while batch is not None:
             following = next(batches, None)
-            self._write_batch(job, batch, last=following is None)
+            self._write_batch(job, document.title, batch, last=following is None)
             batch = following
 
-    def _write_batch(self, job: Job, batch: list[IndexEntry], *, last: bool) -> None:
+    def _write_batch(
+        self, job: Job, title: str | None, batch: list[IndexEntry], *, last: bool
+    ) -> None:
         def insert(connection: Connection) -> int:
+            if not is_wanted(connection, job.source):
+                raise _UnwantedError
             insert_entries(connection, job.source, job.collections, batch)
             if last:
-                finish_ready(connection, job.source)
+                finish_ready(connection, job.source, title)
             return len(batch)
 
         self._write(insert)
@@ -184,6 +190,10 @@ class Workers:
         if self._stopping.is_set():
             raise _StoppingError
         return self._database.write(operation, background=True).result()
+
+
+class _UnwantedError(Exception):
+    """The source was deleted or replaced meanwhile."""
 
 
 class _StoppingError(Exception):

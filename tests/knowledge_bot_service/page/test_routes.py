@@ -85,7 +85,7 @@ def test_sources_are_listed_newest_first_with_their_state(
     fresh.wait_until_ready()
     overview = listed(fresh).json()
     assert overview["counts"] == {"ready": 1, "failed": 1}
-    ready, failed = overview["newest"]
+    ready, failed = overview["sources"]
     handbook = {"id": "col_one", "name": "Handbook"}
     assert ready == {
         "id": created["id"],
@@ -93,12 +93,16 @@ def test_sources_are_listed_newest_first_with_their_state(
         "kind": "text",
         "status": "ready",
         "reason": None,
+        "title": None,
+        "url": None,
         "collections": [handbook, {"id": "col_two", "name": "Archive"}],
         "created_at": created["created_at"],
+        "replaced_at": None,
+        "replacement": None,
     }
     assert (failed["name"], failed["status"]) == ("Nowhere", "failed")
     assert "127.0.0.1" in failed["reason"]
-    assert [one["name"] for one in listed(fresh, status="failed").json()["newest"]] == ["Nowhere"]
+    assert [one["name"] for one in listed(fresh, status="failed").json()["sources"]] == ["Nowhere"]
     assert problem_of(listed(fresh, status="lost"), 400)["code"] == "invalid_request"
 
 
@@ -109,15 +113,16 @@ def test_a_long_list_is_cut_and_a_collection_that_is_gone_is_named_by_its_id(
         pass
     with sqlite3.connect(tmp_path / "knowledge.sqlite3") as database:
         database.executemany(
-            "INSERT INTO source VALUES (?, ?, ?, 'text', 'ready', NULL, 0, 0)",
+            "INSERT INTO source (id, public_id, name, kind, status, created_at)"
+            " VALUES (?, ?, ?, 'text', 'ready', 0)",
             [(number, f"src_{number}", f"Text {number}") for number in range(250)],
         )
         database.execute("INSERT INTO source_collection SELECT id, 1 FROM source")
     database.close()
     with LocalService(tmp_path) as service:
-        overview = listed(service).json()
+        overview = listed(service, limit="200").json()
     assert overview["counts"] == {"ready": 250}
-    assert [one["name"] for one in overview["newest"]] == [
+    assert [one["name"] for one in overview["sources"]] == [
         f"Text {number}" for number in range(249, 49, -1)
     ]
-    assert overview["newest"][0]["collections"] == [{"id": "col_old", "name": "col_old"}]
+    assert overview["sources"][0]["collections"] == [{"id": "col_old", "name": "col_old"}]
