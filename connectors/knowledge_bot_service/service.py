@@ -31,7 +31,7 @@ from knowledge_bot_service.store import (
     new_id,
     now,
 )
-from knowledge_bot_service.uploads import write_text
+from knowledge_bot_service.uploads import write_headers, write_text
 from knowledge_bot_service.worker import Workers
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ class Service:
     def __exit__(self, *_: object) -> None:
         self._workers.stop()
         self._removal.stop()
+        self._conversations.store_kept()
         self._database.close()
 
     def collections(self) -> list[Collection]:
@@ -228,7 +229,12 @@ class Service:
             UnknownSourceError: there is no source to replace.
             QuotaExceededError: no more sources are allowed.
         """
-        material = Material(url=url, headers=tuple(headers))
+        material = Material(url=url)
+        if headers:
+            self._expand(collections)
+            path = self.new_material_path()
+            await run_in_threadpool(write_headers, path, headers)
+            material = Material(url=url, file=path.name)
         return await self._accept(Kind.WEBPAGE, name, collections, material, replaces)
 
     async def add_text(
