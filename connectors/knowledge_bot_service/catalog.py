@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from knowledge_bot.models import Collection
 from knowledge_bot_service.database import Database, DatabaseClosedError
 from knowledge_bot_service.search import delete_entries
+from knowledge_bot_service.storage import storage_error
 
 _log = logging.getLogger(__name__)
 
@@ -272,8 +273,10 @@ class Removal:
                     continue
             except DatabaseClosedError:
                 return
-            except Exception:  # noqa: BLE001 - a full disk, for one; the thread must live on
-                _log.exception("what is left of deleted sources could not be removed; trying again")
+            except Exception as error:  # noqa: BLE001 - the thread must live on
+                # Of a full disk and the like the database has told.
+                if storage_error(error) is None:
+                    _log.exception("what is left of deleted sources is not removed yet")
                 self._stopping.wait(_PAUSE)
                 self._work.set()
 

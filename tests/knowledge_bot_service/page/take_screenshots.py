@@ -55,7 +55,7 @@ def main() -> None:
     ):
         fill(service)
         browser = playwright.chromium.launch(executable_path=browser_path, args=flags)
-        page = entered(browser, service, {"width": 960, "height": 600}, "light")
+        page = entered(browser, service, {"width": 960, "height": 550}, "light")
         page.screenshot(path=IMAGES / "service-sources.png")
         chat(page)
         page.screenshot(path=IMAGES / "service-chat.png")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.async_api import Browser, Locator, Page, Request, expect
+from playwright.async_api import Browser, Locator, Page, Request, Route, expect
 
 from knowledge_bot_service import LocalService
 from page_server import answer, serving
@@ -533,3 +533,25 @@ async def test_code_lists_and_tables_in_a_text_are_readable(
         "<p>End *as* it is.</p>",
         '<pre tabindex="0"><code>never closed</code></pre>',
     ]
+
+
+async def test_it_works_under_a_prefix_of_a_reverse_proxy(
+    browser: Browser, local: LocalService
+) -> None:
+    with client_of(local) as http:
+        add_text(http, "House rules", "The kitchen closes at ten in the evening.")
+    async with visiting(browser, local, enter=False) as visit:
+        prefix = f"{visit.origin}/kbot/"
+
+        async def without_prefix(route: Route) -> None:
+            await route.continue_(url=route.request.url.replace(prefix, f"{visit.origin}/"))
+
+        await visit.page.route(f"{prefix}**", without_prefix)
+        visit.addresses.clear()
+        await visit.page.goto(prefix)
+        await visit.enter(local.api_key)
+        await visit.page.get_by_role("link", name="House rules").click()
+        await expect(visit.page.locator("#text")).to_contain_text("closes at ten")
+        await visit.page.get_by_role("link", name="Chat").click()
+        await expect(await visit.ask("When does the kitchen close?")).to_contain_text("ten")
+        assert [one for one in visit.addresses if not one.startswith((prefix, "data:"))] == []

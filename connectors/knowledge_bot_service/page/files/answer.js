@@ -96,9 +96,12 @@ export function markQuotes(passage, answer) {
   const texts = [];
   while (walker.nextNode()) texts.push(walker.currentNode);
   for (const node of texts) {
-    const parts = node.data.split(SENTENCE_END).map((part) => {
-      const words = part.trim().replace(/\s+/g, " ");
-      return words.length >= SHORTEST && told.includes(words) ? element("mark", {}, part) : part;
+    const parts = node.data.split(SENTENCE_END).flatMap((part) => {
+      const sentence = part.trimEnd();
+      const words = sentence.trimStart().replace(/\s+/g, " ");
+      return words.length >= SHORTEST && told.includes(words)
+        ? [element("mark", {}, sentence), part.slice(sentence.length)]
+        : [part];
     });
     if (parts.some((part) => part instanceof Element)) node.replaceWith(...parts);
   }

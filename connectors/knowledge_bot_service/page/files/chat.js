@@ -176,7 +176,9 @@ function show() {
   const log = find("log");
   // Turns that are there stay as they are: a screen reader reads out what is new in the log.
   if (log.firstChild !== chat.turns) log.replaceChildren(chat.turns);
-  log.scrollTop = log.scrollHeight;
+  // The end, or of an answer that is longer than the log its question.
+  const newest = chat.turns.querySelector(":scope > .question:nth-last-child(2)");
+  log.scrollTop = newest ? newest.offsetTop : log.scrollHeight;
   find("ask-form").querySelector("[type=submit]").disabled = chat.waits;
 }
 
