@@ -173,6 +173,19 @@ def test_a_deleted_source_is_gone_from_answers_at_once_and_from_the_folder_soon(
     assert ask(http, "And the boats?", conversation)["conversation_id"] == conversation
 
 
+def test_a_deleted_text_is_overwritten_in_the_folder(tmp_path: Path) -> None:
+    with admin_service(tmp_path / "data") as service, client_of(service) as http:
+        secret = "\n\n".join(f"The password of gate {number} is lemon." for number in range(2000))
+        source = add_text(http, "Passwords", secret)["id"]
+        add_text(http, "Rules", LONG)
+        service.wait_until_ready()
+        page(http, f"sources/{source}", "DELETE")
+        assert is_true(lambda: left(service)[4] == 0)
+    kept = b"".join(file.read_bytes() for file in service.data.rglob("*") if file.is_file())
+    assert b"nothing new" in kept
+    assert b"The password of gate" not in kept
+
+
 def test_a_source_is_deleted_while_it_is_read(http: httpx.Client, managed: LocalService) -> None:
     texts = [add_text(http, f"Text {number}", f"{LONG}\n\n{number}") for number in range(12)]
     uploads = [
