@@ -35,12 +35,10 @@ SELECT source.id AS number, public_id AS id, name, kind, status, reason, title, 
 FROM source
 """
 
-_CHOSEN: Final = """
- WHERE replaces IS NULL
-   AND (:name = '' OR instr(folded(name), :name))
-   AND (:collection IS NULL OR source.id IN (
-        SELECT source FROM source_collection
-        WHERE collection = (SELECT id FROM collection WHERE public_id = :collection)))
+_NAMED: Final = "instr(folded(name), :name)"
+_IN_COLLECTION: Final = """
+source.id IN (SELECT source FROM source_collection
+              WHERE collection = (SELECT id FROM collection WHERE public_id = :collection))
 """
 
 
@@ -147,21 +145,27 @@ class Catalog:
         connection = self._database.reader()
         # SQLite folds the letters of English alone.
         connection.create_function("folded", 1, str.casefold, deterministic=True)
-        chosen = {"name": listed.name.casefold(), "collection": listed.collection}
-        # Of constants, as are the others here: values are bound.
+        values = {
+            **listed.model_dump(),
+            "name": listed.name.casefold(),
+            "limit": listed.limit + 1,
+        }
+        # Only what is asked for: an index counts the sources of each status, where that is all.
+        chosen = "WHERE replaces IS NULL"
+        if listed.name:
+            chosen += f" AND {_NAMED}"
+        if listed.collection is not None:
+            chosen += f" AND {_IN_COLLECTION}"
         counts = connection.execute(
-            f"SELECT status, count(*) FROM source {_CHOSEN} GROUP BY status",  # noqa: S608
-            chosen,
+            f"SELECT status, count(*) FROM source {chosen} GROUP BY status",  # noqa: S608 - constants
+            values,
         )
+        if listed.status is not None:
+            chosen += " AND status = :status"
+        if listed.before is not None:
+            chosen += " AND source.id < :before"
         rows = connection.execute(
-            f"{_COLUMNS} {_CHOSEN} AND (:status IS NULL OR status = :status)"
-            " AND (:before IS NULL OR source.id < :before) ORDER BY source.id DESC LIMIT :limit",
-            {
-                **chosen,
-                "status": listed.status,
-                "before": listed.before,
-                "limit": listed.limit + 1,
-            },
+            f"{_COLUMNS} {chosen} ORDER BY source.id DESC LIMIT :limit", values
         ).fetchall()
         return SourcePage(
             counts=dict(tuple(row) for row in counts),

@@ -40,6 +40,8 @@ CREATE TABLE source (
 ) STRICT;
 CREATE INDEX source_unfinished
     ON source (status, id) WHERE status IN ('pending', 'processing');
+-- To count them, which would read every row, names and all.
+CREATE INDEX source_status ON source (status) WHERE replaces IS NULL;
 CREATE TABLE source_collection (
     source INTEGER NOT NULL REFERENCES source,
     collection INTEGER NOT NULL REFERENCES collection,
@@ -171,6 +173,7 @@ def _from_1(connection: sqlite3.Connection) -> None:
         ALTER TABLE source_2 RENAME TO source;
         CREATE INDEX source_unfinished
             ON source (status, id) WHERE status IN ('pending', 'processing');
+        CREATE INDEX source_status ON source (status) WHERE replaces IS NULL;
         CREATE TABLE removal (source INTEGER PRIMARY KEY, file TEXT) STRICT;
         ALTER TABLE message ADD COLUMN sources TEXT;
         """,

@@ -13,9 +13,9 @@ export class Failure extends Error {
     this.status = status;
   }
 
-  // Without an answer, or after a fault, nobody knows whether the service has acted.
+  // Without an answer of the service's, or after a fault, nobody knows whether it has acted.
   get leavesOpen() {
-    return this.status === 0 || (this.status >= 500 && this.status !== 503 && this.status !== 507);
+    return this.status < 400 || (this.status >= 500 && this.status !== 503 && this.status !== 507);
   }
 }
 
@@ -93,7 +93,10 @@ function answerOf(status, body) {
   const answer = parsed(body);
   if (status < 200 || status > 299 || answer === null) {
     if (status === 401) document.dispatchEvent(new Event("key-refused"));
-    throw new Failure(status, answer?.message ?? `The service answered ${status}, and no more.`);
+    throw new Failure(
+      status,
+      answer?.message ?? `Something before the service answered, a proxy perhaps (status ${status}).`,
+    );
   }
   return answer.value ?? answer;
 }

@@ -39,7 +39,8 @@ export async function showChat(bot, conversation) {
   } else show();
   if (talks.bot !== chosen) await loadTalks(chosen);
   else renderTalks();
-  find("question").focus();
+  // On a phone the keyboard would cover the half of it.
+  find(matchMedia("(pointer: fine)").matches ? "question" : "chat-title").focus();
 }
 
 export function closeChat() {
@@ -154,7 +155,7 @@ async function ask(question) {
   } finally {
     one.waits = false;
     unanswered.delete(one.conversation);
-    show();
+    if (one === chat) show();
   }
 }
 
