@@ -296,5 +296,5 @@ class Removal:
             if delete_entries(connection, row["source"], _BATCH) < _BATCH:
                 connection.execute("DELETE FROM removal WHERE source = ?", (row["source"],))
 
-        self._database.write(remove, background=True).result()
+        self._database.write(remove, background=_BATCH).result()
         return True

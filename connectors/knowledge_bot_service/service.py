@@ -32,7 +32,7 @@ from knowledge_bot_service.store import (
     now,
 )
 from knowledge_bot_service.uploads import write_headers, write_text
-from knowledge_bot_service.worker import Workers
+from knowledge_bot_service.worker import SMALL, Workers
 
 if TYPE_CHECKING:
     from knowledge_bot_service.written_answers import Writer
@@ -100,6 +100,7 @@ class Service:
             policy=FetchPolicy(allow=settings.allow_fetch),
             count=settings.workers,
             on_done=self._on_done,
+            on_slow=self._on_done,
         )
 
     @property
@@ -108,13 +109,16 @@ class Service:
         return self._settings
 
     def __enter__(self) -> Self:
-        unfinished = self._store.recover()
-        for source, collections in unfinished:
-            self._backlog.add(source, collections)
+        for source in self._store.recover():
+            size = source.content_length
+            if source.kind is not Kind.WEBPAGE and source.file is not None:
+                size = _size_of(self._material / source.file)
+            if _is_soon_ready(size):
+                self._backlog.add(source.public_id, source.collections)
+            self._workers.add(source.public_id, size)
         self._remove_orphans()
         self._removal.start()
         self._workers.start()
-        self._workers.notify(len(unfinished))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -122,6 +126,11 @@ class Service:
         self._removal.stop()
         self._conversations.store_kept()
         self._database.close()
+
+    @property
+    def workers(self) -> Workers:
+        """Who processes the sources."""
+        return self._workers
 
     def collections(self) -> list[Collection]:
         """The collections, in the order of the settings."""
@@ -235,7 +244,7 @@ class Service:
             path = self.new_material_path()
             await run_in_threadpool(write_headers, path, headers)
             material = Material(url=url, file=path.name)
-        return await self._accept(Kind.WEBPAGE, name, collections, material, replaces)
+        return await self._accept(Kind.WEBPAGE, name, collections, material, replaces, size=None)
 
     async def add_text(
         self, *, name: str, collections: Sequence[str], content: str, replaces: str | None = None
@@ -243,11 +252,16 @@ class Service:
         """Accept a text as a source, as `add_webpage` does, with the same errors."""
         if len(content) <= _LONG_TEXT:
             material = Material(content=content)
-            return await self._accept(Kind.TEXT, name, collections, material, replaces)
+            return await self._accept(
+                Kind.TEXT, name, collections, material, replaces, size=len(content)
+            )
         self._expand(collections)
         path = self.new_material_path()
         await run_in_threadpool(write_text, path, content)
-        return await self._accept(Kind.TEXT, name, collections, Material(file=path.name), replaces)
+        material = Material(file=path.name)
+        return await self._accept(
+            Kind.TEXT, name, collections, material, replaces, size=len(content)
+        )
 
     async def add_upload(
         self,
@@ -269,7 +283,8 @@ class Service:
             await run_in_threadpool(path.unlink)
             raise
         material = Material(file=path.name, filename=filename, content_type=content_type)
-        return await self._accept(Kind.FILE, name, collections, material, replaces)
+        size = await run_in_threadpool(_size_of, path)
+        return await self._accept(Kind.FILE, name, collections, material, replaces, size=size)
 
     async def ask(self, *, bot: str, content: str, conversation: str | None) -> AnsweredMessage:
         """Answer a question, in a conversation or as the first of a new one.
@@ -277,8 +292,8 @@ class Service:
         A `content` that is a transcript (`knowledge_bot.transcripts`) is a question after the turns
         before it.
 
-        Waits first, for `wait_for_sources` seconds at most, until the sources that were accepted
-        before are ready.
+        Waits first, for `wait_for_sources` seconds at most, until the small texts and files that
+        were accepted just before are ready (`Backlog`).
 
         Raises:
             UnknownBotError: there is no such bot.
@@ -333,6 +348,8 @@ class Service:
         collections: Sequence[str],
         material: Material,
         replaces: str | None,
+        *,
+        size: int | None,
     ) -> Source:
         expanded = self._expand(collections)
         work = new_id("src_")
@@ -345,7 +362,7 @@ class Service:
         )
         known = [collection.id for collection in expanded]
         # What is replaced answers until then, so that no question waits for its replacement.
-        if replaces is None:
+        if replaces is None and _is_soon_ready(size):
             self._backlog.add(work, self._store.collection_numbers(known))
         stored = self._store.accept(
             public_id=work,
@@ -358,14 +375,20 @@ class Service:
             replaces=replaces,
         )
         # The worker is told by the write itself: the client may hang up and end this coroutine.
-        stored.add_done_callback(lambda done: self._on_stored(work, material, done))
+        stored.add_done_callback(lambda done: self._on_stored(work, material, size, done))
         await asyncio.wrap_future(stored)
         return source
 
-    def _on_stored(self, source: str, material: Material, stored: Future[tuple[str, ...]]) -> None:
+    def _on_stored(
+        self,
+        source: str,
+        material: Material,
+        size: int | None,
+        stored: Future[tuple[str, ...]],
+    ) -> None:
         if stored.exception() is None:
             self._on_gone(stored.result())
-            self._workers.notify()
+            self._workers.add(source, size)
             return
         self._on_done(source)
         if material.file is not None:
@@ -402,6 +425,17 @@ class Service:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+
+
+def _is_soon_ready(size: int | None) -> bool:
+    return size is not None and size <= SMALL
+
+
+def _size_of(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
 
 
 def _moment(milliseconds: int) -> datetime:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from knowledge_bot.models import Source
 from knowledge_bot_service.catalog import Limit, Listed, Place, SourcePage, SourceText
+from knowledge_bot_service.gate import KEY_NAME
 from knowledge_bot_service.problems import ProblemError
 from knowledge_bot_service.refusals import accepted, takes, unknown
 from knowledge_bot_service.requests import Id, NewText, NewWebpage, Wrapped
@@ -247,8 +248,8 @@ def _replaced(source: Source, request: Request) -> Wrapped[Source]:
 
 
 def _key_of(request: Request) -> str:
-    """The name of the request's key, where keys have names."""
-    return str(request.scope.get("knowledge_bot_service.key", "of the service"))
+    """The name of the request's key."""
+    return str(request.scope[KEY_NAME])
 
 
 def _read(name: str) -> bytes:
