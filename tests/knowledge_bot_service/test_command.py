@@ -17,7 +17,7 @@ def bots(base_url: str, key: str) -> int:
     return httpx.get(f"{base_url}/bots", headers={"X-API-KEY": key}).status_code
 
 
-def test_admin_lets_sources_be_deleted(tmp_path: Path) -> None:
+def test_admin_lets_sources_be_deleted_and_the_log_says_by_whom(tmp_path: Path) -> None:
     with serving(tmp_path, "--admin") as (base_url, printed, _):
         headers = {"X-API-KEY": key_in(printed)}
         body = {"name": "Rules", "collections": ["col_default"], "content": "No running."}
@@ -26,6 +26,8 @@ def test_admin_lets_sources_be_deleted(tmp_path: Path) -> None:
         root = base_url.removesuffix("/public/v1")
         deleted = httpx.delete(f"{root}/page/sources/{source}", headers=headers)
         assert deleted.json() == {"id": source, "name": "Rules"}
+    # Whoever misses it can find out who deleted it.
+    assert f"source {source} was deleted with the key" in (tmp_path / "printed.txt").read_text()
 
 
 def test_it_prints_where_it_is_and_a_key_that_a_restart_keeps(tmp_path: Path) -> None:

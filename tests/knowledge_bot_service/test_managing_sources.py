@@ -380,6 +380,19 @@ def test_changes_need_the_key(anyones: httpx.Client, method: str, path: str) -> 
     assert problem_of(response, 401)["code"] == "unauthorized"
 
 
+def test_a_readers_key_changes_nothing(tmp_path: Path) -> None:
+    reader = {"name": "reader", "role": "read", "key": "key-of-a-reader"}
+    with (
+        admin_service(tmp_path / "data", keys=[reader]) as service,
+        client_of(service) as http,
+    ):
+        source = add_text(http, "Kept", "The kept text.")["id"]
+        http.headers["X-API-KEY"] = "key-of-a-reader"
+        for response in (page(http, f"sources/{source}", "DELETE"), replace(http, source, "New.")):
+            assert problem_of(response, 403)["code"] == "read_only_key"
+        assert page(http, f"sources/{source}").json()["source"]["replacement"] is None
+
+
 @pytest.mark.parametrize("source", ["src_" + "0" * 24, "x", "%00", "src_" + "x" * 300])
 def test_what_is_not_there_cannot_be_changed(anyones: httpx.Client, source: str) -> None:
     responses = [
