@@ -47,6 +47,9 @@ _STOP_PATIENCE: Final = 2.0
 # How long a worker waits when the database takes nothing, in seconds.
 _PAUSE: Final = 1.0
 
+# No source takes a worker so long, in seconds: what it does has bounds of its own.
+_LONG: Final = 1800.0
+
 
 class Workers:
     """Threads that process pending sources, oldest first.
@@ -77,6 +80,7 @@ class Workers:
         self._on_done = on_done
         self._work = threading.Semaphore(0)
         self._stopping = threading.Event()
+        self._began: dict[threading.Thread, float] = {}
         self._threads = [
             threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
             for number in range(count)
@@ -91,6 +95,19 @@ class Workers:
         """Say that `count` more sources are pending."""
         if count:
             self._work.release(count)
+
+    def problem(self) -> str | None:
+        """Say what keeps sources from being processed; None when nothing does."""
+        alive = sum(thread.is_alive() for thread in self._threads)
+        if alive < len(self._threads):
+            return f"{alive} of {len(self._threads)} workers are left. Start the service again."
+        began = list(self._began.values())
+        if len(began) == alive and time.monotonic() - max(began) > _LONG:
+            return (
+                f"All {alive} workers have been on one source each for more than {_LONG / 60:g} "
+                "minutes, and others wait. Start the service again."
+            )
+        return None
 
     def stop(self) -> None:
         """Let the threads end. What they cannot finish soon becomes pending again, unharmed."""
@@ -110,6 +127,7 @@ class Workers:
                 return
             try:
                 if job := self._when_stored(self._store.claim):
+                    self._began[threading.current_thread()] = time.monotonic()
                     self._when_stored(partial(self._process, job))
             except (_StoppingError, DatabaseClosedError):
                 return
@@ -121,6 +139,8 @@ class Workers:
                 )
                 self._stopping.wait(_PAUSE)
                 self.notify()
+            finally:
+                self._began.pop(threading.current_thread(), None)
 
     def _when_stored(self, work: Callable[[], T]) -> T:
         """Do what stores something, again and again while the disk is full."""
