@@ -2,7 +2,6 @@
 
 import contextlib
 import queue
-import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from typing import Any, Final, TypeVar
 from knowledge_bot_service.schema import prepare
 from knowledge_bot_service.storage import (
     DatabaseLostError,
-    DiskFullError,
     StorageError,
     storage_error,
     tell,
@@ -25,9 +23,6 @@ Operation = Callable[[sqlite3.Connection], T]
 # A transaction takes at most this many waiting operations: enough to share one fsync between all
 # clients, few enough that none of them waits for long.
 _GROUP: Final = 256
-
-# A disk that was full has space again from this many free bytes on.
-_SPACE: Final = 1024 * 1024
 
 
 class DatabaseClosedError(Exception):
@@ -72,7 +67,6 @@ class Database:
         writer.execute("PRAGMA synchronous = FULL")
         # Request headers of web page sources may hold secrets; what is deleted is overwritten.
         writer.execute("PRAGMA secure_delete = FAST")
-        self._trouble: StorageError | None = None
         # A first reading opens the second file too, which holds what was written last.
         writer.execute("SELECT count(*) FROM sqlite_master").fetchone()
         self._files = {file: _identity(file) for file in (path, path.with_name(path.name + "-wal"))}
@@ -121,20 +115,6 @@ class Database:
                 self._close_abandoned()
                 self._readers[thread] = connection
         return connection
-
-    def check(self) -> None:
-        """Check that the database takes writes, as far as that can be known without one.
-
-        Raises:
-            StorageError: it does not; the text says why.
-        """
-        self._check_files()
-        trouble = self._trouble
-        if isinstance(trouble, DiskFullError):
-            if shutil.disk_usage(self._path.parent).free < _SPACE:
-                raise trouble
-        elif trouble is not None:
-            raise trouble
 
     def close(self) -> None:
         """Finish the writes that wait, then close every connection."""
@@ -193,13 +173,13 @@ class Database:
                     connection.execute("PRAGMA wal_checkpoint (FULL)")
         # An operation that met a full disk may have ended the transaction of all.
         errors = [storage_error(error) for error in (failed, *(write.error for write in group))]
-        self._trouble = next((error for error in errors if error is not None), None)
-        if self._trouble is not None:
-            tell(self._trouble, self._path)
+        trouble = next((error for error in errors if error is not None), None)
+        if trouble is not None:
+            tell(trouble, self._path)
         for write in group:
             write.error = storage_error(write.error) or write.error
             if failed is not None:
-                write.error = write.error or self._trouble or failed
+                write.error = write.error or trouble or failed
             write.settle()
 
     def _check_files(self) -> None:
