@@ -31,6 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from knowledge_bot_service.database import Database, DatabaseClosedError
 from knowledge_bot_service.gate import KEY_NAME
 from knowledge_bot_service.logs import client_of, path_of
+from knowledge_bot_service.storage import StorageError
 from knowledge_bot_service.worker import Workers
 
 _log = logging.getLogger(__name__)
@@ -230,6 +231,8 @@ class Health:
             return "The service is stopping."
         except NotDoneError:
             return f"The database has stored nothing for {_PATIENCE:g} s. The log may say why."
+        except StorageError as error:
+            return str(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, the service cannot store
             return f"The database takes no writes: {error}."
         return None

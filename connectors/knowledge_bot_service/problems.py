@@ -82,7 +82,10 @@ def _sentence(error: Any) -> str:
     if error["type"] == "json_invalid":
         return f"the request body is not JSON: {error['ctx']['error']}, at {error['loc'][-1]}"
     place = ".".join(str(step) for step in error["loc"] if step != "body")
-    return f"{place or 'request body'}: {error['msg']}"
+    said = error["msg"].removeprefix("Value error, ")
+    for library, ours in (("Input should", "must"), ("Field required", "is missing")):
+        said = said.replace(library, ours)
+    return f"{place or 'request body'}: {said}"
 
 
 async def _of_http(_request: Request, error: Exception) -> JSONResponse:
