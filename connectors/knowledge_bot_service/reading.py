@@ -217,7 +217,7 @@ _MAX_DOCUMENTS: Final = 1000
 _MAX_RESIDENT: Final = 150 * 1024**2
 
 # Those who ask get the CPU first (nice(2)).
-_NICENESS: Final = 10
+_NICENESS: Final = 5
 
 # What the child needs of the environment; the service's may hold keys. Coverage measures children
 # through its own variables.
