@@ -111,6 +111,11 @@ class Service:
         self._conversations.store_kept()
         self._database.close()
 
+    @property
+    def workers(self) -> Workers:
+        """Who processes the sources."""
+        return self._workers
+
     def collections(self) -> list[Collection]:
         """The collections, in the order of the settings."""
         return list(self._collections.values())
