@@ -38,7 +38,7 @@ SMALL: Final = 256 * 1024
 """A text or file up to this size, in bytes or characters, is read before what is longer."""
 
 # What a small source may take. One that takes longer is read again among the long ones.
-_SMALL_LIMITS: Final = Limits(seconds=2.0)
+_SMALL_LIMITS: Final = Limits(seconds=3.0, seconds_in_all=3.0)
 
 # Sources whose length has so few bits are taken together, so many at a time, and share the disk's
 # time.

@@ -92,6 +92,12 @@ def test_a_document_that_keeps_its_parser_busy_is_given_up(reader: Reader, tmp_p
         passages(reader, file(tmp_path, BUSY), Limits(seconds=0.5))
 
 
+def test_a_text_that_is_work_without_end_is_given_up(reader: Reader) -> None:
+    limits = Limits(seconds_in_all=0.5)
+    with pytest.raises(TooSlowError, match=r"30 s for a part of it, or than 0\.5 s in all$"):
+        passages(reader, Request("Name", "One word. " * 1_000_000), limits)
+
+
 def test_a_document_that_takes_too_much_memory_is_given_up(reader: Reader, tmp_path: Path) -> None:
     page = file(tmp_path, "<!doctype html><p>" + "<b>x</b>" * 600_000)
     sentence = "reading it needed more than 256 MiB of memory"
