@@ -52,6 +52,12 @@ CREATE TABLE passage (
     text TEXT NOT NULL
 ) STRICT;
 CREATE INDEX passage_source ON passage (source);
+-- How many passages were ever added and removed: counting them takes milliseconds.
+CREATE TABLE passage_count (
+    added INTEGER NOT NULL,
+    removed INTEGER NOT NULL
+) STRICT;
+INSERT INTO passage_count VALUES (0, 0);
 -- Analysed text. The categories make marks part of a word, as many scripts need it.
 CREATE VIRTUAL TABLE passage_index USING fts5 (
     scope, title, body,
@@ -142,6 +148,11 @@ def _from_1(connection: sqlite3.Connection) -> None:
         """
         ALTER TABLE source ADD COLUMN title TEXT;
         ALTER TABLE source ADD COLUMN url TEXT;
+        CREATE TABLE passage_count (
+            added INTEGER NOT NULL,
+            removed INTEGER NOT NULL
+        ) STRICT;
+        INSERT INTO passage_count SELECT count(*), 0 FROM passage;
         """,
     )
     # The addresses of pages that are done were not kept; of the others, the work on them has it.
