@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 from fastapi import APIRouter, Depends, FastAPI, Request, Security
 from fastapi.security import APIKeyHeader
 
-from knowledge_bot.models import Bot, Collection, Conversation, Message, Source
+from knowledge_bot.models import Bot, Collection, Conversation, Source
 from knowledge_bot_service import description, problems
-from knowledge_bot_service.answers import NoAnswerError
+from knowledge_bot_service.answers import AnsweredMessage, NoAnswerError
 from knowledge_bot_service.database import Database
 from knowledge_bot_service.folder import DataFolder
 from knowledge_bot_service.gate import KEY_HEADER, PREFIX, Gate
@@ -250,9 +250,18 @@ async def upload_source(request: Request, service: _ServiceOf) -> Wrapped[Source
     return Wrapped(value=await _accepted(source))
 
 
-@_writing.post("/messages", dependencies=[_json], responses=_described(_MESSAGE_ERRORS))
-async def send_message(body: Wrapped[NewMessage], service: _ServiceOf) -> Wrapped[Message]:
-    """Ask a bot, in a conversation or as the first message of a new one."""
+@_writing.post(
+    "/messages",
+    dependencies=[_json],
+    responses=_described(_MESSAGE_ERRORS),
+    response_model_exclude_none=True,
+)
+async def send_message(body: Wrapped[NewMessage], service: _ServiceOf) -> Wrapped[AnsweredMessage]:
+    """Ask a bot, in a conversation or as the first message of a new one.
+
+    Beside the documented fields, `sources` says as data which sources the answer names, and `found`
+    whether anything was found in them; it is left out where nothing was looked for.
+    """
     new = body.value
     try:
         message = await service.ask(

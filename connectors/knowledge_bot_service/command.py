@@ -1,5 +1,7 @@
 """`kbot serve`. What serving needs is loaded when it is called: every `kbot` start imports this."""
 
+import signal
+import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 from urllib.parse import urljoin
@@ -63,6 +65,8 @@ def serve(  # noqa: PLR0917 - click passes every option by name
     from knowledge_bot_service.server import AddressError, run
     from knowledge_bot_service.settings import Settings, SettingsError, overridden, read_settings
 
+    # The server raises the signal that stopped it once more. Having stopped is no failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
         settings = read_settings(config) if config is not None else Settings()
         settings = overridden(

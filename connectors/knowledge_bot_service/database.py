@@ -1,6 +1,8 @@
 """The SQLite file: one thread that writes, and a reading connection for each thread."""
 
+import contextlib
 import queue
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -9,6 +11,13 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from knowledge_bot_service.schema import prepare
+from knowledge_bot_service.storage import (
+    DatabaseLostError,
+    DiskFullError,
+    StorageError,
+    storage_error,
+    tell,
+)
 
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
@@ -16,6 +25,9 @@ Operation = Callable[[sqlite3.Connection], T]
 # A transaction takes at most this many waiting operations: enough to share one fsync between all
 # clients, few enough that none of them waits for long.
 _GROUP: Final = 256
+
+# A disk that was full has space again from this many free bytes on.
+_SPACE: Final = 1024 * 1024
 
 
 class DatabaseClosedError(Exception):
@@ -33,12 +45,22 @@ class Database:
         path: the file; made with its tables when it is not there, and brought to the present
             version when it is of an older one.
 
+    Its files can be read by their owner alone. One that is removed or replaced is noticed before a
+    write is called durable, and nothing is written from then on.
+
     Raises:
         SchemaError: the file is another program's database, or of a later version.
+        sqlite3.Error: the file cannot be read or written, or is no database.
+        OSError: the file cannot be made.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        # SQLite gives its other files the rights of this one.
+        for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+            if file.exists():
+                file.chmod(0o600)
+        path.touch(mode=0o600)
         self._waiting: queue.PriorityQueue[tuple[int, int, _Write | None]] = queue.PriorityQueue()
         self._count = 0
         self._closed = False
@@ -50,6 +72,10 @@ class Database:
         writer.execute("PRAGMA synchronous = FULL")
         # Request headers of web page sources may hold secrets; what is deleted is overwritten.
         writer.execute("PRAGMA secure_delete = FAST")
+        self._trouble: StorageError | None = None
+        # A first reading opens the second file too, which holds what was written last.
+        writer.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        self._files = {file: _identity(file) for file in (path, path.with_name(path.name + "-wal"))}
         self._thread = threading.Thread(
             target=self._write_all, args=(writer,), name="database-writer", daemon=True
         )
@@ -64,7 +90,8 @@ class Database:
 
         Returns:
             A future that is done when the work is durable, with what `operation` returned, or with
-            the error that it or the commit raised.
+            the error that it or the commit raised: a StorageError where the disk or the file is why
+            nothing was written.
 
         Raises:
             DatabaseClosedError: `close` was called.
@@ -78,16 +105,36 @@ class Database:
         return write.future
 
     def reader(self) -> sqlite3.Connection:
-        """The calling thread's own connection, for reading."""
+        """The calling thread's own connection, for reading.
+
+        Raises:
+            StorageError: it has none yet, and the file was removed or replaced.
+        """
         thread = threading.current_thread()
         connection = self._readers.get(thread)
         if connection is None:
+            # A connection would make the file anew, or read another one.
+            self._check_files()
             connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
             with self._lock:
                 self._close_abandoned()
                 self._readers[thread] = connection
         return connection
+
+    def check(self) -> None:
+        """Check that the database takes writes, as far as that can be known without one.
+
+        Raises:
+            StorageError: it does not; the text says why.
+        """
+        self._check_files()
+        trouble = self._trouble
+        if isinstance(trouble, DiskFullError):
+            if shutil.disk_usage(self._path.parent).free < _SPACE:
+                raise trouble
+        elif trouble is not None:
+            raise trouble
 
     def close(self) -> None:
         """Finish the writes that wait, then close every connection."""
@@ -124,8 +171,40 @@ class Database:
                     self._waiting.put(entry)
                     break
                 group.append(following)
-            _commit(connection, group)
+            self._commit(connection, group)
         connection.close()
+
+    def _commit(self, connection: sqlite3.Connection, group: list["_Write"]) -> None:
+        failed: BaseException | None = None
+        try:
+            self._check_files()
+            connection.execute("BEGIN IMMEDIATE")
+            for write in group:
+                write.run(connection)
+            connection.execute("COMMIT")
+            self._check_files()
+        except (sqlite3.Error, StorageError) as error:
+            failed = error
+            # What was written before may stand in the file that was removed alone.
+            with contextlib.suppress(sqlite3.Error):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                if isinstance(error, DatabaseLostError):
+                    connection.execute("PRAGMA wal_checkpoint (FULL)")
+        # An operation that met a full disk may have ended the transaction of all.
+        errors = [storage_error(error) for error in (failed, *(write.error for write in group))]
+        self._trouble = next((error for error in errors if error is not None), None)
+        if self._trouble is not None:
+            tell(self._trouble, self._path)
+        for write in group:
+            write.error = storage_error(write.error) or write.error
+            if failed is not None:
+                write.error = write.error or self._trouble or failed
+            write.settle()
+
+    def _check_files(self) -> None:
+        if any(_identity(file) != identity for file, identity in self._files.items()):
+            raise DatabaseLostError
 
 
 class _Write:
@@ -153,16 +232,9 @@ class _Write:
             self.future.set_exception(self.error)
 
 
-def _commit(connection: sqlite3.Connection, group: list[_Write]) -> None:
+def _identity(file: Path) -> tuple[int, int] | None:
     try:
-        connection.execute("BEGIN IMMEDIATE")
-        for write in group:
-            write.run(connection)
-        connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        for write in group:
-            write.error = write.error or error
-    for write in group:
-        write.settle()
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

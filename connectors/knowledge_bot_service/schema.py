@@ -21,9 +21,11 @@ CREATE TABLE collection (
     id INTEGER PRIMARY KEY,
     public_id TEXT NOT NULL UNIQUE
 ) STRICT;
--- `title` is the document's own and `url` the web page's. Either may be unknown.
+-- `title` is the document's own and `url` the web page's. Either may be unknown. A row with
+-- `replaces` is the new text of another source, until it is ready and takes its place. No id is
+-- used again (AUTOINCREMENT): passages of a source that is gone may still be there.
 CREATE TABLE source (
-    id INTEGER PRIMARY KEY,
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
     public_id TEXT NOT NULL UNIQUE,
     name TEXT NOT NULL,
     kind TEXT NOT NULL CHECK (kind IN ('webpage', 'text', 'file')),
@@ -32,7 +34,9 @@ CREATE TABLE source (
     attempts INTEGER NOT NULL DEFAULT 0,
     created_at INTEGER NOT NULL,
     title TEXT,
-    url TEXT
+    url TEXT,
+    replaced_at INTEGER,
+    replaces INTEGER UNIQUE REFERENCES source
 ) STRICT;
 CREATE INDEX source_unfinished
     ON source (status, id) WHERE status IN ('pending', 'processing');
@@ -45,6 +49,10 @@ CREATE TABLE source_collection (
 CREATE TABLE job (
     source INTEGER PRIMARY KEY REFERENCES source,
     material TEXT NOT NULL
+) STRICT;
+-- Sources that are deleted or replaced, until the last of their passages is removed.
+CREATE TABLE removal (
+    source INTEGER PRIMARY KEY
 ) STRICT;
 CREATE TABLE passage (
     id INTEGER PRIMARY KEY,
@@ -72,12 +80,14 @@ CREATE TABLE conversation (
     created_at INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX conversation_bot ON conversation (bot, id);
+-- `sources` are those that the answer names, as JSON. Those of older messages are unknown.
 CREATE TABLE message (
     id INTEGER PRIMARY KEY,
     public_id TEXT NOT NULL UNIQUE,
     conversation INTEGER NOT NULL REFERENCES conversation,
     question TEXT NOT NULL,
     answer TEXT NOT NULL,
+    sources TEXT,
     created_at INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX message_conversation ON message (conversation, id);
@@ -146,8 +156,28 @@ def _from_1(connection: sqlite3.Connection) -> None:
     _run(
         connection,
         """
-        ALTER TABLE source ADD COLUMN title TEXT;
-        ALTER TABLE source ADD COLUMN url TEXT;
+        CREATE TABLE source_2 (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            public_id TEXT NOT NULL UNIQUE,
+            name TEXT NOT NULL,
+            kind TEXT NOT NULL CHECK (kind IN ('webpage', 'text', 'file')),
+            status TEXT NOT NULL CHECK (status IN ('pending', 'processing', 'ready', 'failed')),
+            reason TEXT,
+            attempts INTEGER NOT NULL DEFAULT 0,
+            created_at INTEGER NOT NULL,
+            title TEXT,
+            url TEXT,
+            replaced_at INTEGER,
+            replaces INTEGER UNIQUE REFERENCES source
+        ) STRICT;
+        INSERT INTO source_2 (id, public_id, name, kind, status, reason, attempts, created_at)
+            SELECT id, public_id, name, kind, status, reason, attempts, created_at FROM source;
+        DROP TABLE source;
+        ALTER TABLE source_2 RENAME TO source;
+        CREATE INDEX source_unfinished
+            ON source (status, id) WHERE status IN ('pending', 'processing');
+        CREATE TABLE removal (source INTEGER PRIMARY KEY) STRICT;
+        ALTER TABLE message ADD COLUMN sources TEXT;
         CREATE TABLE passage_count (
             added INTEGER NOT NULL,
             removed INTEGER NOT NULL

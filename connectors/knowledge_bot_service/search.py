@@ -58,7 +58,8 @@ SELECT 1 FROM passage JOIN source ON source.id = passage.source
 WHERE passage.id = ? AND source.status = 'ready'
 """
 _READ: Final = """
-SELECT passage.text, source.name, passage_index.title || ' ' || passage_index.body AS terms
+SELECT passage.text, source.public_id, source.name, source.url,
+       passage_index.title || ' ' || passage_index.body AS terms
 FROM passage
 JOIN source ON source.id = passage.source
 JOIN passage_index ON passage_index.rowid = passage.id
@@ -80,10 +81,16 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage that fits a question. A higher `score` is a better fit; `terms` are analysed."""
+    """A passage that fits a question, and its source.
 
+    `passage` is its id in the database. A higher `score` is a better fit; `terms` are analysed.
+    """
+
+    passage: int
     text: str
+    source_id: str
     source_name: str
+    source_url: str | None
     score: float
     terms: tuple[str, ...]
 
@@ -347,8 +354,11 @@ def _quoted(term: str) -> str:
 def _hit(connection: sqlite3.Connection, passage: int, score: float) -> Hit:
     row = connection.execute(_READ, (passage,)).fetchone()
     return Hit(
+        passage=passage,
         text=row["text"],
+        source_id=row["public_id"],
         source_name=row["name"],
+        source_url=row["url"],
         score=score,
         terms=tuple(row["terms"].split()),
     )

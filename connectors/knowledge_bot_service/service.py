@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 from starlette.concurrency import run_in_threadpool
 
-from knowledge_bot.models import Bot, Collection, Conversation, Header, Message, Source
-from knowledge_bot_service.answers import Answer, Answerer
+from knowledge_bot.models import Bot, Collection, Conversation, Header, Source
+from knowledge_bot_service.answers import Answer, AnsweredMessage, Answerer
 from knowledge_bot_service.backlog import Backlog
 from knowledge_bot_service.conversations import Asked, Conversations, asked_in
 from knowledge_bot_service.database import Database
@@ -23,7 +24,7 @@ from knowledge_bot_service.overview import Overview, read_overview
 from knowledge_bot_service.search import Search
 from knowledge_bot_service.settings import BotSettings, Settings
 from knowledge_bot_service.store import Kind, Material, Store, new_id, now
-from knowledge_bot_service.uploads import write_text
+from knowledge_bot_service.uploads import write_headers, write_text
 from knowledge_bot_service.worker import Workers
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class Service:
 
     def __exit__(self, *_: object) -> None:
         self._workers.stop()
+        self._conversations.store_kept()
         self._database.close()
 
     def collections(self) -> list[Collection]:
@@ -144,7 +146,12 @@ class Service:
             UnknownCollectionError: one of the collections is not here.
             QuotaExceededError: no more sources are allowed.
         """
-        material = Material(url=url, headers=tuple(headers))
+        material = Material(url=url)
+        if headers:
+            self._expand(collections)
+            path = self.new_material_path()
+            await run_in_threadpool(write_headers, path, headers)
+            material = Material(url=url, file=path.name)
         return await self._accept(Kind.WEBPAGE, name, collections, material)
 
     async def add_text(self, *, name: str, collections: Sequence[str], content: str) -> Source:
@@ -177,7 +184,7 @@ class Service:
         material = Material(file=path.name, filename=filename, content_type=content_type)
         return await self._accept(Kind.FILE, name, collections, material)
 
-    async def ask(self, *, bot: str, content: str, conversation: str | None) -> Message:
+    async def ask(self, *, bot: str, content: str, conversation: str | None) -> AnsweredMessage:
         """Answer a question, in a conversation or as the first of a new one.
 
         A `content` that is a transcript (`knowledge_bot.transcripts`) is a question after the turns
@@ -197,14 +204,15 @@ class Service:
         asked, answer = await run_in_threadpool(
             self._answer, bot, content, conversation, collections
         )
-        text = answer.text
         if self._writer is not None and answer.hits:
-            text = await self._writer.write(asked, answer.hits)
-        message = Message(
+            answer = await self._writer.write(asked, answer.hits)
+        message = AnsweredMessage(
             id=new_id("msg_"),
-            answer=text,
+            answer=answer.text,
             conversation_id=conversation or new_id("conv_"),
             created_at=_moment(created_at := now()),
+            sources=tuple(answer.sources),
+            found=answer.found,
         )
         await asyncio.wrap_future(
             self._conversations.add_message(
@@ -213,7 +221,8 @@ class Service:
                 conversation=message.conversation_id,
                 name=_shortened(asked.question),
                 content=content,
-                answer=text,
+                answer=answer.text,
+                sources=json.dumps([source.model_dump() for source in answer.sources]),
                 created_at=created_at,
             )
         )

@@ -76,11 +76,19 @@ class Limits(_Section):
     `request_bytes` bounds a JSON request and so the text it carries, `upload_bytes` an upload. Both
     count the body as it arrives. `sources` is a quota: how many sources the service accepts before
     it answers 402 (sources that failed do not count); None is no quota.
+
+    `connections` is how many clients may be connected at once: fewer where the system allows the
+    process fewer open files. A request's headers may take `head_seconds` to arrive, and a
+    connection may wait as long for its first request. A body has to arrive at 500 bytes a second or
+    faster, over any `body_seconds`.
     """
 
     request_bytes: int = Field(default=50 * MIB, ge=1)
     upload_bytes: int = Field(default=200 * MIB, ge=1)
     sources: int | None = Field(default=None, ge=0)
+    connections: int = Field(default=2000, ge=1)
+    head_seconds: float = Field(default=20.0, gt=0, le=3600)
+    body_seconds: float = Field(default=30.0, gt=0, le=3600)
 
 
 class AnswersSettings(_Section):

@@ -6,11 +6,10 @@ import sqlite3
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from knowledge_bot.models import Header
 from knowledge_bot_service.database import Database
 
 # A source that was being read when the process died, this often, is given up: it may be what kills
@@ -31,9 +30,10 @@ class Material:
     """What a source is made from; kept until the source is ready or failed.
 
     A text is `content`, or, when it is long, the `file` of that text. An upload is a `file` with
-    the `filename` and `content_type` that its sender gave. `file` is a name in the data folder's
-    material. A web page is `url` and the `headers` to send, which may hold secrets and are in no
-    repr.
+    the `filename` and `content_type` that its sender gave. A web page is its `url`, and a `file`
+    where there are headers to send: they may hold secrets, of which the database's log would keep
+    copies after the row is gone. (`headers` are those of a row of the database's first version.)
+    `file` is a name in the data folder's material, removed when the source is done.
     """
 
     content: str | None = None
@@ -41,26 +41,17 @@ class Material:
     filename: str | None = None
     content_type: str | None = None
     url: str | None = None
-    headers: tuple[Header, ...] = field(default=(), repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def to_json(self) -> str:
         """The material as the job row keeps it."""
-        return json.dumps(
-            {
-                "content": self.content,
-                "file": self.file,
-                "filename": self.filename,
-                "content_type": self.content_type,
-                "url": self.url,
-                "headers": [[header.name, header.value] for header in self.headers],
-            }
-        )
+        return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Material":
         """The reverse of `to_json`."""
         values = json.loads(text)
-        headers = tuple(Header(name=name, value=value) for name, value in values.pop("headers"))
+        headers = tuple((name, value) for name, value in values.pop("headers", ()))
         return cls(**values, headers=headers)
 
 
@@ -140,9 +131,9 @@ class Store:
             if quota is not None and _count_sources(connection) >= quota:
                 raise QuotaExceededError(f"this service holds at most {quota} sources")
             source = connection.execute(
-                "INSERT INTO source (public_id, name, kind, status, created_at)"
-                " VALUES (?, ?, ?, 'pending', ?)",
-                (public_id, name, kind, created_at),
+                "INSERT INTO source (public_id, name, kind, status, created_at, url)"
+                " VALUES (?, ?, ?, 'pending', ?, ?)",
+                (public_id, name, kind, created_at, material.url),
             ).lastrowid
             connection.executemany(
                 "INSERT INTO source_collection VALUES (?, ?)",

@@ -1,5 +1,6 @@
 """The work on accepted sources: read what they are made from, cut it, index it, make them ready."""
 
+import contextlib
 import itertools
 import logging
 import re
@@ -7,11 +8,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from knowledge_bot.models import Header
 from knowledge_bot_service.database import Database, DatabaseClosedError
 from knowledge_bot_service.documents.markdown import read_markdown
 from knowledge_bot_service.documents.text import tidy
@@ -24,7 +27,11 @@ from knowledge_bot_service.search import (
     index_entries,
     insert_entries,
 )
+from knowledge_bot_service.storage import StorageError, storage_error
 from knowledge_bot_service.store import Job, Kind, Store, finish_ready
+from knowledge_bot_service.uploads import read_headers
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +99,9 @@ class Workers:
         deadline = time.monotonic() + _STOP_PATIENCE
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        self._store.release_claims()
+        # On a full disk nothing can be written; the next start does it.
+        with contextlib.suppress(StorageError):
+            self._store.release_claims()
 
     def _run(self) -> None:
         while True:
@@ -100,11 +109,11 @@ class Workers:
             if self._stopping.is_set():
                 return
             try:
-                if job := self._store.claim():
-                    self._process(job)
-            except DatabaseClosedError:
+                if job := self._when_stored(self._store.claim):
+                    self._when_stored(partial(self._process, job))
+            except (_StoppingError, DatabaseClosedError):
                 return
-            except Exception:  # noqa: BLE001 - a full disk, for one; the thread must live on
+            except Exception:  # noqa: BLE001 - whatever it is, the thread must live on
                 _log.exception(
                     "a worker could not claim a source, or record what became of one: what is "
                     "pending is tried again in %g s, what is processing at the next start",
@@ -113,6 +122,17 @@ class Workers:
                 self._stopping.wait(_PAUSE)
                 self.notify()
 
+    def _when_stored(self, work: Callable[[], T]) -> T:
+        """Do what stores something, again and again while the disk is full."""
+        while True:
+            try:
+                return work()
+            except Exception as error:
+                if storage_error(error) is None:
+                    raise
+            if self._stopping.wait(_PAUSE):
+                raise _StoppingError
+
     def _process(self, job: Job) -> None:
         try:
             self._index(job, self._read(job))
@@ -120,7 +140,10 @@ class Workers:
             self._store.fail(job.source, str(error))
         except (_StoppingError, DatabaseClosedError):
             return
-        except Exception:  # noqa: BLE001 - whatever a document sets off, the next one is processed
+        except Exception as error:
+            # Whatever a document sets off, the next one is processed.
+            if storage_error(error) is not None:
+                raise
             _log.exception("source %s: processing broke off", job.public_id)
             if self._store.requeue(job.source) == "pending":
                 self.notify()
@@ -147,7 +170,10 @@ class Workers:
                 return _read_text(_present(material.content))
 
     def _read_page(self, job: Job) -> Document:
-        page = fetch(_present(job.material.url), job.material.headers, self._policy)
+        headers = [Header(name=name, value=value) for name, value in job.material.headers]
+        if job.material.file is not None:
+            headers += read_headers(self._folder / job.material.file)
+        page = fetch(_present(job.material.url), headers, self._policy)
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             path = Path(folder, "page")
             path.write_bytes(page.body)
