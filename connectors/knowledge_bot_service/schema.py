@@ -73,6 +73,12 @@ CREATE TABLE passage (
     text TEXT NOT NULL
 ) STRICT;
 CREATE INDEX passage_source ON passage (source);
+-- How many passages were ever added and removed: counting them takes milliseconds.
+CREATE TABLE passage_count (
+    added INTEGER NOT NULL,
+    removed INTEGER NOT NULL
+) STRICT;
+INSERT INTO passage_count VALUES (0, 0);
 -- Analysed text. The categories make marks part of a word, as many scripts need it.
 CREATE VIRTUAL TABLE passage_index USING fts5 (
     scope, title, body,
@@ -222,6 +228,11 @@ def _from_1(connection: sqlite3.Connection) -> None:
         CREATE INDEX source_status ON source (status) WHERE replaces IS NULL;
         CREATE TABLE removal (source INTEGER PRIMARY KEY, file TEXT) STRICT;
         ALTER TABLE message ADD COLUMN sources TEXT;
+        CREATE TABLE passage_count (
+            added INTEGER NOT NULL,
+            removed INTEGER NOT NULL
+        ) STRICT;
+        INSERT INTO passage_count SELECT count(*), 0 FROM passage;
         """,
     )
     _run(

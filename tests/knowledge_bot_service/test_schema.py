@@ -74,6 +74,9 @@ def test_a_folder_of_an_earlier_version_goes_on(version: int, tmp_path: Path) ->
         }
     with LocalService(tmp_path / "new", **SETTINGS):
         pass
+    with closing(sqlite3.connect(folder / "knowledge.sqlite3")) as connection:
+        counted = connection.execute("SELECT added - removed FROM passage_count").fetchone()
+        assert counted == connection.execute("SELECT count(*) FROM passage").fetchone()
     assert schema_of(folder / "knowledge.sqlite3") == schema_of(
         tmp_path / "new" / "knowledge.sqlite3"
     )
