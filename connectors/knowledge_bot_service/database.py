@@ -1,6 +1,7 @@
 """The SQLite file: one thread that writes, and a reading connection for each thread."""
 
 import contextlib
+import shutil
 import sqlite3
 import threading
 from collections import deque
@@ -12,6 +13,7 @@ from typing import Any, Final, TypeVar
 from knowledge_bot_service.schema import prepare
 from knowledge_bot_service.storage import (
     DatabaseLostError,
+    DiskFullError,
     StorageError,
     storage_error,
     tell,
@@ -27,6 +29,9 @@ _GROUP: Final = 256
 # And background operations up to this weight together. Measured with passages, each of weight 1:
 # more of them make the index no faster.
 _WEIGHT: Final = 100
+
+# A disk that was full has space again from this many free bytes on.
+_SPACE: Final = 1024 * 1024
 
 
 class DatabaseClosedError(Exception):
@@ -72,6 +77,7 @@ class Database:
         writer.execute("PRAGMA synchronous = FULL")
         # Who deletes a confidential text wants it gone: pages that become free are overwritten too.
         writer.execute("PRAGMA secure_delete = ON")
+        self._trouble: StorageError | None = None
         # A first reading opens the second file too, which holds what was written last.
         writer.execute("SELECT count(*) FROM sqlite_master").fetchone()
         self._files = {file: _identity(file) for file in (path, path.with_name(path.name + "-wal"))}
@@ -121,6 +127,20 @@ class Database:
                 self._close_abandoned()
                 self._readers[thread] = connection
         return connection
+
+    def check(self) -> None:
+        """Check that the database takes writes, as far as that can be known without one.
+
+        Raises:
+            StorageError: it does not; the text says why.
+        """
+        self._check_files()
+        trouble = self._trouble
+        if isinstance(trouble, DiskFullError):
+            if shutil.disk_usage(self._path.parent).free < _SPACE:
+                raise trouble
+        elif trouble is not None:
+            raise trouble
 
     def close(self) -> None:
         """Finish the writes that wait, then close every connection."""
@@ -205,13 +225,13 @@ class Database:
                     connection.execute("PRAGMA wal_checkpoint (FULL)")
         # An operation that met a full disk may have ended the transaction of all.
         errors = [storage_error(error) for error in (failed, *(write.error for write in group))]
-        trouble = next((error for error in errors if error is not None), None)
-        if trouble is not None:
-            tell(trouble, self._path)
+        self._trouble = next((error for error in errors if error is not None), None)
+        if self._trouble is not None:
+            tell(self._trouble, self._path)
         for write in group:
             write.error = storage_error(write.error) or write.error
             if failed is not None:
-                write.error = write.error or trouble or failed
+                write.error = write.error or self._trouble or failed
             write.settle()
 
     def _check_files(self) -> None:
