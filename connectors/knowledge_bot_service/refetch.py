@@ -179,7 +179,9 @@ class Refetcher:
             while delete_entries(connection, due.id, _BATCH):
                 continue
             insert_entries(connection, due.id, collections, entries)
-            connection.execute("UPDATE source SET title = ? WHERE id = ?", (title, due.id))
+            connection.execute(
+                "UPDATE source SET title = ?, replaced_at = ? WHERE id = ?", (title, now(), due.id)
+            )
 
         # One transaction: a question sees the old text or the new one. A page has 5 MB at most.
         self._database.write(replace, background=len(entries)).result()

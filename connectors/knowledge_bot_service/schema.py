@@ -42,6 +42,8 @@ CREATE TABLE source (
 ) STRICT;
 CREATE INDEX source_unfinished
     ON source (status, id) WHERE status IN ('pending', 'processing');
+-- To count them, which would read every row, names and all.
+CREATE INDEX source_status ON source (status) WHERE replaces IS NULL;
 CREATE TABLE source_collection (
     source INTEGER NOT NULL REFERENCES source,
     collection INTEGER NOT NULL REFERENCES collection,
@@ -52,9 +54,10 @@ CREATE TABLE job (
     source INTEGER PRIMARY KEY REFERENCES source,
     material TEXT NOT NULL
 ) STRICT;
--- Sources that are deleted or replaced, until the last of their passages is removed.
+-- Sources that are deleted or replaced, until their file and all their passages are removed.
 CREATE TABLE removal (
-    source INTEGER PRIMARY KEY
+    source INTEGER PRIMARY KEY,
+    file TEXT
 ) STRICT;
 -- A web page that was fetched without headers of its own: when it was looked at, and what the
 -- server sent to tell by whether it has changed.
@@ -216,7 +219,8 @@ def _from_1(connection: sqlite3.Connection) -> None:
         ALTER TABLE source_2 RENAME TO source;
         CREATE INDEX source_unfinished
             ON source (status, id) WHERE status IN ('pending', 'processing');
-        CREATE TABLE removal (source INTEGER PRIMARY KEY) STRICT;
+        CREATE INDEX source_status ON source (status) WHERE replaces IS NULL;
+        CREATE TABLE removal (source INTEGER PRIMARY KEY, file TEXT) STRICT;
         ALTER TABLE message ADD COLUMN sources TEXT;
         """,
     )

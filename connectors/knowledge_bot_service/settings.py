@@ -178,6 +178,8 @@ class Settings(_Section):
     `api_keys` are keys with the role "write" and without a name. `trusted_proxies` are the networks
     of proxies whose word on who the client is goes into the log (`X-Forwarded-For`).
 
+    `admin` lets sources be deleted and replaced over the page.
+
     `wait_for_sources` is how many seconds a question waits at most for sources that were accepted
     before it: the interface has no way to ask for a source's status (section 3), so a client that
     adds a source and then asks about it relies on this.
@@ -201,6 +203,7 @@ class Settings(_Section):
     trusted_proxies: tuple[Network, ...] = ()
     wait_for_sources: float = Field(default=5.0, ge=0, le=60)
     workers: int = Field(default=4, ge=1, le=64)
+    admin: bool = False
 
     @field_validator("api_keys")
     @classmethod
@@ -255,6 +258,7 @@ def overridden(
     data: Path | None = None,
     api_keys: Sequence[str] = (),
     allow_fetch: Sequence[str] = (),
+    admin: bool = False,
     trusted_proxies: Sequence[str] = (),
 ) -> Settings:
     """Settings with what a command line says: in place of theirs; where there are several, beside.
@@ -270,6 +274,8 @@ def overridden(
         values["api_keys"] = (*settings.api_keys, *api_keys)
     if allow_fetch:
         values["allow_fetch"] = (*settings.allow_fetch, *allow_fetch)
+    if admin:
+        values["admin"] = True
     if trusted_proxies:
         values["trusted_proxies"] = (*settings.trusted_proxies, *trusted_proxies)
     return parse_settings(values, origin="command line")
