@@ -1,8 +1,13 @@
 """The page for operators: what it shows is what happens."""
 
+import gzip
+import os
 import re
 import shlex
+import shutil
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -11,6 +16,7 @@ import pytest
 from knowledge_bot_service.settings import read_settings
 from serve_command import SERVE, serving
 from service_calls import problem_of
+from unmeasured import unmeasured
 
 PAGE = Path(__file__).parents[2] / "docs/service/operate.md"
 TEXT = PAGE.read_text("utf-8")
@@ -81,6 +87,29 @@ def test_its_metrics_are_those_of_the_service(tmp_path: Path) -> None:
     assert len(named) >= 10
     for name in named:
         assert f"# TYPE {name.removesuffix('_total') if name not in told else name} " in told, name
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_its_day_goes_as_it_is_told(tmp_path: Path) -> None:
+    (tmp_path / "older").mkdir()
+    stored = Path(__file__).parent / "stored/version-1.sqlite3.gz"
+    (tmp_path / "older/knowledge.sqlite3").write_bytes(gzip.decompress(stored.read_bytes()))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    commands = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", PAGE.with_name("day.sh")],
+        cwd=tmp_path,
+        env=unmeasured() | {"PATH": commands, "PORT": str(port)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() == blocks("text")[-1].strip()
 
 
 def test_its_commands_for_keys_and_backups_run_in_their_order(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ def test_a_copy_of_the_older_version_is_kept_and_named_in_the_log(tmp_path: Path
         assert connection.execute("SELECT count(*) FROM source").fetchone()[0] == 5
 
 
+@pytest.mark.slow
 def test_an_upgrade_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     folder = stored(1, tmp_path / "data")
     with closing(sqlite3.connect(folder / "knowledge.sqlite3")) as connection, connection:
