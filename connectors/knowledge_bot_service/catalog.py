@@ -64,7 +64,7 @@ class SourceSummary(BaseModel):
     replacement: str | None
 
 
-Place = Annotated[int, Field(ge=0, lt=2**63)]
+Place = Annotated[int, Field(ge=0, lt=2**62)]
 """A place in a list, as an answer has it: what SQLite numbers rows with."""
 
 Limit = Annotated[int, Field(ge=1, le=200)]

@@ -118,6 +118,13 @@ def test_a_list_that_cannot_be_is_a_400(anyones: httpx.Client, parameters: dict[
     assert problem_of(response, 400)["code"] == "invalid_request"
 
 
+def test_a_place_in_a_text_that_cannot_be_is_a_400(anyones: httpx.Client) -> None:
+    source = add_text(anyones, "Rules", "Nobody sings in the lift.")["id"]
+    for place in ({"passage": 2**63 - 1}, {"passage": "x"}, {"first": -1}, {"limit": 0}):
+        response = page(anyones, f"sources/{source}", params=place)
+        assert problem_of(response, 400)["code"] == "invalid_request"
+
+
 def test_a_text_is_read_in_its_order_page_by_page(
     http: httpx.Client, managed: LocalService
 ) -> None:
