@@ -128,7 +128,7 @@ async def _of_fault(request: Request, error: Exception) -> JSONResponse:
 # With Retry-After a client knows that the service has not acted.
 _OF_STORAGE: Final[dict[type[StorageError], tuple[HTTPStatus, str, dict[str, str]]]] = {
     DiskFullError: (HTTPStatus.INSUFFICIENT_STORAGE, "disk_full", {"Retry-After": "60"}),
-    DatabaseLostError: (HTTPStatus.SERVICE_UNAVAILABLE, "database_lost", {"Retry-After": "60"}),
+    DatabaseLostError: (HTTPStatus.SERVICE_UNAVAILABLE, "database_lost", {"Retry-After": "5"}),
     DatabaseDamagedError: (HTTPStatus.INTERNAL_SERVER_ERROR, "database_damaged", {}),
 }
 _STORAGE_FAILED: Final = (HTTPStatus.INTERNAL_SERVER_ERROR, "storage_failed", dict[str, str]())
