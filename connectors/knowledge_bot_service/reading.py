@@ -32,7 +32,8 @@ class Limits:
     """What reading one document may take.
 
     Attributes:
-        seconds: of computing for a part of it, the first one as a rule; twice as many by the clock.
+        seconds: of computing for a part of it, the first one as a rule; four times as many by the
+            clock.
         seconds_in_all: of computing; a long text comes in many parts.
         memory: of the reading process, in bytes.
     """
@@ -200,7 +201,11 @@ class Reader:
         code = process.wait()
         if self._closed:
             return ReaderClosedError()
-        if was_overdue or code == _OUT_OF_TIME:
+        if was_overdue:
+            return TooSlowError(
+                f"reading it took longer than {limits.seconds * _PATIENCE:g} s by the clock"
+            )
+        if code == _OUT_OF_TIME:
             if not has_begun:
                 return TooSlowError(f"reading it took longer than {limits.seconds:g} s")
             return TooSlowError(
@@ -217,7 +222,7 @@ class Reader:
 _PART: Final = 25
 
 # How many times its computing time a document may take by the clock: others want the CPU too.
-_PATIENCE: Final = 2.0
+_PATIENCE: Final = 4.0
 
 # The exit code of a child that had too little memory.
 _OUT_OF_MEMORY: Final = 3

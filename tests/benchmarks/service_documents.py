@@ -7,7 +7,6 @@ while sources come in without end. With `--json FILE` the figures are written as
 
 import argparse
 import io
-import os
 import statistics
 import sys
 import time
@@ -26,7 +25,7 @@ from service_load import accepting, percentile, text_of
 from knowledge_bot_service import LocalService
 
 # How long a document may take until it is ready or failed, in seconds.
-PATIENCE = float(os.environ.get("PATIENCE", "180"))
+PATIENCE = 180.0
 
 # How often the service is asked whether it is there, in seconds.
 PAUSE = 0.01
