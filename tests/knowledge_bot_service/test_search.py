@@ -84,11 +84,10 @@ def test_ranking_few_passages_finds_what_ranking_all_finds(database: Database) -
 
 
 def test_more_level_passages_than_are_ranked(database: Database) -> None:
-    add(
-        database,
-        [f"alpha x{number}" for number in range(500)] + ["alpha beta", "alpha alpha alpha"],
-    )
-    search = Search(database, ranked=60)
+    texts_of_source = [f"alpha x{number}" for number in range(600)]
+    texts_of_source[400:400] = ["alpha beta", "alpha alpha alpha"]
+    add(database, texts_of_source)
+    search = Search(database, ranked=50)
     assert texts(found(search, "beta alpha"))[0] == "alpha beta"
     # Words alone do not tell which of the passages is about it.
     assert texts(found(search, "alpha"))[0] == "alpha alpha alpha"
@@ -106,13 +105,20 @@ def test_a_collection_that_was_empty_stays_unseen(database: Database) -> None:
         lambda connection: connection.execute("INSERT INTO collection VALUES (2, 'col_2')")
     ).result()
     add(database, ["alpha here"])
-    search = Search(database, ranked=20)
+    search = Search(database, ranked=2)
     assert texts(found(search, "alpha")) == ["alpha here"]
     add(database, ["alpha there"] * 50, collection=2)
     assert texts(found(search, "alpha")) == ["alpha here"]
     assert texts(found(search, "alpha", [2])) == ["alpha there"] * 5
     assert len(found(search, "alpha", [1, 2], limit=100)) == 51
     assert found(search, "alpha", []) == []
+
+
+def test_the_rarest_words_may_be_in_another_collection(database: Database) -> None:
+    chance = random.Random(2)
+    add(database, ["common " + " ".join(chance.sample(VOCABULARY, 3)) for _ in range(300)])
+    add(database, ["rare common"] * 30, collection=2)
+    assert len(found(Search(database, ranked=10), "rare common")) == 5
 
 
 @pytest.mark.parametrize("word", ["collection1", "scope", 'a"b'])
