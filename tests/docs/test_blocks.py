@@ -35,7 +35,6 @@ ELSEWHERE = {
     "docs/how-to/test-your-own-code.md": "test_testing_page.py",
     "docs/many-workers.md": "airflow_knowledge_bot/test_many_workers.py",
 }
-RUN = {"python", "console"}
 ALL = [
     pytest.param(page, block, id=f"{name_of(page)}:{block.line}")
     for page in PAGES
@@ -44,8 +43,20 @@ ALL = [
 
 
 def runs(page):
-    found = {block.language for block in blocks(page) if not block.skipped}
-    return bool(found & RUN) and name_of(page) not in ELSEWHERE
+    """Return whether anything of a page is run here: Python, or a command behind a `$`."""
+    return name_of(page) not in ELSEWHERE and any(
+        block.language == "python" or (block.language == "console" and "$ " in block.text)
+        for block in blocks(page)
+        if not block.skipped
+    )
+
+
+def played():
+    """Yield the pages that are run here."""
+    for page in filter(runs, PAGES):
+        slow = name_of(page) == "docs/tutorials/airflow.md"  # it runs a DAG twice
+        marks = [pytest.mark.slow] if slow else []
+        yield pytest.param(page, marks=marks, id=name_of(page))
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +88,7 @@ def test_a_block_can_be_read(page, block):
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=name_of)
+@pytest.mark.parametrize("page", list(played()))
 def test_every_block_runs_and_prints_what_is_shown(page, services, tmp_path):
     home = tmp_path / "home"
     shutil.copytree(ROOT / "examples" / "handbook", home / "handbook")
