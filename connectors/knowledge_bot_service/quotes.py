@@ -61,6 +61,11 @@ _NUMBER_WORDS: Final = frozenset(
 _DIGITS: Final = re.compile(r"\D+")
 _DIGITS_OF_NUMBER: Final = 3
 
+# A year, a time of day, or a day of a month. A share or a count is no answer to "when".
+_TIME: Final = re.compile(
+    r"(?<!\d)[12]\d{3}(?!\d)|\d[:.]\d\d|\d ?(?:st|nd|rd|th|[ap]\.?m|Uhr|h|年|月|日|\.)(?!\w)"
+)
+
 # What stands between a word and what it means.
 _DEFINES: Final = re.compile(r" (?:is|are|means?|stands for|refers to) |: ")
 
@@ -333,7 +338,7 @@ def _answers(sentence: str, terms: QueryTerms) -> bool:
             asked = {form for word in terms.terms for form in word}
             return any(word[:1].isupper() and _is_new(word, asked) for word in words[1:])
         case "when":
-            return any(_has_digit(word) or _bare(word) in _DATE_WORDS for word in words)
+            return bool(_TIME.search(sentence)) or any(_bare(word) in _DATE_WORDS for word in words)
         case "contact":
             return "@" in sentence or any(
                 len(_DIGITS.sub("", word)) >= _DIGITS_OF_NUMBER for word in words
