@@ -1,11 +1,11 @@
 """The SQLite file: one thread that writes, and a reading connection for each thread."""
 
 import contextlib
-import queue
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -25,6 +25,10 @@ Operation = Callable[[sqlite3.Connection], T]
 # A transaction takes at most this many waiting operations: enough to share one fsync between all
 # clients, few enough that none of them waits for long.
 _GROUP: Final = 256
+
+# And background operations up to this weight together. Measured with passages, each of weight 1:
+# more of them make the index no faster.
+_WEIGHT: Final = 100
 
 # A disk that was full has space again from this many free bytes on.
 _SPACE: Final = 1024 * 1024
@@ -61,10 +65,11 @@ class Database:
             if file.exists():
                 file.chmod(0o600)
         path.touch(mode=0o600)
-        self._waiting: queue.PriorityQueue[tuple[int, int, _Write | None]] = queue.PriorityQueue()
-        self._count = 0
+        self._clients: deque[_Write] = deque()
+        self._background: deque[_Write] = deque()
         self._closed = False
         self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._readers: dict[threading.Thread, sqlite3.Connection] = {}
         writer = self._connect()
         prepare(writer)
@@ -81,12 +86,13 @@ class Database:
         )
         self._thread.start()
 
-    def write(self, operation: Operation[T], *, background: bool = False) -> Future[T]:
+    def write(self, operation: Operation[T], *, background: int = 0) -> Future[T]:
         """Run `operation` in the writer's next transaction.
 
         Args:
             operation: called with the writing connection; its own error undoes its own work alone.
-            background: True lets every waiting client go first.
+            background: above 0, clients go first, but one such operation comes after each of their
+                transactions; how many rows it writes.
 
         Returns:
             A future that is done when the work is durable, with what `operation` returned, or with
@@ -96,12 +102,12 @@ class Database:
         Raises:
             DatabaseClosedError: `close` was called.
         """
-        write = _Write(operation)
-        with self._lock:
+        write = _Write(operation, background)
+        with self._changed:
             if self._closed:
                 raise DatabaseClosedError("the service is stopping")
-            self._count += 1
-            self._waiting.put((1 if background else 0, self._count, write))
+            (self._background if background else self._clients).append(write)
+            self._changed.notify()
         return write.future
 
     def reader(self) -> sqlite3.Connection:
@@ -138,11 +144,11 @@ class Database:
 
     def close(self) -> None:
         """Finish the writes that wait, then close every connection."""
-        with self._lock:
+        with self._changed:
             if self._closed:
                 return
             self._closed = True
-            self._waiting.put((2, 0, None))
+            self._changed.notify()
         self._thread.join()
         for connection in self._readers.values():
             connection.close()
@@ -161,25 +167,51 @@ class Database:
         return connection
 
     def _write_all(self, connection: sqlite3.Connection) -> None:
-        while (write := self._waiting.get()[2]) is not None:
-            group = [write]
-            # Background writes are large. With one of them at most in a group, no client waits for
-            # two.
-            while len(group) < _GROUP and not self._waiting.empty():
-                priority, _, following = entry = self._waiting.get()
-                if priority != 0 or following is None:
-                    self._waiting.put(entry)
-                    break
-                group.append(following)
-            self._commit(connection, group)
+        is_backgrounds_turn = False
+        while first := self._first(background_first=is_backgrounds_turn):
+            is_backgrounds_turn = not first.background
+            self._commit(connection, first, self._following(first))
         connection.close()
 
-    def _commit(self, connection: sqlite3.Connection, group: list["_Write"]) -> None:
+    def _first(self, *, background_first: bool) -> "_Write | None":
+        """Wait for the first write of a transaction; None when there will be none."""
+        with self._changed:
+            while not (self._clients or self._background):
+                if self._closed:
+                    return None
+                self._changed.wait()
+            is_background = self._background and (background_first or not self._clients)
+            return (self._background if is_background else self._clients).popleft()
+
+    def _following(self, first: "_Write") -> Iterator["_Write"]:
+        """The other writes of a transaction, each taken when the one before it is through.
+
+        A client's that comes in the meantime joins, and ends the background work: it waits for one
+        operation of that at most.
+        """
+        count, weight, has_client = 1, first.background, not first.background
+        while count < _GROUP:
+            with self._lock:
+                if self._clients:
+                    write, has_client = self._clients.popleft(), True
+                elif self._background and not has_client and weight < _WEIGHT:
+                    write = self._background.popleft()
+                else:
+                    return
+            count, weight = count + 1, weight + write.background
+            yield write
+
+    def _commit(
+        self, connection: sqlite3.Connection, first: "_Write", following: Iterable["_Write"]
+    ) -> None:
+        group = [first]
         failed: BaseException | None = None
         try:
             self._check_files()
             connection.execute("BEGIN IMMEDIATE")
-            for write in group:
+            first.run(connection)
+            for write in following:
+                group.append(write)
                 write.run(connection)
             connection.execute("COMMIT")
             self._check_files()
@@ -208,8 +240,9 @@ class Database:
 
 
 class _Write:
-    def __init__(self, operation: Operation[Any]) -> None:
+    def __init__(self, operation: Operation[Any], background: int) -> None:
         self.operation = operation
+        self.background = background
         self.future: Future[Any] = Future()
         # A client that hangs up cancels its wait, not the write.
         self.future.set_running_or_notify_cancel()

@@ -3,6 +3,8 @@
 import logging
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Final
 
 from knowledge_bot_service.analyzer import index_terms
@@ -97,7 +99,8 @@ class SchemaError(Exception):
 def prepare(connection: sqlite3.Connection) -> None:
     """Make the tables in an empty database, or bring an older one's to the present version.
 
-    Each step is one transaction: a process that dies in the middle leaves the older version.
+    All steps are one transaction: a process that dies in the middle leaves the older version. A
+    copy of that is kept beside the database, for who wants to go back to the older release.
 
     Args:
         connection: to the database, in autocommit mode; nobody else uses the database.
@@ -106,15 +109,11 @@ def prepare(connection: sqlite3.Connection) -> None:
         SchemaError: the database is another program's, or of a later version.
         sqlite3.Error: the file cannot be read or written, or is no database.
     """
-    version = _version(connection)
+    version = check_version(connection)
     if version == VERSION:
         return
-    if version > VERSION:
-        raise SchemaError(
-            f"the database is of version {version}, and this program knows versions up to "
-            f"{VERSION}: a later release of knowledge-bot made it. Install that release, or "
-            "restore a backup of before. Nothing was changed."
-        )
+    if version:
+        _keep_copy(connection, version)
     connection.execute("BEGIN IMMEDIATE")
     try:
         if version == 0:
@@ -131,6 +130,45 @@ def prepare(connection: sqlite3.Connection) -> None:
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+
+
+def _keep_copy(connection: sqlite3.Connection, version: int) -> None:
+    file = Path(connection.execute("PRAGMA database_list").fetchone()[2])
+    kept = file.with_name(f"{file.name}.version-{version}")
+    # It has its name when it is whole: an upgrade that was killed may have left a part.
+    part = kept.with_name(f"{kept.name}.part")
+    part.unlink(missing_ok=True)
+    part.touch(mode=0o600)
+    try:
+        with closing(sqlite3.connect(part)) as copy:
+            connection.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+        part.replace(kept)
+    finally:
+        part.unlink(missing_ok=True)
+    _log.warning(
+        "the database is of version %d, this program's is %d; before anything is changed, a copy "
+        "was kept as %s",
+        version,
+        VERSION,
+        kept,
+    )
+
+
+def check_version(connection: sqlite3.Connection) -> int:
+    """Return the version of a database's tables; 0 where there are none. Nothing is changed.
+
+    Raises:
+        SchemaError: the database is another program's, or of a later version.
+    """
+    version = _version(connection)
+    if version > VERSION:
+        raise SchemaError(
+            f"the database is of version {version}, and this program knows versions up to "
+            f"{VERSION}: a later release of knowledge-bot made it. Install that release, or "
+            "restore a backup of before. Nothing was changed."
+        )
+    return version
 
 
 def _version(connection: sqlite3.Connection) -> int:

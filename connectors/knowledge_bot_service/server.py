@@ -16,6 +16,7 @@ from knowledge_bot_service.connections import Bounds, limited_to
 from knowledge_bot_service.database import Database
 from knowledge_bot_service.folder import DataFolder, FolderError
 from knowledge_bot_service.gate import PREFIX
+from knowledge_bot_service.keys import Keys
 from knowledge_bot_service.mounts import Loader, Mounts
 from knowledge_bot_service.schema import SchemaError
 from knowledge_bot_service.settings import Limits, Settings
@@ -46,9 +47,8 @@ class AddressError(Exception):
 def run(
     settings: Settings,
     folder: DataFolder,
+    keys: Keys,
     *,
-    host: str,
-    port: int,
     on_ready: Callable[[str, int], None],
     mounts: Mapping[str, Loader] | None = None,
 ) -> None:
@@ -57,9 +57,9 @@ def run(
     Args:
         settings: what the service offers and allows.
         folder: where it keeps everything.
-        host: the address or name to listen on.
-        port: the port; 0 takes a free one.
-        on_ready: called with the base URL and the real port when requests are answered.
+        keys: who may use it.
+        on_ready: called when requests are answered, with a base URL that leads here from this
+            machine, and the real port.
         mounts: what else is answered beside the interface, by the first segment of its path.
 
     Raises:
@@ -69,28 +69,35 @@ def run(
         SettingsError: the key of the language model is not in the environment.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    with _listener(host, port) as listener:
-        real_port: int = listener.getsockname()[1]
-        shown = f"[{host}]" if ":" in host else host
-        base_url = f"http://{shown}:{real_port}{PREFIX}"
-        reached = base_url.replace(f"//{shown}:", f"//{_ANY.get(host, shown)}:", 1)
+    host = settings.host
+    with _listener(host, settings.port) as listener:
+        port: int = listener.getsockname()[1]
+        shown = _ANY.get(host, f"[{host}]" if ":" in host else host)
+        base_url = f"http://{shown}:{port}{PREFIX}"
         app = create_app(
             settings,
             folder,
             _opened(folder.database),
-            on_ready=lambda: on_ready(base_url, real_port),
-            mounts=Mounts(mounts, reached) if mounts else None,
+            keys,
+            connections=lambda: len(server.server_state.connections),
+            on_ready=lambda: on_ready(base_url, port),
+            mounts=Mounts(mounts, base_url, settings.data) if mounts else None,
         )
         config = uvicorn.Config(
             app,
             http=limited_to(_bounds(settings.limits)),
             ws="none",
+            log_config=None,
             log_level="warning",
             access_log=False,
             server_header=False,
+            # Whoever is not named here may claim to be anybody.
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
             timeout_graceful_shutdown=_GRACE,
         )
-        uvicorn.Server(config).run(sockets=[listener])
+        server = uvicorn.Server(config)
+        server.run(sockets=[listener])
 
 
 def _bounds(limits: Limits) -> Bounds:

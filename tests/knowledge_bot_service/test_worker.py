@@ -255,8 +255,8 @@ def test_a_long_text_waits_in_a_file_and_is_ready(
 ) -> None:
     filler = "\n\n".join(f"Line {number} says little about anything." for number in range(9000))
     add_text(http, "Long", f"{filler}\n\nThe quarry closed in 1931.\n\n{filler}")
-    assert "1931" in ask(http, "When did the quarry close?")["answer"]
     service.wait_until_ready()
+    assert "1931" in ask(http, "When did the quarry close?")["answer"]
     assert list(Path(service.data, "material").iterdir()) == []
 
 

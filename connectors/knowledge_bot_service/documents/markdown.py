@@ -31,7 +31,7 @@ _ADMONITION: Final = re.compile(
 _ADMITTED: Final = 4
 _UNDERLINE: Final = re.compile(r" {0,3}(?:=+|-+)[ \t]*")
 _RULE: Final = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:-[ \t]*){3,})")
-_TABLE_RULE: Final = re.compile(r"[ \t]*\|?[ \t:|-]*-{2,}[ \t:|-]*")
+_TABLE_RULE: Final = re.compile(r"(?=.*--)[ \t:|-]++")
 _QUOTE: Final = re.compile(r" {0,3}>[ \t]?")
 _DEFINITION: Final = re.compile(r" {0,3}\[[^\]]+\]:[ \t]*\S")
 _TITLE: Final = re.compile(r"title:[ \t]*(.+)")

@@ -86,6 +86,7 @@ def test_what_a_note_or_a_tab_holds_is_text_after_its_title(read: Reader) -> Non
         "<a " * 100_000,
         "\\" * 300_000,
         "~~~\n" * 50_000,
+        "".join("  " * level + f"- item {level}\n" for level in range(1000)),
     ],
 )
 @pytest.mark.timeout(60)  # in time that grows with the square of the length, it takes minutes
