@@ -11,7 +11,7 @@ from knowledge_bot.models import Message
 from knowledge_bot_service.analyzer import is_small_talk
 from knowledge_bot_service.conversations import SOURCES, Asked
 from knowledge_bot_service.finding import Finder
-from knowledge_bot_service.quotes import Quote, choose
+from knowledge_bot_service.quotes import PARAGRAPH, Quote, choose
 from knowledge_bot_service.search import Hit
 
 REFUSAL: Final = "I could not find that in my sources."
@@ -102,6 +102,9 @@ class Answerer:
     def answer(self, asked: Asked, collections: Sequence[int]) -> Answer:
         """Answer with at most two sentences and 300 characters, then the names of their sources.
 
+        A sentence that introduces a list, a table or code has it after it, in lines of its own; the
+        answer then has at most 1,200 characters.
+
         Args:
             asked: the question, and what was said before it.
             collections: the numbers of the collections to answer from.
@@ -127,4 +130,5 @@ def _listed(name: str) -> str:
 
 
 def _text(quotes: Iterable[Quote]) -> str:
-    return " ".join(quote.text for quote in quotes)
+    texts = [quote.text for quote in quotes]
+    return (PARAGRAPH if any("\n" in text for text in texts) else " ").join(texts)
