@@ -1,6 +1,5 @@
 """Answering a question from passages, in their own sentences; no language model is involved."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
@@ -85,7 +84,7 @@ class Answer:
             )
             for source, used in passages.items()
         )
-        names = dict.fromkeys(_listed(source.name) for source in sources)
+        names = dict.fromkeys(source.name for source in sources)
         return cls(f"{words}{SOURCES}{', '.join(names)}", True, sources, hits)
 
 
@@ -121,12 +120,6 @@ class Answerer:
         quotes = choose(found.hits, found.weights, found.terms)
         cited = [*(quote.hit for quote in quotes), found.hits[0]]
         return Answer.citing(_text(quotes), cited, found.hits)
-
-
-def _listed(name: str) -> str:
-    """A name as it stands in the list: one that could be taken for several is quoted."""
-    is_plain = ", " not in name and not name.startswith('"')
-    return name if is_plain else json.dumps(name, ensure_ascii=False)
 
 
 def _text(quotes: Iterable[Quote]) -> str:
