@@ -33,8 +33,8 @@ _END: Final = 1000
 _NAME_WEIGHT: Final = 1.5
 
 # How well a passage fits: by how many of the question's words it has and by their BM25, both
-# weighted by how telling the words are, and by the pairs of words found side by side. Fitted on one
-# half of a question set, the same weights are best on the other.
+# weighted by how telling the words are, and by the pairs of words found side by side. Fitted on
+# each half of a question set, with a look at the other.
 _BY_ITSELF: Final = (0.1, 0.5, 0.4)
 
 # Words of what was said before do not stand side by side, and the rest of them counts the same.
@@ -48,11 +48,18 @@ _JUDGED: Final = 3
 # For English this answers 97 % of answerable questions and refuses 83 % of those on other subjects.
 # Other languages compound and inflect more; pairs of characters are found less often, and those of
 # Thai more often, than words.
-_MIN_FIT: Final = {"en": 0.289, "th": 0.6} | dict.fromkeys(IN_PAIRS - {"th"}, 0.205)
+_MIN_FIT: Final = {"en": 0.287, "th": 0.6} | dict.fromkeys(IN_PAIRS - {"th"}, 0.205)
 _MIN_FIT_ELSEWHERE: Final = 0.21
 _BY_CHANCE: Final = 0.0285
 _BY_SYNONYMS: Final = 0.075
 _MEASURED: Final = 1500
+
+# A long question is hardly ever in one passage with all of its words, and a short one is soon by
+# chance: so much less is needed for each word beyond so many, and more for each that it has less.
+_BY_WORD: Final = 0.004
+_USUAL_WORDS: Final = 5
+_FEWEST_WORDS: Final = 3
+_MOST_WORDS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +131,10 @@ class Finder:
             return needed
         scale = math.log10(min(_MEASURED, self._search.size() + 1))
         needed += _BY_CHANCE * scale
-        return needed + _BY_SYNONYMS * max(0.0, scale - 1) if terms.is_widened else needed
+        if terms.is_widened:
+            needed += _BY_SYNONYMS * max(0.0, scale - 1)
+        words = max(_FEWEST_WORDS, min(len(terms.terms), _MOST_WORDS))
+        return needed - _BY_WORD * (words - _USUAL_WORDS)
 
     def _context(self, before: Sequence[Exchange], weight: float) -> Iterable[WeightedWords]:
         """What was said before, to search for as well, with a weight beside the question's 1."""
