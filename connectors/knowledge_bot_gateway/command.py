@@ -1,5 +1,6 @@
 """`kbot mcp` and `kbot gateway`. What they need is loaded when one is called, not with `kbot`."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -114,6 +115,9 @@ def mcp(  # noqa: PLR0917 - click passes every option by name
 
     from knowledge_bot_gateway import create_mcp_server
 
+    # A thread waits for standard input, and a process that ends in order would wait for it. What is
+    # kept is kept after each answer, so that nothing is left to do.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     upstream = _upstream(connection, heads, own_key=True)
     anyio.run(_over_stdio, upstream, create_mcp_server(upstream, allow_writes=allow_writes))
 

@@ -1,6 +1,5 @@
 """Answering a question from passages, in their own sentences; no language model is involved."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
@@ -11,7 +10,7 @@ from knowledge_bot.models import Message
 from knowledge_bot_service.analyzer import is_small_talk
 from knowledge_bot_service.conversations import SOURCES, Asked
 from knowledge_bot_service.finding import Finder
-from knowledge_bot_service.quotes import Quote, choose
+from knowledge_bot_service.quotes import PARAGRAPH, Quote, choose
 from knowledge_bot_service.search import Hit
 
 REFUSAL: Final = "I could not find that in my sources."
@@ -85,7 +84,7 @@ class Answer:
             )
             for source, used in passages.items()
         )
-        names = dict.fromkeys(_listed(source.name) for source in sources)
+        names = dict.fromkeys(source.name for source in sources)
         return cls(f"{words}{SOURCES}{', '.join(names)}", True, sources, hits)
 
 
@@ -101,6 +100,9 @@ class Answerer:
 
     def answer(self, asked: Asked, collections: Sequence[int]) -> Answer:
         """Answer with at most two sentences and 300 characters, then the names of their sources.
+
+        A sentence that introduces a list, a table or code has it after it, in lines of its own; the
+        answer then has at most 1,200 characters.
 
         Args:
             asked: the question, and what was said before it.
@@ -120,11 +122,6 @@ class Answerer:
         return Answer.citing(_text(quotes), cited, found.hits)
 
 
-def _listed(name: str) -> str:
-    """A name as it stands in the list: one that could be taken for several is quoted."""
-    is_plain = ", " not in name and not name.startswith('"')
-    return name if is_plain else json.dumps(name, ensure_ascii=False)
-
-
 def _text(quotes: Iterable[Quote]) -> str:
-    return " ".join(quote.text for quote in quotes)
+    texts = [quote.text for quote in quotes]
+    return (PARAGRAPH if any("\n" in text for text in texts) else " ").join(texts)

@@ -1,63 +1,139 @@
 """Cutting a text into passages: what is found, scored and quoted as one."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from knowledge_bot_service.analyzer import sentences
+from knowledge_bot_service.analyzer import Block, blocks, sentences
 
 # Paragraphs are joined up to this many characters, and cut above it. Measured: up to 1,000 costs no
 # answers against paragraphs as they are, 2,500 does; overlaps cost some as well.
 LIMIT: Final = 1000
 
-_PARAGRAPH_END: Final = re.compile(r"\n[ \t\r]*\n\s*")
+# A section begins a new passage when the one before it has so many characters.
+_ENOUGH: Final = 700
+
+# How much of a passage may be headings that it stands under, and how much of it may introduce it.
+_MAX_PATH: Final = 240
+_MAX_LEAD: Final = LIMIT // 2
 
 
 def passages(text: str) -> Iterator[str]:
-    """Cut a text into passages of at most `LIMIT` characters, in order, without overlap.
+    """Cut a text into passages of at most `LIMIT` characters, in order.
 
-    Whole paragraphs (separated by blank lines) stay together as far as they fit; a longer one is
-    cut between sentences, a longer sentence between words, and a longer word anywhere.
+    Whole paragraphs stay together as far as they fit; a longer one is cut between sentences, a
+    longer sentence between words, and a longer word anywhere. A heading, and a sentence that
+    introduces a list, a table or code, stay with what follows them. These are cut between items,
+    rows and lines; each part of code has its fences, each part of a table its first row. Before a
+    passage that begins inside of a section stand the section's headings; nothing else is repeated.
     """
-    yield from _joined(_paragraphs(text), separator="\n\n")
+    path: list[Block] = []
+    together = ""
+    for unit in _units(blocks(text)):
+        begins_section = unit[0].kind == "heading"
+        if begins_section:
+            path = _above(path, unit[0])
+        for piece in _fitting(unit, LIMIT - _MAX_PATH if path else LIMIT):
+            is_full = len(together) + len(_PARAGRAPH) + len(piece) > LIMIT
+            if together and (is_full or (begins_section and len(together) >= _ENOUGH)):
+                yield together
+                together = ""
+            together = _PARAGRAPH.join([together, piece] if together else [*_told(path), piece])
+            if begins_section:
+                begins_section = False
+                for block in unit:
+                    if block.kind == "heading":
+                        path = [*_above(path, block), block]
+    if together:
+        yield together
 
 
-def _paragraphs(text: str) -> Iterator[str]:
-    start = 0
-    for end in _PARAGRAPH_END.finditer(text):
-        yield from _fitting(text[start : end.start()].strip())
-        start = end.end()
-    yield from _fitting(text[start:].strip())
+_PARAGRAPH: Final = "\n\n"
+_MAX_FENCE: Final = 40
 
 
-def _fitting(paragraph: str) -> Iterator[str]:
-    if len(paragraph) <= LIMIT:
-        if paragraph:
-            yield paragraph
+def _units(found: Iterable[Block]) -> Iterator[list[Block]]:
+    """Blocks that stay together: a heading or an introduction, and the block after it."""
+    unit: list[Block] = []
+    for block, following in _with_next(found):
+        leads = block.leads_to(following) if following is not None else False
+        if leads and len(block.text) > _MAX_LEAD:
+            # Its last sentence is what leads to the next block.
+            *before, last = sentences(block.text)
+            if before:
+                yield [*unit, Block("paragraph", " ".join(before))]
+                unit = []
+            unit.append(Block("paragraph", last))
+        else:
+            unit.append(block)
+        if not leads or sum(len(one.text) for one in unit) > _MAX_LEAD:
+            yield unit
+            unit = []
+
+
+def _with_next(found: Iterable[Block]) -> Iterator[tuple[Block, Block | None]]:
+    before: Block | None = None
+    for block in found:
+        if before is not None:
+            yield before, block
+        before = block
+    if before is not None:
+        yield before, None
+
+
+def _above(path: Sequence[Block], heading: Block) -> list[Block]:
+    return [one for one in path if one.level < heading.level]
+
+
+def _told(path: Sequence[Block]) -> list[str]:
+    """As many of the headings, from the innermost on, as there is room for."""
+    told: list[str] = []
+    length = 0
+    for heading in reversed(path):
+        length += len(heading.text) + len(_PARAGRAPH)
+        if length > _MAX_PATH:
+            break
+        told.insert(0, heading.text)
+    return told
+
+
+def _fitting(unit: Sequence[Block], limit: int) -> Iterator[str]:
+    """The text of a unit, in pieces of at most `limit` characters."""
+    *leads, body = unit
+    text = _PARAGRAPH.join(block.text for block in unit)
+    if len(text) <= limit:
+        yield text
         return
-    pieces = (piece for sentence in sentences(paragraph) for piece in _cut(sentence))
-    yield from _joined(pieces, separator=" ")
+    lead = "".join(f"{block.text}{_PARAGRAPH}" for block in leads)
+    head, tail, separator = "", "", "\n"
+    pieces: Iterable[str] = body.pieces
+    match body.kind:
+        case "code":
+            head, tail = f"{body.text.partition(separator)[0][:_MAX_FENCE]}\n", "\n```"
+        case "table" if body.has_names and len(body.pieces[0]) <= limit // 4:
+            names, *pieces = body.pieces
+            head = f"{names}\n{body.text.split(separator, 2)[1]}\n"
+        case "paragraph" | "heading":
+            separator = " "
+            pieces = sentences(body.text)
+    room = limit - len(lead) - len(head) - len(tail)
+    together = ""
+    for piece in pieces:
+        for part in [piece] if len(piece) <= room else _cut(piece, room):
+            if together and len(lead + head + together + separator + part + tail) > limit:
+                yield f"{lead}{head}{together}{tail}"
+                lead, together = "", part
+            else:
+                together = f"{together}{separator}{part}" if together else part
+    yield f"{lead}{head}{together}{tail}"
 
 
-def _cut(sentence: str) -> Iterator[str]:
+def _cut(text: str, limit: int) -> Iterator[str]:
     # By index: a "sentence" may be 50 MB without a space, and cutting it off piece by piece would
     # copy the rest each time.
     start = 0
-    while len(sentence) - start > LIMIT:
-        space = sentence.rfind(" ", start + LIMIT // 2, start + LIMIT)
-        end = space if space > 0 else start + LIMIT
-        yield sentence[start:end]
+    while len(text) - start > limit:
+        space = text.rfind(" ", start + limit // 2, start + limit)
+        end = space if space > 0 else start + limit
+        yield text[start:end]
         start = end + 1 if end == space else end
-    yield sentence[start:]
-
-
-def _joined(pieces: Iterator[str], *, separator: str) -> Iterator[str]:
-    together = ""
-    for piece in pieces:
-        if together and len(together) + len(separator) + len(piece) > LIMIT:
-            yield together
-            together = piece
-        else:
-            together = together + separator + piece if together else piece
-    if together:
-        yield together
+    yield text[start:]

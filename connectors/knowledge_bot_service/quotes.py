@@ -4,17 +4,32 @@
 # ruff: noqa: SIM905
 
 import functools
+import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
-from knowledge_bot_service.analyzer import QueryTerms, index_terms, index_terms_of, sentences
+from knowledge_bot_service.analyzer import (
+    Block,
+    QueryTerms,
+    blocks,
+    index_terms,
+    index_terms_of,
+    sentences,
+)
+from knowledge_bot_service.analyzer.blocks import COLONS, rows, unmarked
+from knowledge_bot_service.conversations import SOURCES
 from knowledge_bot_service.relevance import Word, bm25, coverage, pairs
 from knowledge_bot_service.search import Hit
 
 MAX_CHARACTERS: Final = 300
+MAX_WITH_BLOCK: Final = 1200
+
+# What stands between parts of an answer that are more than a sentence.
+PARAGRAPH: Final = "\n\n"
 
 # What a sentence's score is made of. Weights fitted on half of a question set gained nothing on the
 # other half, so these round ones stay.
@@ -24,6 +39,7 @@ _PASSAGE: Final = 1.0
 _PAIRS: Final = 0.35
 _KIND: Final = 0.2
 _BEFORE: Final = 0.3
+_HOW_TO: Final = 0.35
 
 # How much the names and numbers in a part of a sentence count, against the question's own words,
 # when a sentence is too long: the answer is often one of them.
@@ -35,16 +51,24 @@ _REMEMBERED_PASSAGES: Final = 1000
 # A second sentence shorter than this many characters says too little to be worth its place.
 _MIN_SECOND: Final = 20
 
-# A heading is a short paragraph of one line that no sentence ends, before one that a sentence ends:
-# a row of a table is before another row.
-_MAX_HEADING: Final = 100
-_SENTENCE_ENDS: Final = (".", "!", "?", ":", ";", ",", "。", "！", "？", "：", "；", "”", '"')  # noqa: RUF001
 _QUESTION_ENDS: Final = ("?", "？", "؟")  # noqa: RUF001
 
 _NUMBER_WORDS: Final = frozenset(
     "one two three four five six seven eight nine ten eleven twelve dozen twenty thirty forty"
     " fifty sixty seventy eighty ninety hundred thousand million billion half twice once".split()
 )
+# What is no digit; telephone numbers have at least so many digits, those of extensions too.
+_DIGITS: Final = re.compile(r"\D+")
+_DIGITS_OF_NUMBER: Final = 3
+
+# A year, a time of day, or a day of a month. A share or a count is no answer to "when".
+_TIME: Final = re.compile(
+    r"(?<!\d)[12]\d{3}(?!\d)|\d[:.]\d\d|\d ?(?:st|nd|rd|th|[ap]\.?m|Uhr|h|年|月|日|\.)(?!\w)"
+)
+
+# What stands between a word and what it means.
+_DEFINES: Final = re.compile(r" (?:is|are|means?|stands for|refers to) |: ")
+
 _DATE_WORDS: Final = frozenset(
     "january february march april may june july august september october november december"
     " monday tuesday wednesday thursday friday saturday sunday century".split()
@@ -53,7 +77,12 @@ _DATE_WORDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A sentence of an answer, trimmed to fit, and the passage that it is from."""
+    """A part of an answer, trimmed to fit, and the passage that it is from.
+
+    Attributes:
+        text: a sentence; with the block that it introduces, it has several lines.
+        hit: the passage.
+    """
 
     text: str
     hit: Hit
@@ -61,15 +90,33 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
-    """A sentence of a passage.
+    """A sentence of a passage, an item of a list, or a row of a table.
 
-    Its terms include those of the heading or question that it stands under; `before` are those of
-    the sentence before it, to which its pronouns refer.
+    Attributes:
+        text: what is quoted of it, without the block; "" for a block that nothing introduces.
+        terms: its own, and those of the headings or the question that it stands under.
+        before: the terms of the sentence before it, to which its pronouns refer.
+        block: the list, table or code that it introduces, and that is quoted with it.
+        section: the headings that it stands under.
+        under: how many of its terms are those of the headings; they come first.
     """
 
     text: str
     terms: tuple[str, ...]
     before: tuple[str, ...] = ()
+    block: Block | None = None
+    section: tuple[str, ...] = ()
+    under: int = 0
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Its terms without those of the headings, which would make it a long sentence."""
+        return self.terms[self.under :]
+
+    @property
+    def whole(self) -> str:
+        """The text and the block."""
+        return f"{self.text}{PARAGRAPH}{self.block.text}" if self.block else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +129,7 @@ class _Candidate:
 
 
 def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms) -> list[Quote]:
-    """The best sentence, and the next best as far as it fits, in reading order.
+    """The best sentence, and the next best one that goes with it, as far as it fits.
 
     Args:
         hits: the passages to choose from, best first.
@@ -90,7 +137,8 @@ def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
         terms: the question's own words and its kind.
 
     Returns:
-        One or two quotes of together at most `MAX_CHARACTERS` characters.
+        One or two quotes in reading order, of together at most `MAX_CHARACTERS` characters, or
+        `MAX_WITH_BLOCK` where a sentence introduces a list, a table or code.
     """
     candidates = [
         _Candidate(sentence, hit, (rank, position))
@@ -98,22 +146,41 @@ def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
         for position, sentence in enumerate(_sentences(hit.text))
     ]
     scores = _scores(candidates, hits[0].score, weights, terms)
-    ranked = [
+    best, *others = (
         candidate
         for _, candidate in sorted(
             zip(scores, candidates, strict=True), key=lambda pair: (-pair[0], pair[1].order)
         )
-    ]
-    best = ranked[0]
-    first = _trim(best.sentence.text, weights, MAX_CHARACTERS)
+    )
+    has_block = best.sentence.block is not None
+    limit = MAX_WITH_BLOCK if has_block else MAX_CHARACTERS
+    first = _quoted(best.sentence, weights, limit)
     chosen = [(best.order, Quote(first, best.hit))]
-    room = MAX_CHARACTERS - len(first) - 1
-    others = (other for other in ranked[1:] if other.sentence.text not in best.sentence.text)
-    second = next(others, None)
+    room = limit - len(first) - len(PARAGRAPH if has_block else " ")
+    second = next((other for other in others if _goes_with(other, best, weights, room)), None)
     if second is not None and room >= _MIN_SECOND:
-        trimmed = _trim(second.sentence.text, weights, room)
+        trimmed = _quoted(second.sentence, weights, room)
         chosen.append((second.order, Quote(trimmed, second.hit)))
     return [quote for _, quote in sorted(chosen, key=lambda pair: pair[0])]
+
+
+def _goes_with(
+    other: _Candidate, best: _Candidate, weights: Mapping[Word, float], room: int
+) -> bool:
+    """Whether a sentence adds to the best one.
+
+    Where there are headings, it is from the same section, or has another word that was asked for.
+    """
+    if other.sentence.whole in best.sentence.whole:
+        return False
+    if other.sentence.block is not None and len(other.sentence.whole) > room:
+        return False
+    sections = other.sentence.section, best.sentence.section
+    if not any(sections) or (other.hit is best.hit and sections[0] == sections[1]):
+        return True
+    told = frozenset(best.sentence.terms)
+    missing = {form for word in weights if told.isdisjoint(word) for form in word}
+    return not missing.isdisjoint(other.sentence.terms)
 
 
 @functools.lru_cache(maxsize=_REMEMBERED_PASSAGES)
@@ -121,34 +188,116 @@ def _sentences(passage: str) -> tuple[_Sentence, ...]:
     """The sentences of a passage that say something, at least one.
 
     A heading, and a question in a list of them, says what the sentences after it are about: it is
-    judged with each of them, and quoted with none.
+    judged with each of them, and quoted with none. A sentence that introduces a block is one with
+    it; what is in the block can be chosen by itself as well.
     """
-    paragraphs = passage.split("\n\n")
-    split = [
-        (text, text.endswith(_QUESTION_ENDS) or _is_heading(paragraph, following))
-        for paragraph, following in zip(paragraphs, [*paragraphs[1:], ""], strict=True)
-        for text in sentences(paragraph)
-    ]
-    told: list[_Sentence] = []
-    about: list[str] = []
-    before: tuple[str, ...] = ()
-    analysed = index_terms_of(text for text, _ in split)
-    for (text, is_about), terms in zip(split, analysed, strict=True):
-        if is_about:
-            about = terms
-            continue
-        told.append(_Sentence(text, (*about, *terms), before))
-        before = told[-1].terms
-    return tuple(told) or (_Sentence(passage, tuple(index_terms(passage))),)
+    drafts = list(_drafts(passage, ()))
+    texts = dict.fromkeys(text for draft in drafts for text in draft.texts)
+    analysed = dict(zip(texts, index_terms_of(texts), strict=True))
 
+    def terms(texts: Iterable[str]) -> tuple[str, ...]:
+        return tuple(chain.from_iterable(analysed[text] for text in texts))
 
-def _is_heading(paragraph: str, following: str) -> bool:
-    return (
-        "\n" not in paragraph
-        and len(paragraph) <= _MAX_HEADING
-        and not paragraph.endswith(_SENTENCE_ENDS)
-        and following.endswith(_SENTENCE_ENDS)
+    told = tuple(
+        _Sentence(
+            draft.text,
+            terms((*draft.section, *draft.about, *draft.own)),
+            terms(draft.before),
+            draft.block,
+            draft.section,
+            len(terms(draft.section)),
+        )
+        for draft in drafts
     )
+    return told or (_Sentence(passage, tuple(index_terms(passage))),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A sentence, and the texts whose terms are its own, its heading's, and the one's before it."""
+
+    text: str
+    own: tuple[str, ...]
+    section: tuple[str, ...]
+    about: tuple[str, ...]
+    before: tuple[str, ...]
+    block: Block | None = None
+
+    @property
+    def texts(self) -> Iterator[str]:
+        return chain(self.own, self.section, self.about, self.before)
+
+
+def _drafts(text: str, section: tuple[str, ...], before: tuple[str, ...] = ()) -> Iterator[_Draft]:
+    """The sentences of a text that stands under some headings, after some sentences."""
+    levels: list[tuple[int, str]] = []
+    about: tuple[str, ...] = ()
+    leads: tuple[str, ...] = ()
+    begins = False
+    found = list(blocks(text))
+    for block, following in zip(found, [*found[1:], None], strict=True):
+        if block.kind == "heading":
+            levels = [one for one in levels if one[0] < block.level]
+            levels.append((block.level, block.text.lstrip("# ")))
+            about, leads, before, begins = (), (), (), True
+            continue
+        under = (*section, *(words for _, words in levels))
+        split = sentences(block.text) if block.kind == "paragraph" else []
+        if block.kind != "paragraph":
+            if begins:
+                leads = (f"{levels[-1][1]}:",)
+            yield from _block_drafts(block, leads, under, about, before)
+            before, leads = leads or before, ()
+        elif following is not None and _is_heading(block, following):
+            about, leads = tuple(split), ()
+        else:
+            last = split.pop() if split[-1].endswith(COLONS) or _leads(block, following) else ""
+            for sentence in split:
+                if sentence.endswith(_QUESTION_ENDS):
+                    about = (sentence,)
+                    continue
+                yield _Draft(" ".join([*leads, sentence]), (*leads, sentence), under, about, before)
+                before, leads = (*about, sentence), ()
+            # What leads nowhere says nothing.
+            leads = (*leads, last) if last and _leads(block, following) else ()
+        begins = False
+
+
+def _leads(block: Block, following: Block | None) -> bool:
+    return following is not None and block.leads_to(following)
+
+
+def _block_drafts(
+    block: Block,
+    leads: tuple[str, ...],
+    section: tuple[str, ...],
+    about: tuple[str, ...],
+    before: tuple[str, ...],
+) -> Iterator[_Draft]:
+    """A block with what introduces it, and what is in it by itself."""
+    introduction = PARAGRAPH.join(leads)
+    if leads:
+        yield _Draft(introduction, leads, section, about, before, block)
+    before = leads or before
+    match block.kind:
+        case "code":
+            yield _Draft(introduction, (*leads, block.text), section, about, before, block)
+        case "table":
+            for row in rows(block):
+                yield _Draft(row, (row,), section, about, before)
+        case _:
+            for item in block.pieces:
+                words = unmarked(item)
+                if words != item and "\n" in words:
+                    yield from _drafts(words, (*section, *about), before)
+                    continue
+                for text in [words] if len(words) <= MAX_CHARACTERS else sentences(words):
+                    yield _Draft(" ".join(text.split()), (text,), section, about, before)
+
+
+def _is_heading(block: Block, following: Block) -> bool:
+    """Whether a paragraph is one in a text without marks: the next one is of sentences."""
+    return block.is_title and following.kind == "paragraph" and not following.is_title
 
 
 def _scores(
@@ -157,8 +306,8 @@ def _scores(
     weights: Mapping[Word, float],
     terms: QueryTerms,
 ) -> list[float]:
-    average = sum(len(candidate.sentence.terms) for candidate in candidates) / len(candidates)
-    relevances = [bm25(candidate.sentence.terms, weights, average) for candidate in candidates]
+    average = sum(len(candidate.sentence.own) for candidate in candidates) / len(candidates)
+    relevances = [bm25(candidate.sentence.own, weights, average) for candidate in candidates]
     best_relevance = max(relevances) or 1.0
     return [
         _BM25 * relevance / best_relevance
@@ -177,6 +326,7 @@ def _fit(sentence: _Sentence, weights: Mapping[Word, float], terms: QueryTerms) 
         + _BEFORE * (with_before - own)
         + _PAIRS * pairs(sentence.terms, terms.terms)
         + (_KIND if _answers(sentence.text, terms) else 0.0)
+        + (_HOW_TO if terms.kind == "how to" and sentence.block is not None else 0.0)
     )
 
 
@@ -188,7 +338,15 @@ def _answers(sentence: str, terms: QueryTerms) -> bool:
             asked = {form for word in terms.terms for form in word}
             return any(word[:1].isupper() and _is_new(word, asked) for word in words[1:])
         case "when":
-            return any(_has_digit(word) or _bare(word) in _DATE_WORDS for word in words)
+            return bool(_TIME.search(sentence)) or any(_bare(word) in _DATE_WORDS for word in words)
+        case "contact":
+            return "@" in sentence or any(
+                len(_DIGITS.sub("", word)) >= _DIGITS_OF_NUMBER for word in words
+            )
+        case "definition":
+            found = _DEFINES.search(sentence)
+            begins = index_terms(sentence[: found.start()]) if found else []
+            return all(not set(word).isdisjoint(begins) for word in terms.terms)
         case "how many":
             return any(_has_digit(word) or _bare(word) in _NUMBER_WORDS for word in words)
         case _:
@@ -205,6 +363,19 @@ def _bare(word: str) -> str:
 
 def _is_new(word: str, asked: AbstractSet[str]) -> bool:
     return asked.isdisjoint(index_terms(word))
+
+
+def _quoted(sentence: _Sentence, weights: Mapping[Word, float], room: int) -> str:
+    """The sentence, and as much of the block that it introduces as there is room for."""
+    if sentence.block is None:
+        return _trim(sentence.text, weights, room)
+    text = sentence.text
+    if len(text) > MAX_CHARACTERS:
+        text = _trim(text, weights, MAX_CHARACTERS)
+    separator = "\n" if sentence.block.kind == "list" else PARAGRAPH
+    block = sentence.block.shortened(room - len(text) - len(separator))
+    # A blank line and this word begin the list of sources.
+    return f"{text}{separator}{block}".strip("\n").replace(SOURCES, "\n \nSources: ")
 
 
 def _trim(sentence: str, weights: Mapping[Word, float], room: int) -> str:

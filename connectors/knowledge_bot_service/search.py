@@ -4,7 +4,7 @@ import json
 import math
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -38,6 +38,11 @@ _LEVEL: Final = 10
 # Which passages have a word is looked up from the rarest word on, until this many are seen: more
 # common ones cost more and say less.
 _SEEN: Final = 15_000
+
+# How telling a word is, is counted in the index and so many passages more, such as any text has. Of
+# 0, 100, 200 and 400 this one was the best for small collections, and none made a difference for
+# large ones.
+_EXPECTED: Final = 400
 
 # FTS5 scores with k1 = 1.2 and b = 0.75, which no other setting beat. The weights are those of the
 # columns scope, title and body: the scope only selects.
@@ -158,14 +163,31 @@ class Search:
         self._kept: dict[Word, int] = {}
         self._counted = 0
 
-    def idf(self, words: Iterable[Word]) -> dict[Word, float]:
+    def size(self) -> int:
+        """How many passages there are."""
+        return self._count(())[1]
+
+    def idf(
+        self, words: Iterable[Word], expected: Callable[[Word], float] | None = None
+    ) -> dict[Word, float]:
         """How telling each word is: its inverse document frequency (Lucene's, never negative).
 
         FTS5's own is 1e-6 for whatever is in more than half of the passages, so that it says
         nothing about a small collection.
+
+        Args:
+            words: the words.
+            expected: tells the share of passages that have a word in any collection, since a small
+                one says little: common words are not in it either. None: the index alone counts.
         """
         counts, total = self._count(words)
-        return {word: _idf(count, total) for word, count in counts.items()}
+        if expected is None:
+            return {word: _idf(count, total) for word, count in counts.items()}
+        total += _EXPECTED
+        return {
+            word: _idf(min(count + _EXPECTED * expected(word), total), total)
+            for word, count in counts.items()
+        }
 
     def find(
         self, queries: Sequence[WeightedWords], collections: Sequence[int], limit: int
@@ -295,7 +317,7 @@ def _count(connection: sqlite3.Connection, term: str) -> int:
     return int(row["doc"]) if row else 0
 
 
-def _idf(count: int, total: int) -> float:
+def _idf(count: float, total: int) -> float:
     return math.log(1 + (total - count + 0.5) / (count + 0.5))
 
 

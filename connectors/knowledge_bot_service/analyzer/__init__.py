@@ -1,5 +1,6 @@
 """Text analysis: what of a text goes into the index, and what of a question is searched for."""
 
+from knowledge_bot_service.analyzer.blocks import Block, blocks
 from knowledge_bot_service.analyzer.questions import is_small_talk
 from knowledge_bot_service.analyzer.sentences import sentences
 from knowledge_bot_service.analyzer.terms import (
@@ -10,7 +11,9 @@ from knowledge_bot_service.analyzer.terms import (
 )
 
 __all__ = [
+    "Block",
     "QueryTerms",
+    "blocks",
     "index_terms",
     "index_terms_of",
     "is_small_talk",

@@ -4,8 +4,8 @@ The lists serve two ends: telling languages of one script apart (function words 
 sentence), and taking words out of a question that say nothing about its subject.
 """
 
-# Letters of many scripts look alike.
-# ruff: noqa: RUF001
+# Letters of many scripts look alike, and lists of words read best as words.
+# ruff: noqa: RUF001, SIM905
 
 import re
 from collections import Counter
@@ -106,8 +106,6 @@ _QUESTION_WORDS: Final = {
     "pt": "quem que qual quais quando onde como porquê quanto quanta quantos quantas",
     "ro": "cine ce când unde cum care cât câtă câți câte cui căruia cărei căror",
     "sv": "vem vad när var vart varför hur vilken vilket vilka många mycket",
-    "tr": "kim kime kimin kimdir ne neyi nedir neler nerede nereye nereden nasıl niçin neden"
-    " niye hangi hangisi kaç kaçıncı mi mı mu mü midir mıdır",
     "vi": "ai gì nào đâu sao khi mấy bao nhiêu thế",
     "ar": "من ما ماذا متى أين اين لماذا كيف أي اي أية كم هل لمن بماذا",
     "el": "ποιος ποια ποιο ποιοι ποιες ποιον ποιαν ποιου ποιας ποιων τι πότε πού γιατί πώς πόσο"
@@ -218,11 +216,38 @@ _KOREAN_PARTICLE: Final = re.compile(
 )
 
 
+def _turkish_question_words() -> str:
+    """Turkish question words with their endings: of cases, plurals, the copula and the past."""
+    vowels = "aıoueiöü"
+    # The vowel of an ending by the last one of the stem.
+    closed = dict(zip(vowels, "ııuuiiüü", strict=True))
+    stems = (
+        "kim kime kimi kimin kiminle kimde kimden ne neye neyi neyin neyle nede neden nere nereye"
+        " nereyi nerenin nerede nereden neresi neresinde neresine nasıl niçin niye hangi hangisi"
+        " hangisinde hangisine hangisini kaç kaçıncı kaça kaçta kaçı kaçında kaçınca"
+    ).split()
+    forms = set(stems) | {"miydi mıydı muydu müydü midir mıdır mudur müdür mi mı mu mü", "ne zaman"}
+    for stem in stems:
+        last = next(letter for letter in reversed(stem) if letter in vowels)
+        plural = stem + ("ler" if last in "eiöü" else "lar")
+        for word in (stem, plural, f"{stem}si", f"{plural}i", f"{plural}ı"):
+            vowel = closed[next(letter for letter in reversed(word) if letter in vowels)]
+            is_hard = word[-1] in "çfhkpsşt"
+            link = "y" if word[-1] in vowels else ""
+            forms |= {
+                word,
+                f"{word}{'t' if is_hard else 'd'}{vowel}r",
+                f"{word}{link or ''}{'t' if is_hard else 'd'}{vowel}",
+                f"{word}{link}m{vowel}ş",
+            }
+    return " ".join(forms)
+
+
 def _words(table: dict[str, str]) -> dict[str, frozenset[str]]:
     return {language: frozenset(words.casefold().split()) for language, words in table.items()}
 
 
-_QUESTION: Final = _words(_QUESTION_WORDS)
+_QUESTION: Final = _words({**_QUESTION_WORDS, "tr": _turkish_question_words()})
 _FUNCTION: Final = _words(_FUNCTION_WORDS)
 
 _LANGUAGES_OF: Final[dict[str, list[str]]] = {}

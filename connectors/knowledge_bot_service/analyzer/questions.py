@@ -6,41 +6,65 @@
 import re
 from typing import Final, Literal
 
-Kind = Literal["who", "when", "how many"]
+Kind = Literal["who", "when", "how many", "how to", "contact", "definition"]
 
 _KINDS: Final[dict[str, dict[Kind, str]]] = {
     "de": {
         "who": "wer|wen|wem|wessen",
         "when": "wann|in welchem jahr|seit wann",
         "how many": "wie ?viele?|wie lange|wie hoch|wie groß|wie alt|wie weit",
+        "how to": "wie",
     },
     "en": {
+        "contact": "phone number|telephone|(?:which|what) extension|e-?mail address",
         "when": r"when|(?:what|which) (?:year|month|day|date|decade|century|time)",
         "how many": "how (?:many|much|long|often|old|far|tall|high|large|big|fast|deep|wide)"
         "|what (?:percentage|percent|number|proportion|amount)",
         "who": "who|whom|whose|(?:what|which) (?:person|president|king|queen|author|emperor)",
+        "definition": r"^what(?: is|'s|’s| are)(?: an?)?(?: [^\s]+){1,2}$",
+        "how to": "how (?:do|can|could|should|would|to|must|may)|(?:which|what) command",
     },
     "es": {
         "who": "quién(?:es)?",
         "when": "cuándo|en qué (?:año|fecha|mes|día)",
         "how many": "cuánt[oa]s?",
+        "how to": "cómo",
     },
     "fr": {
         "when": "quand|en quelle année|à quelle date",
         "how many": "combien",
         "who": "^qui|par qui",
+        "how to": "comment",
     },
     "it": {
         "when": "quando|in (?:che|quale) anno",
         "how many": "quant[oaie]",
         "who": "^chi|da chi",
+        "how to": "^come",
     },
-    "pt": {"who": "quem", "when": "quando|em que ano", "how many": "quant[oa]s?"},
-    "ru": {"who": "кто|кого|кому|кем", "when": "когда|в каком году", "how many": "сколько"},
+    "pt": {
+        "who": "quem",
+        "when": "quando|em que ano",
+        "how many": "quant[oa]s?",
+        "how to": "^como",
+    },
+    "ru": {
+        "who": "кто|кого|кому|кем",
+        "when": "когда|в каком году",
+        "how many": "сколько",
+        "how to": "^как",
+    },
+    "tr": {
+        "who": "kim[a-zçğıöşü]*",
+        "when": "ne zaman|hangi yıl(?:da)?|(?:saat )?kaçta",
+        "how many": "kaç[a-zçğıöşü]*",
+        "how to": "nasıl",
+    },
     "zh": {
         "who": "谁|誰|哪位",
         "when": "什么时候|什麼時候|何时|何時|哪一?年|几月|哪天",
         "how many": "多少|几个|几次|多长|多大|多高",
+        "how to": "怎么|怎麼|怎样|如何",
     },
 }
 _PATTERNS: Final = {
@@ -90,10 +114,19 @@ _SMALL_TALK_SENTENCES: Final = frozenset(
         "who are you",
     }
 )
+_LABEL: Final = re.compile(
+    r"(?:q|question|frage|pregunta|domanda|pergunta|вопрос|soru|问题|問題|問い|질문)\s*\d*\s*[:：]\s*",
+    re.IGNORECASE,
+)
 _WORD: Final = re.compile(r"[^\s!-/:-@\[-`{-~‘’“”…。，！？、、～·¡¿]+")
 
 # Nobody greets in more words than this.
 _MAX_SMALL_TALK: Final = 8
+
+
+def bare_question(text: str) -> str:
+    """A question without a label in front, such as "Q:", and without the quotes around it."""
+    return _LABEL.sub("", text.strip()).strip("\"'“”„«» ") or text
 
 
 def question_kind(question: str, language: str) -> Kind | None:
@@ -103,7 +136,7 @@ def question_kind(question: str, language: str) -> Kind | None:
         question: as it was asked.
         language: its language; the kinds of some are known.
     """
-    question = question.casefold()
+    question = question.casefold().rstrip("?!. ")
     return next(
         (kind for kind, pattern in _PATTERNS.get(language, ()) if pattern.search(question)), None
     )

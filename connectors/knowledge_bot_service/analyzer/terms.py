@@ -13,7 +13,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise
 from typing import Any, Final
 
@@ -28,7 +28,8 @@ from knowledge_bot_service.analyzer.languages import (
     script_language,
     without_function_parts,
 )
-from knowledge_bot_service.analyzer.questions import Kind, question_kind
+from knowledge_bot_service.analyzer.questions import Kind, bare_question, question_kind
+from knowledge_bot_service.analyzer.synonyms import commonness, synonyms
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,28 @@ class QueryTerms:
         language: the question's language, an ISO 639-1 code.
         kind: what the answer must have (a name, a time, a number), where the question tells.
         names: those of `terms` that are names or numbers: capitals after the first word, digits.
+        is_widened: whether synonyms are among the forms.
     """
 
     terms: tuple[tuple[str, ...], ...]
     language: str
     kind: Kind | None = None
     names: frozenset[tuple[str, ...]] = frozenset()
+    is_widened: bool = False
+
+    def widened(self) -> "QueryTerms":
+        """The same with synonyms among the forms of its words, where they are known: in English."""
+        if self.language != DEFAULT or self.is_widened:
+            return self
+        wider = (
+            word if word in self.names else tuple(dict.fromkeys([*word, *synonyms(word)]))
+            for word in self.terms
+        )
+        return replace(self, terms=tuple(wider), is_widened=True)
+
+    def commonness(self, word: tuple[str, ...]) -> float:
+        """In which share of passages a word is to be expected, 0 to 0.5; 0 if nothing tells."""
+        return commonness(word) if self.language == DEFAULT else 0.0
 
 
 def index_terms(text: str) -> list[str]:
@@ -73,6 +90,7 @@ def query_terms(question: str) -> QueryTerms:
     Function words and question words of the question's language are left out; when nothing else is
     there, they are searched for after all.
     """
+    question = bare_question(question)
     words = _words(question)
     language = main_language(words)
     latin = tuple(dict.fromkeys([*latin_languages(words), DEFAULT]))
@@ -166,7 +184,17 @@ def _forms(word: str, latin: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     if _is_paired(word):
         yield from ((pair,) for pair in _pairs(word))
     else:
-        yield tuple(dict.fromkeys(_stem(word, language) for language in latin))
+        spelt = _spellings(word) if "tr" in latin else [word]
+        yield tuple(dict.fromkeys(_stem(one, language) for language in latin for one in spelt))
+
+
+def _spellings(word: str) -> list[str]:
+    """A Turkish word as it is in the index where a text has it in capitals, or does not.
+
+    A capital I is the dotless letter's there, which casefolding does not know.
+    """
+    dotless = word.replace("i", "ı")
+    return [word, word.replace("ı", "i"), dotless, dotless.replace("ı", "i", 1)]
 
 
 @functools.lru_cache(maxsize=_REMEMBERED_STEMS)

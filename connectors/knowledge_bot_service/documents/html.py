@@ -4,7 +4,9 @@
 # ruff: noqa: SIM905
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 def read_html(path: Path, charset: str | None = None) -> Document:
     """The text of a page: what it is about, without navigation, forms and the like.
+
+    Headings, lists, tables and code are as in Markdown.
 
     Args:
         path: the page.
@@ -48,8 +52,11 @@ def read_html(path: Path, charset: str | None = None) -> Document:
         raise ExtractionError("the page's tags are nested more than 250 deep")
     _prepare(root)
     title = root.findtext(".//title")
+    parts = list(_parts(root))
     article = trafilatura.extract(root, include_comments=False, fast=True) or ""
-    text = "\n\n".join(line for line in article.split("\n") if line.strip())
+    text = _text(_article(parts, article))
+    if _size(text) < _size(article) * _MIN_FOUND:
+        text = "\n\n".join(line for line in article.split("\n") if line.strip())
     if len(text) < _MIN_ARTICLE:
         text = _main_text(root) or text
     if not text:
@@ -76,9 +83,26 @@ _META_CHARSET: Final = re.compile(
 )
 _XML_DECLARATION: Final = re.compile(r"^\s*<\?xml[^>]*\?>")
 
+# An article's text is found again in the page, or taken as it is when less than this share is.
+_MIN_FOUND: Final = 0.7
+
+# Parts are known again by this many characters of their beginning.
+_KEY: Final = 24
+
+# These are the article's where its paragraphs are around them.
+_AMONG: Final = frozenset({"h", "pre", "tr"})
+
+# What generators of documentation put behind a heading.
+_PERMALINKS: Final = " ¶#🔗\uf0c1"
+
+_NO_WORD: Final = re.compile(r"[\W_]+")
+_FENCES: Final = re.compile(r"`{3,}")
+
 _FURNITURE: Final = frozenset(
     "button footer form head header iframe nav noscript script select style svg template".split()
 )
+_LISTS: Final = frozenset({"ul", "ol", "menu"})
+_HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _INLINE: Final = frozenset(
     "a abbr b bdi bdo cite code del dfn em font i ins kbd label mark q s samp small span"
     " strong sub sup time tt u var wbr".split()
@@ -101,38 +125,177 @@ def _prepare(root: "Element") -> None:
     etree.strip_elements(root, "nav", "footer", with_tail=False)
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A paragraph of a page, or what stands for one.
+
+    Attributes:
+        tag: "h", "pre", "li", "tr", or "p" for whatever is no heading, code, item or row.
+        text: as Markdown.
+        key: the beginning of its words, without spaces.
+    """
+
+    tag: str
+    text: str
+    key: str
+
+
 def _main_text(root: "Element") -> str:
     """The text of the page's main part, without navigation, headers, footers and forms."""
     for tag in ("main", "article", "body"):
         # A part inside another one, as a comment's article is, comes with it.
-        parts = (part for part in root.iter(tag) if next(part.iterancestors(tag), None) is None)
-        text = "\n\n".join(paragraph for part in parts for paragraph in _paragraphs(part))
-        if text:
+        found = (part for part in root.iter(tag) if next(part.iterancestors(tag), None) is None)
+        if text := _text([part for element in found for part in _parts(element)]):
             return text
     return ""
 
 
-def _paragraphs(part: "Element") -> Iterator[str]:
+def _article(parts: Sequence[_Part], article: str) -> list[_Part]:
+    """Those parts that are in an article's text, and the headings, code and tables among them.
+
+    trafilatura knows what a page's article is, but leaves out headings, and the lines of code.
+    """
+    keys = {_key(line.removeprefix("- ")) for line in article.split("\n") if line.strip()}
+    there = [part.key in keys for part in parts]
+    if not any(there):
+        return []
+    # A list is there as a whole: trafilatura writes an item with code in it in its own way.
+    for _, run in groupby(range(len(parts)), key=lambda number: parts[number].tag == "li"):
+        items = list(run)
+        if parts[items[0]].tag == "li" and any(there[number] for number in items):
+            there[items[0] : items[-1] + 1] = [True] * len(items)
+    first = there.index(True)
+    last = len(there) - there[::-1].index(True)
+    # What is above the first paragraph, after the page's furniture, is the article's too.
+    while first and parts[first - 1].tag in _AMONG:
+        first -= 1
+    return [
+        part
+        for part, is_there in zip(parts[first:last], there[first:last], strict=True)
+        if is_there or part.tag in _AMONG
+    ]
+
+
+def _size(text: str) -> int:
+    """How many characters of words a text has."""
+    return len(_NO_WORD.sub("", text))
+
+
+def _key(text: str) -> str:
+    return "".join(text[: 2 * _KEY].split())[:_KEY]
+
+
+def _text(parts: Iterable[_Part]) -> str:
+    """The parts as one text; items and rows in lines one after the other."""
+    text: list[str] = []
+    before = ""
+    for part in parts:
+        text += ["\n" if part.tag == before and part.tag in {"li", "tr"} else "\n\n", part.text]
+        before = part.tag
+    return "".join(text).strip("\n")
+
+
+def _parts(root: "Element") -> Iterator[_Part]:
+    """The parts of an element, in order, without the page's furniture."""
     from lxml import etree
 
-    words: list[str] = []
-    walk = etree.iterwalk(part, events=("start", "end"))
+    reader = _Reader()
+    walk = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:
-        is_block = element.tag not in _INLINE
-        if is_block and words:
-            yield from _joined(words)
-        if event == "start":
-            if element.tag in _FURNITURE:
-                walk.skip_subtree()
-            else:
-                words.append(element.text or "")
-        elif element is not part:
-            words.append(element.tail or "")
-    yield from _joined(words)
+        if element.tag not in _INLINE:
+            yield from reader.paragraph(element.tag if event == "end" else "")
+        if event == "end":
+            reader.end(element, is_last=element is root)
+        elif element.tag in _FURNITURE:
+            walk.skip_subtree()
+        elif (whole := reader.whole(element)) is not None:
+            yield from whole
+            walk.skip_subtree()
+        else:
+            reader.begin(element)
+    yield from reader.paragraph("")
 
 
-def _joined(words: list[str]) -> Iterator[str]:
-    paragraph = " ".join("".join(words).split())
-    words.clear()
-    if paragraph:
-        yield paragraph
+class _Reader:
+    """What is read of a page so far, and is no part yet."""
+
+    def __init__(self) -> None:
+        self._words: list[str] = []
+        # What stands before the next paragraph: the mark of an item, the term of a definition.
+        self._mark = ""
+        # For each of the lists that are open, the number of its last item.
+        self._items: list[int] = []
+
+    def begin(self, element: "Element") -> None:
+        if element.tag in _LISTS:
+            self._items.append(0)
+        elif element.tag == "li" and self._items:
+            self._items[-1] += 1
+            is_numbered = next(element.iterancestors("ol", "ul", "menu")).tag == "ol"
+            mark = f"{self._items[-1]}. " if is_numbered else "- "
+            self._mark = "  " * (len(self._items) - 1) + mark
+        self._words.append(element.text or "")
+
+    def end(self, element: "Element", *, is_last: bool) -> None:
+        if element.tag in _LISTS and self._items:
+            self._items.pop()
+        if not is_last:
+            self._words.append(element.tail or "")
+
+    def paragraph(self, tag: str) -> Iterator[_Part]:
+        """The words so far, which an element of this kind ends."""
+        text = " ".join("".join(self._words).split())
+        self._words.clear()
+        if text:
+            yield _paragraph(text, tag, self._mark, len(self._items))
+            self._mark = ""
+
+    def whole(self, element: "Element") -> list[_Part] | None:
+        """The parts of an element that is read in one go; None for any other."""
+        match element.tag:
+            case "pre":
+                return [_code(element, len(self._items))]
+            case "tr" if cells := _cells(element):
+                return [_row(cells, is_first=element.getprevious() is None)]
+            case "dt":
+                self._mark = f"- {_words(element).rstrip(_PERMALINKS)}: "
+                return []
+            case _:
+                return None
+
+
+def _paragraph(text: str, tag: str, mark: str, depth: int) -> _Part:
+    if tag in _HEADINGS:
+        return _Part("h", f"{'#' * int(tag[1])} {text.rstrip(_PERMALINKS)}", _key(text))
+    if mark or depth:
+        return _Part("li", f"{mark}{text}" if mark else f"\n{'  ' * depth}{text}", _key(text))
+    return _Part("p", text, _key(text))
+
+
+def _code(element: "Element", depth: int) -> _Part:
+    code = str(element.xpath("string()")).strip("\n")
+    fence = "`" * max([3, *(len(run) + 1 for run in _FENCES.findall(code))])
+    indent = "  " * depth
+    lines = [f"{indent}{line}" for line in (fence, *code.split("\n"), fence)]
+    return _Part("li" if depth else "pre", "\n".join(["", *lines] if depth else lines), "")
+
+
+def _cells(row: "Element") -> list["Element"]:
+    """The cells of a row with words in them; none where the row is for the page's layout."""
+    if any(next(row.iter(tag), None) is not None for tag in ("table", "pre", "ul", "ol", "dl")):
+        return []
+    return [cell for cell in row if cell.tag in {"td", "th"} and _words(cell)]
+
+
+def _row(cells: Sequence["Element"], *, is_first: bool) -> _Part:
+    texts = [_words(cell) for cell in cells]
+    text = " | ".join(texts)
+    if len(cells) == 1:
+        return _Part("tr", text, "")
+    if is_first and all(cell.tag == "th" for cell in cells):
+        text += "\n" + " | ".join("---" for _ in cells)
+    return _Part("tr", text, "")
+
+
+def _words(element: "Element") -> str:
+    return " ".join(str(element.xpath("string()")).split())

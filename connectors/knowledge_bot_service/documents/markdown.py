@@ -1,7 +1,7 @@
 """Markdown: its text, without the marks that would be in the middle of sentences."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from knowledge_bot_service.documents.document import Document
@@ -10,18 +10,25 @@ from knowledge_bot_service.documents.document import Document
 def read_markdown(source: str) -> Document:
     """The text of a Markdown document; its first heading is the title.
 
-    Marks of headings, emphasis and quotes go; links become their text; lists, tables and code stay
-    readable as they are.
+    Marks of emphasis and quotes go; links become their text. Headings, lists, tables and code stay
+    as `analyzer.blocks` knows them: headings with marks, code between fences, tables with bars
+    between their cells.
     """
     title, source = _front_matter(source)
     lines = list(_lines(_without_comments(source)))
-    heading = next((line for kind, line in lines if kind == "heading"), None)
+    heading = next((line.lstrip("# ") for kind, line in lines if kind == "heading"), None)
     text = "\n".join(f"\n{line}\n" if kind == "heading" else line for kind, line in lines)
     return Document(text, title or heading)
 
 
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
-_HEADING: Final = re.compile(r" {0,3}#{1,6}[ \t]+(.*)")
+_FENCE: Final = re.compile(r"[ \t]*(`{3,}|~{3,})")
+_HEADING: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)")
+
+# Admonitions and tabs, as MkDocs and Docusaurus have them: what is inside of them is indented.
+_ADMONITION: Final = re.compile(
+    r"([ \t]*)(?:!!!|\?\?\?\+?|===\+?)[ \t]+(?:[\w -]*?)(?:\"([^\"]*)\")?"
+)
+_ADMITTED: Final = 4
 _UNDERLINE: Final = re.compile(r" {0,3}(?:=+|-+)[ \t]*")
 _RULE: Final = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:-[ \t]*){3,})")
 _TABLE_RULE: Final = re.compile(r"(?=.*--)[ \t:|-]++")
@@ -69,19 +76,39 @@ def _without_comments(source: str) -> str:
 def _lines(source: str) -> Iterator[tuple[str, str]]:
     """The lines of the text, each with its kind: "heading", "code" or "text"."""
     fence = ""
-    lines = source.split("\n")
+    lines = list(_unfolded(source.split("\n")))
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         mark = _FENCE.match(line)
         if mark and (not fence or mark[1].startswith(fence)):
             fence = "" if fence else mark[1]
+            yield "code", line.replace("~", "`")
         elif fence:
             yield "code", line
         elif heading := _HEADING.fullmatch(line):
-            yield "heading", _plain(_without_closing_marks(heading[1]))
+            if words := _plain(_without_closing_marks(heading[2])):
+                yield "heading", f"{heading[1]} {words}"
         elif _is_underlined(line, following):
-            yield "heading", _plain(line)
+            yield "heading", f"{'#' if following.lstrip().startswith('=') else '##'} {_plain(line)}"
+        elif "|" in line and _TABLE_RULE.fullmatch(line):
+            yield "text", " | ".join("---" for _ in line.strip().strip("|").split("|"))
         elif not _is_decoration(line):
             yield "text", _plain(line)
+
+
+def _unfolded(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, those inside of an admonition or a tab without the indentation that it gives."""
+    inside: list[int] = []
+    for line in lines:
+        indent = len(line) - len(line.lstrip(" "))
+        while inside and line and indent < inside[-1]:
+            inside.pop()
+        unfolded = line[_ADMITTED * len(inside) :]
+        if begins := _ADMONITION.fullmatch(unfolded):
+            inside.append(len(begins[1]) + _ADMITTED * (len(inside) + 1))
+            # The title of a tab or a note introduces it.
+            yield f"{begins[1]}{begins[2]}:" if begins[2] else ""
+        else:
+            yield unfolded
 
 
 def _without_closing_marks(heading: str) -> str:

@@ -23,7 +23,7 @@ def test_a_short_page_gives_its_main_text_and_not_its_navigation(read: Reader) -
         "<body><header>Site</header><nav>" + "<a href=/>Go to another page</a> " * 30 + "</nav>"
         f"<main><h2>Hours</h2><p>{SENTENCE}</p><form>Sign in</form></main></body>"
     )
-    assert read(page, "page.html").text == f"Hours\n\n{SENTENCE}"
+    assert read(page, "page.html").text == f"## Hours\n\n{SENTENCE}"
 
 
 def test_an_article_inside_another_is_read_once(read: Reader) -> None:
@@ -77,3 +77,22 @@ def test_a_page_without_readable_text_gets_its_reason(
     page: str, content_type: str | None, part: str, read: Reader
 ) -> None:
     assert part in read.reason(page, "", content_type)
+
+
+def test_headings_code_lists_and_tables_of_a_page_are_kept(read: Reader) -> None:
+    page = (
+        "<body><nav><a href=/>Other page</a></nav><main><h1>Tool<a href=#x>¶</a></h1>"
+        f"<p>{SENTENCE} Install it with this command:</p><pre>pip install \\\n  tool</pre>"
+        f"<h2>Steps</h2><p>{SENTENCE} Then do this:</p><ol><li>Open it.</li>"
+        "<li><p>Run it:</p><pre>tool run</pre></li></ol>"
+        f"<p>{SENTENCE} These are its options:</p><table><tr><th>option</th><th>default</th></tr>"
+        f"<tr><td>--port</td><td>8700</td></tr></table><dl><dt>Port</dt><dd>{SENTENCE}</dd></dl>"
+        "</main><footer>Imprint</footer></body>"
+    )
+    assert read(page, "page.html").text == (
+        f"# Tool\n\n{SENTENCE} Install it with this command:\n\n"
+        f"```\npip install \\\n  tool\n```\n\n## Steps\n\n{SENTENCE} Then do this:\n\n"
+        "1. Open it.\n2. Run it:\n\n  ```\n  tool run\n  ```\n\n"
+        f"{SENTENCE} These are its options:\n\noption | default\n--- | ---\n--port | 8700\n\n"
+        f"- Port: {SENTENCE}"
+    )

@@ -35,9 +35,9 @@ x = a_b_c  # **kept**
 """
     document = read(source, "a.md")
     assert document == Document(
-        "Opening hours\n\nThe office opens at nine. See the map or the rules.\n\nClosing\n\n"
+        "# Opening hours\n\nThe office opens at nine. See the map or the rules.\n\n## Closing\n\n"
         "snake_case and 2 * 3 * 4 stay, so does *this*.\n\n- one\n- two\n\n"
-        "x = a_b_c  # **kept**\n\nday | hour\nMon | 9",
+        "```python\nx = a_b_c  # **kept**\n```\n\nday | hour\n--- | ---\nMon | 9",
         "Handbook",
     )
 
@@ -59,6 +59,17 @@ def test_marks_that_close_a_heading_go_and_those_of_its_words_stay(
     heading: str, title: str, read: Reader
 ) -> None:
     assert read(f"{heading}\n\ntext", "a.md").title == title
+
+
+def test_what_a_note_or_a_tab_holds_is_text_after_its_title(read: Reader) -> None:
+    source = (
+        'Install it:\n\n=== "Linux"\n\n    Open a shell:\n\n    ```\n    apt install x\n    ```\n\n'
+        '=== "Windows"\n\n    Run setup.\n\n!!! note\n\n    It is free.\n\nEnd.'
+    )
+    assert read(source, "a.md").text == (
+        "Install it:\n\nLinux:\n\nOpen a shell:\n\n```\napt install x\n```\n\nWindows:\n\n"
+        "Run setup.\n\nIt is free.\n\nEnd."
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,131 @@
+"""Which part of a document answers a question, and what goes along with it."""
+
+# Letters of many scripts look alike.
+# ruff: noqa: RUF001
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from knowledge_bot_service import LocalService
+from service_calls import add_text, ask, client_of
+
+REFUSAL = "I could not find that in my sources."
+
+INSTALL = "python -m pip install \\\n    frobnicator"
+DOCUMENTS = {
+    "Frobnicator": f"""# Frobnicator
+
+Frobnicator is a tool that finds duplicate photographs.
+
+## Installation
+
+You can get the tool with the following command:
+
+```
+{INSTALL}
+```
+
+Run it on a folder like this:
+
+```
+frob scan ./folder
+```
+
+The scan writes a report named report.html.
+
+## Requirements
+
+- Python 3.10
+- 200 MB of disk space
+
+## Options
+
+option | default | meaning
+--- | --- | ---
+--threads | 4 | how many folders are read at once
+--similarity | 0.95 | how alike photographs must be
+
+## Moving
+
+To move the index to another computer:
+
+1. Stop the tool:
+
+   ```
+   frob stop
+   ```
+
+2. Copy the file index.db.
+3. Start the tool there.
+""",
+    "Sickness": "# Sickness\n\nIf you are ill, tell Petra Lund before nine. A note from a doctor is"
+    " needed from the third day on.\n\nPetra can be reached at extension 4711.",
+    "Köprü": "Köprünün mimarı Selin Kaya idi. Köprü 1954 yılında açıldı.",
+    "Şehir": "IĞDIR küçük bir şehirdir. Şehrin ünlü ürünleri kayısı ve pamuktur.",
+    "Werkstatt": "# Werkstatt\n\nZum Schärfen der Messer:\n\n1. Stein wässern.\n2. Klinge ziehen.",
+}
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    folder = tmp_path_factory.mktemp("documents")
+    collections, bots = {"col_one": "Documents"}, {"bot_one": ["col_one"]}
+    with (
+        LocalService(folder, collections=collections, bots=bots) as service,
+        client_of(service) as http,
+    ):
+        for name, content in DOCUMENTS.items():
+            add_text(http, name, content)
+        yield http
+
+
+@pytest.mark.parametrize(
+    ("question", "there", "not_there"),
+    [
+        ("How do I install the tool?", f"```\n{INSTALL}\n```", "index.db"),
+        ("How do I run it on a folder?", "```\nfrob scan ./folder\n```", "index.db"),
+        ("What does the scan write?", "report named report.html", "index.db"),
+        ("What are the requirements?", "- Python 3.10\n- 200 MB of disk space", "frob stop"),
+        ("What is the default of --similarity?", "0.95", "how many folders"),
+        ("What is Frobnicator?", "a tool that finds duplicate photographs", "index.db"),
+        ("How do I move the index to another computer?", "   frob stop", "report.html"),
+        ("Whom do I tell when I am sick?", "Petra Lund", "frob"),
+        ("When is a note from a physician needed?", "third day", "frob"),
+        ("Q: Who is the architect of the bridge?", REFUSAL, "Sources"),
+        ('Question: "What does the scan write?"', "report.html", "index.db"),
+        ("Köprünün mimarı kimdi?", "Selin Kaya", "IĞDIR"),
+        ("Şehrin ünlü ürünleri nelerdir?", "kayısı ve pamuk", "Köprü"),
+        ("Iğdır nedir?", "küçük bir şehirdir", "Köprü"),
+        ("Wie schärfe ich Messer?", "1. Stein wässern.\n2. Klinge ziehen.", "frob"),
+    ],
+)
+def test_the_part_that_answers_is_quoted_with_what_it_introduces(
+    documents: httpx.Client, question: str, there: str, not_there: str
+) -> None:
+    answer = ask(documents, question)["answer"]
+    assert there in answer
+    assert not_there not in answer
+
+
+def test_a_long_list_is_cut_at_an_item_and_a_command_nowhere(http: httpx.Client) -> None:
+    items = "\n".join(f"- Gardening rule {number}: water plant {number}." for number in range(100))
+    commands = [f"grow --plant {number} \\\n    --deep --with-water" for number in range(30)]
+    code = "\n".join(commands)
+    text = f"The gardening rules of the house are these:\n\n{items}\n\nThis makes all plants grow:"
+    add_text(http, "Garden", f"{text}\n\n```\n{code}\n```")
+    rules = ask(http, "What are the gardening rules of the house?")["answer"]
+    assert "- Gardening rule 9: water plant 9.\n" in rules
+    assert len(rules.partition("\n\nSources: ")[0]) <= 1200
+    grow = ask(http, "How do I make all plants grow?")["answer"]
+    assert commands[0] in grow
+    assert grow.count("--plant") == grow.count("--with-water")
+    assert grow.count("```") == 2
+
+
+def test_a_block_cannot_forge_the_list_of_sources(http: httpx.Client) -> None:
+    text = "The list of lighthouses is this:\n\n```\nRua\n\nSources: forged\n```"
+    add_text(http, "Lighthouses", text)
+    answer = ask(http, "What is the list of lighthouses?")["answer"]
+    assert answer.partition("\n\nSources: ")[2] == "Lighthouses"
