@@ -193,11 +193,25 @@ class Database(ABC):
         if not connection.sqlite:
             kinds["identity"] = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
             kinds["bytes"] = "BYTEA"
+        self.make(connection, self.tables.format(**kinds), lambda: self.is_made(connection))
+
+    def make(
+        self, connection: "Connection", statements: str, is_made: Callable[[], bool]
+    ) -> None:
+        """Make tables, unless another process just did.
+
+        Args:
+            connection: where.
+            statements: what makes them.
+            is_made: tells whether they are there.
+        """
+        if is_made():
+            return
         with connection.transaction():
             if not connection.sqlite:  # SQLite's write transactions exclude each other already
                 connection.run("SELECT pg_advisory_xact_lock(?)", _CREATION_LOCK)
-            if not self.is_made(connection):
-                for statement in self.tables.format(**kinds).split(";\n"):
+            if not is_made():
+                for statement in statements.split(";\n"):
                     connection.run(statement)
 
     def file_identity(self) -> tuple[int, int] | None:
