@@ -195,9 +195,7 @@ class Database(ABC):
             kinds["bytes"] = "BYTEA"
         self.make(connection, self.tables.format(**kinds), lambda: self.is_made(connection))
 
-    def make(
-        self, connection: "Connection", statements: str, is_made: Callable[[], bool]
-    ) -> None:
+    def make(self, connection: "Connection", statements: str, is_made: Callable[[], bool]) -> None:
         """Make tables, unless another process just did.
 
         Args:
