@@ -1,7 +1,8 @@
 """A job of an engine that writes rows: `python engine_job.py ENGINE SINK LEDGER FOLDER ROWS`.
 
-`SINK` is `naive`, which sends each row as it comes, as anybody's first sink does, or `ledger`, which
-is ours. Both send eight rows at a time. It ends with 1 and the engine's error where the job failed.
+`SINK` is `naive`, which sends each row as it comes, as anybody's first sink does, or `ledger`,
+which is ours. Both send eight rows at a time. It ends with 1, and the engine's error, where the job
+failed.
 """
 
 import os
@@ -132,8 +133,6 @@ def celery(sink: str, ledger: str, folder: Path, count: int) -> None:
     """Two processes of one worker; the broker delivers a task again whose process died."""
     import subprocess
 
-    from celery import group
-
     from redis_server import redis
 
     with redis() as broker:
@@ -146,18 +145,27 @@ def celery(sink: str, ledger: str, folder: Path, count: int) -> None:
             cwd=folder,
         ) as worker:
             try:
-                from engine_tasks import app, write
-
-                rows = rows_of(count)
-                parts = [rows[start : start + 500] for start in range(0, count, 500)]
-                results = group(write.s(part) for part in parts).apply_async()
-                results.join(propagate=False, timeout=600)
-                failed = [str(one.result) for one in results if one.failed()]
-                app.close()
+                failed = _results(rows_of(count))
             finally:
                 worker.terminate()
     if failed:
         raise RuntimeError(failed[0])
+
+
+def _results(rows: list[dict[str, str]]) -> list[str]:
+    """Return what the tasks that failed say. Nothing of Celery may outlive its broker."""
+    from celery import group
+
+    from engine_tasks import app, write
+
+    parts = [rows[start : start + 500] for start in range(0, len(rows), 500)]
+    results = group(write.s(part) for part in parts).apply_async()
+    results.join(propagate=False, timeout=600)
+    failed = [str(one.result) for one in results if one.failed()]
+    results.forget()
+    app.backend.result_consumer.stop()
+    app.close()
+    return failed
 
 
 ENGINES: dict[str, Callable[..., None]] = {"celery": celery, "dlt": dlt, "ray": ray, "spark": spark}

@@ -77,7 +77,7 @@ def kill_workers(engine: str, sink: str, folder: Path, address: str) -> Killed:
 
 
 def _shown(engine: str, sink: str, killed: Killed) -> Killed:
-    print(
+    print(  # noqa: T201 - the table of scripts/test-engines
         f"{engine}, {sink} sink, {ROWS:,} rows, {KILLS} kills: twice {killed.twice}, "
         f"lost {killed.lost}, unknown {killed.unknown}"
     )

@@ -76,6 +76,7 @@ class RowSink:
         if ledger is None:
             raise ConfigurationError("ledger: expected a Ledger or its address, not None")
         _ = ledger.database  # so that an address that cannot be used is told of here
+        object.__setattr__(self, "ledger", ledger)  # which shows no password
         from_rows([], key=self.key, text=self.text, name=self.name, version=self.version)
         table: object = self.table
         if table is not None and not (isinstance(table, str) and table.strip()):

@@ -81,9 +81,7 @@ def test_a_clock_that_is_set_back_does_not_stop_a_rate(send, service, ledger_add
     assert time.monotonic() - began < 5
 
 
-def test_a_ledger_that_cannot_keep_the_rate_ends_the_run_and_nothing_is_sent(
-    send, service, ledger
-):
+def test_a_ledger_that_cannot_keep_the_rate_ends_the_run_and_nothing_is_sent(send, service, ledger):
     send(texts(1), ledger=ledger, rate=20)
     connection = ledger.database.open(reading=False)
     assert connection is not None
