@@ -7,6 +7,7 @@ failed.
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -78,15 +79,21 @@ def ray(sink: str, ledger: str, folder: Path, count: int) -> None:
             for block in blocks:
                 send_all(BlockAccessor.for_block(block).iter_rows(public_row_format=True))
 
-    ray.init(
-        num_cpus=WORKERS,
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=100 * 1024 * 1024,
-        _temp_dir=str(folder / "r"),
-    )
-    target = Naive() if sink == "naive" else KnowledgeBotDatasink(**options(ledger))
-    ray.data.from_items(rows_of(count), override_num_blocks=10).write_datasink(target)
+    # Beside the folder, whose path may be too long for the sockets in it.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as sockets:
+        ray.init(
+            num_cpus=WORKERS,
+            include_dashboard=False,
+            log_to_driver=False,
+            object_store_memory=100 * 1024 * 1024,
+            _temp_dir=sockets,
+        )
+        target = Naive() if sink == "naive" else KnowledgeBotDatasink(**options(ledger))
+        dataset = ray.data.from_items(rows_of(count), override_num_blocks=10)
+        try:
+            dataset.write_datasink(target)
+        finally:
+            ray.shutdown()
 
 
 def spark(sink: str, ledger: str, folder: Path, count: int) -> None:

@@ -1,9 +1,13 @@
 """What every sink does with rows, and with what goes wrong, on a real service's socket."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +18,8 @@ from engine_kills import KILLS, kill_workers
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger
 from scripted_server import Received, Reply, ScriptedServer, answer
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 Rows = list[dict[str, Any]]
 
@@ -161,10 +167,30 @@ class SinkContract:
         assert keys == {f"{table}/r{number}" for table in ("one", "two") for number in range(3)}
 
 
-class KilledWorkers:
-    """Tests of one engine whose workers are killed while they write 5,000 rows."""
+class OnAnEngine:
+    """Tests of one engine as a whole: its example, and workers that are killed while they write.
+
+    They write 5,000 rows.
+    """
 
     engine: str
+
+    def test_the_example_runs_as_it_stands_and_leaves_nothing_behind(self, tmp_path):
+        home = tmp_path / "home"
+        home.mkdir()
+        done = subprocess.run(
+            [sys.executable, str(EXAMPLES / f"sink_{self.engine}.py")],
+            cwd=home,
+            env={**os.environ, "HOME": str(home), "RUNTIME__DLTHUB_TELEMETRY": "false"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        assert ("late fee" in done.stdout) or ("The kiln is mended" in done.stdout), done.stdout
+        assert "day 1: " in done.stdout
+        assert "day 2: " in done.stdout
 
     def test_killed_workers_make_nothing_twice_and_lose_nothing(self, tmp_path, new_schema):
         killed = kill_workers(self.engine, "ledger", tmp_path, new_schema())

@@ -158,7 +158,9 @@ class Run:
             if store.open(self._service, options.collections, options.origin):
                 self._store = store
                 self._writer = None if options.dry_run else Writer(store)
-        return Planner(self._store, self._service, options.collections, options.on_unknown)
+        planner = Planner(self._store, self._service, options.collections, options.on_unknown)
+        planner.shares = options.share
+        return planner
 
     async def _work_off(self) -> None:
         """Send what the reader finds; at the end nothing is in flight any more."""

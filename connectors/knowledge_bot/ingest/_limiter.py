@@ -81,6 +81,7 @@ class Pace:
         self._interval, self._reserve = 1 / rate, reserve
         self._most = max(1, int(rate * TURNS_AHEAD))
         self._turns: deque[float] = deque()
+        self._reserving = asyncio.Lock()
 
     async def turn(self, waiting: int) -> float:
         """Return when the next item may be sent, by the monotonic clock.
@@ -91,14 +92,15 @@ class Pace:
         Raises:
             LedgerError: the ledger, where the line is, cannot be written.
         """
-        while self._turns and self._turns[0] < time.monotonic() - TURNS_AHEAD:
-            self._turns.popleft()  # what was missed while the service was slow is not made up for
-        if not self._turns:
-            count = max(1, min(waiting, self._most))
-            wait = await self._reserve(count)
-            first = time.monotonic() + wait
-            self._turns += (first + number * self._interval for number in range(count))
-        return self._turns.popleft()
+        async with self._reserving:
+            while self._turns and self._turns[0] < time.monotonic() - TURNS_AHEAD:
+                self._turns.popleft()  # what was missed while the service was slow stays missed
+            if not self._turns:
+                count = max(1, min(waiting, self._most))
+                wait = await self._reserve(count)
+                first = time.monotonic() + wait
+                self._turns += (first + number * self._interval for number in range(count))
+            return self._turns.popleft()
 
 
 class Limiter:

@@ -75,6 +75,8 @@ class Ingestion:
             service with this ledger and a rate.
         wait: seconds that a run waits at its end for what another one is sending, until it is known
             what came of it; 90 are more than it takes to find out that a worker is dead.
+        share: whether runs that feed the same collections at once share their items out among
+            them, as is good where they have the same ones; False where each has its own.
         stop: when this is set, the run ends early.
         handle_signals: take SIGTERM, SIGHUP and Ctrl-C as a wish to end early, where this is the
             main thread and nobody else handles them. In a worker process of `multiprocessing`
@@ -96,6 +98,7 @@ class Ingestion:
     limit: int | None = None
     rate: float | None = None
     wait: float = 0.0
+    share: bool = True
     stop: Event | None = None
     handle_signals: bool = True
 
@@ -203,6 +206,7 @@ def ingest(
     limit: int | None = None,
     rate: float | None = None,
     wait: float = 0.0,
+    share: bool = True,
     stop: Event | None = None,
     handle_signals: bool = True,
 ) -> Report:
@@ -227,6 +231,7 @@ def ingest(
         limit: how many items are sent at most.
         rate: how many items are sent a second at most, by all runs that share the ledger.
         wait: seconds to wait at the end for what other runs are sending.
+        share: whether runs at once share the items out among them.
         stop: ends the run early when it is set.
         handle_signals: whether signals end the run early.
 
@@ -257,6 +262,7 @@ async def aingest(
     limit: int | None = None,
     rate: float | None = None,
     wait: float = 0.0,
+    share: bool = True,
     stop: Event | None = None,
     handle_signals: bool = True,
 ) -> Report:

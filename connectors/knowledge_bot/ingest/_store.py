@@ -423,6 +423,8 @@ class Store:
         """
 
         def take(connection: Connection) -> float:
+            if not self.registered:  # runs are counted below
+                self._renew(connection)
             if not self._paced:
                 self._database.make_rates(connection)
                 connection.run(

@@ -167,6 +167,7 @@ class RowSink:
             on_unknown=self.on_unknown,
             rate=self.rate,
             wait=self.wait,
+            share=False,  # an engine has shared the rows out already
         )
 
     def _items(self, rows: Iterable[Any]) -> Iterator[Text | Skipped]:

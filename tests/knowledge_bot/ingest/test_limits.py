@@ -39,7 +39,8 @@ def test_a_rate_is_how_many_items_are_sent_a_second_at_most(send, service, ledge
     assert 15 / 20 <= time.monotonic() - began < 3
 
 
-def test_runs_at_once_keep_to_one_rate_together(send, service, ledger_address):
+@pytest.mark.parametrize("share", [True, False])
+def test_runs_at_once_keep_to_one_rate_together(send, service, ledger_address, share):
     arrived: list[float] = []
     service.judge = lambda name, times: arrived.append(time.monotonic())
     send(texts(1), ledger=Ledger(ledger_address))  # loads what a run needs
@@ -47,7 +48,7 @@ def test_runs_at_once_keep_to_one_rate_together(send, service, ledger_address):
 
     def run(number: int) -> Report:
         items = [Text(name=f"{number}-{one}", content="A text.") for one in range(25)]
-        return send(items, ledger=Ledger(ledger_address), rate=50)
+        return send(items, ledger=Ledger(ledger_address), rate=50, share=share)
 
     with ThreadPoolExecutor(4) as pool:
         reports = list(pool.map(run, range(4)))

@@ -10,7 +10,7 @@ from dlt.pipeline.exceptions import PipelineStepFailed  # noqa: E402 - after wha
 
 from knowledge_bot.ingest import Ledger  # noqa: E402 - after what it needs
 from knowledge_bot.sinks.dlt import knowledge_bot_destination  # noqa: E402 - as above
-from sink_contract import KilledWorkers, SinkContract, rows_of  # noqa: E402 - as above
+from sink_contract import OnAnEngine, SinkContract, rows_of  # noqa: E402 - as above
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -67,7 +67,7 @@ class TestDestination(SinkContract):
 
 
 @pytest.mark.slow
-class TestKilledWorkers(KilledWorkers):
+class TestDlt(OnAnEngine):
     """The pipeline itself is killed, and goes on with what is pending when it is run again."""
 
     engine = "dlt"

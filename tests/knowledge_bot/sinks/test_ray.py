@@ -1,5 +1,7 @@
 """The sink for Ray Data; `scripts/test-engines ray` runs this."""
 
+import tempfile
+
 import pytest
 
 pytest.importorskip("ray", reason="runs in an environment of its own")
@@ -10,21 +12,24 @@ import ray.data
 
 from knowledge_bot import ConfigurationError
 from knowledge_bot.sinks.ray import KnowledgeBotDatasink
-from sink_contract import KilledWorkers, SinkContract, rows_of
+from sink_contract import OnAnEngine, SinkContract, rows_of
 
 pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=100 * 1024 * 1024,
-    )
-    yield
-    ray.shutdown()
+    # A path of its own would be too long for the sockets in it.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        ray.init(
+            num_cpus=2,
+            include_dashboard=False,
+            log_to_driver=False,
+            object_store_memory=100 * 1024 * 1024,
+            _temp_dir=folder,
+        )
+        yield
+        ray.shutdown()
 
 
 class TestDatasink(SinkContract):
@@ -56,7 +61,7 @@ class TestDatasink(SinkContract):
 
 
 @pytest.mark.slow
-class TestKilledWorkers(KilledWorkers):
+class TestRay(OnAnEngine):
     """Ray runs a write task again whose worker died."""
 
     engine = "ray"

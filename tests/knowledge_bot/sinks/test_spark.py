@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from calls import KEY
 from knowledge_bot.sinks.spark import KnowledgeBotDataSource
-from sink_contract import KilledWorkers, SinkContract, rows_of
+from sink_contract import OnAnEngine, SinkContract, rows_of
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -89,7 +89,7 @@ def _union(one, other, **options):
 
 
 @pytest.mark.slow
-class TestKilledWorkers(KilledWorkers):
+class TestSpark(OnAnEngine):
     """Spark runs a task again whose worker died."""
 
     engine = "spark"
