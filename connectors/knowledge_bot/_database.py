@@ -246,7 +246,7 @@ class Database(ABC):
                 "pip install 'knowledge-bot[postgresql]'"
             ) from None
         try:
-            return psycopg.connect(
+            connection = psycopg.connect(
                 self.url,
                 autocommit=True,
                 connect_timeout=10,
@@ -257,6 +257,12 @@ class Database(ABC):
                 f"{self.told} is not a database URL that PostgreSQL's driver takes, such as "
                 "postgresql://user:password@host/database"
             ) from None
+        # A pooler such as PgBouncer tells an id of its own. It may give each transaction to another
+        # server, where a prepared statement of this name is missing, or is another one.
+        ((pid,),) = connection.execute("SELECT pg_backend_pid()").fetchall()
+        if pid != connection.info.backend_pid:
+            connection.prepare_threshold = None
+        return connection
 
 
 class Connection:

@@ -3,8 +3,8 @@
     python tests/benchmarks/ingestion_scaling.py [--full] [--json FILE]
 
 Each worker is a process with a `RowSink` and rows of its own. Told are rows a second, and of the
-ledger the transactions and the writes of rows a row, and the connections, for a service that answers at once, where
-the processors are the limit, and for one that takes 50 ms, where the requests in flight are. Then
+ledger its transactions and writes for each row, and its connections. One service answers at once,
+so that the processors are the limit; one takes 50 ms, so that it is the requests in flight. Then
 eight workers share a rate of 50 rows a second. `--full` takes more rows, and three rounds.
 """
 
