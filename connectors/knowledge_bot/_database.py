@@ -32,11 +32,6 @@ class DatabaseError(KnowledgeBotError):
 # Locks the creation of tables, which PostgreSQL does not do atomically. An arbitrary number.
 _CREATION_LOCK = 7_205_759_403
 
-# Seconds that SQLite waits for another process's transaction before it says that it is locked.
-_BUSY = 2.0
-
-# Seconds that a statement is tried again while the database is locked, restarted or failed over.
-_PATIENCE = 30.0
 _PAUSE = 0.2
 
 # PostgreSQL, appendix A: connection exceptions, too many connections, a server that shuts down or
@@ -61,6 +56,10 @@ class Database(ABC):
     Attributes:
         noun: what is kept there, for messages.
         error: what is raised where it cannot be used.
+        busy: how many seconds SQLite waits for another process's transaction before it says that
+            it is locked.
+        patience: for how many seconds a statement is tried again while the database is locked,
+            restarted or failed over.
         tables: the statements that make its tables, with the kinds of columns that the two
             databases call differently as `{identity}` and `{bytes}`.
         file: SQLite's file; None for PostgreSQL.
@@ -70,6 +69,8 @@ class Database(ABC):
 
     noun: ClassVar[str]
     error: ClassVar[type[DatabaseError]]
+    busy: ClassVar[float] = 2.0
+    patience: ClassVar[float] = 30.0
     tables: ClassVar[str]
 
     file: Path | None
@@ -151,7 +152,7 @@ class Database(ABC):
         with self.explaining("read" if reading else "opened"):
             if self.file is None:
                 return Connection(self._postgresql_connection(), sqlite=False)
-            raw = _sqlite_connection(self.file, "mode=rw" if reading else "mode=rwc")
+            raw = _sqlite_connection(self.file, "mode=rw" if reading else "mode=rwc", self.busy)
             # What was committed survives a power cut, and so a claim.
             raw.execute("PRAGMA query_only=ON" if reading else "PRAGMA synchronous=FULL")
             try:
@@ -161,7 +162,7 @@ class Database(ABC):
                 if not (reading and denied):
                     raise
                 # In a folder that nobody may write to, where no writer can be either.
-                raw = _sqlite_connection(self.file, "immutable=1")
+                raw = _sqlite_connection(self.file, "immutable=1", self.busy)
             return Connection(raw, sqlite=True)
 
     @abstractmethod
@@ -184,7 +185,7 @@ class Database(ABC):
         if connection.sqlite:
             # Readers and the writer do not wait for each other then; kept in the file. SQLite does
             # not wait for this lock by itself, when another process makes the same file.
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + self.patience
             while connection.locked_out_of("PRAGMA journal_mode=WAL"):
                 if time.monotonic() > deadline:
                     raise self.error(f"the {self.noun} {self.told} cannot be made: it is locked")
@@ -352,7 +353,7 @@ class Connection:
 class Session:
     """One connection that several threads use, one at a time, made anew where it broke.
 
-    What fails since the database is locked, restarted or away is tried again for half a minute. A
+    What fails since the database is locked, restarted or away is tried again for a while. A
     child of `os.fork` makes a connection of its own.
 
     Args:
@@ -392,7 +393,7 @@ class Session:
         Raises:
             DatabaseError: it cannot be done.
         """
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + self._database.patience
         while True:
             with self._lock:
                 try:
@@ -449,11 +450,11 @@ def _with_other_placeholders(statement: str) -> str:
     return statement.replace("?", "%s")
 
 
-def _sqlite_connection(file: Path, options: str) -> sqlite3.Connection:
+def _sqlite_connection(file: Path, options: str, busy: float) -> sqlite3.Connection:
     return sqlite3.connect(
         f"{file.as_uri()}?{options}",
         uri=True,
-        timeout=_BUSY,
+        timeout=busy,
         check_same_thread=False,
         isolation_level=None,
     )

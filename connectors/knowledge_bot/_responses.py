@@ -172,7 +172,7 @@ def _error(
         )
         return _unexpected(request, response, place, key, body=body, why=why)
     retry_after = seconds_of(headers.get("retry-after"))
-    refused = status < 500 or (status == 503 and retry_after is not None)
+    refused = status < 500 or (status in {503, 507} and retry_after is not None)
     delivery = Delivery.REFUSED if refused else Delivery.UNKNOWN
     code, message = _code_and_message(_without(key, body))
     request_id = headers.get("x-request-id")

@@ -719,6 +719,9 @@ class _HeadsDatabase(Database):
 
     noun = "store of heads"
     error = HeadsError
+    # Somebody waits for an answer.
+    busy = 0.5
+    patience = 3.0
     tables = """
 CREATE TABLE kbot_heads (
     service TEXT NOT NULL,

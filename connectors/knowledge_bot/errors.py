@@ -199,7 +199,7 @@ class RateLimitError(APIError):
 
 
 class ServerError(APIError):
-    """5xx: the service failed. A 503 with `Retry-After` is `REFUSED`; any other is `UNKNOWN`."""
+    """5xx: the service failed. 503 and 507 with `Retry-After` are `REFUSED`, others `UNKNOWN`."""
 
 
 def _rebuild(

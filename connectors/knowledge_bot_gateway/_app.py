@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Security
@@ -11,6 +12,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import ASGIApp
 
 from knowledge_bot import __version__
+from knowledge_bot.conversations import Heads
 from knowledge_bot_gateway import _chat, _problems, _responses
 from knowledge_bot_gateway._gate import Admission, Gate
 from knowledge_bot_gateway._mcp import create_mcp_server
@@ -97,27 +99,36 @@ def _models(upstream: Upstream) -> APIRouter:
 
 
 @asynccontextmanager
-async def mount_openai(base_url: str) -> AsyncIterator[ASGIApp]:
+async def mount_openai(base_url: str, data: Path) -> AsyncIterator[ASGIApp]:
     """Run `/v1` beside a service in the same process; each caller brings the service's key.
 
     Args:
         base_url: the service's address.
+        data: its data folder, where the last answers of the conversations are kept, so that chats
+            go on after a restart.
 
     Yields:
         The application.
     """
-    app = create_app(Upstream(base_url), Admission())
+    app = create_app(_upstream(base_url, data), Admission())
     async with app.router.lifespan_context(app):
         yield app
 
 
 @asynccontextmanager
-async def mount_mcp(base_url: str) -> AsyncIterator[ASGIApp]:
+async def mount_mcp(base_url: str, data: Path) -> AsyncIterator[ASGIApp]:
     """Run `/mcp` as `mount_openai` runs `/v1`; arguments and result are the same."""
-    upstream = Upstream(base_url)
+    upstream = _upstream(base_url, data)
     app = create_app(upstream, Admission(), create_mcp_server(upstream), openai=False)
     async with app.router.lifespan_context(app):
         yield app
+
+
+def _upstream(base_url: str, data: Path) -> Upstream:
+    file = data / "heads.sqlite3"
+    # For the folder's owner alone, as all that is in it.
+    file.touch(mode=0o600)
+    return Upstream(base_url, heads=Heads(file))
 
 
 def _model(bot_id: str, name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -19,7 +19,7 @@ from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
-from mcp.types import ListToolsResult, Tool, ToolAnnotations
+from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from knowledge_bot import AsyncClient, Bot, Collection, Conversation, KnowledgeBotError, __version__
@@ -32,6 +32,9 @@ _log = logging.getLogger("knowledge_bot.gateway")
 
 # With more of them, a list of tools is longer than what an agent chooses well from.
 _MOST_BOT_TOOLS: Final = 10
+
+# How many conversations are listed at most, as many as a model can do something with.
+_MOST_CONVERSATIONS: Final = 200
 
 # How long the list of bots is believed, in seconds.
 _FRESH: Final = 60.0
@@ -99,9 +102,10 @@ class CollectionList(BaseModel):
 
 
 class ConversationList(BaseModel):
-    """The conversations of a bot."""
+    """The conversations of a bot, the newest of them."""
 
     conversations: list[Named]
+    more: int = Field(description="How many older ones are left out.")
 
 
 class AddedSource(BaseModel):
@@ -133,6 +137,7 @@ def create_mcp_server(upstream: Upstream, *, allow_writes: bool = False) -> MCPS
         subscriptions=False,  # the service tells of no changes (interface section 6)
         middleware=[callers],
     )
+    callers.server = server
     _add_reading(server, upstream, callers)
     if allow_writes:
         _add_writing(server, upstream, callers)
@@ -187,12 +192,16 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
     @server.tool(title="List a bot's conversations", annotations=_READING)
     async def list_conversations(
         bot: Annotated[str, Field(description="The bot's id, or its name.")],
+        limit: Annotated[
+            int, Field(ge=1, le=_MOST_CONVERSATIONS, description="How many at most, newest first.")
+        ] = 20,
     ) -> ConversationList:
-        """List the conversations that a bot has had."""
+        """List the conversations that a bot has had, the newest first."""
         async with _requesting(upstream):
             bot_id = await callers.bot_id(bot)
             found = await callers.client.list_conversations(bot_id)
-            return ConversationList(conversations=_named(found))
+            newest = found[::-1][:limit]
+            return ConversationList(conversations=_named(newest), more=len(found) - len(newest))
 
     @server.resource("knowledge-bot://bots", title="Bots", mime_type="application/json")
     async def bots() -> str:
@@ -252,6 +261,8 @@ class _Callers:
     A tool of a bot is `ask_bot` with the bot filled in. Which there are depends on the key, so they
     are told and called here, and the server knows nothing of them.
     """
+
+    server: MCPServer[None]
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
@@ -332,8 +343,16 @@ class _Callers:
         if is_a_bots and isinstance(arguments, Mapping):
             bot = (await self._tools()).get(str(name))
             if bot is not None:
-                asked = {**params, "name": "ask_bot", "arguments": {**arguments, "bot": bot.id}}
-                ctx = replace(ctx, params=asked)
+                if "bot" in arguments:
+                    return _unknown_arguments(str(name), ["bot"], ())
+                arguments = {**arguments, "bot": bot.id}
+                ctx = replace(ctx, params={**params, "name": "ask_bot", "arguments": arguments})
+                name = "ask_bot"
+        # The library passes over what it does not know, such as a misspelt conversation_id.
+        for tool in await self.server.list_tools():
+            known = tool.input_schema.get("properties", {})
+            if tool.name == name and (unknown := set(arguments) - set(known)):
+                return _unknown_arguments(name, sorted(unknown), known)
         return await call_next(ctx)
 
     def _with(self, tools: Mapping[str, Bot], result: HandlerResult) -> HandlerResult:
@@ -349,6 +368,13 @@ class _Callers:
             return result
         of_bots = [_tool_of(bot, name, general) for name, bot in tools.items()]
         return listed.model_copy(update={"tools": [*listed.tools, *of_bots]})
+
+
+def _unknown_arguments(tool: str, unknown: Sequence[str], known: Iterable[str]) -> CallToolResult:
+    told = ", ".join(repr(name[:50]) for name in unknown[:10])
+    takes = f" It takes {', '.join(known)}." if known else ""
+    text = f"{tool} has no argument {told}.{takes} Nothing was done (delivery: not_delivered)."
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
 _ASK: Final = "ask_"

@@ -1,5 +1,7 @@
 """`kbot mcp` and `kbot gateway`. What they need is loaded when one is called, not with `kbot`."""
 
+import signal
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -178,6 +180,8 @@ def gateway(  # noqa: PLR0917 - click passes every option by name
 
 
 def _check_extra() -> None:
+    # The server raises the signal that stopped it once more. Having stopped is no failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
         require_extra()
     except ModuleNotFoundError as error:
@@ -250,6 +254,8 @@ def _serve(
         click.echo("Stop with Ctrl-C.", err=True)
         config = uvicorn.Config(
             app,
+            # This one bounds the headers of a request: 64 KiB.
+            http="h11",
             log_level="warning",
             access_log=False,
             server_header=False,

@@ -1,9 +1,13 @@
 """Answering a question from passages, in their own sentences; no language model is involved."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
+from pydantic import BaseModel, ConfigDict
+
+from knowledge_bot.models import Message
 from knowledge_bot_service.analyzer import is_small_talk
 from knowledge_bot_service.conversations import SOURCES, Asked
 from knowledge_bot_service.finding import Finder
@@ -28,12 +32,61 @@ class NoAnswerError(Exception):
         self.retry_after = retry_after
 
 
+class CitedSource(BaseModel):
+    """A source that an answer names: `url` is a web page's, `passages` the ids of those it uses."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    name: str
+    url: str | None = None
+    passages: tuple[int, ...]
+
+
+class AnsweredMessage(Message):
+    """A message, with what the service says beside the documented fields (interface section 2).
+
+    `sources` are those that the answer names, in its order. `found` is False where nothing was
+    found in the sources, and left out where nothing was looked for.
+    """
+
+    sources: tuple[CitedSource, ...]
+    found: bool | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, and the passages that it is made from, best first: none for one that is fixed."""
+    """An answer.
+
+    Attributes:
+        text: its words, then the names of its sources.
+        found: whether something was found; None where nothing was looked for.
+        sources: those that it names.
+        hits: the passages that were found, best first.
+    """
 
     text: str
+    found: bool | None
+    sources: Sequence[CitedSource] = ()
     hits: Sequence[Hit] = ()
+
+    @classmethod
+    def citing(cls, words: str, cited: Iterable[Hit], hits: Sequence[Hit]) -> Self:
+        """An answer in `words` that names the sources of the passages that it uses, in order."""
+        passages: dict[str, list[Hit]] = {}
+        for hit in cited:
+            passages.setdefault(hit.source_id, []).append(hit)
+        sources = tuple(
+            CitedSource(
+                id=source,
+                name=used[0].source_name,
+                url=used[0].source_url,
+                passages=tuple(dict.fromkeys(hit.passage for hit in used)),
+            )
+            for source, used in passages.items()
+        )
+        names = dict.fromkeys(_listed(source.name) for source in sources)
+        return cls(f"{words}{SOURCES}{', '.join(names)}", True, sources, hits)
 
 
 class Answerer:
@@ -57,20 +110,21 @@ class Answerer:
             The answer; its text is `REFUSAL` when no passage is about the question.
         """
         if is_small_talk(asked.question):
-            return Answer(GREETING)
+            return Answer(GREETING, found=None)
         found = self._finder.find(asked, collections)
         if not found.is_about_it:
-            return Answer(REFUSAL)
+            return Answer(REFUSAL, found=False)
         # What was said before has chosen the passages. In them, the question's own words decide.
         quotes = choose(found.hits, found.weights, found.terms)
-        text = f"{_text(quotes)}{SOURCES}{_sources(quotes, found.hits)}"
-        return Answer(text, found.hits)
+        cited = [*(quote.hit for quote in quotes), found.hits[0]]
+        return Answer.citing(_text(quotes), cited, found.hits)
+
+
+def _listed(name: str) -> str:
+    """A name as it stands in the list: one that could be taken for several is quoted."""
+    is_plain = ", " not in name and not name.startswith('"')
+    return name if is_plain else json.dumps(name, ensure_ascii=False)
 
 
 def _text(quotes: Iterable[Quote]) -> str:
     return " ".join(quote.text for quote in quotes)
-
-
-def _sources(quotes: Iterable[Quote], hits: Sequence[Hit]) -> str:
-    names = dict.fromkeys([*(quote.hit.source_name for quote in quotes), hits[0].source_name])
-    return ", ".join(names)

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 from fastapi import APIRouter, Depends, FastAPI, Request, Security
 from fastapi.security import APIKeyHeader
 
-from knowledge_bot.models import Bot, Collection, Conversation, Message, Source
+from knowledge_bot.models import Bot, Collection, Conversation, Source
 from knowledge_bot_service import description, problems
-from knowledge_bot_service.answers import NoAnswerError
+from knowledge_bot_service.answers import AnsweredMessage, NoAnswerError
 from knowledge_bot_service.database import Database
 from knowledge_bot_service.folder import DataFolder
 from knowledge_bot_service.gate import KEY_HEADER, PREFIX, Gate
+from knowledge_bot_service.keys import Keys, reread_on_hangup
+from knowledge_bot_service.monitoring import Health, Metrics, Monitored
+from knowledge_bot_service.monitoring import router as monitoring
 from knowledge_bot_service.mounts import Beside, Mounts
 from knowledge_bot_service.page import ProtectiveHeaders
 from knowledge_bot_service.page import router as page
@@ -48,7 +51,10 @@ def create_app(
     settings: Settings,
     folder: DataFolder,
     database: Database,
+    keys: Keys,
+    *,
     on_ready: Callable[[], None],
+    connections: Callable[[], int],
     mounts: Mounts | None = None,
 ) -> FastAPI:
     """Make the web application of a service.
@@ -57,20 +63,32 @@ def create_app(
         settings: what the service offers and allows.
         folder: where it keeps everything.
         database: the folder's database; closed when the application ends.
+        keys: who may use it.
         on_ready: called when the service has started and requests can be answered.
+        connections: how many clients are connected now.
         mounts: what else is answered in the same process.
 
     Raises:
         SettingsError: the key of the language model is not in the environment.
     """
     writer = _writer(settings)
+    metrics = Metrics(database, folder.database, connections)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[_State]:
         async with writer or nullcontext(), mounts or nullcontext():
-            with Service(settings, folder, database, writer) as service:
+            with (
+                reread_on_hangup(keys),
+                Service(settings, folder, database, writer) as service,
+            ):
+                health = Health(
+                    database,
+                    folder.database.parent,
+                    service.workers,
+                    settings.limits.min_free_bytes,
+                )
                 on_ready()
-                yield {"service": service}
+                yield {"service": service, "metrics": metrics, "health": health}
 
     # The usual documentation pages load scripts from elsewhere; our own description is enough.
     app = FastAPI(
@@ -78,19 +96,21 @@ def create_app(
         version="1",
         lifespan=lifespan,
         openapi_url=None,
+        # To a path of the service's own, which a proxy before it may not have.
+        redirect_slashes=False,
     )
     app.include_router(_open)
     app.include_router(_reading)
     app.include_router(_writing)
     app.include_router(page)
-    description.install(app, settings)
+    app.include_router(monitoring)
+    description.install(app, settings, keys)
     problems.install(app)
-    app.add_middleware(
-        Gate, keys=[key.get_secret_value() for key in settings.api_keys], limits=settings.limits
-    )
+    app.add_middleware(Gate, keys=keys, limits=settings.limits)
     app.add_middleware(ProtectiveHeaders)
     if mounts is not None:
         app.add_middleware(Beside, mounts=mounts)
+    app.add_middleware(Monitored, metrics=metrics)
     return app
 
 
@@ -105,6 +125,8 @@ def _writer(settings: Settings) -> "Writer | None":
 
 class _State(TypedDict):
     service: Service
+    metrics: Metrics
+    health: Health
 
 
 async def _service(request: Request) -> Service:
@@ -250,10 +272,22 @@ async def upload_source(request: Request, service: _ServiceOf) -> Wrapped[Source
     return Wrapped(value=await _accepted(source))
 
 
-@_writing.post("/messages", dependencies=[_json], responses=_described(_MESSAGE_ERRORS))
-async def send_message(body: Wrapped[NewMessage], service: _ServiceOf) -> Wrapped[Message]:
-    """Ask a bot, in a conversation or as the first message of a new one."""
+@_writing.post(
+    "/messages",
+    dependencies=[_json],
+    responses=_described(_MESSAGE_ERRORS),
+    response_model_exclude_none=True,
+)
+async def send_message(
+    body: Wrapped[NewMessage], service: _ServiceOf, request: Request
+) -> Wrapped[AnsweredMessage]:
+    """Ask a bot, in a conversation or as the first message of a new one.
+
+    Beside the documented fields, `sources` says as data which sources the answer names, and `found`
+    whether anything was found in them; it is left out where nothing was looked for.
+    """
     new = body.value
+    metrics: Metrics = request.state.metrics
     try:
         message = await service.ask(
             bot=new.bot_id, content=new.content, conversation=new.conversation_id
@@ -267,7 +301,9 @@ async def send_message(body: Wrapped[NewMessage], service: _ServiceOf) -> Wrappe
         status = HTTPStatus.NOT_FOUND if is_id else HTTPStatus.BAD_REQUEST
         raise _unknown("conversation", error, status) from None
     except NoAnswerError as error:
+        metrics.questions.labels("failed").inc()
         raise _no_answer(error) from None
+    metrics.questions.labels("not_found" if message.found is False else "answered").inc()
     return Wrapped(value=message)
 
 

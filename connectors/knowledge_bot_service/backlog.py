@@ -1,11 +1,27 @@
-"""Which accepted sources are not done yet, so that a question can wait for those before it."""
+"""Which small sources are not done yet, so that a question can wait for those before it."""
 
 import asyncio
+import math
 from collections.abc import Iterable, Sequence
+from typing import Final
+
+# How long a question waits on once another source was accepted after it, in seconds. Who adds one
+# and asks about it adds no other meanwhile; many that come in without end are for others to wait
+# for. Most of what is small is done in this time even then.
+_GRACE: Final = 0.015
 
 
 class Backlog:
-    """The unfinished sources of each collection, in the order in which they came.
+    """The unfinished small sources of each collection, in the order in which they came.
+
+    The interface has no way to ask for a source's status (section 3): a client that adds a source
+    and asks about it at once, over this connection or another, relies on the service to wait.
+    Nobody else should wait for it. So a question waits for a source only
+
+    - that is a small text or file, not a web page or a long document;
+    - in the first seconds after it was accepted;
+    - until the next source is accepted into the same collections, and a moment longer: a bulk
+      ingestion holds no question.
 
     Every method belongs to the event loop's thread; nothing here asks the database, and a question
     to collections without unfinished sources costs a dictionary look-up.
@@ -13,43 +29,59 @@ class Backlog:
 
     def __init__(self) -> None:
         self._count = 0
-        self._numbers: dict[int, dict[str, int]] = {}
+        # For each collection the number of its newest source, and the number and the time of each
+        # that is not done.
+        self._newest: dict[int, int] = {}
+        self._unfinished: dict[int, dict[str, tuple[int, float]]] = {}
         self._collections: dict[str, tuple[int, ...]] = {}
         self._changed = asyncio.Event()
 
     def add(self, source: str, collections: Sequence[int]) -> None:
-        """A source is about to be stored."""
+        """A small source is about to be stored."""
         self._count += 1
         self._collections[source] = tuple(collections)
+        accepted = self._count, asyncio.get_running_loop().time()
         for collection in collections:
-            self._numbers.setdefault(collection, {})[source] = self._count
+            self._newest[collection] = self._count
+            self._unfinished.setdefault(collection, {})[source] = accepted
+        self._change()
 
     def remove(self, source: str) -> None:
-        """The source is ready, has failed, or was not stored."""
+        """The source is ready, has failed, was not stored, or takes long after all."""
         for collection in self._collections.pop(source, ()):
-            del self._numbers[collection][source]
-        self._changed.set()
-        self._changed = asyncio.Event()
+            del self._unfinished[collection][source]
+        self._change()
 
     async def wait(self, collections: Iterable[int], seconds: float) -> None:
-        """Wait until the sources that are here now, in these collections, are done.
+        """Wait for the sources that are here now, in these collections.
 
-        Returns after `seconds` in any case; later sources are not waited for.
+        Args:
+            collections: the collections' numbers.
+            seconds: how long after it was accepted a source is waited for.
         """
-        asked_for, newest = tuple(collections), self._count
-        try:
-            async with asyncio.timeout(seconds):
-                while self._oldest(asked_for) <= newest:
+        asked_for, last = tuple(collections), self._count
+        end, is_followed = math.inf, False
+        while accepted := self._accepted(asked_for, last):
+            now = asyncio.get_running_loop().time()
+            end = min(end, accepted + seconds)
+            if not is_followed and any(self._newest.get(one, 0) > last for one in asked_for):
+                end, is_followed = min(end, now + _GRACE), True
+            try:
+                async with asyncio.timeout_at(end):
                     await self._changed.wait()
-        except TimeoutError:
-            return
+            except TimeoutError:
+                return
 
-    def _oldest(self, collections: tuple[int, ...]) -> int:
-        return min(
-            (
-                next(iter(numbers.values()))
-                for collection in collections
-                if (numbers := self._numbers.get(collection))
-            ),
-            default=self._count + 1,
-        )
+    def _accepted(self, collections: tuple[int, ...], last: int) -> float:
+        """When the newest unfinished source up to the number `last` was accepted; 0 for none."""
+        newest = 0.0
+        for collection in collections:
+            for number, accepted in reversed(self._unfinished.get(collection, {}).values()):
+                if number <= last:
+                    newest = max(newest, accepted)
+                    break
+        return newest
+
+    def _change(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

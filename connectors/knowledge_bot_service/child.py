@@ -16,10 +16,12 @@ import threading
 import time
 from typing import Final
 
+from knowledge_bot_service import logs
 from knowledge_bot_service.folder import DataFolder, FolderError
+from knowledge_bot_service.keys import Keys
 from knowledge_bot_service.schema import SchemaError
 from knowledge_bot_service.server import AddressError, run
-from knowledge_bot_service.settings import SettingsError, parse_settings
+from knowledge_bot_service.settings import SettingsError, overridden, parse_settings
 
 # How long ending in good order may take, in seconds. Nobody is left to kill this process.
 _PATIENCE: Final = 15
@@ -32,10 +34,15 @@ def main() -> None:
     threading.Thread(target=_end_with_parent, args=(orphaned,), daemon=True).start()
     # The server raises the signal that stopped it once more, which would end this function too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    settings = parse_settings(start["settings"], origin="settings")
+    # Whoever starts a service for a test or a trial reads no line for each request.
+    logs.configure("warning")
+    settings = overridden(
+        parse_settings(start["settings"], origin="settings"), host="127.0.0.1", port=start["port"]
+    )
     try:
         with DataFolder(settings.data) as folder:
-            run(settings, folder, host="127.0.0.1", port=start["port"], on_ready=_report)
+            keys = Keys(folder, settings)
+            run(settings, folder, keys, on_ready=_report)
     except (FolderError, AddressError, SchemaError, SettingsError) as error:
         print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201 - the line that is waited for
         sys.exit(1)

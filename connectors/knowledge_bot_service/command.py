@@ -1,36 +1,50 @@
 """`kbot serve`. What serving needs is loaded when it is called: every `kbot` start imports this."""
 
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from importlib.metadata import entry_points
+from ipaddress import ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 import click
+from click.core import ParameterSource
 
 from knowledge_bot_service import require_extra
+
+if TYPE_CHECKING:
+    from knowledge_bot_service.settings import Role, Settings
 
 # What other packages answer beside the service, by the first segment of its path.
 MOUNTS = "knowledge_bot.mounts"
 
 
-@click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8700,
-    show_default=True,
-    help="Port; 0 takes a free one.",
+_data = click.option(
+    "--data", type=click.Path(path_type=Path), help="Data folder.  [default: kbot-data]"
 )
-@click.option("--data", type=click.Path(path_type=Path), help="Data folder.  [default: kbot-data]")
-@click.option(
+_config = click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     help="TOML file with collections, bots, keys and limits.",
 )
+
+
+@click.group(invoke_without_command=True)
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port; 0 takes a free one.  [default: 8700]"
+)
+@_data
+@_config
 @click.option(
     "--api-key",
     envvar="KNOWLEDGE_BOT_API_KEY",
-    help="Key that clients send.  [default: one is generated, and kept in the data folder]",
+    help="Key that clients send, beside those of the configuration.  [default: one is generated, "
+    "and kept in the data folder]",
 )
 @click.option(
     "--allow-fetch",
@@ -38,19 +52,38 @@ MOUNTS = "knowledge_bot.mounts"
     metavar="CIDR",
     help="Network that web pages may be fetched from although it is not public. Repeatable.",
 )
+@click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    multiple=True,
+    metavar="CIDR",
+    help="Network of proxies that tell the log who the client is. Repeatable.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What is logged on stderr; from info on, a line for each request.",
+)
+@click.pass_context
 def serve(  # noqa: PLR0917 - click passes every option by name
-    host: str,
-    port: int,
+    context: click.Context,
+    host: str | None,
+    port: int | None,
     data: Path | None,
     config: Path | None,
     api_key: str | None,
     allow_fetch: tuple[str, ...],
+    trusted_proxies: tuple[str, ...],
+    log_level: str,
 ) -> None:
     """Run a Knowledge-Bot Service on this machine.
 
     It starts with the collection col_default and the bot bot_default over it; a configuration file
     declares others. With the extra `gateway`, /v1 speaks OpenAI's API and /mcp the Model Context
-    Protocol, both with the service's key as a bearer token. Example:
+    Protocol, both with the service's key as a bearer token. SIGHUP has it read the keys of the
+    configuration again. Example:
 
         kbot serve --data ./knowledge --port 8700
     """
@@ -58,40 +91,218 @@ def serve(  # noqa: PLR0917 - click passes every option by name
         require_extra()
     except ModuleNotFoundError as error:
         raise click.ClickException(str(error)) from None
+    if context.invoked_subcommand is not None:
+        return
+    from knowledge_bot_service import logs
     from knowledge_bot_service.folder import DataFolder, FolderError
+    from knowledge_bot_service.keys import Keys
     from knowledge_bot_service.schema import SchemaError
     from knowledge_bot_service.server import AddressError, run
     from knowledge_bot_service.settings import Settings, SettingsError, overridden, read_settings
 
-    try:
+    # The server raises the signal that stopped it once more. Having stopped is no failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+
+    is_given = context.get_parameter_source("api_key") is ParameterSource.COMMANDLINE
+
+    def configured() -> Settings:
         settings = read_settings(config) if config is not None else Settings()
-        settings = overridden(
-            settings, data=data, api_keys=(api_key,) if api_key else (), allow_fetch=allow_fetch
+        # In the environment it is a client's as well, perhaps for another service.
+        is_taken = is_given or not (settings.api_keys or settings.keys)
+        if api_key and not is_taken:
+            click.echo(f"KNOWLEDGE_BOT_API_KEY is set, and not used: {config} has keys.", err=True)
+        return overridden(
+            settings,
+            host=host,
+            port=port,
+            data=data,
+            api_keys=(api_key,) if api_key and is_taken else (),
+            allow_fetch=allow_fetch,
+            trusted_proxies=trusted_proxies,
         )
+
+    logs.configure(log_level)
+    if hasattr(signal, "SIGHUP"):  # which would end a service that is still starting
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        settings = configured()
+        is_new = not settings.data.exists()
         with DataFolder(settings.data) as folder:
-            generated = None
-            if not settings.api_keys:
-                generated = folder.api_key()
-                settings = overridden(settings, api_keys=(generated,))
+            keys = Keys(folder, settings, configured if config is not None else None)
             run(
                 settings,
                 folder,
-                host=host,
-                port=port,
-                on_ready=lambda base_url, _port: _announce(base_url, settings.data, generated),
+                keys,
+                on_ready=lambda base_url, _port: _announce(
+                    base_url, settings, keys.generated, is_new=is_new
+                ),
                 mounts={one.name: one.load for one in entry_points(group=MOUNTS)},
             )
     except (SettingsError, FolderError, AddressError, SchemaError) as error:
         raise click.ClickException(str(error)) from None
 
 
-def _announce(base_url: str, data: Path, generated_key: str | None) -> None:
+@serve.group()
+def keys() -> None:
+    """Make, list and revoke keys. A service that runs takes each change at once."""
+
+
+@keys.command("add")
+@click.argument("name")
+@click.option(
+    "--role",
+    type=click.Choice(["read", "write"]),
+    required=True,
+    help="read: list and ask. write: everything.",
+)
+@click.option(
+    "--expires",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="YYYY-MM-DD",
+    help="First day, in UTC, on which it is no longer taken.",
+)
+@_data
+@_config
+@click.pass_context
+def add(  # noqa: PLR0917 - click passes every option by name
+    context: click.Context,
+    name: str,
+    role: "Role",
+    expires: datetime | None,
+    data: Path | None,
+    config: Path | None,
+) -> None:
+    """Make a key and print it. The data folder keeps its digest alone, so it is shown once."""
+    from knowledge_bot_service.keys import add_key
+
+    with _told():
+        folder = _folder(context, data, config)
+        key = add_key(folder, name, role, expires.date() if expires else None)
+    click.echo(key)
+    click.echo(f"The key {name} ({role}) is taken from now on. It is not shown again.", err=True)
+
+
+@keys.command("list")
+@_data
+@_config
+@click.pass_context
+def list_keys(context: click.Context, data: Path | None, config: Path | None) -> None:
+    """List the keys of the data folder: name, role and the day on which each ends."""
+    from knowledge_bot_service.keys import stored_keys
+
+    with _told():
+        for key in stored_keys(_folder(context, data, config)):
+            ends = key.expires.isoformat() if key.expires else "never"
+            click.echo(f"{key.name}\t{key.role}\t{'expired ' if key.has_expired else ''}{ends}")
+
+
+@keys.command("revoke")
+@click.argument("name")
+@_data
+@_config
+@click.pass_context
+def revoke(context: click.Context, name: str, data: Path | None, config: Path | None) -> None:
+    """Refuse a key of the data folder from now on."""
+    from knowledge_bot_service.keys import revoke_key
+
+    with _told():
+        revoke_key(_folder(context, data, config), name)
+    click.echo(f"The key {name} is refused from now on.", err=True)
+
+
+@serve.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_data
+@_config
+@click.pass_context
+def backup(context: click.Context, file: Path, data: Path | None, config: Path | None) -> None:
+    """Write everything of a data folder into one FILE, also while its service runs.
+
+    Nothing that the service had accepted before is missing in it. It holds keys: its owner alone
+    may read it. Example:
+
+        kbot serve backup /backups/kbot-2026-11-22.tar --data ./knowledge
+    """
+    from knowledge_bot_service.backup import write_backup
+
+    with _told():
+        made = write_backup(_folder(context, data, config), file)
+    click.echo(f"{file}: {made}", err=True)
+
+
+@serve.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_data
+@_config
+@click.pass_context
+def restore(context: click.Context, file: Path, data: Path | None, config: Path | None) -> None:
+    """Make a data folder from the FILE of a backup. The folder must be new or empty.
+
+    Example:
+        kbot serve restore /backups/kbot-2026-11-22.tar --data ./knowledge
+    """
+    from knowledge_bot_service.backup import restore_backup
+
+    with _told():
+        folder = _folder(context, data, config)
+        held = restore_backup(file, folder)
+    click.echo(f"{folder}: {held}. Start the service with --data {folder}", err=True)
+
+
+def _folder(context: click.Context, data: Path | None, config: Path | None) -> Path:
+    """The data folder that a command or `kbot serve` itself was given, by option or by file."""
+    from knowledge_bot_service.settings import Settings, read_settings
+
+    given = _options_of_serve(context)
+    data, config = data or given.get("data"), config or given.get("config")
+    if data is not None:
+        return data
+    return (read_settings(config) if config is not None else Settings()).data
+
+
+def _options_of_serve(context: click.Context) -> dict[str, Any]:
+    while context.parent is not None and context.command is not serve:
+        context = context.parent
+    return context.params
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Tell what goes wrong in a sentence."""
+    from knowledge_bot_service.backup import BackupError
+    from knowledge_bot_service.folder import FolderError
+    from knowledge_bot_service.keys import KeyNameError
+    from knowledge_bot_service.settings import SettingsError
+
+    try:
+        yield
+    except (BackupError, FolderError, KeyNameError, SettingsError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _announce(
+    base_url: str, settings: "Settings", generated_key: str | None, *, is_new: bool
+) -> None:
     click.echo(f"Base URL: {base_url}")
     click.echo(f"Page:     {urljoin(base_url, '/')}")
     if generated_key is not None:
         click.echo(f"API key:  {generated_key}")
-    click.echo(f"Data:     {data.absolute()}", err=True)
+    made = " (new: it was made now, and is empty)" if is_new else ""
+    click.echo(f"Data:     {settings.data.absolute()}{made}", err=True)
+    if not _is_loopback(settings.host):
+        click.echo(
+            "Others reach it by this machine's name or address. Keys and texts go over the network "
+            "in plain text: put a proxy with TLS before it.",
+            err=True,
+        )
     click.echo("Stop with Ctrl-C.", err=True)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 if __name__ == "__main__":

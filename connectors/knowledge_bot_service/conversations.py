@@ -1,13 +1,15 @@
 """What the service remembers of conversations, and what a message asks in one."""
 
+import contextlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final
 
 from knowledge_bot.transcripts import Turn, read
 from knowledge_bot_service.database import Database
+from knowledge_bot_service.storage import StorageError
 
 # How many earlier exchanges a question is understood with, of how many turns at most: those of an
 # agent have a question, a call, its result and an answer.
@@ -17,6 +19,9 @@ _CONTEXT_TURNS: Final = 4 * CONTEXT_EXCHANGES
 # How much of an earlier question or reply counts, in characters: the result of a tool may be a
 # whole book.
 _CONTEXT_CHARACTERS: Final = 4000
+
+# Messages that could not be stored and are kept in memory, of which each may be a transcript.
+_MOST_UNSTORED: Final = 200
 
 # What stands between an answer's text and the names of its sources.
 SOURCES: Final = "\n\nSources: "
@@ -85,6 +90,16 @@ def _exchange(questions: Iterable[str], replies: Iterable[str]) -> Exchange:
     return Exchange(*said)
 
 
+@dataclass(frozen=True, slots=True)
+class _Unstored:
+    message: str
+    bot: str
+    conversation: str
+    question: str
+    answer: str
+    insert: Callable[[sqlite3.Connection], None]
+
+
 class Conversations:
     """The conversations of a service, on its database. Times are integer milliseconds since 1970.
 
@@ -94,6 +109,7 @@ class Conversations:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._unstored: dict[str, _Unstored] = {}
 
     def of_bot(self, bot: str) -> list[tuple[str, str]]:
         """The ids and names of a bot's conversations, oldest first."""
@@ -107,7 +123,9 @@ class Conversations:
         row = self._database.reader().execute(
             "SELECT 1 FROM conversation WHERE public_id = ? AND bot = ?", (conversation, bot)
         )
-        return row.fetchone() is not None
+        return row.fetchone() is not None or any(
+            (one.bot, one.conversation) == (bot, conversation) for one in self._kept()
+        )
 
     def turns(self, conversation: str) -> list[Turn]:
         """What was said last in a conversation, oldest first, as far as questions need it.
@@ -119,11 +137,19 @@ class Conversations:
             " (SELECT id FROM conversation WHERE public_id = ?) ORDER BY id DESC LIMIT ?",
             (conversation, CONTEXT_EXCHANGES),
         )
+        said = [(row["question"], row["answer"]) for row in rows.fetchall()[::-1]]
+        said += [
+            (one.question, one.answer) for one in self._kept() if one.conversation == conversation
+        ]
         return [
             turn
-            for row in rows.fetchall()[::-1]
-            for turn in (*read(row["question"]).turns, Turn("assistant", row["answer"]))
+            for question, answer in said[-CONTEXT_EXCHANGES:]
+            for turn in (*read(question).turns, Turn("assistant", answer))
         ]
+
+    def _kept(self) -> list["_Unstored"]:
+        # In one step, since the writer's thread changes it.
+        return list(self._unstored.values())
 
     def add_message(
         self,
@@ -134,9 +160,15 @@ class Conversations:
         name: str,
         content: str,
         answer: str,
+        sources: str,
         created_at: int,
     ) -> Future[None]:
-        """Store a message as it came, and its conversation under `name` when it is the first."""
+        """Store a message as it came, and its conversation under `name` when it is the first.
+
+        `sources` are those that the answer names, as JSON. Where the disk or the database takes
+        nothing, an answer is still better than none: the message is kept in memory, where its
+        conversation goes on, and stored with a later one.
+        """
 
         def insert(connection: sqlite3.Connection) -> None:
             connection.execute(
@@ -145,9 +177,48 @@ class Conversations:
                 (conversation, bot, name, created_at),
             )
             connection.execute(
-                "INSERT INTO message (public_id, conversation, question, answer, created_at)"
-                " VALUES (?, (SELECT id FROM conversation WHERE public_id = ?), ?, ?, ?)",
-                (message, conversation, content, answer, created_at),
+                "INSERT INTO message (public_id, conversation, question, answer, sources,"
+                " created_at)"
+                " VALUES (?, (SELECT id FROM conversation WHERE public_id = ?), ?, ?, ?, ?)"
+                " ON CONFLICT DO NOTHING",
+                (message, conversation, content, answer, sources, created_at),
             )
 
-        return self._database.write(insert)
+        stored = self._store([_Unstored(message, bot, conversation, content, answer, insert)])
+        answered: Future[None] = Future()
+
+        def settle(done: Future[None]) -> None:
+            error = done.exception()
+            if error is None or isinstance(error, StorageError):
+                answered.set_result(None)
+            else:
+                answered.set_exception(error)
+
+        stored.add_done_callback(settle)
+        return answered
+
+    def store_kept(self) -> None:
+        """Try to store what could not be stored so far."""
+        if self._unstored:
+            with contextlib.suppress(StorageError):
+                self._store([]).result()
+
+    def _store(self, messages: Sequence["_Unstored"]) -> Future[None]:
+        waiting = [*self._kept(), *messages]
+
+        def insert(connection: sqlite3.Connection) -> None:
+            for one in waiting:
+                one.insert(connection)
+
+        def settle(done: Future[None]) -> None:
+            if isinstance(done.exception(), StorageError):
+                self._unstored.update((one.message, one) for one in messages)
+                while len(self._unstored) > _MOST_UNSTORED:
+                    del self._unstored[next(iter(self._unstored))]
+            else:
+                for one in waiting:
+                    self._unstored.pop(one.message, None)
+
+        stored = self._database.write(insert)
+        stored.add_done_callback(settle)
+        return stored

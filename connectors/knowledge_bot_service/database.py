@@ -1,14 +1,23 @@
 """The SQLite file: one thread that writes, and a reading connection for each thread."""
 
-import queue
+import contextlib
+import shutil
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from knowledge_bot_service.schema import prepare
+from knowledge_bot_service.storage import (
+    DatabaseLostError,
+    DiskFullError,
+    StorageError,
+    storage_error,
+    tell,
+)
 
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
@@ -16,6 +25,13 @@ Operation = Callable[[sqlite3.Connection], T]
 # A transaction takes at most this many waiting operations: enough to share one fsync between all
 # clients, few enough that none of them waits for long.
 _GROUP: Final = 256
+
+# And background operations up to this weight together. Measured with passages, each of weight 1:
+# more of them make the index no faster.
+_WEIGHT: Final = 100
+
+# A disk that was full has space again from this many free bytes on.
+_SPACE: Final = 1024 * 1024
 
 
 class DatabaseClosedError(Exception):
@@ -33,16 +49,27 @@ class Database:
         path: the file; made with its tables when it is not there, and brought to the present
             version when it is of an older one.
 
+    Its files can be read by their owner alone. One that is removed or replaced is noticed before a
+    write is called durable, and nothing is written from then on.
+
     Raises:
         SchemaError: the file is another program's database, or of a later version.
+        sqlite3.Error: the file cannot be read or written, or is no database.
+        OSError: the file cannot be made.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._waiting: queue.PriorityQueue[tuple[int, int, _Write | None]] = queue.PriorityQueue()
-        self._count = 0
+        # SQLite gives its other files the rights of this one.
+        for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+            if file.exists():
+                file.chmod(0o600)
+        path.touch(mode=0o600)
+        self._clients: deque[_Write] = deque()
+        self._background: deque[_Write] = deque()
         self._closed = False
         self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._readers: dict[threading.Thread, sqlite3.Connection] = {}
         writer = self._connect()
         prepare(writer)
@@ -50,38 +77,50 @@ class Database:
         writer.execute("PRAGMA synchronous = FULL")
         # Request headers of web page sources may hold secrets; what is deleted is overwritten.
         writer.execute("PRAGMA secure_delete = FAST")
+        self._trouble: StorageError | None = None
+        # A first reading opens the second file too, which holds what was written last.
+        writer.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        self._files = {file: _identity(file) for file in (path, path.with_name(path.name + "-wal"))}
         self._thread = threading.Thread(
             target=self._write_all, args=(writer,), name="database-writer", daemon=True
         )
         self._thread.start()
 
-    def write(self, operation: Operation[T], *, background: bool = False) -> Future[T]:
+    def write(self, operation: Operation[T], *, background: int = 0) -> Future[T]:
         """Run `operation` in the writer's next transaction.
 
         Args:
             operation: called with the writing connection; its own error undoes its own work alone.
-            background: True lets every waiting client go first.
+            background: above 0, clients go first, but one such operation comes after each of their
+                transactions; how many rows it writes.
 
         Returns:
             A future that is done when the work is durable, with what `operation` returned, or with
-            the error that it or the commit raised.
+            the error that it or the commit raised: a StorageError where the disk or the file is why
+            nothing was written.
 
         Raises:
             DatabaseClosedError: `close` was called.
         """
-        write = _Write(operation)
-        with self._lock:
+        write = _Write(operation, background)
+        with self._changed:
             if self._closed:
                 raise DatabaseClosedError("the service is stopping")
-            self._count += 1
-            self._waiting.put((1 if background else 0, self._count, write))
+            (self._background if background else self._clients).append(write)
+            self._changed.notify()
         return write.future
 
     def reader(self) -> sqlite3.Connection:
-        """The calling thread's own connection, for reading."""
+        """The calling thread's own connection, for reading.
+
+        Raises:
+            StorageError: it has none yet, and the file was removed or replaced.
+        """
         thread = threading.current_thread()
         connection = self._readers.get(thread)
         if connection is None:
+            # A connection would make the file anew, or read another one.
+            self._check_files()
             connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
             with self._lock:
@@ -89,13 +128,27 @@ class Database:
                 self._readers[thread] = connection
         return connection
 
+    def check(self) -> None:
+        """Check that the database takes writes, as far as that can be known without one.
+
+        Raises:
+            StorageError: it does not; the text says why.
+        """
+        self._check_files()
+        trouble = self._trouble
+        if isinstance(trouble, DiskFullError):
+            if shutil.disk_usage(self._path.parent).free < _SPACE:
+                raise trouble
+        elif trouble is not None:
+            raise trouble
+
     def close(self) -> None:
         """Finish the writes that wait, then close every connection."""
-        with self._lock:
+        with self._changed:
             if self._closed:
                 return
             self._closed = True
-            self._waiting.put((2, 0, None))
+            self._changed.notify()
         self._thread.join()
         for connection in self._readers.values():
             connection.close()
@@ -114,23 +167,82 @@ class Database:
         return connection
 
     def _write_all(self, connection: sqlite3.Connection) -> None:
-        while (write := self._waiting.get()[2]) is not None:
-            group = [write]
-            # Background writes are large. With one of them at most in a group, no client waits for
-            # two.
-            while len(group) < _GROUP and not self._waiting.empty():
-                priority, _, following = entry = self._waiting.get()
-                if priority != 0 or following is None:
-                    self._waiting.put(entry)
-                    break
-                group.append(following)
-            _commit(connection, group)
+        is_backgrounds_turn = False
+        while first := self._first(background_first=is_backgrounds_turn):
+            is_backgrounds_turn = not first.background
+            self._commit(connection, first, self._following(first))
         connection.close()
+
+    def _first(self, *, background_first: bool) -> "_Write | None":
+        """Wait for the first write of a transaction; None when there will be none."""
+        with self._changed:
+            while not (self._clients or self._background):
+                if self._closed:
+                    return None
+                self._changed.wait()
+            is_background = self._background and (background_first or not self._clients)
+            return (self._background if is_background else self._clients).popleft()
+
+    def _following(self, first: "_Write") -> Iterator["_Write"]:
+        """The other writes of a transaction, each taken when the one before it is through.
+
+        A client's that comes in the meantime joins, and ends the background work: it waits for one
+        operation of that at most.
+        """
+        count, weight, has_client = 1, first.background, not first.background
+        while count < _GROUP:
+            with self._lock:
+                if self._clients:
+                    write, has_client = self._clients.popleft(), True
+                elif self._background and not has_client and weight < _WEIGHT:
+                    write = self._background.popleft()
+                else:
+                    return
+            count, weight = count + 1, weight + write.background
+            yield write
+
+    def _commit(
+        self, connection: sqlite3.Connection, first: "_Write", following: Iterable["_Write"]
+    ) -> None:
+        group = [first]
+        failed: BaseException | None = None
+        try:
+            self._check_files()
+            connection.execute("BEGIN IMMEDIATE")
+            first.run(connection)
+            for write in following:
+                group.append(write)
+                write.run(connection)
+            connection.execute("COMMIT")
+            self._check_files()
+        except (sqlite3.Error, StorageError) as error:
+            failed = error
+            # What was written before may stand in the file that was removed alone.
+            with contextlib.suppress(sqlite3.Error):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                if isinstance(error, DatabaseLostError):
+                    connection.execute("PRAGMA wal_checkpoint (FULL)")
+        # An operation that met a full disk may have ended the transaction of all.
+        errors = [storage_error(error) for error in (failed, *(write.error for write in group))]
+        self._trouble = next((error for error in errors if error is not None), None)
+        if self._trouble is not None:
+            tell(self._trouble, self._path)
+        for write in group:
+            write.error = storage_error(write.error) or write.error
+            if failed is not None:
+                write.error = write.error or self._trouble or failed
+            write.settle()
+
+    def _check_files(self) -> None:
+        if any(_identity(file) != identity for file, identity in self._files.items()):
+            raise DatabaseLostError
 
 
 class _Write:
-    def __init__(self, operation: Operation[Any]) -> None:
+    def __init__(self, operation: Operation[Any], background: int) -> None:
         self.operation = operation
+        self.background = background
         self.future: Future[Any] = Future()
         # A client that hangs up cancels its wait, not the write.
         self.future.set_running_or_notify_cancel()
@@ -153,16 +265,9 @@ class _Write:
             self.future.set_exception(self.error)
 
 
-def _commit(connection: sqlite3.Connection, group: list[_Write]) -> None:
+def _identity(file: Path) -> tuple[int, int] | None:
     try:
-        connection.execute("BEGIN IMMEDIATE")
-        for write in group:
-            write.run(connection)
-        connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        for write in group:
-            write.error = write.error or error
-    for write in group:
-        write.settle()
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

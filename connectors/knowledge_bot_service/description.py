@@ -6,17 +6,17 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 
-from knowledge_bot_service.gate import is_admitted
+from knowledge_bot_service.gate import KEY_HEADER
+from knowledge_bot_service.keys import Keys
 from knowledge_bot_service.settings import Settings
 
 
-def install(app: FastAPI, settings: Settings) -> None:
+def install(app: FastAPI, settings: Settings, keys: Keys) -> None:
     """Serve the description of an application at `/openapi.json`.
 
     Who sends a valid key is told which collections and bots there are, as the list endpoints tell
     it; a program that is made from the description then knows what a valid request is.
     """
-    keys = [key.get_secret_value() for key in settings.api_keys]
     ids = {
         "collections": [collection.id for collection in settings.collections],
         "bot_id": [bot.id for bot in settings.bots],
@@ -24,7 +24,8 @@ def install(app: FastAPI, settings: Settings) -> None:
 
     @app.get("/openapi.json", include_in_schema=False)
     def description(request: Request) -> dict[str, Any]:
-        if not is_admitted(request.headers, keys):
+        key = keys.find(request.headers.get(KEY_HEADER, ""))
+        if key is None or key.has_expired:
             return app.openapi()
         named = copy.deepcopy(app.openapi())
         _name(named, ids)

@@ -1,55 +1,40 @@
-"""Text from documents of many kinds, without risk for the process that asks for it.
+"""Text from documents of many kinds.
 
-The kind is decided by content, then by content type, then by file name. What needs a parser is read
-in a child process with limits; it costs half a second, and a document that would make the service
-hang, swell or crash becomes a reason.
+The kind is decided by content, then by content type, then by file name. What is read here may come
+from anybody: `knowledge_bot_service.reading` calls it in a process with limits.
 """
 
-import json
-import math
-import os
 import re
-import signal
-import subprocess
-import sys
-from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
 from typing import Final, Literal
 
 from knowledge_bot_service.documents.csv import read_csv
-from knowledge_bot_service.documents.document import OUT_OF_MEMORY, Document, ExtractionError
+from knowledge_bot_service.documents.document import Document, ExtractionError
+from knowledge_bot_service.documents.docx import read_docx
+from knowledge_bot_service.documents.html import read_html
 from knowledge_bot_service.documents.markdown import read_markdown
+from knowledge_bot_service.documents.pdf import read_pdf
 from knowledge_bot_service.documents.text import decode, is_binary, tidy
+from knowledge_bot_service.documents.xml import read_xml
 
-__all__ = ["Document", "ExtractionError", "Limits", "extract"]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What reading a document may take: seconds of time, and bytes of memory in the child."""
-
-    seconds: float = 30.0
-    memory: int = 1024**3
+__all__ = ["Document", "ExtractionError", "extract", "extract_text"]
 
 
-def extract(
-    path: Path, *, filename: str, content_type: str | None = None, limits: Limits = Limits()
-) -> Document:
+def extract(path: Path, *, filename: str, content_type: str | None = None) -> Document:
     """Take the text out of a document.
 
     Args:
         path: where its content is.
         filename: what its sender calls it.
         content_type: what its sender says it is, a Content-Type as in HTTP.
-        limits: for a document that is read in a child process.
 
     Returns:
         The text: NFC, without NULs and lone surrogates, paragraphs separated by blank lines.
 
     Raises:
-        ExtractionError: it is empty, of no kind that can be read, damaged, without text, or over a
-            limit.
+        ExtractionError: it is empty, of no kind that can be read, damaged, without text, or larger
+            than is read.
     """
     with path.open("rb") as file:
         start = file.read(_START)
@@ -58,23 +43,37 @@ def extract(
     header = _header(content_type)
     kind = _kind(start, header.get_content_type() if content_type else "", filename)
     match kind:
-        case "text" | "markdown" | "csv":
-            document = _read_text(path, kind, header)
+        case "pdf":
+            document = read_pdf(path)
+        case "docx":
+            document = read_docx(path)
+        case "html":
+            document = read_html(path, _charset(header))
+        case "xml":
+            document = read_xml(path)
         case _:
-            document = _read_in_child(path.resolve(), kind, _charset(header), limits)
-    text = tidy(document.text)
-    if not text.strip():
-        raise ExtractionError("there is no text in it")
-    return Document(text, " ".join(tidy(document.title or "").split()) or None)
+            document = _read_text(path, kind, header)
+    return _tidied(document)
 
 
-_TextKind = Literal["text", "markdown", "csv"]
-_ParsedKind = Literal["pdf", "docx", "html", "xml"]
+def extract_text(content: str) -> Document:
+    """Take the text out of what was sent as a text.
+
+    A text with headings was written as Markdown. In any other, marks may be meant as they stand.
+
+    Raises:
+        ExtractionError: there is no text in it.
+    """
+    content = tidy(content)
+    return _tidied(read_markdown(content) if _HEADING.search(content) else Document(content))
+
+
+_Kind = Literal["csv", "docx", "html", "markdown", "pdf", "text", "xml"]
 
 # How much of a document tells its kind, in bytes.
 _START: Final = 64 * 1024
 
-# A longer text is not held in the service's memory.
+# A longer text takes more memory than reading it may.
 _MAX_TEXT: Final = 64 * 1024**2
 
 _BLANK: Final = b" \t\r\n\f\v\0\xef\xbb\xbf"
@@ -82,6 +81,11 @@ _BLANK: Final = b" \t\r\n\f\v\0\xef\xbb\xbf"
 # Where a PDF's first line may be (ISO 32000-1, annex H.3.4.1).
 _PDF_START: Final = 1024
 _PDF: Final = re.compile(rb"(?:^|[\r\n\0])%PDF-\d")
+
+_HEADING: Final = re.compile(r"^#{1,6} \S", re.MULTILINE)
+
+# A longer title, in characters, would be most of what each passage is found by.
+_MAX_TITLE: Final = 300
 
 _KNOWN_BINARIES: Final = {
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an old Office document; save it as .docx or PDF",
@@ -102,7 +106,7 @@ _KNOWN_BINARIES: Final = {
 }
 
 _HTML_STARTS: Final = (b"<!doctype html", b"<html", b"<head", b"<body")
-_KINDS_BY_TYPE: Final[dict[str, _TextKind | _ParsedKind]] = {
+_KINDS_BY_TYPE: Final[dict[str, _Kind]] = {
     "application/xhtml+xml": "html",
     "application/xml": "xml",
     "text/csv": "csv",
@@ -111,7 +115,7 @@ _KINDS_BY_TYPE: Final[dict[str, _TextKind | _ParsedKind]] = {
     "text/tab-separated-values": "csv",
     "text/xml": "xml",
 }
-_KINDS_BY_SUFFIX: Final[dict[str, _TextKind | _ParsedKind]] = {
+_KINDS_BY_SUFFIX: Final[dict[str, _Kind]] = {
     ".csv": "csv",
     ".htm": "html",
     ".html": "html",
@@ -122,16 +126,6 @@ _KINDS_BY_SUFFIX: Final[dict[str, _TextKind | _ParsedKind]] = {
     ".xml": "xml",
 }
 
-# How a child ends at the end of its CPU time (resource.RLIMIT_CPU), where there is such a limit.
-_OUT_OF_TIME: Final = -signal.SIGXCPU if hasattr(signal, "SIGXCPU") else None
-
-# What the child needs of the environment; the service's may hold keys. Coverage measures children
-# through its own variables.
-_ENVIRONMENT: Final = frozenset(
-    {"HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR"}
-)
-_ENVIRONMENT_PREFIXES: Final = ("PYTHON", "COVERAGE_")
-
 
 def _header(content_type: str | None) -> Message:
     header = Message()
@@ -140,7 +134,7 @@ def _header(content_type: str | None) -> Message:
 
 
 def _charset(header: Message) -> str | None:
-    # Escapes (RFC 2231) may hold a NUL, which neither `codecs` nor a command line takes.
+    # Escapes (RFC 2231) may hold a NUL, which `codecs` does not take.
     try:
         charset = header.get_content_charset()
     except ValueError:
@@ -148,7 +142,7 @@ def _charset(header: Message) -> str | None:
     return None if charset is None or "\0" in charset else charset
 
 
-def _kind(start: bytes, content_type: str, filename: str) -> _TextKind | _ParsedKind:
+def _kind(start: bytes, content_type: str, filename: str) -> _Kind:
     if _PDF.search(start[:_PDF_START]):
         return "pdf"
     if start.startswith(b"PK\x03\x04"):
@@ -172,9 +166,9 @@ def _kind(start: bytes, content_type: str, filename: str) -> _TextKind | _Parsed
     return "html" if kind == "xml" and b"<html" in start[:_PDF_START] else kind
 
 
-def _read_text(path: Path, kind: _TextKind, header: Message) -> Document:
+def _read_text(path: Path, kind: _Kind, header: Message) -> Document:
     if path.stat().st_size > _MAX_TEXT:
-        raise ExtractionError(f"the text is larger than {_size(_MAX_TEXT)}")
+        raise ExtractionError(f"the text is larger than {_MAX_TEXT // 1024**2} MiB")
     charset = _charset(header)
     source = decode(path.read_bytes(), [charset] if charset else ())
     match kind:
@@ -186,54 +180,9 @@ def _read_text(path: Path, kind: _TextKind, header: Message) -> Document:
             return Document(source)
 
 
-def _read_in_child(path: Path, kind: _ParsedKind, charset: str | None, limits: Limits) -> Document:
-    arguments = [kind, str(path), charset or "", str(limits.seconds), str(limits.memory)]
-    # The child ends when its input does: it never gets any, and we hold the other end.
-    reading, writing = os.pipe()
-    try:
-        child = subprocess.run(  # noqa: S603 (our own module)
-            [sys.executable, "-P", "-m", "knowledge_bot_service.documents", *arguments],
-            stdin=reading,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=limits.seconds,
-            env=_environment(),
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise _too_slow(limits) from None
-    finally:
-        os.close(reading)
-        os.close(writing)
-    if child.returncode == OUT_OF_MEMORY:
-        raise ExtractionError(f"reading it needed more than {_size(limits.memory)} of memory")
-    if child.returncode == _OUT_OF_TIME:
-        raise _too_slow(limits)
-    if child.returncode:
-        raise ExtractionError(f"its parser broke down ({_ending(child.returncode)})")
-    result = json.loads(child.stdout)
-    if "reason" in result:
-        raise ExtractionError(result["reason"])
-    return Document(result["text"], result["title"])
-
-
-def _too_slow(limits: Limits) -> ExtractionError:
-    return ExtractionError(f"reading it took longer than {limits.seconds:g} s")
-
-
-def _ending(returncode: int) -> str:
-    return f"signal {-returncode}" if returncode < 0 else f"exit code {returncode}"
-
-
-def _environment() -> dict[str, str]:
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in _ENVIRONMENT or name.startswith(_ENVIRONMENT_PREFIXES)
-    }
-
-
-def _size(size: int) -> str:
-    """A size in the largest binary unit that it is a whole number of: "1 GiB", "512 MiB"."""
-    exponent = min(int(math.log2(size & -size) // 10), 3) if size else 0
-    return f"{size // 1024**exponent} {('bytes', 'KiB', 'MiB', 'GiB')[exponent]}"
+def _tidied(document: Document) -> Document:
+    text = tidy(document.text)
+    if not text.strip():
+        raise ExtractionError("there is no text in it")
+    title = " ".join(tidy(document.title or "").split())
+    return Document(text, title[:_MAX_TITLE].rstrip() or None)

@@ -5,10 +5,11 @@ import sqlite3
 from pathlib import Path
 from typing import Final, Self
 
-_DATABASE: Final = "knowledge.sqlite3"
-_MATERIAL: Final = "material"
+DATABASE: Final = "knowledge.sqlite3"
+MATERIAL: Final = "material"
 _LOCK: Final = "in-use.sqlite3"
-_KEY: Final = "api-key"
+API_KEY: Final = "api-key"
+KEYS: Final = "keys"
 
 
 class FolderError(Exception):
@@ -29,6 +30,7 @@ class DataFolder:
         self._path = path.absolute()
         try:
             self.material.mkdir(parents=True, exist_ok=True)
+            self.keys.mkdir(exist_ok=True)
             self._path.chmod(0o700)
             self._lock = _locked(self._path / _LOCK)
         except OSError as error:
@@ -49,11 +51,16 @@ class DataFolder:
     @property
     def material(self) -> Path:
         """Where uploads and long texts wait until their source is done."""
-        return self._path / _MATERIAL
+        return self._path / MATERIAL
+
+    @property
+    def keys(self) -> Path:
+        """Where the keys are that `kbot serve keys` made: a file for each, named as the key is."""
+        return key_folder(self._path)
 
     def api_key(self) -> str:
         """The folder's own key: generated once, kept in a file that its owner alone can read."""
-        file = self._path / _KEY
+        file = self._path / API_KEY
         if not file.exists():
             file.touch(mode=0o600)
         key = file.read_text(encoding="ascii").strip()
@@ -71,11 +78,17 @@ class DataFolder:
 
 def database_file(folder: Path) -> Path:
     """The database's file in a data folder that another process may be using."""
-    return folder / _DATABASE
+    return folder / DATABASE
+
+
+def key_folder(folder: Path) -> Path:
+    """Where a data folder, which another process may be using, has its keys."""
+    return folder / KEYS
 
 
 def _locked(file: Path) -> sqlite3.Connection:
     # SQLite's own lock works on every platform, and the system lifts it when the process dies.
+    file.touch(mode=0o600)
     connection = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
     connection.execute("BEGIN EXCLUSIVE")
     return connection

@@ -1,13 +1,16 @@
-"""What every request passes before it is read: the key, and the limit of its size."""
+"""What every request passes before it is read: its key, and the limits of its client."""
 
-import hmac
-from collections.abc import Sequence
+import logging
+import math
+import time
 from http import HTTPStatus
 from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from knowledge_bot_service.keys import Key, Keys
+from knowledge_bot_service.logs import client_of, path_of
 from knowledge_bot_service.problems import ProblemError, problem_response
 from knowledge_bot_service.settings import Limits
 
@@ -15,14 +18,24 @@ PREFIX: Final = "/public/v1"
 UPLOAD_PATH: Final = f"{PREFIX}/sources/upload"
 KEY_HEADER: Final = "X-API-KEY"
 
+KEY_NAME: Final = "knowledge_bot_service.key"
+"""Where a request's scope has the name of its key, once it has been admitted."""
+
 _OPEN_PATHS: Final = frozenset({f"{PREFIX}/ping"})
 
 # The interface, and the data that the page at `/` shows.
 _KEPT: Final = (f"{PREFIX}/", "/page/")
 
 
+# Who may read may ask as well, although that is a POST.
+_ASKED: Final = f"{PREFIX}/messages"
+_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+_log = logging.getLogger(__name__)
+
+
 class Gate:
-    """ASGI middleware: 401 without a right key, 413 for a body that is too large.
+    """ASGI middleware: 401, 403 and 429 by the request's key, 413 for a body that is too large.
 
     The key is asked for on everything under the interface's prefix except `/ping` (section 5 asks
     for it on POST and leaves GET open) and on the data of the page at `/`, before anything of the
@@ -31,48 +44,90 @@ class Gate:
 
     Args:
         app: what the request goes on to.
-        keys: the keys that are right.
-        limits: how large bodies may be.
+        keys: the keys that are right, and what each may do.
+        limits: how large bodies may be, and how many requests a key may make.
     """
 
-    def __init__(self, app: ASGIApp, *, keys: Sequence[str], limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, *, keys: Keys, limits: Limits) -> None:
         self._app = app
         self._keys = keys
         self._limits = limits
+        self._rate = _Rate()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer it with 401 or 413."""
+        """Pass the request on, or answer it with an error."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
         path: str = scope["path"]
-        if (
-            path.startswith(_KEPT)
-            and path not in _OPEN_PATHS
-            and not is_admitted(headers, self._keys)
-        ):
-            await problem_response(
-                HTTPStatus.UNAUTHORIZED,
-                "unauthorized",
-                f"The request needs a valid key in its {KEY_HEADER} header.",
-            )(scope, receive, send)
-            return
         limit = self._limits.upload_bytes if path == UPLOAD_PATH else self._limits.request_bytes
-        if _declared_length(headers) > limit:
-            too_large = _too_large(limit)
-            await problem_response(too_large.status_code, too_large.code, too_large.detail)(
-                scope, receive, send
-            )
+        try:
+            if path.startswith(_KEPT) and path not in _OPEN_PATHS:
+                self._admit(scope, headers)
+            if _declared_length(headers) > limit:
+                raise _too_large(limit)
+        except ProblemError as problem:
+            await problem_response(
+                problem.status_code, problem.code, problem.detail, dict(problem.headers or {})
+            )(scope, receive, send)
             return
         await self._app(scope, _bounded(receive, limit), send)
 
+    def _admit(self, scope: Scope, headers: Headers) -> None:
+        key = self._keys.find(headers.get(KEY_HEADER, ""))
+        if key is None or key.has_expired:
+            if KEY_HEADER in headers:
+                _log.warning(
+                    "%s sent a key that %s: %s %s",
+                    client_of(scope),
+                    "is not known here" if key is None else f"has expired ({key.name})",
+                    scope["method"],
+                    path_of(scope),
+                )
+            raise _unauthorized(key)
+        scope[KEY_NAME] = key.name
+        reads = scope["method"] in _READS or scope["path"] == _ASKED
+        if key.role == "read" and not reads:
+            raise ProblemError(
+                HTTPStatus.FORBIDDEN,
+                "read_only_key",
+                f"The key {key.name} may list and ask, and not add, change or delete anything. "
+                "Nothing was done. Use a key with the role write.",
+            )
+        allowed = key.requests_per_minute or self._limits.requests_per_minute
+        if allowed is not None and (seconds := self._rate.seconds_to_wait(key, allowed)):
+            raise ProblemError(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "too_many_requests",
+                f"The key {key.name} may make {allowed:,} requests a minute and has made more. "
+                f"Nothing was done; send the request again in {seconds} s.",
+                {"Retry-After": str(seconds)},
+            )
 
-def is_admitted(headers: Headers, keys: Sequence[str]) -> bool:
-    """Whether a request's headers hold one of the keys."""
-    # Bytes, since compare_digest refuses text outside ASCII; every key is compared, always.
-    given = headers.get(KEY_HEADER, "").encode("latin-1")
-    return sum(hmac.compare_digest(given, key.encode()) for key in keys) > 0
+
+class _Rate:
+    """How many requests each key has left: a token bucket that holds a minute's worth."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[bytes, tuple[float, float]] = {}
+
+    def seconds_to_wait(self, key: Key, per_minute: int) -> int:
+        """Count a request; returns 0, or in how many whole seconds the next one is allowed."""
+        now = time.monotonic()
+        tokens, then = self._buckets.get(key.digest, (float(per_minute), now))
+        tokens = min(float(per_minute), tokens + (now - then) * per_minute / 60)
+        admitted = tokens >= 1
+        self._buckets[key.digest] = (tokens - admitted, now)
+        return 0 if admitted else math.ceil((1 - tokens) * 60 / per_minute)
+
+
+def _unauthorized(key: Key | None) -> ProblemError:
+    if key is None:
+        told = f"The request needs a valid key in its {KEY_HEADER} header."
+    else:
+        told = f"The key {key.name} is no longer taken since {key.expires}. Use another one."
+    return ProblemError(HTTPStatus.UNAUTHORIZED, "unauthorized", told)
 
 
 def _declared_length(headers: Headers) -> int:

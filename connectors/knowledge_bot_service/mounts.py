@@ -6,12 +6,13 @@ Loading one may take as long as the service's own start, and most services are n
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Self, TypeAlias
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-Mount: TypeAlias = Callable[[str], AbstractAsyncContextManager[ASGIApp]]
-"""Called with the service's address, it runs an application."""
+Mount: TypeAlias = Callable[[str, Path], AbstractAsyncContextManager[ASGIApp]]
+"""Called with the service's address and its data folder, it runs an application."""
 
 Loader: TypeAlias = Callable[[], Mount]
 """Imports a mount; a `ModuleNotFoundError` says that its extra is not installed."""
@@ -23,10 +24,11 @@ class Mounts:
     Args:
         loaders: what imports them.
         base_url: the service's address.
+        data: its data folder, where they may keep files of their own.
     """
 
-    def __init__(self, loaders: Mapping[str, Loader], base_url: str) -> None:
-        self._loaders, self._base_url = loaders, base_url
+    def __init__(self, loaders: Mapping[str, Loader], base_url: str, data: Path) -> None:
+        self._loaders, self._base_url, self._data = loaders, base_url, data
         self._apps: dict[str, asyncio.Future[ASGIApp | None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -53,7 +55,7 @@ class Mounts:
         started = self._apps[name]
         try:
             mount = await asyncio.to_thread(self._loaders[name])
-            async with mount(self._base_url) as app:
+            async with mount(self._base_url, self._data) as app:
                 started.set_result(app)
                 await self._ended.wait()
         except ModuleNotFoundError:  # its extra is not installed

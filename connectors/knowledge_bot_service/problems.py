@@ -1,6 +1,7 @@
 """The one body of every error: `{"code", "message"}` (interface section 7), whatever the status."""
 
 import logging
+import sqlite3
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
@@ -10,6 +11,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from knowledge_bot_service.storage import (
+    DatabaseDamagedError,
+    DatabaseLostError,
+    DiskFullError,
+    StorageError,
+    storage_error,
+    tell,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +61,8 @@ def install(app: FastAPI) -> None:
     """Make the application answer every error with a `Problem`."""
     app.add_exception_handler(StarletteHTTPException, _of_http)
     app.add_exception_handler(RequestValidationError, _of_validation)
+    for kind in (StorageError, sqlite3.Error, OSError):
+        app.add_exception_handler(kind, _of_storage)
     app.add_exception_handler(Exception, _of_fault)
 
 
@@ -89,6 +101,15 @@ async def _of_validation(_request: Request, error: Exception) -> JSONResponse:
     return problem_response(HTTPStatus.BAD_REQUEST, "invalid_request", in_words(error.errors()))
 
 
+async def _of_storage(_request: Request, error: Exception) -> JSONResponse:
+    trouble = storage_error(error)
+    if trouble is None:
+        raise error
+    tell(trouble, "the data folder")
+    status, code, headers = _OF_STORAGE.get(type(trouble), _STORAGE_FAILED)
+    return problem_response(status, code, str(trouble), headers)
+
+
 async def _of_fault(request: Request, error: Exception) -> JSONResponse:
     _log.error("%s %s: %s", request.method, request.url.path, type(error).__name__)
     return problem_response(
@@ -100,6 +121,14 @@ async def _of_fault(request: Request, error: Exception) -> JSONResponse:
         headers={"Connection": "close"},
     )
 
+
+# With Retry-After a client knows that the service has not acted.
+_OF_STORAGE: Final[dict[type[StorageError], tuple[HTTPStatus, str, dict[str, str]]]] = {
+    DiskFullError: (HTTPStatus.INSUFFICIENT_STORAGE, "disk_full", {"Retry-After": "60"}),
+    DatabaseLostError: (HTTPStatus.SERVICE_UNAVAILABLE, "database_lost", {"Retry-After": "60"}),
+    DatabaseDamagedError: (HTTPStatus.INTERNAL_SERVER_ERROR, "database_damaged", {}),
+}
+_STORAGE_FAILED: Final = (HTTPStatus.INTERNAL_SERVER_ERROR, "storage_failed", dict[str, str]())
 
 # What FastAPI and Starlette raise by themselves, in the interface's words.
 _OF_FRAMEWORK: Final = {

@@ -20,11 +20,24 @@ _ADDRESS: Final = (
     r"([^\s\x00-\x1f/?#@:\[\]\\]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?#][^\s\x00-\x1f]*)?(?!\n)$"
 )
 
+# A name is shown on one line, in lists that others read. What breaks the line, or turns the
+# direction of what follows, could make one name look like another or like two: no name has it. What
+# cannot be seen may be beside what can, as in Persian words and in emoji.
+_NO_NAME: Final = r"\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufff9-\ufffb"
+_UNSEEN: Final = (
+    r"\s\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\u2800"
+    r"\u3164\ufe00-\ufe0f\ufeff\uffa0"
+)
+_NAME: Final = rf"^[^{_NO_NAME}]*[^{_UNSEEN}{_NO_NAME}][^{_NO_NAME}]*(?!\n)$"
+
 # How long a message's question may be, and a transcript that ends with it, in characters. Little of
 # the turns before a question counts, so that they cost less.
 _QUESTION_LENGTH: Final = 20_000
 _TRANSCRIPT_LENGTH: Final = 200_000
 
+
+MOST_COLLECTIONS: Final = 1000
+"""How many collections a source may be added to."""
 
 CONVERSATION_ID: Final = r"^conv_[0-9a-f]{24}$"
 """What the ids of conversations look like; see `store.new_id`."""
@@ -61,6 +74,15 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _showable(name: str) -> str:
+    if not re.match(_NAME, name):
+        raise ValueError(
+            "must be one line with something to be seen in it, without control characters and "
+            "characters that turn the direction of text"
+        )
+    return name
 
 
 def _not_blank(text: str) -> str:
@@ -115,8 +137,13 @@ class _Body(BaseModel):
 class NewSource(_Body):
     """What every source is created with."""
 
-    name: Annotated[Text, Field(max_length=1000)]
-    collections: Annotated[tuple[Id, ...], Field(min_length=1, max_length=1000)]
+    name: Annotated[
+        str,
+        Field(max_length=1000, json_schema_extra={"pattern": _NAME}),
+        AfterValidator(_storable),
+        AfterValidator(_showable),
+    ]
+    collections: Annotated[tuple[Id, ...], Field(min_length=1, max_length=MOST_COLLECTIONS)]
 
 
 class NewHeader(Header):

@@ -3,6 +3,8 @@
 import logging
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Final
 
 from knowledge_bot_service.analyzer import index_terms
@@ -21,9 +23,11 @@ CREATE TABLE collection (
     id INTEGER PRIMARY KEY,
     public_id TEXT NOT NULL UNIQUE
 ) STRICT;
--- `title` is the document's own and `url` the web page's. Either may be unknown.
+-- `title` is the document's own and `url` the web page's. Either may be unknown. A row with
+-- `replaces` is the new text of another source, until it is ready and takes its place. No id is
+-- used again (AUTOINCREMENT): passages of a source that is gone may still be there.
 CREATE TABLE source (
-    id INTEGER PRIMARY KEY,
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
     public_id TEXT NOT NULL UNIQUE,
     name TEXT NOT NULL,
     kind TEXT NOT NULL CHECK (kind IN ('webpage', 'text', 'file')),
@@ -32,7 +36,9 @@ CREATE TABLE source (
     attempts INTEGER NOT NULL DEFAULT 0,
     created_at INTEGER NOT NULL,
     title TEXT,
-    url TEXT
+    url TEXT,
+    replaced_at INTEGER,
+    replaces INTEGER UNIQUE REFERENCES source
 ) STRICT;
 CREATE INDEX source_unfinished
     ON source (status, id) WHERE status IN ('pending', 'processing');
@@ -45,6 +51,10 @@ CREATE TABLE source_collection (
 CREATE TABLE job (
     source INTEGER PRIMARY KEY REFERENCES source,
     material TEXT NOT NULL
+) STRICT;
+-- Sources that are deleted or replaced, until the last of their passages is removed.
+CREATE TABLE removal (
+    source INTEGER PRIMARY KEY
 ) STRICT;
 CREATE TABLE passage (
     id INTEGER PRIMARY KEY,
@@ -66,12 +76,14 @@ CREATE TABLE conversation (
     created_at INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX conversation_bot ON conversation (bot, id);
+-- `sources` are those that the answer names, as JSON. Those of older messages are unknown.
 CREATE TABLE message (
     id INTEGER PRIMARY KEY,
     public_id TEXT NOT NULL UNIQUE,
     conversation INTEGER NOT NULL REFERENCES conversation,
     question TEXT NOT NULL,
     answer TEXT NOT NULL,
+    sources TEXT,
     created_at INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX message_conversation ON message (conversation, id);
@@ -87,7 +99,8 @@ class SchemaError(Exception):
 def prepare(connection: sqlite3.Connection) -> None:
     """Make the tables in an empty database, or bring an older one's to the present version.
 
-    Each step is one transaction: a process that dies in the middle leaves the older version.
+    All steps are one transaction: a process that dies in the middle leaves the older version. A
+    copy of that is kept beside the database, for who wants to go back to the older release.
 
     Args:
         connection: to the database, in autocommit mode; nobody else uses the database.
@@ -96,15 +109,11 @@ def prepare(connection: sqlite3.Connection) -> None:
         SchemaError: the database is another program's, or of a later version.
         sqlite3.Error: the file cannot be read or written, or is no database.
     """
-    version = _version(connection)
+    version = check_version(connection)
     if version == VERSION:
         return
-    if version > VERSION:
-        raise SchemaError(
-            f"the database is of version {version}, and this program knows versions up to "
-            f"{VERSION}: a later release of knowledge-bot made it. Install that release, or "
-            "restore a backup of before. Nothing was changed."
-        )
+    if version:
+        _keep_copy(connection, version)
     connection.execute("BEGIN IMMEDIATE")
     try:
         if version == 0:
@@ -121,6 +130,45 @@ def prepare(connection: sqlite3.Connection) -> None:
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+
+
+def _keep_copy(connection: sqlite3.Connection, version: int) -> None:
+    file = Path(connection.execute("PRAGMA database_list").fetchone()[2])
+    kept = file.with_name(f"{file.name}.version-{version}")
+    # It has its name when it is whole: an upgrade that was killed may have left a part.
+    part = kept.with_name(f"{kept.name}.part")
+    part.unlink(missing_ok=True)
+    part.touch(mode=0o600)
+    try:
+        with closing(sqlite3.connect(part)) as copy:
+            connection.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+        part.replace(kept)
+    finally:
+        part.unlink(missing_ok=True)
+    _log.warning(
+        "the database is of version %d, this program's is %d; before anything is changed, a copy "
+        "was kept as %s",
+        version,
+        VERSION,
+        kept,
+    )
+
+
+def check_version(connection: sqlite3.Connection) -> int:
+    """Return the version of a database's tables; 0 where there are none. Nothing is changed.
+
+    Raises:
+        SchemaError: the database is another program's, or of a later version.
+    """
+    version = _version(connection)
+    if version > VERSION:
+        raise SchemaError(
+            f"the database is of version {version}, and this program knows versions up to "
+            f"{VERSION}: a later release of knowledge-bot made it. Install that release, or "
+            "restore a backup of before. Nothing was changed."
+        )
+    return version
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -140,8 +188,28 @@ def _from_1(connection: sqlite3.Connection) -> None:
     _run(
         connection,
         """
-        ALTER TABLE source ADD COLUMN title TEXT;
-        ALTER TABLE source ADD COLUMN url TEXT;
+        CREATE TABLE source_2 (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            public_id TEXT NOT NULL UNIQUE,
+            name TEXT NOT NULL,
+            kind TEXT NOT NULL CHECK (kind IN ('webpage', 'text', 'file')),
+            status TEXT NOT NULL CHECK (status IN ('pending', 'processing', 'ready', 'failed')),
+            reason TEXT,
+            attempts INTEGER NOT NULL DEFAULT 0,
+            created_at INTEGER NOT NULL,
+            title TEXT,
+            url TEXT,
+            replaced_at INTEGER,
+            replaces INTEGER UNIQUE REFERENCES source
+        ) STRICT;
+        INSERT INTO source_2 (id, public_id, name, kind, status, reason, attempts, created_at)
+            SELECT id, public_id, name, kind, status, reason, attempts, created_at FROM source;
+        DROP TABLE source;
+        ALTER TABLE source_2 RENAME TO source;
+        CREATE INDEX source_unfinished
+            ON source (status, id) WHERE status IN ('pending', 'processing');
+        CREATE TABLE removal (source INTEGER PRIMARY KEY) STRICT;
+        ALTER TABLE message ADD COLUMN sources TEXT;
         """,
     )
     # The addresses of pages that are done were not kept; of the others, the work on them has it.

@@ -29,7 +29,7 @@ _RANK: Final = "bm25(0.0, 1.0, 1.0)"
 # CROSS JOIN keeps the index the outer loop, so that rows come in its order and LIMIT ends the work.
 # A source's passages may be written in several transactions; they count when it is ready.
 _FIND: Final = f"""
-SELECT passage.id, passage.text, source.name, -rank AS score,
+SELECT passage.id, passage.text, source.public_id, source.name, source.url, -rank AS score,
        passage_index.title || ' ' || passage_index.body AS terms
 FROM passage_index
 CROSS JOIN passage ON passage.id = passage_index.rowid
@@ -50,10 +50,16 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage that fits a question. A higher `score` is a better fit; `terms` are analysed."""
+    """A passage that fits a question, and its source.
 
+    `passage` is its id in the database. A higher `score` is a better fit; `terms` are analysed.
+    """
+
+    passage: int
     text: str
+    source_id: str
     source_name: str
+    source_url: str | None
     score: float
     terms: tuple[str, ...]
 
@@ -215,8 +221,11 @@ def _quoted(term: str) -> str:
 
 def _hit(row: sqlite3.Row, score: float) -> Hit:
     return Hit(
+        passage=row["id"],
         text=row["text"],
+        source_id=row["public_id"],
         source_name=row["name"],
+        source_url=row["url"],
         score=score,
         terms=tuple(row["terms"].split()),
     )

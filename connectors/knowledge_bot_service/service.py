@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 from starlette.concurrency import run_in_threadpool
 
-from knowledge_bot.models import Bot, Collection, Conversation, Header, Message, Source
-from knowledge_bot_service.answers import Answer, Answerer
+from knowledge_bot.models import Bot, Collection, Conversation, Header, Source
+from knowledge_bot_service.answers import Answer, AnsweredMessage, Answerer
 from knowledge_bot_service.backlog import Backlog
 from knowledge_bot_service.conversations import Asked, Conversations, asked_in
 from knowledge_bot_service.database import Database
@@ -23,8 +24,8 @@ from knowledge_bot_service.overview import Overview, read_overview
 from knowledge_bot_service.search import Search
 from knowledge_bot_service.settings import BotSettings, Settings
 from knowledge_bot_service.store import Kind, Material, Store, new_id, now
-from knowledge_bot_service.uploads import write_text
-from knowledge_bot_service.worker import Workers
+from knowledge_bot_service.uploads import write_headers, write_text
+from knowledge_bot_service.worker import SMALL, Workers
 
 if TYPE_CHECKING:
     from knowledge_bot_service.written_answers import Writer
@@ -90,20 +91,30 @@ class Service:
             policy=FetchPolicy(allow=settings.allow_fetch),
             count=settings.workers,
             on_done=self._on_done,
+            on_slow=self._on_done,
         )
 
     def __enter__(self) -> Self:
-        unfinished = self._store.recover()
-        for source, collections in unfinished:
-            self._backlog.add(source, collections)
+        for source in self._store.recover():
+            size = source.content_length
+            if source.kind is not Kind.WEBPAGE and source.file is not None:
+                size = _size_of(self._material / source.file)
+            if _is_soon_ready(size):
+                self._backlog.add(source.public_id, source.collections)
+            self._workers.add(source.public_id, size)
         self._remove_orphans()
         self._workers.start()
-        self._workers.notify(len(unfinished))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._workers.stop()
+        self._conversations.store_kept()
         self._database.close()
+
+    @property
+    def workers(self) -> Workers:
+        """Who processes the sources."""
+        return self._workers
 
     def collections(self) -> list[Collection]:
         """The collections, in the order of the settings."""
@@ -144,17 +155,24 @@ class Service:
             UnknownCollectionError: one of the collections is not here.
             QuotaExceededError: no more sources are allowed.
         """
-        material = Material(url=url, headers=tuple(headers))
-        return await self._accept(Kind.WEBPAGE, name, collections, material)
+        material = Material(url=url)
+        if headers:
+            self._expand(collections)
+            path = self.new_material_path()
+            await run_in_threadpool(write_headers, path, headers)
+            material = Material(url=url, file=path.name)
+        return await self._accept(Kind.WEBPAGE, name, collections, material, size=None)
 
     async def add_text(self, *, name: str, collections: Sequence[str], content: str) -> Source:
         """Accept a text as a source. Raises as `add_webpage`."""
         if len(content) <= _LONG_TEXT:
-            return await self._accept(Kind.TEXT, name, collections, Material(content=content))
+            material = Material(content=content)
+            return await self._accept(Kind.TEXT, name, collections, material, size=len(content))
         self._expand(collections)
         path = self.new_material_path()
         await run_in_threadpool(write_text, path, content)
-        return await self._accept(Kind.TEXT, name, collections, Material(file=path.name))
+        material = Material(file=path.name)
+        return await self._accept(Kind.TEXT, name, collections, material, size=len(content))
 
     async def add_upload(
         self,
@@ -175,16 +193,17 @@ class Service:
             await run_in_threadpool(path.unlink)
             raise
         material = Material(file=path.name, filename=filename, content_type=content_type)
-        return await self._accept(Kind.FILE, name, collections, material)
+        size = await run_in_threadpool(_size_of, path)
+        return await self._accept(Kind.FILE, name, collections, material, size=size)
 
-    async def ask(self, *, bot: str, content: str, conversation: str | None) -> Message:
+    async def ask(self, *, bot: str, content: str, conversation: str | None) -> AnsweredMessage:
         """Answer a question, in a conversation or as the first of a new one.
 
         A `content` that is a transcript (`knowledge_bot.transcripts`) is a question after the turns
         before it.
 
-        Waits first, for `wait_for_sources` seconds at most, until the sources that were accepted
-        before are ready.
+        Waits first, for `wait_for_sources` seconds at most, until the small texts and files that
+        were accepted just before are ready (`Backlog`).
 
         Raises:
             UnknownBotError: there is no such bot.
@@ -197,14 +216,15 @@ class Service:
         asked, answer = await run_in_threadpool(
             self._answer, bot, content, conversation, collections
         )
-        text = answer.text
         if self._writer is not None and answer.hits:
-            text = await self._writer.write(asked, answer.hits)
-        message = Message(
+            answer = await self._writer.write(asked, answer.hits)
+        message = AnsweredMessage(
             id=new_id("msg_"),
-            answer=text,
+            answer=answer.text,
             conversation_id=conversation or new_id("conv_"),
             created_at=_moment(created_at := now()),
+            sources=tuple(answer.sources),
+            found=answer.found,
         )
         await asyncio.wrap_future(
             self._conversations.add_message(
@@ -213,7 +233,8 @@ class Service:
                 conversation=message.conversation_id,
                 name=_shortened(asked.question),
                 content=content,
-                answer=text,
+                answer=answer.text,
+                sources=json.dumps([source.model_dump() for source in answer.sources]),
                 created_at=created_at,
             )
         )
@@ -231,7 +252,13 @@ class Service:
         return asked, self._answerer.answer(asked, collections)
 
     async def _accept(
-        self, kind: Kind, name: str, collections: Sequence[str], material: Material
+        self,
+        kind: Kind,
+        name: str,
+        collections: Sequence[str],
+        material: Material,
+        *,
+        size: int | None,
     ) -> Source:
         expanded = self._expand(collections)
         source = Source(
@@ -242,7 +269,8 @@ class Service:
             created_at=_moment(created_at := now()),
         )
         known = [collection.id for collection in expanded]
-        self._backlog.add(source.id, self._store.collection_numbers(known))
+        if _is_soon_ready(size):
+            self._backlog.add(source.id, self._store.collection_numbers(known))
         stored = self._store.accept(
             public_id=source.id,
             name=name,
@@ -253,13 +281,15 @@ class Service:
             quota=self._settings.limits.sources,
         )
         # The worker is told by the write itself: the client may hang up and end this coroutine.
-        stored.add_done_callback(lambda done: self._on_stored(source.id, material, done))
+        stored.add_done_callback(lambda done: self._on_stored(source.id, material, size, done))
         await asyncio.wrap_future(stored)
         return source
 
-    def _on_stored(self, source: str, material: Material, stored: Future[None]) -> None:
+    def _on_stored(
+        self, source: str, material: Material, size: int | None, stored: Future[None]
+    ) -> None:
         if stored.exception() is None:
-            self._workers.notify()
+            self._workers.add(source, size)
             return
         self._on_done(source)
         if material.file is not None:
@@ -290,6 +320,17 @@ class Service:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+
+
+def _is_soon_ready(size: int | None) -> bool:
+    return size is not None and size <= SMALL
+
+
+def _size_of(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
 
 
 def _moment(milliseconds: int) -> datetime:

@@ -1,10 +1,11 @@
 """What a service is started with: collections, bots, keys, limits, folder. Frozen once read."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -21,14 +22,26 @@ from pydantic import (
 
 MIB = 1024 * 1024
 
-CollectionId = Annotated[str, Field(pattern=r"^col_[A-Za-z0-9_-]{1,60}$")]
-BotId = Annotated[str, Field(pattern=r"^bot_[A-Za-z0-9_-]{1,60}$")]
+KEY_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}"
+"""What the names of keys look like: they are in the log, and may be the names of files."""
+
+Role: TypeAlias = Literal["read", "write"]
+"""What a key may do: "read" list and ask, "write" everything."""
+
+_COLLECTION_ID: Final = r"^col_[A-Za-z0-9_-]{1,60}$"
+_BOT_ID: Final = r"^bot_[A-Za-z0-9_-]{1,60}$"
+
+CollectionId = Annotated[str, Field(pattern=_COLLECTION_ID)]
+BotId = Annotated[str, Field(pattern=_BOT_ID)]
 Network = Annotated[
     IPv4Network | IPv6Network,
     # The union's own errors would tell about both kinds of network.
     PlainValidator(ip_network),
 ]
 Name = Annotated[str, Field(min_length=1, max_length=300)]
+
+
+_FITTING: Final = "1 to 200 visible ASCII characters"
 
 
 class SettingsError(Exception):
@@ -70,17 +83,60 @@ class BotSettings(_Section):
     collections: tuple[CollectionId, ...] = Field(min_length=1)
 
 
+class KeySettings(_Section):
+    """A key with a name, which the log has, and a role.
+
+    The key itself is `key`, or in the environment variable `key_env` or the file `key_file`: one of
+    the three. `role` is "read" for whoever lists and asks, "write" for whoever also adds and
+    deletes. `expires` is the first day, in UTC, on which the key is no longer taken.
+    `requests_per_minute` goes over the one of the limits.
+    """
+
+    name: Annotated[str, Field(pattern=f"^{KEY_NAME}$")]
+    role: Role
+    key: SecretStr | None = None
+    key_env: Annotated[str, Field(min_length=1)] | None = None
+    key_file: Path | None = None
+    expires: date | None = None
+    requests_per_minute: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _has_one_key(self) -> Self:
+        given = [one for one in (self.key, self.key_env, self.key_file) if one is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"the key {self.name} must have one of key, key_env and key_file; it has "
+                f"{len(given)}"
+            )
+        if self.key is not None and not fits_a_header(self.key.get_secret_value()):
+            raise ValueError(f"the key {self.name} must be {_FITTING}")
+        return self
+
+
 class Limits(_Section):
     """What one client may use.
 
     `request_bytes` bounds a JSON request and so the text it carries, `upload_bytes` an upload. Both
     count the body as it arrives. `sources` is a quota: how many sources the service accepts before
-    it answers 402 (sources that failed do not count); None is no quota.
+    it answers 402 (sources that failed do not count); None is no quota. `requests_per_minute` is
+    how many requests each key may make, as many of them at once; more are answered with 429. None
+    is no limit. With less than `min_free_bytes` left on the disk, `/healthz` says that the service
+    is not ready.
+
+    `connections` is how many clients may be connected at once: fewer where the system allows the
+    process fewer open files. A request's headers may take `head_seconds` to arrive, and a
+    connection may wait as long for its first request. A body has to arrive at 500 bytes a second or
+    faster, over any `body_seconds`.
     """
 
     request_bytes: int = Field(default=50 * MIB, ge=1)
     upload_bytes: int = Field(default=200 * MIB, ge=1)
     sources: int | None = Field(default=None, ge=0)
+    connections: int = Field(default=2000, ge=1)
+    head_seconds: float = Field(default=20.0, gt=0, le=3600)
+    body_seconds: float = Field(default=30.0, gt=0, le=3600)
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    min_free_bytes: int = Field(default=16 * MIB, ge=0)
 
 
 class AnswersSettings(_Section):
@@ -102,13 +158,21 @@ class AnswersSettings(_Section):
 class Settings(_Section):
     """Everything that a service is started with.
 
+    It listens at `host` on `port`; 0 takes a free one.
+
+    `api_keys` are keys with the role "write" and without a name. `trusted_proxies` are the networks
+    of proxies whose word on who the client is goes into the log (`X-Forwarded-For`).
+
     `wait_for_sources` is how many seconds a question waits at most for sources that were accepted
     before it: the interface has no way to ask for a source's status (section 3), so a client that
     adds a source and then asks about it relies on this.
     """
 
+    host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
+    port: int = Field(default=8700, ge=0, le=65535)
     data: Path = Path("kbot-data")
     api_keys: tuple[SecretStr, ...] = ()
+    keys: tuple[KeySettings, ...] = ()
     collections: tuple[CollectionSettings, ...] = (
         CollectionSettings(id="col_default", name="Default"),
     )
@@ -118,14 +182,15 @@ class Settings(_Section):
     limits: Limits = Limits()
     answers: AnswersSettings | None = None
     allow_fetch: tuple[Network, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()
     wait_for_sources: float = Field(default=5.0, ge=0, le=60)
     workers: int = Field(default=4, ge=1, le=64)
 
     @field_validator("api_keys")
     @classmethod
     def _keys_fit_a_header(cls, keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
-        if not all(_fits_a_header(key.get_secret_value()) for key in keys):
-            raise ValueError("a key must be 1 to 200 visible ASCII characters")
+        if not all(fits_a_header(key.get_secret_value()) for key in keys):
+            raise ValueError(f"a key must be {_FITTING}")
         return keys
 
     @model_validator(mode="after")
@@ -133,6 +198,7 @@ class Settings(_Section):
         known = [collection.id for collection in self.collections]
         _refuse_repeats("collection", known)
         _refuse_repeats("bot", [bot.id for bot in self.bots])
+        _refuse_repeats("key", [key.name for key in self.keys])
         for bot in self.bots:
             if missing := set(bot.collections) - set(known):
                 raise ValueError(
@@ -145,7 +211,7 @@ class Settings(_Section):
 def read_settings(path: Path) -> Settings:
     """Read a TOML file into settings; what it leaves out has its default.
 
-    A relative `data` folder is taken from the file's own folder.
+    A relative `data` folder or `key_file` is taken from the file's own folder.
 
     Raises:
         SettingsError: the file cannot be read, is not TOML, or has keys or values that are wrong;
@@ -159,28 +225,37 @@ def read_settings(path: Path) -> Settings:
         raise SettingsError(f"{path} is not a TOML file: {error}") from None
     if isinstance(folder := values.get("data"), str):
         values["data"] = path.parent / folder
+    for key in values["keys"] if isinstance(values.get("keys"), list) else ():
+        if isinstance(key, dict) and isinstance(file := key.get("key_file"), str):
+            key["key_file"] = path.parent / file
     return parse_settings(values, origin=str(path))
 
 
 def overridden(
     settings: Settings,
     *,
+    host: str | None = None,
+    port: int | None = None,
     data: Path | None = None,
     api_keys: Sequence[str] = (),
     allow_fetch: Sequence[str] = (),
+    trusted_proxies: Sequence[str] = (),
 ) -> Settings:
-    """Settings with what a command line says put over them; what it leaves out stays.
+    """Settings with what a command line says: in place of theirs; where there are several, beside.
 
     Raises:
         SettingsError: a value is wrong; it is named.
     """
-    values: dict[str, object] = dict(settings)
-    if data is not None:
-        values["data"] = data
+    # Not dict(settings), which takes a setting named `keys` for a mapping's method.
+    values: dict[str, object] = {name: getattr(settings, name) for name in Settings.model_fields}
+    given = {"host": host, "port": port, "data": data}
+    values |= {name: value for name, value in given.items() if value is not None}
     if api_keys:
-        values["api_keys"] = tuple(api_keys)
+        values["api_keys"] = (*settings.api_keys, *api_keys)
     if allow_fetch:
         values["allow_fetch"] = (*settings.allow_fetch, *allow_fetch)
+    if trusted_proxies:
+        values["trusted_proxies"] = (*settings.trusted_proxies, *trusted_proxies)
     return parse_settings(values, origin="command line")
 
 
@@ -193,19 +268,92 @@ def parse_settings(values: dict[str, object], *, origin: str) -> Settings:
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        found = "; ".join(
-            f"{'.'.join(map(str, problem['loc'])) or 'settings'}: "
-            f"{_in_words(problem['type'], problem['msg'])}"
-            for problem in error.errors(include_input=False, include_url=False)
-        )
+        problems = error.errors(include_input=False, include_url=False)
+        found = "; ".join(_in_words(problem, values) for problem in problems)
         raise SettingsError(f"{origin}: {found}") from None
 
 
-def _in_words(kind: str, message: str) -> str:
-    return "there is no such setting" if kind == "extra_forbidden" else message
+def _in_words(problem: Any, values: Mapping[str, object]) -> str:
+    """A problem as one sentence, which names the setting as the file does."""
+    kind, given = problem["type"], problem.get("ctx", {})
+    if kind == "value_error":
+        said = str(given["error"])
+    elif kind == "string_pattern_mismatch":
+        said = _PATTERNS.get(given["pattern"], f"must match {given['pattern']}")
+    elif kind in _WORDS:
+        said = _WORDS[kind].format(**given)
+    else:
+        # In the library's words, which begin so.
+        said = problem["msg"].replace("Input should be", "must be").replace("Input", "it")
+    place = _place(problem["loc"], values)
+    return f"{place}: {said}" if place else said
 
 
-def _fits_a_header(key: str) -> bool:
+def _place(steps: Sequence[str | int], values: Mapping[str, object]) -> str:
+    if not steps:
+        return ""
+    name, *more = steps
+    table = values.get(str(name))
+    if name in {"collections", "bots", "keys"} and more:
+        number, *more = more
+        place = f"[[{name}]] number {int(number) + 1}"
+        one = table[int(number)] if isinstance(table, Sequence) else None
+        known = one.get("id", one.get("name")) if isinstance(one, Mapping) else None
+        place += f" ({known[:80]})" if isinstance(known, str) and known else ""
+    elif name in {"limits", "answers"} and more:
+        place = f"[{name}]"
+    else:
+        place = str(name)
+    return ", ".join(
+        [place, *(f"item {step + 1}" if isinstance(step, int) else step for step in more)]
+    )
+
+
+_PATTERNS: Final = {
+    _COLLECTION_ID: "must be col_ and then 1 to 60 letters, digits, _ or -",
+    _BOT_ID: "must be bot_ and then 1 to 60 letters, digits, _ or -",
+    f"^{KEY_NAME}$": "must be 1 to 60 letters, digits, dots, _ or -, and begin with one of the "
+    "first two",
+}
+
+_NUMBER: Final = "must be a number"
+_WHOLE: Final = "must be a whole number"
+_TABLE: Final = "must be a table, with a name and a value for each setting"
+_DATE: Final = "must be a date, such as 2027-01-31"
+
+# By the library's names of what can be wrong.
+_WORDS: Final[Mapping[str, str]] = {
+    "extra_forbidden": "there is no such setting",
+    "missing": "is missing",
+    "string_type": "must be a text in quotes",
+    "path_type": "must be a path in quotes",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+    "int_type": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE,
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "finite_number": _NUMBER,
+    "greater_than": "must be more than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be less than {lt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "tuple_type": "must be a list in brackets",
+    "too_short": "must have at least {min_length} of them",
+    "model_type": _TABLE,
+    "dict_type": _TABLE,
+    "model_attributes_type": _TABLE,
+    "literal_error": "must be {expected}",
+    "date_type": _DATE,
+    "date_parsing": _DATE,
+    "date_from_datetime_parsing": _DATE,
+    "date_from_datetime_inexact": _DATE,
+}
+
+
+def fits_a_header(key: str) -> bool:
+    """Whether a key can be sent: it has 1 to 200 visible ASCII characters."""
     return 1 <= len(key) <= 200 and all("!" <= character <= "~" for character in key)
 
 

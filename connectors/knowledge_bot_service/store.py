@@ -6,11 +6,10 @@ import sqlite3
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from knowledge_bot.models import Header
 from knowledge_bot_service.database import Database
 
 # A source that was being read when the process died, this often, is given up: it may be what kills
@@ -31,9 +30,10 @@ class Material:
     """What a source is made from; kept until the source is ready or failed.
 
     A text is `content`, or, when it is long, the `file` of that text. An upload is a `file` with
-    the `filename` and `content_type` that its sender gave. `file` is a name in the data folder's
-    material. A web page is `url` and the `headers` to send, which may hold secrets and are in no
-    repr.
+    the `filename` and `content_type` that its sender gave. A web page is its `url`, and a `file`
+    where there are headers to send: they may hold secrets, of which the database's log would keep
+    copies after the row is gone. (`headers` are those of a row of the database's first version.)
+    `file` is a name in the data folder's material, removed when the source is done.
     """
 
     content: str | None = None
@@ -41,32 +41,34 @@ class Material:
     filename: str | None = None
     content_type: str | None = None
     url: str | None = None
-    headers: tuple[Header, ...] = field(default=(), repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def to_json(self) -> str:
         """The material as the job row keeps it."""
-        return json.dumps(
-            {
-                "content": self.content,
-                "file": self.file,
-                "filename": self.filename,
-                "content_type": self.content_type,
-                "url": self.url,
-                "headers": [[header.name, header.value] for header in self.headers],
-            }
-        )
+        return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Material":
         """The reverse of `to_json`."""
         values = json.loads(text)
-        headers = tuple(Header(name=name, value=value) for name, value in values.pop("headers"))
+        headers = tuple((name, value) for name, value in values.pop("headers", ()))
         return cls(**values, headers=headers)
 
 
 @dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A source that an earlier process left, and what of its material says how much work it is."""
+
+    public_id: str
+    kind: Kind
+    collections: tuple[int, ...]
+    file: str | None
+    content_length: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
-    """A source that a worker has claimed."""
+    """What is to be done for a source; `begun` if passages of it are there already."""
 
     source: int
     public_id: str
@@ -74,6 +76,7 @@ class Job:
     kind: Kind
     material: Material
     collections: tuple[int, ...]
+    begun: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +143,9 @@ class Store:
             if quota is not None and _count_sources(connection) >= quota:
                 raise QuotaExceededError(f"this service holds at most {quota} sources")
             source = connection.execute(
-                "INSERT INTO source (public_id, name, kind, status, created_at)"
-                " VALUES (?, ?, ?, 'pending', ?)",
-                (public_id, name, kind, created_at),
+                "INSERT INTO source (public_id, name, kind, status, created_at, url)"
+                " VALUES (?, ?, ?, 'pending', ?, ?)",
+                (public_id, name, kind, created_at, material.url),
             ).lastrowid
             connection.executemany(
                 "INSERT INTO source_collection VALUES (?, ?)",
@@ -152,30 +155,40 @@ class Store:
 
         return self._database.write(insert)
 
-    def recover(self) -> list[tuple[str, tuple[int, ...]]]:
+    def recover(self) -> list[Unfinished]:
         """Take up what an earlier process left: call once, before any worker runs.
 
         What was `processing` becomes `pending` again, or `failed` when it was being read the last
         `MAX_ATTEMPTS` times.
 
         Returns:
-            The public ids of the unfinished sources, oldest first, and their collections' numbers.
+            The unfinished sources, oldest first.
         """
         return self._database.write(_recover).result()
 
-    def claim(self) -> Job | None:
-        """Take the oldest pending source to work on it; None when there is none."""
-        return self._database.write(_claim).result()
+    def claim(self, public_id: str) -> Job | None:
+        """Take a source to work on it; None when it is ready, failed or gone."""
+        return self._database.write(lambda connection: _claim(connection, public_id)).result()
 
-    def requeue(self, source: int) -> str:
+    def jobs(self, public_ids: Iterable[str]) -> list[Job]:
+        """What is to be done for sources; leaves out those that are ready, failed or gone.
+
+        They stay pending, which costs the disk nothing. Call it for what is done in a moment.
+        """
+        connection = self._database.reader()
+        return [job for public_id in public_ids if (job := _job(connection, public_id))]
+
+    def requeue(self, source: int, cause: str) -> str:
         """Count an attempt that broke off: `pending` again, or `failed` after `MAX_ATTEMPTS`.
+
+        Args:
+            source: the source's number in the database.
+            cause: what broke off each time, for the person who added the source.
 
         Returns:
             The new status.
         """
-        return self._database.write(
-            lambda connection: _requeue(connection, source, "processing it broke off each time")
-        ).result()
+        return self._database.write(lambda connection: _requeue(connection, source, cause)).result()
 
     def release_claims(self) -> None:
         """Make what is `processing` pending without counting an attempt: the service stops."""
@@ -215,8 +228,12 @@ def read_source_states(connection: sqlite3.Connection) -> list[SourceState]:
     return [SourceState(*row) for row in rows]
 
 
-def finish_ready(connection: sqlite3.Connection, source: int) -> None:
-    """Make a source ready, in the transaction that completes its passages."""
+def finish_ready(connection: sqlite3.Connection, source: int, title: str | None) -> None:
+    """Make a source ready, in the transaction that completes its passages.
+
+    `title` is the document's own, if it has one.
+    """
+    connection.execute("UPDATE source SET title = ? WHERE id = ?", (title, source))
     _finish(connection, source, "ready", None)
 
 
@@ -237,7 +254,7 @@ def _count_sources(connection: sqlite3.Connection) -> int:
     return count
 
 
-def _recover(connection: sqlite3.Connection) -> list[tuple[str, tuple[int, ...]]]:
+def _recover(connection: sqlite3.Connection) -> list[Unfinished]:
     interrupted = connection.execute(
         "SELECT id FROM source WHERE status = 'processing'"
         " AND NOT EXISTS (SELECT 1 FROM passage WHERE passage.source = source.id)"
@@ -246,18 +263,37 @@ def _recover(connection: sqlite3.Connection) -> list[tuple[str, tuple[int, ...]]
         _requeue(connection, row["id"], "the service died each time while it was read")
     connection.execute("UPDATE source SET status = 'pending' WHERE status = 'processing'")
     rows = connection.execute(
-        "SELECT id, public_id FROM source WHERE status IN ('pending', 'processing') ORDER BY id"
+        "SELECT id, public_id, kind, json_extract(material, '$.file') AS file,"
+        " length(json_extract(material, '$.content')) AS content_length"
+        " FROM source JOIN job ON job.source = source.id"
+        " WHERE status IN ('pending', 'processing') ORDER BY id"
     ).fetchall()
-    return [(row["public_id"], _collections_of(connection, row["id"])) for row in rows]
+    return [
+        Unfinished(
+            public_id=row["public_id"],
+            kind=Kind(row["kind"]),
+            collections=_collections_of(connection, row["id"]),
+            file=row["file"],
+            content_length=row["content_length"],
+        )
+        for row in rows
+    ]
 
 
-def _claim(connection: sqlite3.Connection) -> Job | None:
-    # SQLite uses the partial index only for a query that repeats the index's own condition.
+def _claim(connection: sqlite3.Connection, public_id: str) -> Job | None:
+    connection.execute(
+        "UPDATE source SET status = 'processing' WHERE public_id = ? AND status = 'pending'",
+        (public_id,),
+    )
+    return _job(connection, public_id)
+
+
+def _job(connection: sqlite3.Connection, public_id: str) -> Job | None:
     row = connection.execute(
-        "UPDATE source SET status = 'processing' WHERE id ="
-        " (SELECT id FROM source WHERE status IN ('pending', 'processing') AND status = 'pending'"
-        " ORDER BY id LIMIT 1)"
-        " RETURNING id, public_id, name, kind"
+        "SELECT id, public_id, name, kind,"
+        " EXISTS (SELECT 1 FROM passage WHERE passage.source = source.id) AS begun"
+        " FROM source WHERE public_id = ? AND status IN ('pending', 'processing')",
+        (public_id,),
     ).fetchone()
     if row is None:
         return None
@@ -271,6 +307,7 @@ def _claim(connection: sqlite3.Connection) -> Job | None:
         kind=Kind(row["kind"]),
         material=Material.from_json(material),
         collections=_collections_of(connection, row["id"]),
+        begun=bool(row["begun"]),
     )
 
 

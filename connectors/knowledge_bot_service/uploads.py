@@ -2,23 +2,26 @@
 
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from fastapi import Request
 from pydantic import ValidationError
-from python_multipart.exceptions import MultipartParseError
+from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
+from knowledge_bot.models import Header
 from knowledge_bot_service.problems import in_words, invalid
-from knowledge_bot_service.requests import NewSource
+from knowledge_bot_service.requests import MOST_COLLECTIONS, NewSource
 
-# The form's fields together, in bytes. A name and a thousand collection ids fit many times.
+# The form's fields together with the headers of all parts, in bytes, and the number of its parts: a
+# name, a file and as many collections as a source can have.
 _MAX_FIELDS: Final = 1024 * 1024
+_MAX_PARTS: Final = MOST_COLLECTIONS + 10
 
 _FILE: Final = "file"
 
@@ -62,9 +65,10 @@ async def receive_upload(request: Request, path: Path) -> Upload:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text to `path` durably, as an upload would be."""
+    """Write a text to `path` durably, as an upload would be, for its owner alone."""
     partial = path.with_suffix(".part")
     try:
+        partial.touch(mode=0o600)
         with partial.open("wb") as file:
             file.write(text.encode())
             _synchronise(file)
@@ -72,6 +76,17 @@ def write_text(path: Path, text: str) -> None:
         synchronise_folder(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_headers(path: Path, headers: Iterable[Header]) -> None:
+    """Write request headers to `path`, as a text."""
+    write_text(path, json.dumps([[header.name, header.value] for header in headers]))
+
+
+def read_headers(path: Path) -> tuple[Header, ...]:
+    """The reverse of `write_headers`."""
+    written = json.loads(path.read_text(encoding="utf-8"))
+    return tuple(Header(name=name, value=value) for name, value in written)
 
 
 def synchronise_folder(folder: Path) -> None:
@@ -94,7 +109,7 @@ async def _read_form(stream: AsyncIterator[bytes], boundary: bytes, file: Binary
             if chunk:
                 await run_in_threadpool(parser.write, chunk)
         parser.finalize()
-    except MultipartParseError as error:
+    except FormParserError as error:
         raise invalid(f"the body is not multipart/form-data: {error}") from None
     except ClientDisconnect:
         # Nobody reads this; as an error of ours, it would be in the log as a fault.
@@ -113,7 +128,7 @@ class _Form:
         self.content_type: str | None = None
         self.ended = False
         self._file = file
-        self._size = 0
+        self._size = self._parts = 0
         self._header_name = b""
         self._header_value = b""
         self._headers: dict[bytes, bytes] = {}
@@ -132,14 +147,24 @@ class _Form:
             "on_end": self._on_end,
         }
 
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > _MAX_FIELDS:
+            raise invalid(f"the form's fields are larger than {_MAX_FIELDS:,} bytes together")
+
     def _on_part_begin(self) -> None:
+        self._parts += 1
+        if self._parts > _MAX_PARTS:
+            raise invalid(f"the form has more than {_MAX_PARTS:,} parts")
         self._headers = {}
         self._value = bytearray()
 
     def _on_header_field(self, data: bytes, start: int, end: int) -> None:
+        self._count(end - start)
         self._header_name += data[start:end]
 
     def _on_header_value(self, data: bytes, start: int, end: int) -> None:
+        self._count(end - start)
         self._header_value += data[start:end]
 
     def _on_header_end(self) -> None:
@@ -161,9 +186,7 @@ class _Form:
         if self._name == _FILE:
             self._file.write(data[start:end])
             return
-        self._size += end - start
-        if self._size > _MAX_FIELDS:
-            raise invalid(f"the form's fields are larger than {_MAX_FIELDS:,} bytes together")
+        self._count(end - start)
         self._value += data[start:end]
 
     def _on_part_end(self) -> None:

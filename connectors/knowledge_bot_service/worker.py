@@ -1,38 +1,59 @@
-"""The work on accepted sources: read what they are made from, cut it, index it, make them ready."""
+"""The work on accepted sources: have them read, write what was read, make them ready."""
 
+import contextlib
 import itertools
 import logging
-import re
+import queue
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from knowledge_bot.models import Header
 from knowledge_bot_service.database import Database, DatabaseClosedError
-from knowledge_bot_service.documents.markdown import read_markdown
-from knowledge_bot_service.documents.text import tidy
-from knowledge_bot_service.extract import Document, ExtractionError, extract
+from knowledge_bot_service.extract import ExtractionError
 from knowledge_bot_service.fetch import FetchError, FetchPolicy, fetch
-from knowledge_bot_service.passages import passages
-from knowledge_bot_service.search import (
-    IndexEntry,
-    delete_entries,
-    index_entries,
-    insert_entries,
+from knowledge_bot_service.reading import (
+    Limits,
+    Part,
+    Reader,
+    ReaderClosedError,
+    ReaderDiedError,
+    Request,
+    TooSlowError,
 )
+from knowledge_bot_service.search import delete_entries, insert_entries
+from knowledge_bot_service.storage import StorageError, storage_error
 from knowledge_bot_service.store import Job, Kind, Store, finish_ready
+from knowledge_bot_service.uploads import read_headers
 
 _log = logging.getLogger(__name__)
 
-# Passages in one transaction, of which a client waits for one at most. Measured with a text of
-# 50 MB: 100 keep the 99th percentile of accepting a source at 105 ms; 500 made it 1,100 ms.
+SMALL: Final = 256 * 1024
+"""A text or file up to this size, in bytes or characters, is read before what is longer."""
+
+# What a small source may take. One that takes longer is read again among the long ones.
+_SMALL_LIMITS: Final = Limits(seconds=2.0)
+
+# Sources whose length has so few bits are taken together, so many at a time, and share the disk's
+# time.
+_SHORT: Final = 13
+_TOGETHER: Final = 16
+
+# Parts of a source that are written while the next one is read.
+_AHEAD: Final = 4
+
+# Passages of an earlier attempt that are deleted in one transaction.
 _BATCH: Final = 100
 
-_HEADING: Final = re.compile(r"^#{1,6} \S", re.MULTILINE)
+# How long a reading process is kept without work, in seconds: some 20 MB against the fifth of a
+# second that a new one takes.
+_IDLE: Final = 10.0
 
 # How long stopping waits for what is being worked on, in seconds; it is taken up at the next start.
 _STOP_PATIENCE: Final = 2.0
@@ -42,15 +63,19 @@ _PAUSE: Final = 1.0
 
 
 class Workers:
-    """Threads that process pending sources, oldest first.
+    """Threads that process pending sources, each with a reading process of its own.
+
+    One thread takes the small ones, the shortest first, so that a short text is not kept waiting by
+    what is long or was there in masses before it. The others take the rest in its order.
 
     Args:
         database: where passages are written.
         store: where sources are claimed and finished.
         folder: where uploads and long texts are, and a fetched page while it is read.
         policy: what may be fetched.
-        count: how many sources are worked on at the same time.
+        count: how many pages and long sources are worked on at the same time.
         on_done: called, in a worker's thread, with a source's public id when it is ready or failed.
+        on_slow: called likewise when a small source turns out to take long.
     """
 
     def __init__(
@@ -62,17 +87,24 @@ class Workers:
         policy: FetchPolicy,
         count: int,
         on_done: Callable[[str], None],
+        on_slow: Callable[[str], None],
     ) -> None:
         self._database = database
         self._store = store
         self._folder = folder
         self._policy = policy
         self._on_done = on_done
-        self._work = threading.Semaphore(0)
+        self._on_slow = on_slow
         self._stopping = threading.Event()
+        self._small = _Lane(_SMALL_LIMITS, together=_TOGETHER)
+        self._long = _Lane(Limits(), together=1)
+        self._readers = [Reader() for _ in range(count + 1)]
         self._threads = [
-            threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
-            for number in range(count)
+            threading.Thread(
+                target=self._run, args=(lane, reader), name=f"worker-{number}", daemon=True
+            )
+            for number, reader in enumerate(self._readers)
+            for lane in [self._long if number else self._small]
         ]
 
     def start(self) -> None:
@@ -80,128 +112,229 @@ class Workers:
         for thread in self._threads:
             thread.start()
 
-    def notify(self, count: int = 1) -> None:
-        """Say that `count` more sources are pending."""
-        if count:
-            self._work.release(count)
+    def add(self, public_id: str, size: int | None) -> None:
+        """Say that a source is pending.
+
+        Args:
+            public_id: the source's.
+            size: of its text or file, in characters or bytes; None when nobody knows.
+        """
+        if size is not None and size <= SMALL:
+            # By its order of magnitude: of those that are much alike, the older one is first.
+            self._small.add(public_id, size.bit_length())
+        else:
+            self._long.add(public_id, 0)
+
+    def problem(self) -> str | None:
+        """Say what keeps sources from being processed; None when nothing does."""
+        alive = sum(thread.is_alive() for thread in self._threads)
+        if alive < len(self._threads):
+            return f"{alive} of {len(self._threads)} workers are left. Start the service again."
+        return None
 
     def stop(self) -> None:
         """Let the threads end. What they cannot finish soon becomes pending again, unharmed."""
         self._stopping.set()
-        self._work.release(len(self._threads))
+        for reader in self._readers:
+            reader.close()
+        self._small.close(1)
+        self._long.close(len(self._threads) - 1)
         deadline = time.monotonic() + _STOP_PATIENCE
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        self._store.release_claims()
+        # On a full disk nothing can be written; the next start does it.
+        with contextlib.suppress(StorageError):
+            self._store.release_claims()
 
-    def _run(self) -> None:
-        while True:
-            self._work.acquire()
-            if self._stopping.is_set():
-                return
+    def _run(self, lane: "_Lane", reader: Reader) -> None:
+        while not self._stopping.is_set():
+            public_ids = lane.take(_IDLE if reader.is_running else None)
+            if not public_ids:
+                reader.rest()
+                continue
+            unsettled = dict.fromkeys(public_ids)
             try:
-                if job := self._store.claim():
-                    self._process(job)
+                jobs = self._jobs(public_ids, lane)
+                for job in self._process(jobs, lane, reader):
+                    del unsettled[job.public_id]
             except DatabaseClosedError:
-                return
-            except Exception:  # noqa: BLE001 - a full disk, for one; the thread must live on
-                _log.exception(
-                    "a worker could not claim a source, or record what became of one: what is "
-                    "pending is tried again in %g s, what is processing at the next start",
-                    _PAUSE,
-                )
+                break
+            except Exception as error:  # noqa: BLE001 - whatever it is, the thread must live on
+                # The database itself tells of a full disk.
+                if storage_error(error) is None:
+                    _log.exception(
+                        "a worker could not claim sources, or record what became of them; they are "
+                        "tried again in %g s",
+                        _PAUSE,
+                    )
                 self._stopping.wait(_PAUSE)
-                self.notify()
+                for public_id in unsettled:
+                    lane.add(public_id, 0)
+        reader.rest()
 
-    def _process(self, job: Job) -> None:
+    def _jobs(self, public_ids: list[str], lane: "_Lane") -> list[Job]:
+        """What is to be done for sources that wait; those that are ready or gone are over."""
+        if lane is self._small:
+            jobs = self._store.jobs(public_ids)
+        else:
+            jobs = [job for public_id in public_ids if (job := self._store.claim(public_id))]
+        for public_id in set(public_ids) - {job.public_id for job in jobs}:
+            self._on_done(public_id)
+        return jobs
+
+    def _process(self, jobs: list[Job], lane: "_Lane", reader: Reader) -> Iterator[Job]:
+        """Read the sources one after another; the passages of one are written meanwhile.
+
+        Yields each when it is recorded what became of it.
+        """
+        read = []
+        for job in jobs:
+            try:
+                written = self._index(job, reader, lane.limits)
+            except Exception as error:  # noqa: BLE001 - it is this source's, and the next is read
+                written = Future()
+                written.set_exception(error)
+            read.append((job, written))
+        for job, written in read:
+            self._settle(job, lane, written)
+            yield job
+
+    def _settle(self, job: Job, lane: "_Lane", written: Future[None]) -> None:
         try:
-            self._index(job, self._read(job))
-        except (FetchError, ExtractionError) as error:
-            self._store.fail(job.source, str(error))
-        except (_StoppingError, DatabaseClosedError):
+            written.result()
+        except (ReaderClosedError, DatabaseClosedError):
+            # It stays claimed, and is pending at the next start.
             return
-        except Exception:  # noqa: BLE001 - whatever a document sets off, the next one is processed
+        except TooSlowError as error:
+            if lane is self._small:
+                self._on_slow(job.public_id)
+                self._long.add(job.public_id, 0)
+            else:
+                self._fail(job, str(error))
+        except (FetchError, ExtractionError) as error:
+            self._fail(job, str(error))
+        except ReaderDiedError as error:
+            _log.warning("source %s: %s", job.public_id, error)
+            self._try_again(job, lane, str(error))
+        except Exception as error:
+            # Whatever a document sets off, the next one is processed.
+            if storage_error(error) is not None:
+                raise
             _log.exception("source %s: processing broke off", job.public_id)
-            if self._store.requeue(job.source) == "pending":
-                self.notify()
-                return
+            self._try_again(job, lane, "processing it broke off each time")
+        else:
+            self._done(job)
+
+    def _try_again(self, job: Job, lane: "_Lane", cause: str) -> None:
+        if self._store.requeue(job.source, cause) == "pending":
+            lane.add(job.public_id, 0)
+        else:
+            self._done(job)
+
+    def _fail(self, job: Job, reason: str) -> None:
+        self._store.fail(job.source, reason)
+        self._done(job)
+
+    def _done(self, job: Job) -> None:
         # The row is final, so that a file which stays behind here is removed at the next start.
         if job.material.file is not None:
             (self._folder / job.material.file).unlink(missing_ok=True)
         self._on_done(job.public_id)
 
-    def _read(self, job: Job) -> Document:
+    def _index(self, job: Job, reader: Reader, limits: Limits) -> Future[None]:
+        """Have a source read, and write it. The future is done when its last part is written."""
+        # An earlier attempt has left passages.
+        while job.begun and self._delete_some(job) == _BATCH:
+            continue
+        writing: list[Future[None]] = []
+        with contextlib.closing(self._parts(job, reader, limits)) as parts:
+            for part in parts:
+                # The last part makes the source ready: nothing before it may be missing.
+                while writing and (part.is_last or len(writing) == _AHEAD):
+                    writing.pop(0).result()
+                writing.append(self._write(job, part))
+        return writing[-1]
+
+    def _delete_some(self, job: Job) -> int:
+        return self._database.write(
+            lambda connection: delete_entries(connection, job.source, _BATCH), background=_BATCH
+        ).result()
+
+    def _write(self, job: Job, part: Part) -> Future[None]:
+        def insert(connection: Connection) -> None:
+            insert_entries(connection, job.source, job.collections, part.entries)
+            if part.is_last:
+                finish_ready(connection, job.source, part.title)
+
+        return self._database.write(insert, background=len(part.entries))
+
+    def _parts(self, job: Job, reader: Reader, limits: Limits) -> Generator[Part]:
         material = job.material
         match job.kind:
             case Kind.WEBPAGE:
-                return self._read_page(job)
+                yield from self._parts_of_page(job, reader, limits)
             case Kind.FILE:
-                return extract(
-                    self._folder / _present(material.file),
+                request = Request(
+                    job.name,
+                    path=str(self._folder / _present(material.file)),
                     filename=material.filename or "",
                     content_type=material.content_type,
                 )
+                yield from reader.read(request, limits)
             case Kind.TEXT if material.file is not None:
-                return _read_text((self._folder / material.file).read_text(encoding="utf-8"))
+                request = Request(job.name, path=str(self._folder / material.file), is_text=True)
+                yield from reader.read(request, limits)
             case Kind.TEXT:
-                return _read_text(_present(material.content))
+                request = Request(job.name, text=_present(material.content))
+                yield from reader.read(request, limits)
 
-    def _read_page(self, job: Job) -> Document:
-        page = fetch(_present(job.material.url), job.material.headers, self._policy)
+    def _parts_of_page(self, job: Job, reader: Reader, limits: Limits) -> Iterator[Part]:
+        headers = [Header(name=name, value=value) for name, value in job.material.headers]
+        if job.material.file is not None:
+            headers += read_headers(self._folder / job.material.file)
+        page = fetch(_present(job.material.url), headers, self._policy)
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             path = Path(folder, "page")
             path.write_bytes(page.body)
-            return extract(
-                path,
+            request = Request(
+                job.name,
+                path=str(path),
                 filename=unquote(urlsplit(page.url).path.rpartition("/")[2]),
                 content_type=page.content_type,
             )
-
-    def _index(self, job: Job, document: Document) -> None:
-        title = f"{job.name}\n{document.title}" if document.title else job.name
-        batches = _batched(index_entries(passages(document.text), title))
-        batch = next(batches, None)
-        if batch is None:
-            raise ExtractionError("there is no text in it")
-        # An earlier attempt may have left passages.
-        while self._write(lambda c: delete_entries(c, job.source, _BATCH)) == _BATCH:
-            continue
-        while batch is not None:
-            following = next(batches, None)
-            self._write_batch(job, batch, last=following is None)
-            batch = following
-
-    def _write_batch(self, job: Job, batch: list[IndexEntry], *, last: bool) -> None:
-        def insert(connection: Connection) -> int:
-            insert_entries(connection, job.source, job.collections, batch)
-            if last:
-                finish_ready(connection, job.source)
-            return len(batch)
-
-        self._write(insert)
-
-    def _write(self, operation: Callable[[Connection], int]) -> int:
-        if self._stopping.is_set():
-            raise _StoppingError
-        return self._database.write(operation, background=True).result()
+            yield from reader.read(request, limits)
 
 
-class _StoppingError(Exception):
-    """The service stops; the source stays claimed, and is pending at the next start."""
+class _Lane:
+    """Pending sources that wait for the same threads: those of the lowest rank first, in order."""
 
+    def __init__(self, limits: Limits, *, together: int) -> None:
+        self.limits = limits
+        self._together = together
+        self._waiting: queue.PriorityQueue[tuple[int, int, str]] = queue.PriorityQueue()
+        self._count = itertools.count()
 
-def _read_text(content: str) -> Document:
-    # A text with headings was written as Markdown. In any other, marks may be meant as they stand.
-    content = tidy(content)
-    return read_markdown(content) if _HEADING.search(content) else Document(content)
+    def add(self, public_id: str, rank: int) -> None:
+        self._waiting.put((rank, next(self._count), public_id))
+
+    def close(self, threads: int) -> None:
+        """Let so many threads have nothing more to take."""
+        for _ in range(threads):
+            self._waiting.put((-1, 0, ""))
+
+    def take(self, patience: float | None) -> list[str]:
+        """Wait for a source, `patience` seconds at most; return it, and short ones behind it."""
+        taken = []
+        with contextlib.suppress(queue.Empty):
+            rank, _, public_id = self._waiting.get(timeout=patience)
+            taken.append(public_id)
+            while rank <= _SHORT and len(taken) < self._together:
+                rank, _, public_id = self._waiting.get_nowait()
+                taken.append(public_id)
+        return [public_id for public_id in taken if public_id]
 
 
 def _present(value: str | None) -> str:
     if value is None:
         raise ExtractionError("the service no longer has what it is made from")
     return value
-
-
-def _batched(entries: Iterator[IndexEntry]) -> Iterator[list[IndexEntry]]:
-    while batch := list(itertools.islice(entries, _BATCH)):
-        yield batch

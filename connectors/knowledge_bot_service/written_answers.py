@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, Self
 
-from knowledge_bot_service.answers import REFUSAL, NoAnswerError
+from knowledge_bot_service.answers import REFUSAL, Answer, NoAnswerError
 from knowledge_bot_service.conversations import SOURCES, Asked
 from knowledge_bot_service.language_model import LanguageModel
 from knowledge_bot_service.search import Hit
@@ -50,7 +50,7 @@ class Writer:
     async def __aexit__(self, *_: object) -> None:
         await self._model.aclose()
 
-    async def write(self, asked: Asked, hits: Sequence[Hit]) -> str:
+    async def write(self, asked: Asked, hits: Sequence[Hit]) -> Answer:
         """Answer from the passages, then name the sources of those that the model cites.
 
         Args:
@@ -58,7 +58,7 @@ class Writer:
             hits: the passages, best first; at least one.
 
         Returns:
-            The answer, or `REFUSAL` when the model does not find it in the passages.
+            The answer; its text is `REFUSAL` when the model does not find it in the passages.
 
         Raises:
             NoAnswerError: the model gave none.
@@ -86,21 +86,20 @@ def _messages(asked: Asked, hits: Sequence[Hit]) -> Iterator[dict[str, str]]:
     yield {"role": "user", "content": "\n\n".join(parts)}
 
 
-def _answer(reply: str, hits: Sequence[Hit]) -> str:
+def _answer(reply: str, hits: Sequence[Hit]) -> Answer:
     if REFUSAL in reply:
-        return REFUSAL
-    cited: dict[str, None] = {}
+        return Answer(REFUSAL, found=False)
+    cited: dict[int, None] = {}
 
     def without_numbers(citation: re.Match[str]) -> str:
         numbers = [int(number) for number in _NUMBER.findall(citation[1])]
         if not all(1 <= number <= len(hits) for number in numbers):
             return citation[0]
-        cited.update(dict.fromkeys(hits[number - 1].source_name for number in numbers))
+        cited.update(dict.fromkeys(numbers))
         return ""
 
     # A list of sources that the model adds by itself would be a second one.
     text = _CITATION.sub(without_numbers, reply.partition(SOURCES)[0]).strip()
     if not text:
         raise NoAnswerError("The language model sent an answer without text.")
-    names = cited or dict.fromkeys(hit.source_name for hit in hits)
-    return f"{text}{SOURCES}{', '.join(names)}"
+    return Answer.citing(text, [hits[number - 1] for number in cited] or hits, hits)

@@ -152,6 +152,13 @@ FAULTS = {
         3,
         0,
     ),
+    "507 with Retry-After": (
+        lambda s: s.fail_next(507, retry_after=60),
+        ServerError,
+        "refused",
+        1,
+        0,
+    ),
     "500": (lambda s: s.fail_next(500), ServerError, "unknown", 1, 0),
     "503": (lambda s: s.fail_next(503), ServerError, "unknown", 1, 0),
     "400": (lambda s: s.fail_next(400), BadRequestError, "refused", 1, 0),

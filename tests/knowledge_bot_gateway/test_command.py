@@ -1,5 +1,6 @@
 """`kbot gateway`, `kbot mcp --http` and what `kbot serve` has beside its interface."""
 
+import json
 import os
 import re
 import signal
@@ -162,6 +163,56 @@ def test_heads_that_cannot_be_used_are_told_at_the_start(bots, tmp_path):
     assert done.returncode == 1
     assert "heads" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_kbot_serve_knows_its_chats_after_a_restart(tmp_path):
+    said, port, conversations = [QUESTION], "0", []
+    for _ in range(2):
+        with running(tmp_path, "serve", "--port", port) as printed:
+            base_url = address(printed, "Base URL").removesuffix("/public/v1")
+            port = base_url.rpartition(":")[2]
+            client = openai.OpenAI(base_url=f"{base_url}/v1", api_key=address(printed, "API key"))
+            answer = client.chat.completions.create(model="bot_default", messages=said)
+            said += [answer.choices[0].message.model_dump(), QUESTION]
+            conversations.append(answer.conversation)
+    assert conversations[0] == conversations[1]
+    (heads,) = (tmp_path / "kbot-data").glob("heads.sqlite3")
+    assert heads.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "command", [["gateway", "--port", "0"], ["mcp", "--http", "127.0.0.1:0"], ["mcp"]]
+)
+def test_being_told_to_stop_is_no_failure(bots, tmp_path, command):
+    with subprocess.Popen(
+        [KBOT, *command],
+        env={**os.environ, **of(bots)},
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        if len(command) > 1:
+            while "Stop with" not in process.stderr.readline():
+                pass
+        else:
+            hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
+            hello["clientInfo"] = {"name": "test", "version": "1"}
+            asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+            process.stdin.write(json.dumps(asked) + "\n")
+            process.stdin.flush()
+            assert "knowledge-bot" in process.stdout.readline()
+        process.terminate()
+        assert process.wait(15) == 0
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_a_flood_of_headers_is_refused(bots, tmp_path):
+    with running(tmp_path, "gateway", "--port", "0", **of(bots)) as printed:
+        url = address(printed, "OpenAI")
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(f"{url}/models", headers={"X": "a" * 500_000}).raise_for_status()
+        assert httpx.get(f"{url}/models").status_code == 401
 
 
 async def test_kbot_serve_speaks_both_with_its_own_key(tmp_path):

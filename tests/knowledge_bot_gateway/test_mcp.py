@@ -103,6 +103,42 @@ async def test_an_agent_asks_and_asks_further(mcp_of, service, mode):
         assert conversation in ids
 
 
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_argument_that_a_tool_does_not_take_is_told_and_nothing_is_asked(
+    mcp_of, bots, mode
+):
+    connect = mcp_of(bots.url, SERVICE_KEY)
+    async with connect(mode=mode) as client:
+        (of_the_guide,) = [name for name in await tools_of(client) if name.endswith("_guide")]
+        for tool, given, named in [
+            ("ask_bot", {"bot": "bot_guide", "conversationId": "conv_1"}, "conversationId"),
+            (of_the_guide, {"bot": "bot_host"}, "bot"),
+            (of_the_guide, {"session": "x"}, "session"),
+        ]:
+            failed = await client.call_tool(tool, {"question": QUESTION, **given})
+            assert failed.is_error
+            assert f"no argument '{named}'" in told(failed)
+            assert "not_delivered" in told(failed)
+        assert (await client.call_tool("list_bots", {"all": True})).is_error
+    assert not bots.asked_of("bot_guide")
+
+
+async def test_an_agent_sees_the_newest_conversations(mcp_of, service):
+    connect = mcp_of(service.base_url, service.api_key)
+    async with connect() as client:
+        asked = [
+            await client.call_tool("ask_bot", {"bot": "bot_host", "question": f"Question {n}?"})
+            for n in range(25)
+        ]
+        newest = [one.structured_content["conversation_id"] for one in asked][::-1]
+        for limit, given in ((20, {}), (2, {"limit": 2})):
+            listed = await client.call_tool("list_conversations", {"bot": "bot_host", **given})
+            found = listed.structured_content
+            assert [one["id"] for one in found["conversations"]] == newest[:limit]
+            assert found["more"] >= 25 - limit
+        assert (await client.call_tool("list_conversations", {"bot": "x", "limit": 0})).is_error
+
+
 async def test_an_agent_asks_two_bots_over_stdio(service):
     async with Client(stdio(service)) as client:
         tools = await tools_of(client)

@@ -1,5 +1,8 @@
 """Questions to real texts: what is answered, from which source, and what is not."""
 
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,7 +11,8 @@ import httpx
 import pytest
 
 from knowledge_bot_service import LocalService
-from service_calls import add_text, ask, client_of
+from page_server import serving
+from service_calls import add_text, ask, client_of, value_of
 
 REFUSAL = "I could not find that in my sources."
 
@@ -173,21 +177,34 @@ def test_questions_at_the_same_time_get_their_own_answers(handbook: httpx.Client
         assert all(fact in answer for (_, fact), answer in zip(asked, answers, strict=True))
 
 
-def test_an_unfinished_source_delays_questions_to_its_collection_alone_and_not_for_long(
-    tmp_path: Path,
-) -> None:
+def test_questions_wait_for_a_small_text_and_for_nothing_else(tmp_path: Path) -> None:
+    ended = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n")
+        while not ended.wait(0.05):
+            connection.sendall(b"a")
+
     with (
+        serving() as site,
         LocalService(
             tmp_path,
-            collections={"col_one": "One", "col_two": "Two"},
-            bots={"bot_one": ["col_one"], "bot_two": ["col_two"]},
-            settings={"wait_for_sources": 0.5},
+            collections=["col_one"],
+            bots=["bot_one"],
+            allow_fetch=["127.0.0.1/32"],
+            settings={"wait_for_sources": 20.0},
         ) as service,
         client_of(service) as http,
+        client_of(service) as other,
     ):
-        add_text(http, "Tide", "The tide is highest at noon.", collection="col_two")
+        site.answers["/drip"] = drip
+        page = {"name": "Page", "collections": ["col_one"], "url": site.url("/drip")}
+        value_of(http.post("/sources/webpage", json={"value": page}))
         add_text(http, "Long", "Some words of a text. " * 500_000)
-        assert "noon" in ask(http, "When is the tide highest?", bot="bot_two")["answer"]
-        started = ask(http, "When is the tide highest?")
-        assert started["answer"] == REFUSAL
-        assert {one.status for one in service.sources()} == {"ready", "processing"}
+        began = time.monotonic()
+        assert ask(http, "When is the tide highest?")["answer"] == REFUSAL
+        assert time.monotonic() - began < 10
+        add_text(http, "Tide", "The tide is highest at noon.")
+        assert "noon" in ask(other, "When is the tide highest?")["answer"]
+        assert [one.status == "ready" for one in service.sources()] == [False, False, True]
+        ended.set()

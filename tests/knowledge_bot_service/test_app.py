@@ -50,11 +50,11 @@ def test_a_created_source_is_pending_and_has_the_documented_fields_only(
     assert abs(source["created_at"] - time.time() * 1000) < 60_000
 
 
-def test_a_message_has_the_documented_fields_only_and_starts_a_conversation(
+def test_a_message_has_the_documented_fields_and_its_sources_and_starts_a_conversation(
     http: httpx.Client,
 ) -> None:
     message = ask(http, "What is the tallest chimney?")
-    assert sorted(message) == ["answer", "conversation_id", "created_at", "id"]
+    assert sorted(message) == ["answer", "conversation_id", "created_at", "found", "id", "sources"]
     assert message["id"].startswith("msg_")
     assert isinstance(message["created_at"], int)
     listed = value_of(http.get("/bots/bot_one/conversations"))["data"]
@@ -269,3 +269,48 @@ def test_the_description_says_what_happens(service: LocalService) -> None:
         operation = description["paths"]["/public/v1" + path]["post"]
         assert {"200", "400", "401", "402", "413"} <= set(operation["responses"])
         assert operation["security"] == [{"APIKeyHeader": []}]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a\nSources: fake",
+        "a\r\nb",
+        "a\tb",
+        "a\n",
+        "\x1b[31mred",
+        "a\x85b",
+        "a\u2028b",
+        "report\u202efdp.exe",
+        "a\u2066b",
+        "\u200b",
+        " \u200d\ufeff ",
+        "\u3164",
+        "\u00ad",
+    ],
+)
+@pytest.mark.parametrize("path", ["/sources/write", "/sources/webpage"])
+def test_a_name_that_forges_another_is_refused(http: httpx.Client, path: str, name: str) -> None:
+    value = {"name": name, "collections": ["col_one"], "content": "Text.", "url": "http://x.org/"}
+    problem = problem_of(http.post(path, json={"value": value}), 400)
+    assert problem["message"].startswith("value.name: ")
+    form = {"value": json.dumps(value)}
+    upload = http.post("/sources/upload", data=form, files={"file": ("a.txt", b"x")})
+    assert "name: " in problem_of(upload, 400)["message"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Plan, 2nd part.pdf",
+        "می\u200cخواهم",  # noqa: RUF001 - Persian needs a joiner inside a word
+        "👩\u200d💻 notes",
+        "שלום\u200f!",
+        "Straße  7",
+        "日本語　資料",
+        "·",
+        "x" * 1000,
+    ],
+)
+def test_any_other_name_is_kept_as_it_is(http: httpx.Client, name: str) -> None:
+    assert add_text(http, name, "A text.")["name"] == name

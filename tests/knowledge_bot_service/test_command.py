@@ -5,42 +5,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
-SERVE = [sys.executable, "-m", "knowledge_bot_service.command"]
-
-
-@contextmanager
-def serving(folder: Path, *arguments: str) -> Iterator[tuple[str, str, "subprocess.Popen[bytes]"]]:
-    """Run `kbot serve`; gives its base URL, all that it printed, and the process."""
-    log = folder / "printed.txt"
-    with (
-        log.open("wb") as printed,
-        subprocess.Popen(
-            [*SERVE, "--port", "0", *arguments], cwd=folder, stdout=printed, stderr=printed
-        ) as process,
-    ):
-        try:
-            deadline = time.monotonic() + 20
-            while "Stop with" not in log.read_text() and time.monotonic() < deadline:
-                time.sleep(0.02)
-            text = log.read_text()
-            yield text.partition("Base URL: ")[2].split()[0], text, process
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(10)
-
-
-def key_in(printed: str) -> str:
-    found = re.search(r"API key: +(\S+)", printed)
-    assert found is not None
-    return found.group(1)
+from serve_command import SERVE, key_in, serving
 
 
 def bots(base_url: str, key: str) -> int:
@@ -73,6 +43,45 @@ def test_a_key_that_was_given_is_not_printed(
     with serving(tmp_path) as (base_url, printed, _):
         assert bots(base_url, "key-of-the-environment") == 200
         assert "key-of-the-environment" not in printed
+
+
+def test_the_environments_key_is_not_taken_where_the_file_has_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "service.toml").write_text('api_keys = ["file-key"]\n')
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "key-of-another-service")
+    with serving(tmp_path, "--config", "service.toml") as (base_url, printed, _):
+        assert bots(base_url, "file-key") == 200
+        assert bots(base_url, "key-of-another-service") == 401
+        assert "KNOWLEDGE_BOT_API_KEY is set, and not used" in printed
+        assert "key-of-another-service" not in printed
+    with serving(tmp_path, "--config", "service.toml", "--api-key", "given") as (base_url, *_):
+        assert bots(base_url, "given") == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_an_address_that_is_printed_can_be_used(tmp_path: Path, host: str) -> None:
+    (tmp_path / "service.toml").write_text(f'host = "{host}"\nport = 0\n')
+    with serving(tmp_path, "--config", "service.toml") as (base_url, printed, _):
+        assert httpx.get(f"{base_url}/ping").json() == "pong"
+        assert "http://127.0.0.1:" in base_url or "http://[::1]:" in base_url
+        assert "in plain text" in printed
+    with serving(tmp_path, "--config", "service.toml", "--host", "127.0.0.1") as (_, printed, _):
+        assert "in plain text" not in printed
+
+
+def test_the_data_folder_is_told_and_that_it_is_new(tmp_path: Path) -> None:
+    told = f"Data:     {tmp_path / 'kbot-data'}"
+    with serving(tmp_path) as (_, printed, _):
+        assert f"{told} (new: it was made now, and is empty)\n" in printed
+    with serving(tmp_path) as (_, printed, _):
+        assert f"{told}\n" in printed
+
+
+def test_being_told_to_stop_is_no_failure(tmp_path: Path) -> None:
+    with serving(tmp_path) as (_, _, process):
+        process.terminate()
+        assert process.wait(10) == 0
 
 
 def test_a_file_declares_collections_and_bots(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """One writer for many clients: what shares a transaction, what an error undoes, what waits."""
 
 import os
+import secrets
 import sqlite3
 import sys
 import threading
@@ -73,13 +74,45 @@ def test_an_error_undoes_its_own_work_alone(database: Database) -> None:
 
 def test_clients_go_before_background_work(database: Database) -> None:
     release = hold(database)
-    database.write(add("background"), background=True)
-    database.write(add("more background"), background=True)
+    database.write(add("background"), background=1)
+    database.write(add("more background"), background=1)
     last = database.write(add("client"))
     release.set()
     last.result(10)
-    database.write(add("end"), background=True).result(10)
+    database.write(add("end"), background=1).result(10)
     assert names(database) == ["client", "background", "more background", "end"]
+
+
+def test_a_client_waits_for_one_background_operation_at_most(database: Database) -> None:
+    release, holding = threading.Event(), threading.Event()
+
+    def first(connection: sqlite3.Connection) -> None:
+        add("first")(connection)
+        holding.set()
+        release.wait(10)
+
+    database.write(first, background=1)
+    assert holding.wait(10)
+    last = [database.write(add(name), background=1) for name in ("second", "third")][-1]
+    database.write(add("client"))
+    release.set()
+    last.result(10)
+    assert names(database) == ["first", "client", "second", "third"]
+
+
+def test_clients_without_end_leave_background_work_its_turns(database: Database) -> None:
+    ended = threading.Event()
+
+    def client(connection: sqlite3.Connection) -> None:
+        add(secrets.token_hex())(connection)
+        if not ended.is_set():
+            database.write(client)
+
+    database.write(client)
+    try:
+        database.write(lambda _: None, background=1).result(10)
+    finally:
+        ended.set()
 
 
 def test_a_cancelled_wait_does_not_undo_the_write(database: Database) -> None:

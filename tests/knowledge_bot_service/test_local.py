@@ -178,7 +178,8 @@ def test_a_source_that_was_being_read_when_the_service_ended_three_times_is_give
     with sqlite3.connect(tmp_path / "knowledge.sqlite3") as database:
         for number, attempts in enumerate((1, 2)):
             database.execute(
-                "INSERT INTO source VALUES (?, ?, 'Deadly', 'text', 'processing', NULL, ?, 0)",
+                "INSERT INTO source (id, public_id, name, kind, status, attempts, created_at)"
+                " VALUES (?, ?, 'Deadly', 'text', 'processing', ?, 0)",
                 (number, f"src_{number}", attempts),
             )
             database.execute(

@@ -3,6 +3,8 @@
 import gzip
 import shutil
 import sqlite3
+import subprocess
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from knowledge_bot_service import LocalService
 from knowledge_bot_service.local import LocalServiceError
 from knowledge_bot_service.schema import VERSION
+from serve_command import SERVE, serving
 from service_calls import client_of
 
 STORED = Path(__file__).parent / "stored"
@@ -74,6 +77,70 @@ def test_a_folder_of_an_earlier_version_goes_on(version: int, tmp_path: Path) ->
     assert schema_of(folder / "knowledge.sqlite3") == schema_of(
         tmp_path / "new" / "knowledge.sqlite3"
     )
+
+
+def versions_of(folder: Path) -> dict[str, int]:
+    """The version of the database, and of each copy beside it."""
+    found = {}
+    for file in folder.glob("knowledge.sqlite3*"):
+        if not file.name.endswith(("-wal", "-shm")):
+            with closing(sqlite3.connect(file)) as connection:
+                found[file.name] = connection.execute("PRAGMA user_version").fetchone()[0]
+    return found
+
+
+def test_a_copy_of_the_older_version_is_kept_and_named_in_the_log(tmp_path: Path) -> None:
+    folder = stored(1, tmp_path / "data")
+    before = schema_of(folder / "knowledge.sqlite3")
+    with serving(tmp_path, "--data", "data") as (_, _printed, _process):
+        pass
+    kept = folder / "knowledge.sqlite3.version-1"
+    assert str(kept) in (tmp_path / "printed.txt").read_text()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert schema_of(kept) == before
+    with closing(sqlite3.connect(kept)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        assert connection.execute("SELECT count(*) FROM source").fetchone()[0] == 5
+
+
+def test_an_upgrade_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+    folder = stored(1, tmp_path / "data")
+    with closing(sqlite3.connect(folder / "knowledge.sqlite3")) as connection, connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        for number in range(2500):  # work for the upgrade, which analyses each again
+            text = f"The depot {number} beside the harbour is dry. " * 20
+            passage = connection.execute(
+                "INSERT INTO passage (source, text) VALUES (1, ?)", (text,)
+            ).lastrowid
+            connection.execute(
+                "INSERT INTO passage_index (rowid, scope, title, body) VALUES (?, 'x', '', ?)",
+                (passage, text),
+            )
+        held = connection.execute("SELECT count(*) FROM passage").fetchone()[0]
+    log, during = tmp_path / "log", 0
+    for attempt in range(3):
+        with (
+            log.open("wb") as printed,
+            subprocess.Popen(
+                [*SERVE, "--port", "0", "--data", folder], stdout=printed, stderr=printed
+            ) as process,
+        ):
+            deadline = time.monotonic() + 30
+            while "bringing it to version" not in log.read_text() and process.poll() is None:
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+            time.sleep(0.02 * attempt)
+            process.kill()
+        during += versions_of(folder)["knowledge.sqlite3"] == 0
+    assert during, "one of them at least was killed in the middle"
+    with LocalService(folder, **SETTINGS) as service:
+        service.wait_until_ready(60)
+        assert ask(service, "Where are spare keys kept?").endswith("Sources: keys.html")
+        assert len(service.sources()) == 5
+    assert versions_of(folder) == {"knowledge.sqlite3": VERSION, "knowledge.sqlite3.version-1": 0}
+    with closing(sqlite3.connect(folder / "knowledge.sqlite3")) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        assert connection.execute("SELECT count(*) FROM passage").fetchone()[0] == held + 1
 
 
 def test_a_folder_of_a_later_version_is_left_as_it_is(tmp_path: Path) -> None:

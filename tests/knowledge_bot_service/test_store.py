@@ -1,4 +1,4 @@
-"""Claiming sources: the oldest that is pending, however many are done."""
+"""Claiming sources: those that are not done, however many are."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
-def test_the_next_source_is_found_without_going_through_those_that_are_done(
+def test_sources_are_claimed_without_going_through_those_that_are_done(
     database: Database,
 ) -> None:
     store = Store(database, ["col_one"])
@@ -42,6 +42,8 @@ def test_the_next_source_is_found_without_going_through_those_that_are_done(
     database.write(
         lambda connection: connection.set_progress_handler(lambda: thousands.append(None), 1000)
     ).result()
-    claimed = [store.claim(), store.claim(), store.claim()]
-    assert [job and job.name for job in claimed] == ["older", "newer", None]
+    jobs = store.jobs(["src_newer", "src_7", "src_older"])
+    assert [(job.name, job.begun) for job in jobs] == [("newer", False), ("older", False)]
+    claimed = [store.claim("src_older"), store.claim("src_7")]
+    assert [job and job.name for job in claimed] == ["older", None]
     assert len(thousands) < 5

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from knowledge_bot_service import LocalService
 from service_calls import ask, client_of, problem_of, value_of
@@ -76,6 +78,69 @@ def test_a_form_that_is_not_as_documented_is_a_400_that_says_why(
     problem = problem_of(response, 400)
     assert problem["code"] == "invalid_request"
     assert named in problem["message"]
+
+
+@pytest.mark.parametrize("boundary", ["b" * 300, '"b', "\xff\xfe", "a b", "="])
+def test_a_boundary_that_cannot_be_one_is_a_400(http: httpx.Client, boundary: str) -> None:
+    kind = f"multipart/form-data; boundary={boundary}".encode("latin-1")
+    response = http.post("/sources/upload", content=b"x", headers={"Content-Type": kind})
+    assert problem_of(response, 400)["code"] == "invalid_request"
+
+
+def test_a_form_has_as_many_parts_as_a_source_has_collections(http: httpx.Client) -> None:
+    file = {"file": ("a.txt", b"The spade is in the shed.")}
+    most = {"name": "Spade", "collections": ["col_one"] * 1000}
+    value_of(http.post("/sources/upload", data=most, files=file))
+    part = b'--limit\r\nContent-Disposition: form-data; name="x"\r\n\r\n\r\n'
+    begun = time.monotonic()
+    response = http.post("/sources/upload", content=part * 50_000, headers=BOUNDARY)
+    assert "parts" in problem_of(response, 400)["message"]
+    assert time.monotonic() - begun < 5
+
+
+def test_the_headers_of_a_part_are_bounded(http: httpx.Client) -> None:
+    body = b"--limit\r\nX: " + b"a" * 2_000_000
+    assert problem_of(http.post("/sources/upload", content=body, headers=BOUNDARY), 400)
+
+
+PIECES = st.sampled_from(
+    [
+        b"--limit",
+        b"--limit--",
+        b"\r\n",
+        b"\r\n\r\n",
+        b"--",
+        b'Content-Disposition: form-data; name="file"; filename="a.txt"',
+        b'Content-Disposition: form-data; name="value"',
+        b"Content-Disposition: form-data; name*=UTF-8''%ff; filename*=x",
+        b'Content-Disposition: ;;="',
+        b"Content-Transfer-Encoding: base64",
+        b"Content-Type: text/plain; charset=\xff",
+        b'{"name": "x", "collections": ["col_one"]}',
+        b":",
+    ]
+)
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    pieces=st.lists(st.one_of(PIECES, PIECES, st.binary(max_size=12)), max_size=14),
+    boundary=st.one_of(st.just(b"limit"), st.just(b"limit"), st.binary(max_size=40)),
+)
+def test_no_form_is_a_fault(http: httpx.Client, pieces: list[bytes], boundary: bytes) -> None:
+    # What httpx would not send is no header of a request.
+    sent = bytes(byte for byte in boundary if byte >= 0x20 and byte != 0x7F).strip() or b"limit"
+    kind = b"multipart/form-data; boundary=" + sent
+    response = http.post(
+        "/sources/upload", content=b"".join(pieces), headers={"Content-Type": kind}
+    )
+    assert response.status_code in {200, 400}, response.text
+    if response.status_code == 400:
+        assert problem_of(response, 400)["message"]
 
 
 def test_an_unknown_collection_is_named(http: httpx.Client) -> None:

@@ -4,7 +4,7 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from knowledge_bot_service import LocalService
+from page_server import answer, serving
 from service_calls import add_text, ask, client_of, value_of
 
 PAGE = """<!doctype html><html><head><title>Opening hours</title></head><body>
@@ -111,12 +112,43 @@ def test_the_headers_of_a_page_are_gone_when_it_is_done(
 ) -> None:
     headers = [{"name": "X-Pass", "value": "let-me-in-9954"}]
     for path in ("/hours", "/gone"):
-        end_of(service, add_page(http, page_server + path, headers=headers))
-    with sqlite3.connect(service.data / "knowledge.sqlite3") as database:
-        assert database.execute("SELECT count(*) FROM job").fetchone() == (0,)
-        dump = "\n".join(database.iterdump())
-    database.close()
-    assert "let-me-in-9954" not in dump
+        source = add_page(http, page_server + path, headers=headers)
+        end_of(service, source)
+        # The answer that it is done and the removal of its file are two steps.
+        with closing(sqlite3.connect(service.data / "knowledge.sqlite3")) as database:
+            wait_until(lambda: not any((service.data / "material").iterdir()))
+            assert database.execute("SELECT count(*) FROM job").fetchone() == (0,)
+    # Neither in the database nor in its log.
+    for file in service.data.rglob("*"):
+        assert file.is_dir() or b"let-me-in-9954" not in file.read_bytes(), file
+
+
+def test_headers_that_wait_are_for_the_owner_alone_and_survive_a_crash(
+    tmp_path: Path,
+) -> None:
+    headers = [{"name": "X-Pass", "value": "let-me-in-5512"}]
+    with serving() as server:
+        server.answers["/slow"] = lambda _: time.sleep(3)
+        service = LocalService(tmp_path, allow_fetch=["127.0.0.1/32"])
+        with service, client_of(service) as http:
+            body = {"name": "Slow", "collections": ["col_default"], "url": server.url("/slow")}
+            value_of(http.post("/sources/webpage", json={"value": body | {"headers": headers}}))
+            wait_until(lambda: len(server.requests) == 1)
+            (file,) = (tmp_path / "material").iterdir()
+            assert file.stat().st_mode & 0o777 == 0o600
+            service.kill()
+            server.answers["/slow"] = answer(PAGE.encode())
+            service.start()
+            service.wait_until_ready()
+            assert [one.status for one in service.sources()] == ["ready"]
+        assert all("x-pass: let-me-in-5512" in request.lower() for request in server.requests)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -223,8 +255,8 @@ def test_a_long_text_waits_in_a_file_and_is_ready(
 ) -> None:
     filler = "\n\n".join(f"Line {number} says little about anything." for number in range(9000))
     add_text(http, "Long", f"{filler}\n\nThe quarry closed in 1931.\n\n{filler}")
-    assert "1931" in ask(http, "When did the quarry close?")["answer"]
     service.wait_until_ready()
+    assert "1931" in ask(http, "When did the quarry close?")["answer"]
     assert list(Path(service.data, "material").iterdir()) == []
 
 

@@ -2,47 +2,37 @@
 
 import io
 import zipfile
+import zlib
 from pathlib import Path
 
-from knowledge_bot_service.extract import Document, ExtractionError, Limits, extract
+from knowledge_bot_service.extract import Document, ExtractionError, extract
 
 SENTENCE = "The office in the old town opens every day at nine and closes at five."
 
 
 class Reader:
-    """Reads content as if it had been uploaded."""
+    """Reads content as if it had been uploaded, in this process and without limits."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "content"
 
     def __call__(
-        self,
-        data: bytes | str,
-        filename: str = "",
-        content_type: str | None = None,
-        **limits: float,
+        self, data: bytes | str, filename: str = "", content_type: str | None = None
     ) -> Document:
         self._path.write_bytes(data.encode() if isinstance(data, str) else data)
-        bounds = Limits(**limits)  # type: ignore[arg-type]
-        return extract(self._path, filename=filename, content_type=content_type, limits=bounds)
+        return extract(self._path, filename=filename, content_type=content_type)
 
-    def reason(
-        self,
-        data: bytes | str,
-        filename: str = "",
-        content_type: str | None = None,
-        **limits: float,
-    ) -> str:
+    def reason(self, data: bytes | str, filename: str = "", content_type: str | None = None) -> str:
         """Why content cannot be read."""
         try:
-            document = self(data, filename, content_type, **limits)
+            document = self(data, filename, content_type)
         except ExtractionError as error:
             return str(error)
         raise AssertionError(f"{document!r:.200} was read")
 
 
-def pdf(*pages: str, trailer: bytes = b"", title: str = "") -> bytes:
-    """A PDF with a line of text on each page; an empty page for an empty text."""
+def pdf(*pages: str, trailer: bytes = b"", title: str = "", packed: bool = False) -> bytes:
+    """A PDF with lines of text on each page, packed or not; an empty page for an empty text."""
     kids = b" ".join(b"%d 0 R" % (4 + 2 * number) for number in range(len(pages)))
     objects = [
         b"<</Type/Catalog/Pages 2 0 R>>",
@@ -52,10 +42,13 @@ def pdf(*pages: str, trailer: bytes = b"", title: str = "") -> bytes:
     for number, text in enumerate(pages):
         lines = b" T* ".join(b"(%s) Tj" % line.encode("cp1252") for line in text.split("\n"))
         content = b"BT /F1 12 Tf 14 TL 72 720 Td %s ET" % lines if text else b""
+        if packed:
+            content = zlib.compress(content)
         objects += [
             b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents %d 0 R"
             b"/Resources<</Font<</F1 3 0 R>>>>>>" % (5 + 2 * number),
-            b"<</Length %d>>stream\n%s\nendstream" % (len(content), content),
+            b"<</Length %d%s>>stream\n%s\nendstream"
+            % (len(content), b"/Filter/FlateDecode" if packed else b"", content),
         ]
     objects.append(b"<</Title(%s)>>" % title.encode())
     data = b"%PDF-1.4\n"

@@ -1,10 +1,6 @@
 """What a reader returns, and what it raises."""
 
 from dataclasses import dataclass
-from typing import Final
-
-OUT_OF_MEMORY: Final = 3
-"""The exit code of a child process that had too little memory."""
 
 
 class ExtractionError(Exception):

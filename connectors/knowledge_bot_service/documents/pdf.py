@@ -13,10 +13,11 @@ def read_pdf(path: Path) -> Document:
     """The text of a PDF file.
 
     Raises:
-        ExtractionError: it is encrypted, damaged, cut off, or has no text.
+        ExtractionError: it is encrypted, damaged, cut off, larger inside than is read, or has no
+            text.
     """
     import pypdf
-    from pypdf.errors import DependencyError, PyPdfError
+    from pypdf.errors import DependencyError, LimitReachedError, PyPdfError
 
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     data = path.read_bytes()
@@ -32,6 +33,10 @@ def read_pdf(path: Path) -> Document:
         title = reader.metadata.title if reader.metadata else None
     except DependencyError:
         raise ExtractionError("the PDF is encrypted in a way that cannot be read") from None
+    except LimitReachedError:
+        raise ExtractionError(
+            "the PDF is not read: one of its pages unpacks to more than a page can need"
+        ) from None
     except (PyPdfError, AttributeError, KeyError, TypeError, ValueError, IndexError):
         # What pypdf meets in a damaged file is not always an error of its own.
         raise ExtractionError("the PDF is damaged: its structure cannot be read") from None

@@ -68,8 +68,9 @@ class CheckedNetwork(httpcore.NetworkBackend):
             raise RefusedError(f"the name {host} has no address; check its spelling") from None
         for address in addresses:
             if not is_allowed(address, self._allow):
+                told = host if host == str(address) else f"{host} is at {address}, which"
                 raise RefusedError(
-                    f"{host} is at {address}, which is not a public address;"
+                    f"{told} is not a public address;"
                     " the service may be started with `--allow-fetch` to open a network"
                 )
         return [str(address) for address in addresses]

@@ -75,6 +75,7 @@ def test_marks_that_close_a_heading_go_and_those_of_its_words_stay(
         "<a " * 100_000,
         "\\" * 300_000,
         "~~~\n" * 50_000,
+        "".join("  " * level + f"- item {level}\n" for level in range(1000)),
     ],
 )
 @pytest.mark.timeout(60)  # in time that grows with the square of the length, it takes minutes

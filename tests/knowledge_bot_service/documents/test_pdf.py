@@ -27,8 +27,9 @@ def test_a_pdf_gives_its_pages_as_paragraphs(read: Reader) -> None:
         ),
         (pdf("", ""), "no text in its 2 pages (a scan?)"),
         (pdf(), "no pages"),
+        (pdf("-" * 100_000_000, packed=True), "unpacks to more"),
     ],
-    ids=["truncated", "junk", "encrypted", "scan", "no pages"],
+    ids=["truncated", "junk", "encrypted", "scan", "no pages", "bomb"],
 )
 def test_a_pdf_without_readable_text_gets_its_reason(data: bytes, part: str, read: Reader) -> None:
     assert part in read.reason(data, "a.pdf", "application/pdf")

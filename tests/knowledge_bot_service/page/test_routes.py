@@ -109,7 +109,8 @@ def test_a_long_list_is_cut_and_a_collection_that_is_gone_is_named_by_its_id(
         pass
     with sqlite3.connect(tmp_path / "knowledge.sqlite3") as database:
         database.executemany(
-            "INSERT INTO source VALUES (?, ?, ?, 'text', 'ready', NULL, 0, 0)",
+            "INSERT INTO source (id, public_id, name, kind, status, created_at)"
+            " VALUES (?, ?, ?, 'text', 'ready', 0)",
             [(number, f"src_{number}", f"Text {number}") for number in range(250)],
         )
         database.execute("INSERT INTO source_collection SELECT id, 1 FROM source")

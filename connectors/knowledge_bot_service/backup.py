@@ -1,0 +1,257 @@
+"""A data folder as one file, taken while its service runs, and a data folder made from it."""
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from knowledge_bot_service.folder import API_KEY, DATABASE, KEYS, MATERIAL
+from knowledge_bot_service.schema import SchemaError, check_version
+from knowledge_bot_service.uploads import synchronise_folder
+
+# The first member: what the file is, so that another tar archive is told from it.
+_MANIFEST: Final = "kbot-backup.json"
+_FORMAT: Final = 1
+
+# How often it begins again because a file was done with while it was being copied. Each file that
+# an earlier attempt saw stays, so that hardly ever more than one more attempt is needed.
+_ATTEMPTS: Final = 100
+
+_BINARY: Final = getattr(os, "O_BINARY", 0)  # Windows
+
+
+class BackupError(Exception):
+    """A backup was not made, or not restored. str() says why, and what to do."""
+
+
+def write_backup(data: Path, file: Path) -> str:
+    """Write all that a data folder holds into one file, which its owner alone may read.
+
+    The service may run: it is neither stopped nor slowed by more than the reading of its disk. What
+    it had accepted before is in the backup, with the files of sources that are not read yet.
+
+    Args:
+        data: the data folder.
+        file: the new tar archive.
+
+    Returns:
+        What it holds, in words.
+
+    Raises:
+        BackupError: there is no service's data in the folder, the file is there already, it cannot
+            be written, or the database is damaged. No file was made.
+    """
+    if not (data / DATABASE).is_file():
+        raise BackupError(f"there is no database of a service in {data}; nothing was written")
+    if file.exists():
+        raise BackupError(f"{file} is there already; choose another name, or remove it first")
+    try:
+        # Beside the file, since the disk of the data folder may have no room for a copy.
+        with tempfile.TemporaryDirectory(dir=file.parent, prefix=".kbot-backup-") as staging:
+            whole = Path(staging, "backup")
+            held = _write(data, Path(staging, DATABASE), whole)
+            # Only where nothing is: not even a file that came in the meantime is written over.
+            _link(whole, file)
+            synchronise_folder(file.parent)
+    except FileExistsError:
+        raise BackupError(f"{file} is there already; nothing was written") from None
+    except OSError as error:
+        raise BackupError(f"cannot write {file}: {error.strerror}; nothing was written") from None
+    except sqlite3.Error as error:
+        raise BackupError(
+            f"cannot read the database of {data}: {error}; nothing was written"
+        ) from None
+    return held
+
+
+def restore_backup(file: Path, data: Path) -> str:
+    """Make a data folder from a backup. The folder is whole or is not there.
+
+    Args:
+        file: what `write_backup` wrote.
+        data: the new folder; one that is there must be empty.
+
+    Returns:
+        What it holds, in words.
+
+    Raises:
+        BackupError: the folder is not empty, the file is no backup, is damaged, or was made by a
+            later release. Nothing was changed.
+    """
+    data = data.absolute()
+    if data.exists() and (not data.is_dir() or any(data.iterdir())):
+        raise BackupError(
+            f"{data} is not an empty folder. Stop the service that uses it, and move it away or "
+            "name another one; nothing was changed"
+        )
+    try:
+        data.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=data.parent, prefix=".kbot-restore-") as staging:
+            made = Path(staging, "data")
+            made.mkdir(mode=0o700)
+            held = _extract(file, made)
+            if data.exists():
+                data.rmdir()
+            made.rename(data)
+            synchronise_folder(data.parent)
+    except (tarfile.TarError, EOFError, ValueError, KeyError) as error:
+        raise BackupError(f"{file} is not a backup, or is damaged: {error}") from None
+    except (sqlite3.Error, SchemaError) as error:
+        raise BackupError(f"the database in {file} cannot be used: {error}") from None
+    except OSError as error:
+        raise BackupError(
+            f"cannot restore {file} to {data}: {error.strerror}; nothing was changed"
+        ) from None
+    return held
+
+
+def _write(data: Path, copy: Path, whole: Path) -> str:
+    with _kept_material(data) as kept:
+        for _ in range(_ATTEMPTS):
+            if _copied(data, copy, kept):
+                break
+            copy.unlink()
+        else:
+            raise BackupError(
+                f"the service finished with files faster than {_ATTEMPTS} attempts could copy "
+                "them; try again later. Nothing was written"
+            )
+        with closing(_reader(copy)) as connection:
+            needed = _files_of(connection)
+            held = _checked(connection, copy)
+        whole.touch(mode=0o600)
+        with tarfile.open(whole, "w") as archive:
+            manifest = copy.with_name(_MANIFEST)
+            manifest.write_text(
+                json.dumps({"format": _FORMAT, "made": datetime.now(UTC).isoformat()}),
+                encoding="utf-8",
+            )
+            archive.add(manifest, _MANIFEST)
+            archive.add(copy, DATABASE)
+            for name in sorted(needed):
+                archive.add(kept / name, f"{MATERIAL}/{name}")
+            if (data / API_KEY).is_file():
+                archive.add(data / API_KEY, API_KEY)
+            for key in sorted((data / KEYS).glob("[!.]*")):
+                with contextlib.suppress(FileNotFoundError):  # revoked a moment ago
+                    archive.add(key, f"{KEYS}/{key.name}")
+        with whole.open("rb") as written:
+            os.fsync(written.fileno())
+    return held
+
+
+@contextlib.contextmanager
+def _kept_material(data: Path) -> Iterator[Path]:
+    # A service that starts in the middle removes it as it removes all that it does not know.
+    with tempfile.TemporaryDirectory(dir=data / MATERIAL, prefix="backup-") as folder:
+        yield Path(folder)
+
+
+def _copied(data: Path, copy: Path, kept: Path) -> bool:
+    """Copy the database, and keep the files that it needs; False where one is gone by then."""
+    _keep(data, kept, [path.name for path in (data / MATERIAL).iterdir() if path.is_file()])
+    with closing(_reader(data / DATABASE)) as source, closing(sqlite3.connect(copy)) as target:
+        # What is read from here on is of one moment, the copy included.
+        source.execute("BEGIN")
+        needed = _files_of(source)
+        _keep(data, kept, needed)
+        if any(not (kept / name).exists() for name in needed):
+            return False
+        source.backup(target)
+        source.execute("ROLLBACK")
+        target.execute("PRAGMA journal_mode = DELETE")
+    copy.chmod(0o600)
+    return True
+
+
+def _keep(data: Path, kept: Path, names: Iterable[str]) -> None:
+    """Give files a second name, so that they stay when the service removes the first."""
+    for name in names:
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            _link(data / MATERIAL / name, kept / name)
+
+
+def _link(file: Path, name: Path) -> None:
+    """Give a file one more name, which nothing has yet."""
+    try:
+        os.link(file, name)
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except OSError:  # a file system without links
+        if name.exists():
+            raise FileExistsError from None
+        shutil.copy(file, name)
+
+
+def _extract(file: Path, folder: Path) -> str:
+    with tarfile.open(file) as archive:
+        members = archive.getmembers()
+        first = members[0] if members else None
+        manifest = archive.extractfile(first) if first and first.name == _MANIFEST else None
+        if manifest is None:
+            raise BackupError(f"{file} is not a backup of a service; nothing was changed")
+        if json.load(manifest)["format"] != _FORMAT:
+            raise BackupError(
+                f"a later release of knowledge-bot made {file}; install that one. Nothing was "
+                "changed"
+            )
+        for name in (MATERIAL, KEYS):
+            (folder / name).mkdir(mode=0o700)
+        for member in members[1:]:
+            if not member.isfile() or not _belongs(member.name):
+                raise BackupError(f"{file} has {member.name!r}, which no backup has")
+            content = archive.extractfile(member)
+            assert content is not None  # noqa: S101 - a regular file has content
+            created = os.open(
+                folder / member.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600
+            )
+            with os.fdopen(created, "wb") as target:
+                shutil.copyfileobj(content, target)
+                target.flush()
+                os.fsync(target.fileno())
+    if not (folder / DATABASE).exists():
+        raise BackupError(f"{file} has no database; it is damaged. Nothing was changed")
+    with closing(_reader(folder / DATABASE)) as connection:
+        check_version(connection)
+        missing = [
+            name for name in _files_of(connection) if not (folder / MATERIAL / name).exists()
+        ]
+        if missing:
+            raise BackupError(f"{file} lacks {len(missing)} files of sources; it is damaged")
+        return _checked(connection, file)
+
+
+def _belongs(name: str) -> bool:
+    folder, _, rest = name.rpartition("/")
+    if folder:
+        return folder in {MATERIAL, KEYS} and rest not in {"", ".", ".."}
+    return name in {DATABASE, API_KEY}
+
+
+def _checked(connection: sqlite3.Connection, file: Path) -> str:
+    """Read the whole database; returns what it holds."""
+    found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if found != "ok":
+        raise BackupError(f"the database in {file} is damaged: {found}. Nothing was changed")
+    sources = connection.execute("SELECT count(*) FROM source").fetchone()[0]
+    conversations = connection.execute("SELECT count(*) FROM conversation").fetchone()[0]
+    return f"{sources:,} sources and {conversations:,} conversations"
+
+
+def _files_of(connection: sqlite3.Connection) -> set[str]:
+    rows = connection.execute("SELECT json_extract(material, '$.file') FROM job")
+    return {row[0] for row in rows if row[0] is not None}
+
+
+def _reader(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(file, timeout=30, isolation_level=None)
+    connection.execute("PRAGMA query_only = ON")
+    return connection

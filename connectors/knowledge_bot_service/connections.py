@@ -1,0 +1,296 @@
+"""What one client's connection may take of the service before anything is known of who it is.
+
+The server that requests come through bounds neither the head of a request nor how long one may
+take, so that anybody who reaches the port could fill the memory or hold every open file. The bounds
+are kept here, below the application and without a key.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, ClassVar, Final, NamedTuple
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+# What a head may hold: its first line and headers, and a chunked body's trailers, in bytes; how
+# many headers. Browsers send some 20 of them, and 2 kB.
+_HEAD_BYTES: Final = 64 * 1024
+_HEADERS: Final = 200
+
+# Requests that wait on one connection for the answer to the one before them.
+_PIPELINED: Final = 16
+
+# How fast a body has to come at least, in bytes a second. A telephone's worst line has ten times
+# as much.
+_BODY_RATE: Final = 500
+
+# A client that is sending sees a connection that is closed under it in place of its answer. So what
+# it sends is still taken, and thrown away: this long after a refusal, and the rest of a body whose
+# answer did not need it. As long may an answer wait for a client that does not read it. In seconds.
+_LINGER: Final = 5.0
+_PATIENCE: Final = 60.0
+
+# How often the times of a connection are looked at, and how often the log tells that there are too
+# many of them, in seconds.
+_TICK: Final = 0.5
+_TOLD_EVERY: Final = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Bounds:
+    """What all connections of a service share.
+
+    Attributes:
+        connections: how many there may be at once. Beyond it the one that was longest idle is
+            closed for each new one.
+        head_seconds: how long a request's head may take, and how long a new connection may wait
+            before it begins one.
+        body_seconds: a body has to come at 500 bytes a second at least, taken over this time.
+        told_at: when the log last told that there are too many.
+    """
+
+    connections: int
+    head_seconds: float
+    body_seconds: float
+    told_at: float = float("-inf")
+
+
+def limited_to(bounds: Bounds) -> type[asyncio.Protocol]:
+    """Return the protocol class of connections within the bounds, for `uvicorn.Config(http=…)`."""
+    return type("LimitedConnection", (_Connection,), {"bounds": bounds})
+
+
+class _Refusal(NamedTuple):
+    status: HTTPStatus
+    code: str
+    message: str
+
+
+class _RefusedError(Exception):
+    """Raised through the parser, so that it reads no further."""
+
+
+class _Connection(HttpToolsProtocol):
+    bounds: ClassVar[Bounds]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._in_head, self._in_body = True, False
+        self._refusal: _Refusal | None = None
+        self._is_refused = False
+        # What the head and trailers of the present request hold, by what the parser told, and the
+        # bytes that it has read since it last told something.
+        self._head_bytes = self._untold_bytes = 0
+        self._has_told = False
+        # Of the present phase, and of the time in it over which a body's bytes are counted.
+        self.since = self._counted_since = time.monotonic()
+        self._body_bytes = 0
+        self._unread, self._unread_since = 0, self.since
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._tick = self.loop.call_later(_TICK, self._on_tick)
+        if len(self.connections) > self.bounds.connections:
+            self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._tick.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        self._has_told = False
+        super().data_received(data)
+        self._untold_bytes = 0 if self._has_told else self._untold_bytes + len(data)
+        if self._untold_bytes > _HEAD_BYTES and not self._is_refused:
+            self._refuse(_TOO_LARGE)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the server's own words
+        # What the parser could not read, or an error that one of the methods below raised in it.
+        self._refuse(self._refusal or _NOT_HTTP)
+
+    def on_message_begin(self) -> None:
+        self._has_told = True
+        self._head_bytes = 0
+        self.since = time.monotonic()
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._count_head(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count_head(len(name) + len(value) + len(b": \r\n"))
+        super().on_header(name, value)
+        if len(self.headers) > _HEADERS:
+            self._stop_reading(_TOO_LARGE)
+
+    def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= _PIPELINED:
+            self._stop_reading(_TOO_MANY)
+        self._has_told = True
+        self._in_head, self._in_body = False, True
+        self.since = self._counted_since = time.monotonic()
+        self._body_bytes = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._has_told = True
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_chunk_header(self) -> None:
+        self._has_told = True
+
+    def on_message_complete(self) -> None:
+        self._has_told = True
+        self._in_head, self._in_body = True, False
+        self.since = time.monotonic()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self.since = time.monotonic()
+        super().on_response_complete()
+
+    def _count_head(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > _HEAD_BYTES:
+            self._stop_reading(_TOO_LARGE)
+
+    def _stop_reading(self, refusal: _Refusal) -> None:
+        self._refusal = refusal
+        raise _RefusedError
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for an answer on it."""
+        return not self._is_answering and not self.transport.is_closing()
+
+    @property
+    def _is_answering(self) -> bool:
+        # There is no cycle before the first request.
+        return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
+
+    def _on_tick(self) -> None:
+        self._tick = self.loop.call_later(_TICK, self._on_tick)
+        now = time.monotonic()
+        unread = self.transport.get_write_buffer_size()
+        if unread == 0 or unread < self._unread:
+            self._unread_since = now
+        self._unread = unread
+        phase = now - self.since
+        if (
+            now - self._unread_since > _PATIENCE
+            or (self._is_refused and phase > _LINGER)
+            or (self._in_body and not self._is_answering and phase > _PATIENCE)
+        ):
+            self.transport.abort()
+        elif self._is_refused:
+            pass
+        elif self._in_body:
+            self._check_body(now)
+        elif not self._is_answering and phase > self.bounds.head_seconds:
+            if self._untold_bytes or self._head_bytes:
+                self._refuse(_HEAD_TOO_SLOW)
+            else:
+                self.transport.close()
+
+    def _check_body(self, now: float) -> None:
+        seconds = now - self._counted_since
+        # While the service itself is not reading, the client cannot send.
+        if seconds < self.bounds.body_seconds and not self.flow.read_paused:
+            return
+        if self._body_bytes < seconds * _BODY_RATE and not self.flow.read_paused:
+            self._refuse(_BODY_TOO_SLOW)
+        self._counted_since, self._body_bytes = now, 0
+
+    def _make_room(self) -> None:
+        now = time.monotonic()
+        if now - self.bounds.told_at > _TOLD_EVERY:
+            self.bounds.told_at = now
+            _log.warning(
+                "%d clients are connected, as many as are allowed: for each new one, the one that "
+                "was longest idle is disconnected (told once a minute)",
+                self.bounds.connections,
+            )
+        idle = (
+            one
+            for one in self.connections
+            if isinstance(one, _Connection) and one is not self and one.is_idle
+        )
+        longest = min(idle, key=lambda one: one.since, default=None)
+        if longest is not None:
+            longest.transport.abort()
+        else:
+            self._refuse(_NO_ROOM)
+
+    def _refuse(self, refusal: _Refusal) -> None:
+        """Answer with a problem, and read no more requests."""
+        if self._is_refused or self.transport.is_closing():
+            return
+        self._is_refused = True
+        self.since = time.monotonic()
+        self._unset_keepalive_if_required()
+        if self._is_answering:
+            # The application, which waits for the rest of the body, is told that there is none.
+            has_begun = self.cycle.response_started or not self._in_body
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            if has_begun:
+                self.transport.abort()
+                return
+        if self._is_answering or not self._in_body:
+            self.transport.write(_response(refusal))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+
+
+def _response(refusal: _Refusal) -> bytes:
+    status, code, message = refusal
+    body = json.dumps({"code": code, "message": message}).encode()
+    retry = b"retry-after: 5\r\n" if status is HTTPStatus.SERVICE_UNAVAILABLE else b""
+    return (
+        b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+        b"cache-control: no-store\r\nconnection: close\r\n%s\r\n%s"
+        % (status, status.phrase.encode(), len(body), retry, body)
+    )
+
+
+_TOO_LARGE: Final = _Refusal(
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "headers_too_large",
+    f"The request's address and headers are larger than {_HEAD_BYTES:,} bytes, or more than "
+    f"{_HEADERS} headers. Nothing was done.",
+)
+_NOT_HTTP: Final = _Refusal(
+    HTTPStatus.BAD_REQUEST,
+    "invalid_request",
+    "What was sent is not HTTP/1.1. Nothing was done.",
+)
+_TOO_MANY: Final = _Refusal(
+    HTTPStatus.BAD_REQUEST,
+    "invalid_request",
+    f"More than {_PIPELINED} requests were sent on one connection before they were answered.",
+)
+_HEAD_TOO_SLOW: Final = _Refusal(
+    HTTPStatus.REQUEST_TIMEOUT,
+    "request_too_slow",
+    "The request's headers did not arrive in time. Nothing was done.",
+)
+_BODY_TOO_SLOW: Final = _Refusal(
+    HTTPStatus.REQUEST_TIMEOUT,
+    "request_too_slow",
+    f"The request's body came at less than {_BODY_RATE} bytes a second, and was given up. "
+    "Nothing was stored.",
+)
+_NO_ROOM: Final = _Refusal(
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "too_many_connections",
+    "As many clients are connected as the service takes. Nothing was done; try again later.",
+)

@@ -1,0 +1,328 @@
+"""Who may use a service: its keys, each with a name and a role, taken anew while it runs."""
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import re
+import secrets
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Final
+
+from knowledge_bot_service.folder import DataFolder, FolderError, key_folder
+from knowledge_bot_service.settings import (
+    KEY_NAME,
+    KeySettings,
+    Role,
+    Settings,
+    SettingsError,
+    fits_a_header,
+)
+
+_log = logging.getLogger(__name__)
+
+GENERATED: Final = "generated"
+"""The name of the key that a service makes for itself when it is given none."""
+
+# Two changes of a folder within one tick of the file system's clock look like one: what was read
+# so soon after a change is read again, in nanoseconds.
+_TICK: Final = 50_000_000
+
+
+class KeyNameError(Exception):
+    """No key of this name can be added, or revoked. str() says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key that is taken.
+
+    Attributes:
+        name: by which the log and `kbot serve keys` call it.
+        role: "read" may list and ask, "write" may do everything.
+        digest: the SHA-256 of the key itself, which is kept nowhere.
+        expires: the first day, in UTC, on which it is no longer taken.
+        requests_per_minute: how many requests it may make; None: as many as the service's limits
+            say.
+    """
+
+    name: str
+    role: Role
+    digest: bytes = field(repr=False)
+    expires: date | None = None
+    requests_per_minute: int | None = None
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether its last day has passed."""
+        return self.expires is not None and datetime.now(UTC).date() >= self.expires
+
+
+class Keys:
+    """The keys of a running service: those that its settings name, and those of its data folder.
+
+    A change in the data folder, by `kbot serve keys`, counts from the next request on. The settings
+    are read again by `reread`.
+
+    Args:
+        folder: the service's data folder.
+        settings: what the service starts with.
+        configured: reads the settings again; None: they are from no file.
+
+    Attributes:
+        generated: the folder's own key, where the settings name none; None otherwise.
+
+    Raises:
+        SettingsError: a key of the settings is not in its environment variable or file, or two of
+            them are the same.
+    """
+
+    def __init__(
+        self,
+        folder: DataFolder,
+        settings: Settings,
+        configured: Callable[[], Settings] | None = None,
+    ) -> None:
+        self._folder = folder
+        self._configured = configured
+        self._named = self._of(settings)
+        self.generated = None if settings.api_keys or settings.keys else folder.api_key()
+        self._stored: dict[bytes, Key] = {}
+        self._seen: tuple[int, int] | None = None
+        self._read_folder()
+
+    def find(self, given: str) -> Key | None:
+        """Return the key that somebody sent, be it expired; None where it is no key of these."""
+        # By its digest: how long that takes tells nothing about the key itself.
+        digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest()
+        self._read_folder()
+        return self._named.get(digest) or self._stored.get(digest)
+
+    def reread(self) -> None:
+        """Take the keys that the settings name now. Where those are wrong, the old ones stay.
+
+        The log has the names of what is taken now, or why nothing has changed.
+        """
+        if self._configured is None:
+            _log.info("the service was started without a configuration: no key has changed")
+            return
+        try:
+            self._named = self._of(self._configured())
+        except SettingsError as error:
+            _log.error("the keys were not read again, and the old ones are still taken: %s", error)
+            return
+        _log.info("the keys were read again; taken are now: %s", self._names())
+
+    def _names(self) -> str:
+        self._read_folder()
+        found = [*self._named.values(), *self._stored.values()]
+        return ", ".join(f"{key.name} ({key.role})" for key in found)
+
+    def _of(self, settings: Settings) -> dict[bytes, Key]:
+        if not settings.api_keys and not settings.keys:
+            return _by_digest([Key(GENERATED, "write", _digest(self._folder.api_key()))])
+        plain = (
+            Key(f"api-key-{number}", "write", _digest(key.get_secret_value()))
+            for number, key in enumerate(settings.api_keys, 1)
+        )
+        named = (
+            Key(
+                one.name,
+                one.role,
+                _digest(_secret_of(one)),
+                one.expires,
+                one.requests_per_minute,
+            )
+            for one in settings.keys
+        )
+        return _by_digest([*plain, *named])
+
+    def _read_folder(self) -> None:
+        folder = self._folder.keys
+        try:
+            found = folder.stat()
+        except FileNotFoundError:
+            self._stored, self._seen = {}, None
+            return
+        seen = (found.st_ino, found.st_mtime_ns)
+        if seen == self._seen:
+            return
+        try:
+            self._stored = {key.digest: key for key in stored_keys(folder.parent)}
+        except FolderError as error:
+            _log.error("the keys of the data folder stay as they were: %s", error)
+        self._seen = seen if time.time_ns() - found.st_mtime_ns > _TICK else None
+
+
+@contextmanager
+def reread_on_hangup(keys: Keys) -> Iterator[None]:
+    """Let SIGHUP read the keys of a service again, as long as its event loop runs.
+
+    A service whose terminal was closed gets the same signal; it ends, as it does without this.
+    """
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is None:  # Windows
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    had_terminal = _has_terminal()
+
+    def on_hangup() -> None:
+        if had_terminal and not _has_terminal():
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            keys.reread()
+
+    loop.add_signal_handler(hangup, on_hangup)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(hangup)
+
+
+def stored_keys(data: Path) -> list[Key]:
+    """Return the keys that `kbot serve keys` has put in a data folder, by name.
+
+    Raises:
+        FolderError: one of them cannot be read.
+    """
+    return [_stored_key(file) for file in sorted(key_folder(data).glob("*")) if _is_name(file.name)]
+
+
+def add_key(data: Path, name: str, role: Role, expires: date | None = None) -> str:
+    """Make a key and keep its digest in a data folder, whose service takes it at once.
+
+    Args:
+        data: the data folder; made when it is not there.
+        name: by which the log calls it: letters, digits, `.`, `_` and `-`.
+        role: "read" or "write".
+        expires: the first day, in UTC, on which it is no longer taken; None: it stays.
+
+    Returns:
+        The key itself, which cannot be read again.
+
+    Raises:
+        KeyNameError: the name cannot be one, or there is a key of this name.
+        FolderError: the folder cannot be written to.
+    """
+    if not _is_name(name):
+        raise KeyNameError(
+            f"{name!r} cannot be the name of a key: it has 1 to 60 letters, digits, '.', '_' or "
+            "'-', and begins with a letter or a digit"
+        )
+    key = secrets.token_urlsafe(24)
+    stored = {
+        "role": role,
+        "sha256": _digest(key).hex(),
+        "expires": expires and expires.isoformat(),
+    }
+    folder = key_folder(data)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        data.chmod(0o700)
+        # Linked when it is whole, and only where nothing is: nobody reads half a key, and of two
+        # that add the same name one is told.
+        with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".", encoding="utf-8") as file:
+            json.dump(stored, file)
+            file.flush()
+            os.fsync(file.fileno())
+            os.link(file.name, folder / name)
+    except FileExistsError:
+        raise KeyNameError(
+            f"there is a key {name} already; revoke it first, or choose another name"
+        ) from None
+    except OSError as error:
+        raise FolderError(f"cannot write to {folder}: {error.strerror}") from None
+    return key
+
+
+def revoke_key(data: Path, name: str) -> None:
+    """Take a key out of a data folder, whose service refuses it from the next request on.
+
+    Raises:
+        KeyNameError: the folder has no key of this name.
+        FolderError: the folder cannot be written to.
+    """
+    try:
+        if not _is_name(name):
+            raise FileNotFoundError
+        (key_folder(data) / name).unlink()
+    except FileNotFoundError:
+        known = ", ".join(key.name for key in stored_keys(data)) or "none"
+        raise KeyNameError(
+            f"the folder {data} has no key {name}; those that it has: {known}. Keys of the "
+            "configuration are taken out there, and SIGHUP has the service read them again"
+        ) from None
+    except OSError as error:
+        raise FolderError(f"cannot write to {key_folder(data)}: {error.strerror}") from None
+
+
+def _is_name(name: str) -> bool:
+    return re.fullmatch(KEY_NAME, name) is not None
+
+
+def _stored_key(file: Path) -> Key:
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        expires = values["expires"] and date.fromisoformat(values["expires"])
+        role: Role = "write" if values["role"] == "write" else "read"
+        return Key(file.name, role, bytes.fromhex(values["sha256"]), expires)
+    except OSError as error:
+        raise FolderError(f"cannot read the key {file}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise FolderError(
+            f"{file} is not a key; revoke it with `kbot serve keys revoke {file.name}`"
+        ) from None
+
+
+def _secret_of(settings: KeySettings) -> str:
+    if settings.key is not None:
+        key, origin = settings.key.get_secret_value(), "its key"
+    elif settings.key_env is not None:
+        key = os.environ.get(settings.key_env, "").strip()
+        origin = f"the environment variable {settings.key_env}"
+    else:
+        assert settings.key_file is not None  # noqa: S101 - the settings have one of the three
+        origin = f"the file {settings.key_file}"
+        try:
+            key = settings.key_file.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise SettingsError(
+                f"key {settings.name}: cannot read {settings.key_file}: {error.strerror}"
+            ) from None
+        except UnicodeDecodeError:
+            key = ""
+    if not fits_a_header(key):
+        raise SettingsError(
+            f"key {settings.name}: {origin} must hold 1 to 200 visible ASCII characters"
+        )
+    return key
+
+
+def _by_digest(keys: Iterable[Key]) -> dict[bytes, Key]:
+    found: dict[bytes, Key] = {}
+    for key in keys:
+        other = found.setdefault(key.digest, key)
+        if other is not key:
+            raise SettingsError(f"keys: {other.name} and {key.name} are the same key")
+    return found
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode()).digest()
+
+
+def _has_terminal() -> bool:
+    try:
+        return sys.stdin is not None and os.isatty(sys.stdin.fileno())
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,51 @@
+"""The service's log: one line for each thing that happened, with its time, on standard error."""
+
+import logging
+from datetime import datetime
+from typing import Final
+from urllib.parse import quote
+
+from starlette.types import Scope
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+# A path may be as long as all headers together; its beginning says what was asked for.
+_PATH_LENGTH: Final = 300
+
+
+def configure(level: str) -> None:
+    """Send what this process logs to standard error.
+
+    Args:
+        level: one of `LEVELS`. From "info" on there is a line for each request.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Lines())
+    # Libraries tell of their trouble alone, whatever the service tells of its own work.
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("knowledge_bot_service").setLevel(level.upper())
+
+
+def client_of(scope: Scope) -> str:
+    """The address of who sent a request, as the log has it."""
+    client = scope.get("client")
+    return client[0] if client else "-"
+
+
+def path_of(scope: Scope) -> str:
+    """A request's path as the log has it: without its query, a word of ASCII, not too long."""
+    path = quote(scope["path"], safe="/:@!$&'()*+,;=~-._", errors="replace")
+    return path if len(path) <= _PATH_LENGTH else f"{path[:_PATH_LENGTH]}..."
+
+
+class _Lines(logging.Formatter):
+    """`2026-11-22T17:41:21.123+01:00 info what happened`; a traceback follows on further lines."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        time = datetime.fromtimestamp(record.created).astimezone()
+        # What a client sent may be a part of it, and must neither end the line nor move the cursor.
+        message = "".join(
+            one if one.isprintable() else one.encode("unicode_escape").decode("ascii")
+            for one in record.message
+        )
+        return f"{time.isoformat(timespec='milliseconds')} {record.levelname.lower()} {message}"

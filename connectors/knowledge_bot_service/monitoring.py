@@ -1,0 +1,312 @@
+"""What a monitoring system and an operator are told: `/healthz`, `/metrics`, a line a request."""
+
+import asyncio
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import TimeoutError as NotDoneError
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from knowledge_bot_service.database import Database, DatabaseClosedError
+from knowledge_bot_service.gate import KEY_NAME
+from knowledge_bot_service.logs import client_of, path_of
+from knowledge_bot_service.worker import Workers
+
+_log = logging.getLogger(__name__)
+
+# In seconds. The first bucket holds what is answered from memory, the last a model's answer.
+_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+# Of those that a client may make up there is no end.
+_METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+
+# How long a database may take to commit one row until it counts as stuck, in seconds.
+_PATIENCE: Final = 3.0
+
+# For how long a report holds, in seconds: anyone may ask for one, and each costs an fsync.
+_KEPT: Final = 1.0
+
+# What is written to see whether the disk takes it, in bytes: a few pages.
+_PROBE: Final = b"\0" * 65_536
+
+
+class Metrics:
+    """What the service counts, for Prometheus: names of its own and numbers, nothing of sources.
+
+    Args:
+        database: where the sources are.
+        file: the database's file.
+        connections: how many clients are connected now.
+
+    Attributes:
+        questions: questions by outcome: `answered`, `not_found` or `failed`.
+        refetches: pages fetched again, by outcome: `changed`, `unchanged` or `failed`.
+    """
+
+    def __init__(self, database: Database, file: Path, connections: Callable[[], int]) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "kbot_service_requests",
+            "Requests that were answered.",
+            ["method", "route", "status"],
+            registry=self._registry,
+        )
+        self._duration = Histogram(
+            "kbot_service_request_duration_seconds",
+            "From a request's first byte to the last byte of its answer.",
+            ["route"],
+            buckets=_BUCKETS,
+            registry=self._registry,
+        )
+        self.questions = Counter(
+            "kbot_service_questions",
+            "Questions by what came of them.",
+            ["outcome"],
+            registry=self._registry,
+        )
+        self.refetches = Counter(
+            "kbot_service_refetches",
+            "Web pages that were fetched again, by what came of it.",
+            ["outcome"],
+            registry=self._registry,
+        )
+        for counter, outcomes in (
+            (self.questions, ("answered", "not_found", "failed")),
+            (self.refetches, ("changed", "unchanged", "failed")),
+        ):
+            for outcome in outcomes:  # so that there is a rate from the first one on
+                counter.labels(outcome)
+        self._registry.register(_Contents(database, file, connections))
+        ProcessCollector(registry=self._registry)
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count an answered request."""
+        self._requests.labels(method, route, str(status)).inc()
+        self._duration.labels(route).observe(seconds)
+
+    def text(self) -> bytes:
+        """All of them in Prometheus' text format. It reads the database: not for the event loop."""
+        return generate_latest(self._registry)
+
+
+class _Contents(Collector):
+    """What the service holds at the moment of the question."""
+
+    def __init__(self, database: Database, file: Path, connections: Callable[[], int]) -> None:
+        self._database, self._file, self._connections = database, file, connections
+
+    def collect(self) -> Iterator[Metric]:
+        reader = self._database.reader()
+        by_status = dict.fromkeys(("pending", "processing", "ready", "failed"), 0)
+        by_status.update(
+            tuple(row)
+            for row in reader.execute("SELECT status, count(*) FROM source GROUP BY status")
+        )
+        sources = GaugeMetricFamily("kbot_service_sources", "Sources by status.", labels=["status"])
+        for status, count in by_status.items():
+            sources.add_metric([status], count)
+        yield sources
+        yield GaugeMetricFamily(
+            "kbot_service_queue_length",
+            "Sources that are accepted and neither ready nor failed yet.",
+            by_status["pending"] + by_status["processing"],
+        )
+        yield GaugeMetricFamily(
+            "kbot_service_passages",
+            "Passages that questions are answered from.",
+            reader.execute("SELECT count(*) FROM passage").fetchone()[0],
+        )
+        log = self._file.with_name(f"{self._file.name}-wal")
+        yield GaugeMetricFamily(
+            "kbot_service_database_bytes",
+            "Size of the database with its write-ahead log.",
+            sum(file.stat().st_size for file in (self._file, log) if file.exists()),
+        )
+        yield GaugeMetricFamily(
+            "kbot_service_disk_free_bytes",
+            "Space that is left where the data folder is.",
+            shutil.disk_usage(self._file.parent).free,
+        )
+        yield GaugeMetricFamily(
+            "kbot_service_open_connections", "Connected clients.", self._connections()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Whether the service can do its work, and a sentence for each thing that this takes."""
+
+    ready: bool
+    checks: dict[str, str]
+
+
+class Health:
+    """Finds out whether the service can do its work: disk, database, workers.
+
+    Args:
+        database: what has to answer and to store.
+        folder: where it is.
+        workers: who has to live.
+        min_free_bytes: how much of the disk has to be free.
+    """
+
+    def __init__(
+        self, database: Database, folder: Path, workers: Workers, min_free_bytes: int
+    ) -> None:
+        self._database, self._folder, self._workers = database, folder, workers
+        self._min_free_bytes = min_free_bytes
+        self._lock = asyncio.Lock()
+        self._last: tuple[float, Report] | None = None
+
+    async def report(self) -> Report:
+        """Look now, or tell what a look less than a second ago found."""
+        async with self._lock:
+            if self._last is None or time.monotonic() - self._last[0] > _KEPT:
+                report = await run_in_threadpool(self._look)
+                if not report.ready and (self._last is None or self._last[1].ready):
+                    _log.warning("not ready: %s", "; ".join(report.checks.values()))
+                self._last = (time.monotonic(), report)
+            return self._last[1]
+
+    def _look(self) -> Report:
+        problems = {
+            "disk": self._disk_problem(),
+            "database": self._database_problem(),
+            "workers": self._workers.problem(),
+        }
+        return Report(
+            not any(problems.values()),
+            {name: told or _FINE[name] for name, told in problems.items()},
+        )
+
+    def _disk_problem(self) -> str | None:
+        try:
+            free = shutil.disk_usage(self._folder).free
+            with tempfile.TemporaryFile(dir=self._folder, buffering=0) as probe:
+                probe.write(_PROBE)
+        except OSError as error:
+            return f"The data folder takes no writes: {error.strerror}. Make room there."
+        if free < self._min_free_bytes:
+            return (
+                f"The disk of the data folder has {free:,} bytes left, less than the "
+                f"{self._min_free_bytes:,} that the limits ask for. Make room there."
+            )
+        return None
+
+    def _database_problem(self) -> str | None:
+        try:
+            self._database.write(_touch).result(_PATIENCE)
+        except DatabaseClosedError:
+            return "The service is stopping."
+        except NotDoneError:
+            return f"The database has stored nothing for {_PATIENCE:g} s. The log may say why."
+        except Exception as error:  # noqa: BLE001 - whatever it is, the service cannot store
+            return f"The database takes no writes: {error}."
+        return None
+
+
+_FINE: Final = {
+    "disk": "The data folder takes writes.",
+    "database": "The database stores and answers.",
+    "workers": "The workers work.",
+}
+
+
+def _touch(connection: Connection) -> None:
+    # A row that changes nothing is committed as any other is.
+    connection.execute("UPDATE collection SET public_id = public_id WHERE id = 1")
+
+
+class Monitored:
+    """ASGI middleware, outside of all others: counts each request and logs a line for it.
+
+    Args:
+        app: what the request goes on to.
+        metrics: where it is counted.
+    """
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and tell what became of it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        # Of an application that raises, the server outside of this one makes a 500.
+        status, size = int(HTTPStatus.INTERNAL_SERVER_ERROR), 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status, size
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            else:
+                size += len(message.get("body", b""))
+            await send(message)
+
+        start = time.perf_counter()
+        try:
+            await self._app(scope, receive, sending)
+        finally:
+            seconds = time.perf_counter() - start
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self._metrics.count(method, _route(scope), status, seconds)
+            if _log.isEnabledFor(logging.INFO):
+                _log.info(
+                    "%s %s %s %d %.1f ms %d bytes key %s",
+                    client_of(scope),
+                    scope["method"],
+                    path_of(scope),
+                    status,
+                    seconds * 1000,
+                    size,
+                    scope.get(KEY_NAME, "-"),
+                )
+
+
+def _route(scope: Scope) -> str:
+    # Of the paths that are asked for there is no end, of those that are served there is.
+    return getattr(scope.get("route"), "path", "other")
+
+
+# No part of the interface. Who may ask is for what stands before the service to say.
+router = APIRouter(include_in_schema=False)
+
+
+@router.api_route("/healthz", methods=["GET", "HEAD"])
+async def healthz(request: Request) -> Response:
+    """Say whether the service can do its work: 200, or 503 with what is wrong."""
+    health: Health = request.state.health
+    report = await health.report()
+    return JSONResponse(
+        {"ready": report.ready, **report.checks},
+        HTTPStatus.OK if report.ready else HTTPStatus.SERVICE_UNAVAILABLE,
+    )
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """The counters and gauges, for Prometheus."""
+    counted: Metrics = request.state.metrics
+    return Response(await run_in_threadpool(counted.text), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,364 @@
+"""Reading in a process of its own: from a document or a text to what goes into the index.
+
+Whatever a document does to its reader, be it endless work, a gigabyte or a crash, it does to a
+child process; and those who ask never wait while Python works on a text. A child takes one document
+after another, since a new one costs a fifth of a second. Both directions are lines of JSON: a
+request each on its input, and on its output some of the document's passages, or the reason why
+there are none.
+"""
+
+import contextlib
+import json
+import math
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, Final
+
+from knowledge_bot_service.extract import Document, ExtractionError, extract, extract_text
+from knowledge_bot_service.passages import passages
+from knowledge_bot_service.search import IndexEntry, index_entries
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What reading one document may take.
+
+    Attributes:
+        seconds: of computing without a result, or twice as many without computing. A long text
+            gives results all the time.
+        memory: of the reading process, in bytes.
+    """
+
+    seconds: float = 30.0
+    memory: int = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be read: a text, or the file at a path, as `extract` takes it.
+
+    Attributes:
+        name: the source's name; it is searched as well.
+        text: the text that was sent.
+        path: where the file is. `is_text` says that it holds the text that was sent, in UTF-8.
+        filename: what its sender calls it.
+        content_type: what its sender says it is.
+    """
+
+    name: str
+    text: str | None = None
+    path: str = ""
+    is_text: bool = False
+    filename: str = ""
+    content_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some passages of a document, in order; `title` is the document's own."""
+
+    title: str | None
+    entries: list[IndexEntry]
+    is_last: bool
+
+
+class TooSlowError(ExtractionError):
+    """A document took longer than its limit."""
+
+
+class ReaderDiedError(Exception):
+    """The reading process died of a document, or was killed. str() says how."""
+
+
+class ReaderClosedError(Exception):
+    """The reader was closed before it had read all."""
+
+
+class Reader:
+    """Reads documents, one after another, in a child process that is started when there is work.
+
+    One thread reads; any may `close`. The child ends with this process, however that dies. It has
+    none of its environment but what Python needs, and none of its files and sockets.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a child, at work or waiting for it."""
+        return self._process is not None
+
+    def read(self, request: Request, limits: Limits = Limits()) -> Iterator[Part]:
+        """Read a document, part by part, as fast as the caller takes them.
+
+        Raises:
+            ExtractionError: it cannot be read; TooSlowError: for its limit of time.
+            ReaderDiedError: its process died. The next document gets another.
+            ReaderClosedError: `close` was called.
+        """
+        stays = False
+        try:
+            process = self._started()
+            answers = self._answers(process, request, limits)
+            for answer in answers:
+                if "reason" in answer:
+                    stays = answer["stays"]
+                    raise ExtractionError(answer["reason"])
+                entries = [
+                    IndexEntry(text, answer["name"], body) for text, body in answer["entries"]
+                ]
+                stays = answer["stays"] and answer["is_last"]
+                yield Part(answer["title"], entries, answer["is_last"])
+        finally:
+            # Also after half of a document, which nobody wants the rest of.
+            if not stays:
+                self.rest()
+
+    def rest(self) -> None:
+        """End the child, to free its memory; the next document gets another."""
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            _pipe(process.stdout).close()
+            # What could not be written any more is nobody's.
+            with contextlib.suppress(BrokenPipeError):
+                _pipe(process.stdin).close()
+
+    def close(self) -> None:
+        """End the child for good, whatever it does."""
+        with self._lock:
+            self._closed = True
+            if self._process is not None:
+                self._process.kill()
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        with self._lock:
+            if self._closed:
+                raise ReaderClosedError
+            if self._process is None:
+                self._process = subprocess.Popen(  # noqa: S603 (our own module)
+                    [sys.executable, "-P", "-m", __name__],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    env=_environment(),
+                )
+            return self._process
+
+    def _answers(
+        self, process: "subprocess.Popen[bytes]", request: Request, limits: Limits
+    ) -> Iterator[dict[str, Any]]:
+        line = json.dumps({"request": asdict(request), "limits": asdict(limits)}) + "\n"
+        # A child that is gone is found out by its answer, which tells how it ended.
+        with contextlib.suppress(BrokenPipeError):
+            _pipe(process.stdin).write(line.encode())
+            _pipe(process.stdin).flush()
+        is_last = False
+        while not is_last:
+            overdue = threading.Event()
+
+            def end(overdue: threading.Event = overdue) -> None:
+                overdue.set()
+                process.kill()
+
+            timer = threading.Timer(limits.seconds * _PATIENCE, end)
+            timer.daemon = True
+            timer.start()
+            line_of_answer = _pipe(process.stdout).readline()
+            timer.cancel()
+            if not line_of_answer.endswith(b"\n"):
+                raise self._end_of(process, limits, was_overdue=overdue.is_set())
+            answer: dict[str, Any] = json.loads(line_of_answer)
+            is_last = "reason" in answer or answer["is_last"]
+            yield answer
+
+    def _end_of(
+        self, process: "subprocess.Popen[bytes]", limits: Limits, *, was_overdue: bool
+    ) -> Exception:
+        """What a child's end means that came before its answer."""
+        code = process.wait()
+        if self._closed:
+            return ReaderClosedError()
+        if was_overdue or code == _OUT_OF_TIME:
+            return TooSlowError(f"reading it took longer than {limits.seconds:g} s")
+        if code == _OUT_OF_MEMORY:
+            return ExtractionError(f"reading it needed more than {_size(limits.memory)} of memory")
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return ReaderDiedError(f"its reader broke down ({how})")
+
+
+# Passages in one answer. A client's write waits for the insertion of one answer's at most.
+_PART: Final = 25
+
+# How many times its computing time a document may take by the clock: others want the CPU too.
+_PATIENCE: Final = 2.0
+
+# The exit code of a child that had too little memory.
+_OUT_OF_MEMORY: Final = 3
+
+# How a child ends at the end of its CPU time (resource.RLIMIT_CPU), where there is such a limit.
+_OUT_OF_TIME: Final = -signal.SIGXCPU if hasattr(signal, "SIGXCPU") else None
+
+# A child that has read so many documents, or has so many bytes left of the last one, is replaced.
+_MAX_DOCUMENTS: Final = 1000
+_MAX_RESIDENT: Final = 150 * 1024**2
+
+# Those who ask get the CPU first (nice(2)).
+_NICENESS: Final = 10
+
+# What the child needs of the environment; the service's may hold keys. Coverage measures children
+# through its own variables.
+_ENVIRONMENT: Final = frozenset(
+    {"HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR"}
+)
+_ENVIRONMENT_PREFIXES: Final = ("PYTHON", "COVERAGE_")
+
+
+def _environment() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _ENVIRONMENT or name.startswith(_ENVIRONMENT_PREFIXES)
+    }
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None  # noqa: S101 - both are pipes here; for the type checker
+    return stream
+
+
+def _size(size: int) -> str:
+    """A size in the largest binary unit that it is a whole number of: "1 GiB", "512 MiB"."""
+    exponent = min(int(math.log2(size & -size) // 10), 3) if size else 0
+    return f"{size // 1024**exponent} {('bytes', 'KiB', 'MiB', 'GiB')[exponent]}"
+
+
+# From here on, what the child does.
+
+
+def main() -> None:
+    """Answer requests until the input ends, or until another process should go on."""
+    # Ctrl-C and a service manager's SIGTERM are for the service, which ends its children itself.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(requests,), daemon=True).start()
+    # Whatever a library prints must not get between the parent and its answers.
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    if hasattr(os, "nice"):
+        os.nice(_NICENESS)
+    for number in range(1, _MAX_DOCUMENTS + 1):
+        values = json.loads(requests.get())
+        limits = Limits(**values["limits"])
+        _limit_memory(limits.memory)
+        _limit_time(limits.seconds)
+        try:
+            for answer in _answers(Request(**values["request"])):
+                answer["stays"] = number < _MAX_DOCUMENTS and _resident() < _MAX_RESIDENT
+                output.write(
+                    json.dumps(answer, ensure_ascii=False).encode(errors="replace") + b"\n"
+                )
+                output.flush()
+                _limit_time(limits.seconds)
+        except MemoryError:
+            # At once: there may be no memory to end in good order.
+            os._exit(_OUT_OF_MEMORY)
+
+
+def _receive(requests: "queue.SimpleQueue[bytes]") -> None:
+    for line in sys.stdin.buffer:
+        requests.put(line)
+    # The parent has ended. Whatever the other thread is at, nobody waits for it.
+    os._exit(1)
+
+
+def _answers(request: Request) -> Iterator[dict[str, Any]]:
+    try:
+        document = _read(request)
+        title = f"{request.name}\n{document.title}" if document.title else request.name
+        batches = _batched(index_entries(passages(document.text), title))
+        batch = next(batches, None)
+        if batch is None:
+            raise ExtractionError("there is no text in it")
+        while batch is not None:
+            following = next(batches, None)
+            yield {
+                "title": document.title,
+                "name": batch[0].title,
+                "entries": [(entry.text, entry.body) for entry in batch],
+                "is_last": following is None,
+            }
+            batch = following
+    except ExtractionError as error:
+        yield {"reason": str(error)}
+    except MemoryError:
+        raise
+    except RecursionError:
+        yield {"reason": "the document is nested too deeply"}
+    except Exception as error:  # noqa: BLE001 (a parser's fault is the document's, not the service's)
+        yield {"reason": f"the document could not be read ({type(error).__name__})"}
+
+
+def _read(request: Request) -> Document:
+    if request.text is not None:
+        return extract_text(request.text)
+    path = Path(request.path)
+    if request.is_text:
+        return extract_text(path.read_text(encoding="utf-8"))
+    return extract(path, filename=request.filename, content_type=request.content_type)
+
+
+def _batched(entries: Iterable[IndexEntry]) -> Iterator[list[IndexEntry]]:
+    entries = iter(entries)
+    while batch := list(islice(entries, _PART)):
+        yield batch
+
+
+def _limit_memory(size: int) -> None:
+    if sys.platform == "win32":
+        return
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard == resource.RLIM_INFINITY or size < hard:
+        resource.setrlimit(resource.RLIMIT_AS, (size, hard))
+
+
+def _limit_time(seconds: float) -> None:
+    """Limit the CPU time from now on, for a parser that lets no other thread run."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    soft = math.ceil(used.ru_utime + used.ru_stime + seconds)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    if hard == resource.RLIM_INFINITY or soft < hard:
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
+def _resident() -> int:
+    """The memory that this process has, in bytes; 0 where that is not told."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+if __name__ == "__main__":
+    main()

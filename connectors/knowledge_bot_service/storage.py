@@ -1,0 +1,105 @@
+"""What can go wrong with the disk and the files of a data folder, as sentences."""
+
+import errno
+import logging
+import sqlite3
+import time
+from typing import Final
+
+# By what errors of the system, and of SQLite, a disk tells that it takes no more. A quota and a
+# limit of a file's size count as well; SQLite calls them errors of writing.
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_SQLITE_FULL: Final = frozenset(
+    {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE}
+)
+_SQLITE_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_SQLITE_FAILED: Final = frozenset(
+    {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
+)
+
+# How often the log tells that one thing is wrong, in seconds: every request may meet it.
+_TOLD_EVERY: Final = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class StorageError(Exception):
+    """The data folder cannot be used as it should. str() says why, and what to do.
+
+    Whatever raised it has stored nothing.
+    """
+
+
+class DiskFullError(StorageError):
+    """The disk takes no more."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The service's disk is full. Nothing was stored. Send it again when there is space; "
+            "the service needs no restart."
+        )
+
+
+class DatabaseLostError(StorageError):
+    """A file of the database was removed or replaced while the service ran."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The service's database file was removed or replaced while the service ran, and takes "
+            "nothing more. Nothing was stored. Whoever runs the service stops it, puts the file "
+            "back or restores a backup, and starts it again."
+        )
+
+
+class DatabaseDamagedError(StorageError):
+    """What stands in the database's file cannot be read."""
+
+    def __init__(self, cause: object) -> None:
+        super().__init__(
+            f"The service's database is damaged ({cause}). Nothing was stored. Whoever runs the "
+            "service stops it, restores a backup, and starts it again."
+        )
+
+
+def storage_error(error: BaseException | None) -> StorageError | None:
+    """Return what an error says of the disk or the database; None where it says nothing.
+
+    Args:
+        error: of SQLite or the system, or a StorageError, which is returned as it is.
+    """
+    if isinstance(error, StorageError):
+        return error
+    if isinstance(error, OSError):
+        return DiskFullError() if error.errno in _FULL else None
+    return _of_sqlite(error) if isinstance(error, sqlite3.Error) else None
+
+
+def _of_sqlite(error: sqlite3.Error) -> StorageError | None:
+    # What Python's module itself raises has no code.
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    if code in _SQLITE_FULL:
+        return DiskFullError()
+    if code & 0xFF in _SQLITE_DAMAGED:
+        return DatabaseDamagedError(error)
+    if code & 0xFF in _SQLITE_FAILED:
+        return StorageError(
+            f"The service's disk failed ({error}). Nothing was stored. Send it again when whoever "
+            "runs the service has looked at the disk."
+        )
+    return None
+
+
+_told: dict[type[StorageError], float] = {}
+
+
+def tell(error: StorageError, where: object) -> None:
+    """Write an error into the log, at most once a minute for each kind.
+
+    Args:
+        error: what is wrong.
+        where: the file or folder that it is about.
+    """
+    now = time.monotonic()
+    if now - _told.get(type(error), float("-inf")) >= _TOLD_EVERY:
+        _told[type(error)] = now
+        _log.error("%s: %s (told once a minute)", where, error)

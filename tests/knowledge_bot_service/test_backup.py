@@ -1,0 +1,190 @@
+"""Backups: whole, of one moment, taken while the service works; and what is made from them."""
+
+import io
+import json
+import sqlite3
+import subprocess
+import tarfile
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from knowledge_bot_service import LocalService
+from knowledge_bot_service.schema import VERSION
+from serve_command import SERVE
+from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of
+
+
+def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    done = subprocess.run(
+        [*SERVE, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def refused(*arguments: str | Path) -> str:
+    done = run(*arguments)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: ")
+    return done.stderr
+
+
+def ids_in(folder: Path) -> set[str]:
+    with closing(sqlite3.connect(folder / "knowledge.sqlite3")) as connection:
+        return {row[0] for row in connection.execute("SELECT public_id FROM source")}
+
+
+def test_nothing_that_was_accepted_before_a_backup_is_missing_in_it(tmp_path: Path) -> None:
+    stop, accepted = threading.Event(), list[str]()
+
+    def feed(service: LocalService, number: int) -> None:
+        with client_of(service) as http:
+            count = 0
+            while not stop.is_set():
+                count += 1
+                name = f"File {number}-{count}"
+                answer = http.post(
+                    "/sources/upload",
+                    data={"value": json.dumps({"name": name, "collections": ["col_one"]})},
+                    files={"file": (f"{name}.txt", f"The depot {number}-{count} is dry. " * 20)},
+                )
+                accepted.append(answer.json()["value"]["id"])
+
+    with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
+        with client_of(service) as http:
+            add_text(http, "Hours", "The library opens at nine.")
+            service.wait_until_ready()
+            ask(http, "When does the library open?")
+        feeding = [threading.Thread(target=feed, args=(service, one)) for one in range(2)]
+        for thread in feeding:
+            thread.start()
+        try:
+            while len(accepted) < 20:
+                assert any(thread.is_alive() for thread in feeding)
+            made = []
+            for number in range(2):
+                before = set(accepted)
+                file = tmp_path / f"{number}.tar"
+                done = run("backup", file, "--data", tmp_path / "data")
+                assert done.returncode == 0, done.stderr
+                made.append((file, before))
+        finally:
+            stop.set()
+            for thread in feeding:
+                thread.join()
+    for file, before in made:
+        folder = tmp_path / f"restored-{file.stem}"
+        assert file.stat().st_mode & 0o777 == 0o600
+        restored = run("restore", file, "--data", folder)
+        assert restored.returncode == 0, restored.stderr
+        assert before <= ids_in(folder)
+    # The last one works as the service did, with what was not read yet.
+    with LocalService(folder, collections=COLLECTIONS, bots=BOTS) as service:
+        service.wait_until_ready(60)
+        assert {state.status for state in service.sources()} == {"ready"}
+        with client_of(service) as http:
+            assert "nine" in ask(http, "When does the library open?")["answer"]
+            assert len(http.get("/bots/bot_one/conversations").json()["value"]["data"]) >= 1
+    assert not list(tmp_path.glob(".kbot-*"))
+    assert not list((tmp_path / "data/material").glob("backup-*"))
+
+
+@pytest.fixture(scope="module")
+def backup(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A backup of a folder with a source, and a key of its own."""
+    folder = tmp_path_factory.mktemp("backups")
+    with LocalService(folder / "data") as service, client_of(service) as http:
+        add_text(http, "Hours", "The library opens at nine.", "col_default")
+        service.wait_until_ready()
+    run("keys", "add", "kiosk", "--role", "read", "--data", folder / "data")
+    run("backup", folder / "backup.tar", "--data", folder / "data")
+    return folder / "backup.tar"
+
+
+def test_keys_of_the_folder_go_along(backup: Path, tmp_path: Path) -> None:
+    run("restore", backup, "--data", tmp_path / "data")
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+    assert run("keys", "list", "--data", tmp_path / "data").stdout == "kiosk\tread\tnever\n"
+
+
+def test_nothing_is_written_over(backup: Path, tmp_path: Path) -> None:
+    before = backup.read_bytes()
+    told = refused("backup", backup, "--data", backup.parent / "data")
+    assert "is there already" in told
+    assert backup.read_bytes() == before
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/mine.txt").write_text("mine")
+    assert "not an empty folder" in refused("restore", backup, "--data", tmp_path / "data")
+    assert [path.name for path in tmp_path.rglob("*")] == ["data", "mine.txt"]
+
+
+def test_a_folder_in_use_is_not_restored_to(backup: Path, tmp_path: Path) -> None:
+    with LocalService(tmp_path / "data") as service:
+        assert "Stop the service" in refused("restore", backup, "--data", tmp_path / "data")
+        assert httpx.get(f"{service.base_url}/ping").status_code == 200
+
+
+def test_what_is_no_data_folder_is_not_backed_up(tmp_path: Path) -> None:
+    told = refused("backup", tmp_path / "b.tar", "--data", tmp_path / "none")
+    assert "no database of a service" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_for_backups_that_is_not_there_is_told(backup: Path, tmp_path: Path) -> None:
+    told = refused("backup", tmp_path / "none/b.tar", "--data", backup.parent / "data")
+    assert "No such file or directory" in told
+
+
+def changed(backup: Path, target: Path, change: str) -> Path:
+    """A copy of a backup in which something is wrong."""
+    with tarfile.open(backup) as old, tarfile.open(target, "w") as new:
+        for member in old.getmembers():
+            content = old.extractfile(member)
+            assert content is not None
+            data = content.read()
+            if member.name == "knowledge.sqlite3":
+                if change == "no database":
+                    continue
+                if change == "damaged":
+                    data = data[:4096] + b"\xff" * 4096 + data[8192:]
+                if change == "later":
+                    data = data[:60] + (VERSION + 1).to_bytes(4, "big") + data[64:]
+            member.size = len(data)
+            new.addfile(member, io.BytesIO(data))
+        if change == "outside":
+            new.addfile(tarfile.TarInfo("keys/../../outside"), io.BytesIO())
+        if change == "link":
+            link = tarfile.TarInfo("material/link")
+            link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            new.addfile(link)
+    return target
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("no database", "has no database"),
+        ("damaged", "in"),
+        ("later", "a later release of knowledge-bot made it"),
+        ("outside", "which no backup has"),
+        ("link", "which no backup has"),
+    ],
+)
+def test_a_backup_in_which_something_is_wrong_is_refused(
+    backup: Path, tmp_path: Path, change: str, told: str
+) -> None:
+    file = changed(backup, tmp_path / "changed.tar", change)
+    assert told in refused("restore", file, "--data", tmp_path / "data")
+    assert [path.name for path in tmp_path.iterdir()] == ["changed.tar"]
+
+
+def test_what_is_no_backup_is_refused(backup: Path, tmp_path: Path) -> None:
+    for content in (b"", b"not a tar" * 1000, backup.read_bytes()[:30_000]):
+        (tmp_path / "odd.tar").write_bytes(content)
+        refused("restore", tmp_path / "odd.tar", "--data", tmp_path / "data")
+    assert "No such file" in refused("restore", tmp_path / "none.tar", "--data", tmp_path / "data")
+    assert [path.name for path in tmp_path.iterdir()] == ["odd.tar"]

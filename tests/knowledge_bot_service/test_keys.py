@@ -1,0 +1,249 @@
+"""Keys with names and roles: what each may do, how they end, and how they change meanwhile."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from knowledge_bot import Client, PermissionDeniedError, RateLimitError
+from knowledge_bot.errors import Delivery
+from knowledge_bot_service import LocalService
+from knowledge_bot_service.local import LocalServiceError
+from serve_command import SERVE, serving
+from service_calls import problem_of
+
+TEXT: dict[str, Any] = {
+    "value": {"name": "Hours", "collections": ["col_default"], "content": "Open until ten."}
+}
+QUESTION = {"value": {"bot_id": "bot_default", "content": "Until when is it open?"}}
+
+
+def status(base_url: str, key: str) -> int:
+    return httpx.get(f"{base_url}/bots", headers={"X-API-KEY": key}).status_code
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def keys_command(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*SERVE, "keys", *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_reader_lists_and_asks_and_changes_nothing() -> None:
+    reader = {"name": "reader", "role": "read", "key": "key-of-a-reader"}
+    with LocalService(settings={"keys": [reader]}) as service:
+        with httpx.Client(
+            base_url=service.base_url, headers={"X-API-KEY": "key-of-a-reader"}
+        ) as http:
+            assert http.get("/collections").status_code == 200
+            assert http.get(service.base_url.replace("/public/v1", "/page/sources")).is_success
+            assert http.post("/messages", json=QUESTION).status_code == 200
+            refused = problem_of(http.post("/sources/write", json=TEXT), 403)
+            assert refused["code"] == "read_only_key"
+            assert "reader" in refused["message"]
+            assert "Nothing was done" in refused["message"]
+            problem_of(http.post("/sources/webpage", json=TEXT), 403)
+            problem_of(http.post("/sources/upload", files={"file": b"x"}), 403)
+            problem_of(http.delete(service.base_url.replace("/public/v1", "/page/sources/x")), 403)
+            names = http.get(service.base_url.replace("/public/v1", "/openapi.json")).text
+            assert "bot_default" in names
+        with (
+            Client("key-of-a-reader", service.base_url) as client,
+            pytest.raises(PermissionDeniedError) as caught,
+        ):
+            client.create_text_source(**TEXT["value"])
+        assert caught.value.delivery is Delivery.REFUSED
+        assert service.sources() == []
+
+
+def test_a_key_ends_on_its_day() -> None:
+    today = datetime.now(UTC).date()
+    keys = [
+        {"name": "ended", "role": "write", "key": "ended", "expires": today.isoformat()},
+        {
+            "name": "ends-later",
+            "role": "read",
+            "key": "later",
+            "expires": (today + timedelta(days=2)).isoformat(),
+        },
+    ]
+    with LocalService(settings={"keys": keys}) as service:
+        answer = httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "ended"})
+        assert str(today) in problem_of(answer, 401)["message"]
+        assert status(service.base_url, "later") == 200
+
+
+def test_more_requests_than_a_key_may_make_are_told_when_to_come_again() -> None:
+    keys = [{"name": "few", "role": "write", "key": "few", "requests_per_minute": 3}]
+    limits = {"requests_per_minute": 1000}
+    with LocalService(settings={"keys": keys, "limits": limits}) as service:
+        answers = [
+            httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "few"}) for _ in range(4)
+        ]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+        assert "Nothing was done" in problem_of(answers[-1], 429)["message"]
+        assert 1 <= int(answers[-1].headers["Retry-After"]) <= 20
+        with (
+            Client("few", service.base_url, max_retries=0) as client,
+            pytest.raises(RateLimitError) as caught,
+        ):
+            client.create_text_source(**TEXT["value"])
+        assert caught.value.delivery is Delivery.REFUSED
+        assert caught.value.retry_after is not None
+        # Nobody else waits for it.
+        assert status(service.base_url, service.api_key) == 200
+
+
+def test_a_client_that_waits_as_it_is_told_gets_its_answer() -> None:
+    keys = [{"name": "one", "role": "write", "key": "one", "requests_per_minute": 60}]
+    with (
+        LocalService(settings={"keys": keys}) as service,
+        Client("one", service.base_url) as client,
+    ):
+        for _ in range(61):
+            client.list_bots()
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ([{"name": "a", "role": "read"}], "the key a must have one of key, key_env and key_file"),
+        ([{"name": "a", "role": "read", "key": "x", "key_env": "X"}], "it has 2"),
+        ([{"name": "a", "role": "read", "key": "with a space"}], "1 to 200 visible ASCII"),
+        ([{"name": "a", "role": "owner", "key": "x"}], "role"),
+        ([{"name": "a b", "role": "read", "key": "x"}], "name"),
+        ([{"name": "a", "role": "read", "key": "x"}] * 2, "key a is declared twice"),
+    ],
+)
+def test_what_is_wrong_with_a_key_is_told(keys: list[dict[str, str]], told: str) -> None:
+    with pytest.raises(Exception, match=re.escape(told)) as caught:
+        LocalService(settings={"keys": keys})
+    assert "with a space" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ({"key_env": "TESTS_NO_SUCH_KEY"}, "key a: the environment variable TESTS_NO_SUCH_KEY"),
+        ({"key_file": "/nowhere/key"}, "key a: cannot read /nowhere/key: No such file"),
+    ],
+)
+def test_a_key_that_is_nowhere_is_told_at_the_start(key: dict[str, str], told: str) -> None:
+    service = LocalService(settings={"keys": [{"name": "a", "role": "read", **key}]})
+    with pytest.raises(LocalServiceError, match=re.escape(told)):
+        service.start()
+
+
+def test_two_names_for_one_key_are_refused_at_the_start() -> None:
+    same = [{"name": name, "role": "read", "key": "the-same"} for name in ("a", "b")]
+    with pytest.raises(LocalServiceError, match="a and b are the same key") as caught:
+        LocalService(settings={"keys": same}).start()
+    assert "the-same" not in str(caught.value)
+
+
+def test_hanging_up_reads_the_keys_of_the_configuration_again(tmp_path: Path) -> None:
+    (tmp_path / "team.key").write_text("key-of-the-team\n")
+    file = tmp_path / "service.toml"
+    team = '[[keys]]\nname = "team"\nrole = "write"\nkey_file = "team.key"\n'
+    reader = '[[keys]]\nname = "kiosk"\nrole = "read"\nkey = "key-of-the-kiosk"\n'
+    file.write_text('api_keys = ["old-key"]\n' + team)
+    with serving(tmp_path, "--config", "service.toml") as (base_url, _, process):
+
+        def told(text: str) -> Callable[[], bool]:
+            return lambda: text in (tmp_path / "printed.txt").read_text()
+
+        assert status(base_url, "old-key") == status(base_url, "key-of-the-team") == 200
+        file.write_text(team + reader)
+        process.send_signal(signal.SIGHUP)
+        wait_for(told("taken are now: team (write), kiosk (read)"))
+        assert status(base_url, "old-key") == 401
+        assert status(base_url, "key-of-the-team") == status(base_url, "key-of-the-kiosk") == 200
+        file.write_text(reader + "role = 'none'\n")
+        process.send_signal(signal.SIGHUP)
+        wait_for(told("the keys were not read again, and the old ones are still taken"))
+        assert status(base_url, "key-of-the-team") == 200
+        printed = (tmp_path / "printed.txt").read_text()
+    assert not re.search("key-of-the|old-key", printed)
+
+
+def test_the_clients_own_variable_takes_no_key_of_the_configuration_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "hosted-key")
+    (tmp_path / "service.toml").write_text('api_keys = ["team-key-1"]\n')
+    with serving(tmp_path, "--config", "service.toml") as (base_url, _, _process):
+        assert status(base_url, "team-key-1") == status(base_url, "hosted-key") == 200
+
+
+def test_keys_are_made_and_revoked_while_the_service_runs(tmp_path: Path) -> None:
+    with serving(tmp_path) as (base_url, _, _process):
+        made = keys_command(tmp_path, "add", "kiosk", "--role", "read")
+        key = made.stdout.strip()
+        assert status(base_url, key) == 200
+        refused = httpx.post(f"{base_url}/sources/write", json=TEXT, headers={"X-API-KEY": key})
+        assert "kiosk" in problem_of(refused, 403)["message"]
+        ended = keys_command(tmp_path, "add", "old", "--role", "write", "--expires", "2020-01-01")
+        assert status(base_url, ended.stdout.strip()) == 401
+        listed = keys_command(tmp_path, "list").stdout
+        assert listed == "kiosk\tread\tnever\nold\twrite\texpired 2020-01-01\n"
+        for attempt in range(3):  # as fast as a script would
+            name = f"script-{attempt}"
+            one = keys_command(tmp_path, "add", name, "--role", "read").stdout.strip()
+            assert status(base_url, one) == 200
+            keys_command(tmp_path, "revoke", name)
+            assert status(base_url, one) == 401
+        assert keys_command(tmp_path, "revoke", "kiosk").returncode == 0
+        assert status(base_url, key) == 401
+    # Neither the key nor what it could be found out from with patience alone.
+    kept = [path for path in (tmp_path / "kbot-data").rglob("*") if path.is_file()]
+    assert all(key.encode() not in path.read_bytes() for path in kept)
+    assert (tmp_path / "kbot-data/keys/old").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_name_that_cannot_be_or_is_taken_is_a_clear_error(tmp_path: Path) -> None:
+    assert keys_command(tmp_path, "add", "team", "--role", "read").returncode == 0
+    for arguments, told in (
+        (("add", "team", "--role", "write"), "there is a key team already"),
+        (("add", "../team", "--role", "write"), "cannot be the name of a key"),
+        (("revoke", "other"), "has no key other; those that it has: team"),
+        (("revoke", "../api-key"), "has no key ../api-key"),
+    ):
+        done = keys_command(tmp_path, *arguments)
+        assert done.returncode == 1
+        assert done.stderr.startswith("Error: ")
+        assert told in done.stderr
+        assert done.stdout == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no terminals here")
+def test_a_service_whose_terminal_is_closed_ends(tmp_path: Path) -> None:
+    leader, terminal = os.openpty()
+    process = subprocess.Popen(
+        [*SERVE, "--port", "0"],
+        cwd=tmp_path,
+        stdin=terminal,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    os.close(terminal)
+    assert process.stdout is not None
+    process.stdout.readline()
+    os.close(leader)
+    process.send_signal(signal.SIGHUP)
+    process.wait(20)
+    process.stdout.close()

@@ -1,0 +1,39 @@
+"""`kbot serve` in a process of its own, as a person runs it."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SERVE = [sys.executable, "-m", "knowledge_bot_service.command"]
+
+
+@contextmanager
+def serving(folder: Path, *arguments: str) -> Iterator[tuple[str, str, "subprocess.Popen[bytes]"]]:
+    """Run `kbot serve`; gives its base URL, all that it printed, and the process."""
+    log = folder / "printed.txt"
+    with (
+        log.open("wb") as printed,
+        subprocess.Popen(
+            [*SERVE, "--port", "0", *arguments], cwd=folder, stdout=printed, stderr=printed
+        ) as process,
+    ):
+        try:
+            deadline = time.monotonic() + 20
+            while "Stop with" not in log.read_text() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            text = log.read_text()
+            yield text.partition("Base URL: ")[2].split()[0], text, process
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(10)
+
+
+def key_in(printed: str) -> str:
+    found = re.search(r"API key: +(\S+)", printed)
+    assert found is not None
+    return found.group(1)
