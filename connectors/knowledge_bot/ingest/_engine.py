@@ -198,6 +198,12 @@ class Run:
     async def _settled_elsewhere(self) -> Planned | None:
         """Look again at what other runs were sending, where the caller waits for that."""
         waited_since = time.monotonic()
+        if self._elsewhere and self._wait > 0:
+            logger.info(
+                "%d items are being sent by other runs; looking again for up to %.0f s",
+                len(self._elsewhere),
+                self._wait,
+            )
         while self._elsewhere and self._counters.stopped is None:
             left = waited_since + self._wait - time.monotonic()
             if left <= 0:
