@@ -1,6 +1,8 @@
 """The destination for dlt; `scripts/test-engines dlt` runs this."""
 
 import itertools
+import re
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,7 @@ from dlt.pipeline.exceptions import PipelineStepFailed  # noqa: E402 - after wha
 
 from knowledge_bot.ingest import Ledger  # noqa: E402 - after what it needs
 from knowledge_bot.sinks.dlt import knowledge_bot_destination  # noqa: E402 - as above
-from sink_contract import OnAnEngine, SinkContract, rows_of  # noqa: E402 - as above
+from sink_contract import OnAnEngine, Service, SinkContract, rows_of  # noqa: E402 - as above
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -64,6 +66,22 @@ class TestDestination(SinkContract):
         with pytest.raises(PipelineStepFailed, match="the service deletes nothing"):
             write(rows_of(0, 5), disposition="replace", **options)
         assert service.created == []
+
+
+def test_the_block_of_the_page_runs(scripted, tmp_path, monkeypatch):
+    page = (Path(__file__).parents[3] / "docs/how-to/dlt.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    service = Service()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("DLT_DATA_DIR", str(tmp_path / "dlt"))
+    monkeypatch.setenv("RUNTIME__DLTHUB_TELEMETRY", "false")
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", scripted(reply_to=service.reply).url)
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "key")
+    exec(compile(block, "dlt.md", "exec"), {"__name__": "page"})
+    assert service.created == ["Hours"]
+    (entry,) = Ledger("kbot.db").entries()
+    assert entry.key == "articles/1"
 
 
 @pytest.mark.slow

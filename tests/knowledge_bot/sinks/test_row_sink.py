@@ -1,8 +1,10 @@
 """`RowSink`, which each engine's sink stands on."""
 
 import pickle
+import re
 from collections import namedtuple
 from itertools import chain
+from pathlib import Path
 
 import pytest
 
@@ -117,6 +119,16 @@ class TestRowSink(SinkContract):
 def test_an_option_that_cannot_be_used_is_told_when_the_sink_is_made(options, told):
     with pytest.raises((ConfigurationError, LedgerError), match=told):
         RowSink(**{**NEEDED, **options})
+
+
+def test_the_blocks_of_the_page_make_sinks():
+    page = (Path(__file__).parents[3] / "docs/how-to/engines.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "engines.md", "exec"), names)
+    assert len(blocks) == 2
+    assert isinstance(names["sink"], RowSink)
 
 
 def test_what_a_sink_shows_holds_no_secret():
