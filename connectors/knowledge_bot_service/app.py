@@ -1,7 +1,7 @@
 """The interface over HTTP: every endpoint under `/public/v1` (interface section 4)."""
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
@@ -13,6 +13,7 @@ from knowledge_bot.models import Bot, Collection, Conversation, Source
 from knowledge_bot_service import description, problems
 from knowledge_bot_service.answers import AnsweredMessage, NoAnswerError
 from knowledge_bot_service.database import Database
+from knowledge_bot_service.fetch import FetchPolicy
 from knowledge_bot_service.folder import DataFolder
 from knowledge_bot_service.gate import KEY_HEADER, PREFIX, Gate
 from knowledge_bot_service.keys import Keys, reread_on_hangup
@@ -22,6 +23,8 @@ from knowledge_bot_service.mounts import Beside, Mounts
 from knowledge_bot_service.page import ProtectiveHeaders
 from knowledge_bot_service.page import router as page
 from knowledge_bot_service.problems import Problem, ProblemError
+from knowledge_bot_service.refetch import Refetcher
+from knowledge_bot_service.refusals import accepted, takes, unknown
 from knowledge_bot_service.requests import (
     CONVERSATION_ID,
     Listing,
@@ -31,14 +34,8 @@ from knowledge_bot_service.requests import (
     NewWebpage,
     Wrapped,
 )
-from knowledge_bot_service.service import (
-    Service,
-    UnknownBotError,
-    UnknownCollectionError,
-    UnknownConversationError,
-)
+from knowledge_bot_service.service import Service, UnknownBotError, UnknownConversationError
 from knowledge_bot_service.settings import Settings
-from knowledge_bot_service.store import QuotaExceededError
 from knowledge_bot_service.uploads import receive_upload
 
 if TYPE_CHECKING:
@@ -80,6 +77,13 @@ def create_app(
             with (
                 reread_on_hangup(keys),
                 Service(settings, folder, database, writer) as service,
+                Refetcher(
+                    database,
+                    settings.refetch.every if settings.refetch else None,
+                    policy=FetchPolicy(allow=settings.allow_fetch),
+                    folder=folder.material,
+                    count=lambda outcome: metrics.refetches.labels(outcome).inc(),
+                ),
             ):
                 health = Health(
                     database,
@@ -138,20 +142,6 @@ async def _service(request: Request) -> Service:
 _ServiceOf = Annotated[Service, Depends(_service)]
 
 
-def _takes(content_type: str) -> Callable[[Request], Awaitable[None]]:
-    async def check(request: Request) -> None:
-        given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if given != content_type:
-            # The interface documents 400 (section 7); a client built on it knows no 415.
-            raise ProblemError(
-                HTTPStatus.BAD_REQUEST,
-                "unsupported_media_type",
-                f"The request's content type is {given or 'missing'}; it must be {content_type}.",
-            )
-
-    return check
-
-
 def _described(descriptions: Mapping[int, str]) -> _Responses:
     # With `default`, FastAPI does not announce its 422, which never happens here.
     responses: _Responses = {
@@ -176,8 +166,8 @@ _POST_ERRORS: Final = {
 
 # The gate checks the key, before the body is read. This says so in the description.
 _key = Security(APIKeyHeader(name=KEY_HEADER, auto_error=False))
-_json = Depends(_takes("application/json"))
-_form = Depends(_takes("multipart/form-data"))
+_json = Depends(takes("application/json"))
+_form = Depends(takes("multipart/form-data"))
 
 _open = APIRouter(prefix=PREFIX, responses=_described({}))
 _reading = APIRouter(prefix=PREFIX, dependencies=[_key], responses=_described(_GET_ERRORS))
@@ -211,7 +201,7 @@ async def list_conversations(
     try:
         return Wrapped(value=Listing(data=await service.conversations(id)))
     except UnknownBotError as error:
-        raise _unknown("bot", error, HTTPStatus.NOT_FOUND) from None
+        raise unknown("bot", error, HTTPStatus.NOT_FOUND) from None
 
 
 @_writing.post("/sources/webpage", dependencies=[_json])
@@ -221,7 +211,7 @@ async def create_webpage_source(body: Wrapped[NewWebpage], service: _ServiceOf) 
     source = service.add_webpage(
         name=new.name, collections=new.collections, url=new.url, headers=new.headers or ()
     )
-    return Wrapped(value=await _accepted(source))
+    return Wrapped(value=await accepted(source))
 
 
 @_writing.post("/sources/write", dependencies=[_json])
@@ -229,7 +219,7 @@ async def create_text_source(body: Wrapped[NewText], service: _ServiceOf) -> Wra
     """Create a source from a text."""
     new = body.value
     source = service.add_text(name=new.name, collections=new.collections, content=new.content)
-    return Wrapped(value=await _accepted(source))
+    return Wrapped(value=await accepted(source))
 
 
 # The other notation, plain form fields, is in the operation's words alone: a schema cannot say that
@@ -269,7 +259,7 @@ async def upload_source(request: Request, service: _ServiceOf) -> Wrapped[Source
         filename=upload.filename,
         content_type=upload.content_type,
     )
-    return Wrapped(value=await _accepted(source))
+    return Wrapped(value=await accepted(source))
 
 
 @_writing.post(
@@ -293,29 +283,18 @@ async def send_message(
             bot=new.bot_id, content=new.content, conversation=new.conversation_id
         )
     except UnknownBotError as error:
-        raise _unknown("bot", error) from None
+        raise unknown("bot", error) from None
     except UnknownConversationError as error:
         # What was never an id is a bad request; an id may have been one, of a bot or a data folder
         # that is another.
         is_id = re.fullmatch(CONVERSATION_ID, str(error))
         status = HTTPStatus.NOT_FOUND if is_id else HTTPStatus.BAD_REQUEST
-        raise _unknown("conversation", error, status) from None
+        raise unknown("conversation", error, status) from None
     except NoAnswerError as error:
         metrics.questions.labels("failed").inc()
         raise _no_answer(error) from None
     metrics.questions.labels("not_found" if message.found is False else "answered").inc()
     return Wrapped(value=message)
-
-
-async def _accepted(source: Awaitable[Source]) -> Source:
-    try:
-        return await source
-    except UnknownCollectionError as error:
-        raise _unknown("collection", error) from None
-    except QuotaExceededError as error:
-        raise ProblemError(
-            HTTPStatus.PAYMENT_REQUIRED, "quota_exceeded", f"Nothing was stored: {error}."
-        ) from None
 
 
 def _no_answer(error: NoAnswerError) -> ProblemError:
@@ -334,10 +313,3 @@ def _no_answer(error: NoAnswerError) -> ProblemError:
         f"{error} The question was not stored; ask it again later.",
         {"Retry-After": str(error.retry_after)},
     )
-
-
-def _unknown(
-    kind: str, error: Exception, status: HTTPStatus = HTTPStatus.BAD_REQUEST
-) -> ProblemError:
-    whose = " of this bot" if kind == "conversation" else ""
-    return ProblemError(status, f"unknown_{kind}", f"There is no {kind} {error}{whose}.")

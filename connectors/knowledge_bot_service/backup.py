@@ -243,7 +243,7 @@ def _checked(connection: sqlite3.Connection, file: Path) -> str:
         raise BackupError(f"the database in {file} is damaged: {found}. Nothing was changed")
     sources = connection.execute("SELECT count(*) FROM source").fetchone()[0]
     conversations = connection.execute("SELECT count(*) FROM conversation").fetchone()[0]
-    return f"{sources:,} sources and {conversations:,} conversations"
+    return f"{sources:,} sources, {conversations:,} conversations"
 
 
 def _files_of(connection: sqlite3.Connection) -> set[str]:

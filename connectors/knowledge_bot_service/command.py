@@ -52,6 +52,7 @@ _config = click.option(
     metavar="CIDR",
     help="Network that web pages may be fetched from although it is not public. Repeatable.",
 )
+@click.option("--admin", is_flag=True, help="Let sources be deleted and replaced over the page.")
 @click.option(
     "--trusted-proxy",
     "trusted_proxies",
@@ -75,6 +76,7 @@ def serve(  # noqa: PLR0917 - click passes every option by name
     config: Path | None,
     api_key: str | None,
     allow_fetch: tuple[str, ...],
+    admin: bool,
     trusted_proxies: tuple[str, ...],
     log_level: str,
 ) -> None:
@@ -119,6 +121,7 @@ def serve(  # noqa: PLR0917 - click passes every option by name
             api_keys=(api_key,) if api_key and is_taken else (),
             allow_fetch=allow_fetch,
             trusted_proxies=trusted_proxies,
+            admin=admin,
         )
 
     logs.configure(log_level)

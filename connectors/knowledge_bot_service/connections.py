@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, ClassVar, Final, NamedTuple
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 # What a head may hold: its first line and headers, and a chunked body's trailers, in bytes; how
@@ -80,7 +81,7 @@ class _Connection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._in_head, self._in_body = True, False
+        self._in_body = False
         self._refusal: _Refusal | None = None
         self._is_refused = False
         # What the head and trailers of the present request hold, by what the parser told, and the
@@ -105,15 +106,19 @@ class _Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
             return
+        self._unset_keepalive_if_required()
         self._has_told = False
-        super().data_received(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Nothing else is spoken here, and the request was answered as it is.
+            pass
+        except httptools.HttpParserError:
+            # What it could not read, or an error that one of the methods below raised in it.
+            self._refuse(self._refusal or _NOT_HTTP)
         self._untold_bytes = 0 if self._has_told else self._untold_bytes + len(data)
         if self._untold_bytes > _HEAD_BYTES and not self._is_refused:
             self._refuse(_TOO_LARGE)
-
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the server's own words
-        # What the parser could not read, or an error that one of the methods below raised in it.
-        self._refuse(self._refusal or _NOT_HTTP)
 
     def on_message_begin(self) -> None:
         self._has_told = True
@@ -134,11 +139,11 @@ class _Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= _PIPELINED:
             self._stop_reading(_TOO_MANY)
+        super().on_headers_complete()
         self._has_told = True
-        self._in_head, self._in_body = False, True
+        self._in_body = True
         self.since = self._counted_since = time.monotonic()
         self._body_bytes = 0
-        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._has_told = True
@@ -150,7 +155,7 @@ class _Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._has_told = True
-        self._in_head, self._in_body = True, False
+        self._in_body = False
         self.since = time.monotonic()
         super().on_message_complete()
 
@@ -235,6 +240,7 @@ class _Connection(HttpToolsProtocol):
         if self._is_refused or self.transport.is_closing():
             return
         self._is_refused = True
+        _log.info("%s: %s", (self.client or ("-",))[0], refusal.code)
         self.since = time.monotonic()
         self._unset_keepalive_if_required()
         if self._is_answering:

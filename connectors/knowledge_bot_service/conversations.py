@@ -1,11 +1,12 @@
 """What the service remembers of conversations, and what a message asks in one."""
 
 import contextlib
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from knowledge_bot.transcripts import Turn, read
 from knowledge_bot_service.database import Database
@@ -91,6 +92,14 @@ def _exchange(questions: Iterable[str], replies: Iterable[str]) -> Exchange:
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """Some rows of a longer list; `next` is the `before` of those that follow, None at the end."""
+
+    rows: list[dict[str, Any]]
+    next: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Unstored:
     message: str
     bot: str
@@ -117,6 +126,45 @@ class Conversations:
             "SELECT public_id, name FROM conversation WHERE bot = ? ORDER BY id", (bot,)
         )
         return [(row["public_id"], row["name"]) for row in rows]
+
+    def page_of_bot(self, bot: str, before: int | None, limit: int) -> Page:
+        """Some of a bot's conversations, newest first: `id`, `name` and `created_at`.
+
+        Args:
+            bot: the bot's id.
+            before: read what comes after this place, the `next` of an earlier page.
+            limit: how many to read at most.
+        """
+        rows = self._database.reader().execute(
+            "SELECT id AS number, public_id AS id, name, created_at FROM conversation"
+            " WHERE bot = ? AND (? IS NULL OR conversation.id < ?)"
+            " ORDER BY conversation.id DESC LIMIT ?",
+            (bot, before, before, limit + 1),
+        )
+        return _page(rows.fetchall(), limit)
+
+    def page_of_messages(
+        self, bot: str, conversation: str, before: int | None, limit: int
+    ) -> Page | None:
+        """Some of a conversation's messages, newest first; None where the bot has no such one.
+
+        Of each its `id`, `question`, `answer`, `sources` (None where they are unknown) and
+        `created_at`. The question of a transcript stands for it. Arguments are those of
+        `page_of_bot`.
+        """
+        if not self.exists(bot, conversation):
+            return None
+        rows = self._database.reader().execute(
+            "SELECT id AS number, public_id AS id, question, answer, sources, created_at"
+            " FROM message WHERE conversation = (SELECT id FROM conversation WHERE public_id = ?)"
+            " AND (? IS NULL OR message.id < ?) ORDER BY message.id DESC LIMIT ?",
+            (conversation, before, before, limit + 1),
+        )
+        page = _page(rows.fetchall(), limit)
+        for message in page.rows:
+            message["question"] = read(message["question"]).question
+            message["sources"] = json.loads(message["sources"] or "null")
+        return page
 
     def exists(self, bot: str, conversation: str) -> bool:
         """Whether the conversation exists and is this bot's."""
@@ -222,3 +270,11 @@ class Conversations:
         stored = self._database.write(insert)
         stored.add_done_callback(settle)
         return stored
+
+
+def _page(rows: Sequence[sqlite3.Row], limit: int) -> Page:
+    following = rows[limit - 1]["number"] if len(rows) > limit else None
+    shown = [dict(row) for row in rows[:limit]]
+    for row in shown:
+        del row["number"]
+    return Page(shown, following)

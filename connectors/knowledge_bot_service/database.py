@@ -75,8 +75,8 @@ class Database:
         prepare(writer)
         writer.execute("PRAGMA journal_mode = WAL")
         writer.execute("PRAGMA synchronous = FULL")
-        # Request headers of web page sources may hold secrets; what is deleted is overwritten.
-        writer.execute("PRAGMA secure_delete = FAST")
+        # Who deletes a confidential text wants it gone: pages that become free are overwritten too.
+        writer.execute("PRAGMA secure_delete = ON")
         self._trouble: StorageError | None = None
         # A first reading opens the second file too, which holds what was written last.
         writer.execute("SELECT count(*) FROM sqlite_master").fetchone()

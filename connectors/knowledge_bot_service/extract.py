@@ -5,6 +5,7 @@ from anybody: `knowledge_bot_service.reading` calls it in a process with limits.
 """
 
 import re
+from collections.abc import Iterator
 from email.message import Message
 from pathlib import Path
 from typing import Final, Literal
@@ -86,6 +87,9 @@ _HEADING: Final = re.compile(r"^#{1,6} \S", re.MULTILINE)
 
 # A longer title, in characters, would be most of what each passage is found by.
 _MAX_TITLE: Final = 300
+
+# Splitting a longer paragraph into sentences would be one step of many seconds, in characters.
+_MAX_PARAGRAPH: Final = 50_000
 
 _KNOWN_BINARIES: Final = {
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an old Office document; save it as .docx or PDF",
@@ -185,4 +189,18 @@ def _tidied(document: Document) -> Document:
     if not text.strip():
         raise ExtractionError("there is no text in it")
     title = " ".join(tidy(document.title or "").split())
-    return Document(text, title[:_MAX_TITLE].rstrip() or None)
+    return Document(
+        "\n\n".join(part for paragraph in text.split("\n\n") for part in _cut(paragraph)),
+        title[:_MAX_TITLE].rstrip() or None,
+    )
+
+
+def _cut(paragraph: str) -> Iterator[str]:
+    """A paragraph, or parts of it that are no longer than one may be, cut at white space."""
+    start = 0
+    while len(paragraph) - start > _MAX_PARAGRAPH:
+        middle, limit = start + _MAX_PARAGRAPH // 2, start + _MAX_PARAGRAPH
+        end = max(paragraph.rfind("\n", middle, limit), paragraph.rfind(" ", middle, limit))
+        yield paragraph[start : end if end > 0 else limit]
+        start = end + 1 if end > 0 else limit
+    yield paragraph[start:]

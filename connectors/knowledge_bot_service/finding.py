@@ -24,6 +24,10 @@ _REPLY_WORDS: Final = 4
 # as much as it is longer, what was said before counts less.
 _SHORT: Final = 3
 
+# A question may be a whole page, whose words each cost time. What is asked stands at its beginning
+# or at its end: of a longer one, so many characters of both are read.
+_END: Final = 1000
+
 # A passage without the name or the number that is asked about is about something else.
 _NAME_WEIGHT: Final = 1.5
 
@@ -71,7 +75,7 @@ class Finder:
                 subject.
             collections: the numbers of the collections to look in.
         """
-        terms = query_terms(asked.question)
+        terms = query_terms(_ends(asked.question))
         words = WeightedWords(terms.terms, 1.0)
         before = self._context(asked.before, min(1.0, _SHORT / max(1, len(terms.terms))))
         found = self._find(terms, [words, *before], collections)
@@ -94,7 +98,7 @@ class Finder:
     def _context(self, before: Sequence[Exchange], weight: float) -> Iterable[WeightedWords]:
         """What was said before, to search for as well, with a weight beside the question's 1."""
         for age, exchange in enumerate(reversed(before), start=1):
-            yield WeightedWords(query_terms(exchange.question).terms, weight * _DECAY**age)
+            yield WeightedWords(query_terms(_ends(exchange.question)).terms, weight * _DECAY**age)
         if before:
             # In their order: of words that are as rare, those of the better sentence come first.
             words = dict.fromkeys((term,) for term in index_terms(before[-1].answer))
@@ -107,6 +111,12 @@ class Finder:
                 weights[word] = max(weights.get(word, 0.0), query.weight)
         idf = self._search.idf(weights)
         return {word: weight * idf[word] for word, weight in weights.items()}
+
+
+def _ends(question: str) -> str:
+    if len(question) <= 2 * _END:
+        return question
+    return f"{question[:_END]} {question[-_END:]}"
 
 
 def _best_fit(

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 import time
 from http import HTTPStatus
 from typing import Final
@@ -18,6 +19,7 @@ PREFIX: Final = "/public/v1"
 UPLOAD_PATH: Final = f"{PREFIX}/sources/upload"
 KEY_HEADER: Final = "X-API-KEY"
 
+_UPLOAD: Final = re.compile(rf"{UPLOAD_PATH}|/page/sources/[^/]+/upload")
 KEY_NAME: Final = "knowledge_bot_service.key"
 """Where a request's scope has the name of its key, once it has been admitted."""
 
@@ -61,7 +63,8 @@ class Gate:
             return
         headers = Headers(scope=scope)
         path: str = scope["path"]
-        limit = self._limits.upload_bytes if path == UPLOAD_PATH else self._limits.request_bytes
+        is_upload = _UPLOAD.fullmatch(path) is not None
+        limit = self._limits.upload_bytes if is_upload else self._limits.request_bytes
         try:
             if path.startswith(_KEPT) and path not in _OPEN_PATHS:
                 self._admit(scope, headers)

@@ -31,6 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from knowledge_bot_service.database import Database, DatabaseClosedError
 from knowledge_bot_service.gate import KEY_NAME
 from knowledge_bot_service.logs import client_of, path_of
+from knowledge_bot_service.storage import StorageError
 from knowledge_bot_service.worker import Workers
 
 _log = logging.getLogger(__name__)
@@ -97,13 +98,22 @@ class Metrics:
         ):
             for outcome in outcomes:  # so that there is a rate from the first one on
                 counter.labels(outcome)
+        self._counted: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._registry.register(_Contents(database, file, connections))
         ProcessCollector(registry=self._registry)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answered request."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._duration.labels(route).observe(seconds)
+        # Looking labels up takes longer than counting.
+        found = self._counted.get((method, route, status))
+        if found is None:
+            found = (
+                self._requests.labels(method, route, str(status)),
+                self._duration.labels(route),
+            )
+            self._counted[method, route, status] = found
+        found[0].inc()
+        found[1].observe(seconds)
 
     def text(self) -> bytes:
         """All of them in Prometheus' text format. It reads the database: not for the event loop."""
@@ -221,6 +231,8 @@ class Health:
             return "The service is stopping."
         except NotDoneError:
             return f"The database has stored nothing for {_PATIENCE:g} s. The log may say why."
+        except StorageError as error:
+            return str(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, the service cannot store
             return f"The database takes no writes: {error}."
         return None

@@ -82,7 +82,10 @@ def _sentence(error: Any) -> str:
     if error["type"] == "json_invalid":
         return f"the request body is not JSON: {error['ctx']['error']}, at {error['loc'][-1]}"
     place = ".".join(str(step) for step in error["loc"] if step != "body")
-    return f"{place or 'request body'}: {error['msg']}"
+    said = error["msg"].removeprefix("Value error, ")
+    for library, ours in (("Input should", "must"), ("Field required", "is missing")):
+        said = said.replace(library, ours)
+    return f"{place or 'request body'}: {said}"
 
 
 async def _of_http(_request: Request, error: Exception) -> JSONResponse:
@@ -125,7 +128,7 @@ async def _of_fault(request: Request, error: Exception) -> JSONResponse:
 # With Retry-After a client knows that the service has not acted.
 _OF_STORAGE: Final[dict[type[StorageError], tuple[HTTPStatus, str, dict[str, str]]]] = {
     DiskFullError: (HTTPStatus.INSUFFICIENT_STORAGE, "disk_full", {"Retry-After": "60"}),
-    DatabaseLostError: (HTTPStatus.SERVICE_UNAVAILABLE, "database_lost", {"Retry-After": "60"}),
+    DatabaseLostError: (HTTPStatus.SERVICE_UNAVAILABLE, "database_lost", {"Retry-After": "5"}),
     DatabaseDamagedError: (HTTPStatus.INTERNAL_SERVER_ERROR, "database_damaged", {}),
 }
 _STORAGE_FAILED: Final = (HTTPStatus.INTERNAL_SERVER_ERROR, "storage_failed", dict[str, str]())

@@ -42,6 +42,8 @@ CREATE TABLE source (
 ) STRICT;
 CREATE INDEX source_unfinished
     ON source (status, id) WHERE status IN ('pending', 'processing');
+-- To count them, which would read every row, names and all.
+CREATE INDEX source_status ON source (status) WHERE replaces IS NULL;
 CREATE TABLE source_collection (
     source INTEGER NOT NULL REFERENCES source,
     collection INTEGER NOT NULL REFERENCES collection,
@@ -52,9 +54,18 @@ CREATE TABLE job (
     source INTEGER PRIMARY KEY REFERENCES source,
     material TEXT NOT NULL
 ) STRICT;
--- Sources that are deleted or replaced, until the last of their passages is removed.
+-- Sources that are deleted or replaced, until their file and all their passages are removed.
 CREATE TABLE removal (
-    source INTEGER PRIMARY KEY
+    source INTEGER PRIMARY KEY,
+    file TEXT
+) STRICT;
+-- A web page that was fetched without headers of its own: when it was looked at, and what the
+-- server sent to tell by whether it has changed.
+CREATE TABLE page (
+    source INTEGER PRIMARY KEY REFERENCES source,
+    checked_at INTEGER NOT NULL,
+    etag TEXT,
+    last_modified TEXT
 ) STRICT;
 CREATE TABLE passage (
     id INTEGER PRIMARY KEY,
@@ -62,6 +73,12 @@ CREATE TABLE passage (
     text TEXT NOT NULL
 ) STRICT;
 CREATE INDEX passage_source ON passage (source);
+-- How many passages were ever added and removed: counting them takes milliseconds.
+CREATE TABLE passage_count (
+    added INTEGER NOT NULL,
+    removed INTEGER NOT NULL
+) STRICT;
+INSERT INTO passage_count VALUES (0, 0);
 -- Analysed text. The categories make marks part of a word, as many scripts need it.
 CREATE VIRTUAL TABLE passage_index USING fts5 (
     scope, title, body,
@@ -208,8 +225,28 @@ def _from_1(connection: sqlite3.Connection) -> None:
         ALTER TABLE source_2 RENAME TO source;
         CREATE INDEX source_unfinished
             ON source (status, id) WHERE status IN ('pending', 'processing');
-        CREATE TABLE removal (source INTEGER PRIMARY KEY) STRICT;
+        CREATE INDEX source_status ON source (status) WHERE replaces IS NULL;
+        CREATE TABLE removal (source INTEGER PRIMARY KEY, file TEXT) STRICT;
         ALTER TABLE message ADD COLUMN sources TEXT;
+        CREATE TABLE passage_count (
+            added INTEGER NOT NULL,
+            removed INTEGER NOT NULL
+        ) STRICT;
+        INSERT INTO passage_count SELECT count(*), 0 FROM passage;
+        """,
+    )
+    _run(
+        connection,
+        """
+        CREATE TABLE page (
+            source INTEGER PRIMARY KEY REFERENCES source,
+            checked_at INTEGER NOT NULL,
+            etag TEXT,
+            last_modified TEXT
+        ) STRICT;
+        INSERT INTO page (source, checked_at) SELECT source, created_at FROM job
+            JOIN source ON source.id = job.source
+            WHERE kind = 'webpage' AND json_array_length(material, '$.headers') = 0;
         """,
     )
     # The addresses of pages that are done were not kept; of the others, the work on them has it.

@@ -3,27 +3,36 @@
 import asyncio
 import contextlib
 import json
+import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+from anyio import CapacityLimiter, to_thread
 from starlette.concurrency import run_in_threadpool
 
 from knowledge_bot.models import Bot, Collection, Conversation, Header, Source
 from knowledge_bot_service.answers import Answer, AnsweredMessage, Answerer
 from knowledge_bot_service.backlog import Backlog
-from knowledge_bot_service.conversations import Asked, Conversations, asked_in
+from knowledge_bot_service.catalog import Catalog, Listed, Removal, SourcePage, SourceText
+from knowledge_bot_service.conversations import Asked, Conversations, Page, asked_in
 from knowledge_bot_service.database import Database
 from knowledge_bot_service.fetch import FetchPolicy
 from knowledge_bot_service.finding import Finder
 from knowledge_bot_service.folder import DataFolder
-from knowledge_bot_service.overview import Overview, read_overview
 from knowledge_bot_service.search import Search
 from knowledge_bot_service.settings import BotSettings, Settings
-from knowledge_bot_service.store import Kind, Material, Store, new_id, now
+from knowledge_bot_service.store import (
+    Kind,
+    Material,
+    Store,
+    UnknownSourceError,
+    new_id,
+    now,
+)
 from knowledge_bot_service.uploads import write_headers, write_text
 from knowledge_bot_service.worker import SMALL, Workers
 
@@ -32,6 +41,12 @@ if TYPE_CHECKING:
 
 # A longer text goes to a file of its own, since one writer serves everybody: in characters.
 _LONG_TEXT: Final = 256 * 1024
+
+# How many questions are answered at the same time; the others wait in their order. More threads
+# answer no sooner: each keeps the interpreter from the others, and from the thread that takes
+# requests. Measured with 200 clients at once on two cores: with forty, a ping took five times as
+# long.
+_ANSWERING: Final = max(2, min(4, os.cpu_count() or 1))
 
 # How long a conversation's name, its first question, may be: in characters.
 _NAME_LENGTH: Final = 80
@@ -81,7 +96,10 @@ class Service:
         self._database = database
         self._store = Store(self._database, self._collections)
         self._conversations = Conversations(self._database)
+        self._catalog = Catalog(self._database, self._collections)
+        self._removal = Removal(self._database, folder.material)
         self._answerer = Answerer(Finder(Search(self._database)))
+        self._answering = CapacityLimiter(_ANSWERING)
         self._writer = writer
         self._loop = asyncio.get_running_loop()
         self._workers = Workers(
@@ -94,6 +112,11 @@ class Service:
             on_slow=self._on_done,
         )
 
+    @property
+    def settings(self) -> Settings:
+        """What it was started with."""
+        return self._settings
+
     def __enter__(self) -> Self:
         for source in self._store.recover():
             size = source.content_length
@@ -103,11 +126,13 @@ class Service:
                 self._backlog.add(source.public_id, source.collections)
             self._workers.add(source.public_id, size)
         self._remove_orphans()
+        self._removal.start()
         self._workers.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._workers.stop()
+        self._removal.stop()
         self._conversations.store_kept()
         self._database.close()
 
@@ -134,25 +159,92 @@ class Service:
         found = await run_in_threadpool(self._conversations.of_bot, bot)
         return [Conversation(id=identifier, name=name) for identifier, name in found]
 
-    async def overview(self, status: str | None) -> Overview:
-        """The sources for a person: counts by status, and the newest, or the newest of `status`."""
+    async def conversation_page(self, bot: str, *, before: int | None, limit: int) -> Page:
+        """Some of a bot's conversations, newest first; as `Conversations.page_of_bot`.
 
-        def read() -> Overview:
-            return read_overview(self._database.reader(), self._collections, status)
+        Raises:
+            UnknownBotError: there is no such bot.
+        """
+        self._bot(bot)
+        return await run_in_threadpool(self._conversations.page_of_bot, bot, before, limit)
 
-        return await run_in_threadpool(read)
+    async def message_page(
+        self, bot: str, conversation: str, *, before: int | None, limit: int
+    ) -> Page:
+        """Some of a conversation's messages, newest first; as `Conversations.page_of_messages`.
+
+        Raises:
+            UnknownBotError: there is no such bot.
+            UnknownConversationError: the bot has no such conversation.
+        """
+        self._bot(bot)
+        page = await run_in_threadpool(
+            self._conversations.page_of_messages, bot, conversation, before, limit
+        )
+        if page is None:
+            raise UnknownConversationError(conversation)
+        return page
+
+    async def source_page(self, listed: Listed) -> SourcePage:
+        """Some of the sources, newest first; as `Catalog.page`."""
+        return await run_in_threadpool(self._catalog.page, listed)
+
+    async def source_text(
+        self, source: str, *, first: int | None, passage: int | None, limit: int
+    ) -> SourceText:
+        """A source with some of its passages; as `Catalog.text`.
+
+        Raises:
+            UnknownSourceError: there is no such source.
+        """
+
+        def read() -> SourceText | None:
+            return self._catalog.text(source, first=first, passage=passage, limit=limit)
+
+        text = await run_in_threadpool(read)
+        if text is None:
+            raise UnknownSourceError(source)
+        return text
+
+    async def delete_source(self, source: str) -> str:
+        """Delete a source: no question sees it any more when this returns.
+
+        Its passages and its upload are removed afterwards. Conversations that cite it stay.
+
+        Returns:
+            The source's name.
+
+        Raises:
+            UnknownSourceError: there is no such source.
+        """
+        deleting = self._store.delete(source)
+        # As when a source is stored: the client may hang up.
+        deleting.add_done_callback(
+            lambda done: None if done.exception() else self._on_gone(done.result().ids)
+        )
+        return (await asyncio.wrap_future(deleting)).name
 
     def new_material_path(self) -> Path:
         """A fresh place for an upload."""
         return self._material / new_id("upload_")
 
     async def add_webpage(
-        self, *, name: str, collections: Sequence[str], url: str, headers: Sequence[Header]
+        self,
+        *,
+        name: str,
+        collections: Sequence[str],
+        url: str,
+        headers: Sequence[Header],
+        replaces: str | None = None,
     ) -> Source:
         """Accept a web page as a source; it is fetched later.
 
+        With `replaces`, the id of another source, the page takes that one's place when it is ready:
+        until then, and when it fails, questions are answered from the other.
+
         Raises:
             UnknownCollectionError: one of the collections is not here.
+            UnknownSourceError: there is no source to replace.
             QuotaExceededError: no more sources are allowed.
         """
         material = Material(url=url)
@@ -161,18 +253,24 @@ class Service:
             path = self.new_material_path()
             await run_in_threadpool(write_headers, path, headers)
             material = Material(url=url, file=path.name)
-        return await self._accept(Kind.WEBPAGE, name, collections, material, size=None)
+        return await self._accept(Kind.WEBPAGE, name, collections, material, replaces, size=None)
 
-    async def add_text(self, *, name: str, collections: Sequence[str], content: str) -> Source:
-        """Accept a text as a source. Raises as `add_webpage`."""
+    async def add_text(
+        self, *, name: str, collections: Sequence[str], content: str, replaces: str | None = None
+    ) -> Source:
+        """Accept a text as a source, as `add_webpage` does, with the same errors."""
         if len(content) <= _LONG_TEXT:
             material = Material(content=content)
-            return await self._accept(Kind.TEXT, name, collections, material, size=len(content))
+            return await self._accept(
+                Kind.TEXT, name, collections, material, replaces, size=len(content)
+            )
         self._expand(collections)
         path = self.new_material_path()
         await run_in_threadpool(write_text, path, content)
         material = Material(file=path.name)
-        return await self._accept(Kind.TEXT, name, collections, material, size=len(content))
+        return await self._accept(
+            Kind.TEXT, name, collections, material, replaces, size=len(content)
+        )
 
     async def add_upload(
         self,
@@ -182,10 +280,11 @@ class Service:
         path: Path,
         filename: str,
         content_type: str | None,
+        replaces: str | None = None,
     ) -> Source:
-        """Accept a file that is at a `new_material_path` already.
+        """Accept a file that is at a `new_material_path` already, as `add_webpage` does.
 
-        Raises as `add_webpage`. The service removes the file, then or when the source is done.
+        The errors are the same. The service removes the file, then or when the source is done.
         """
         try:
             self._expand(collections)
@@ -194,7 +293,7 @@ class Service:
             raise
         material = Material(file=path.name, filename=filename, content_type=content_type)
         size = await run_in_threadpool(_size_of, path)
-        return await self._accept(Kind.FILE, name, collections, material, size=size)
+        return await self._accept(Kind.FILE, name, collections, material, replaces, size=size)
 
     async def ask(self, *, bot: str, content: str, conversation: str | None) -> AnsweredMessage:
         """Answer a question, in a conversation or as the first of a new one.
@@ -213,8 +312,8 @@ class Service:
         """
         collections = self._store.collection_numbers(self._bot(bot).collections)
         await self._backlog.wait(collections, self._settings.wait_for_sources)
-        asked, answer = await run_in_threadpool(
-            self._answer, bot, content, conversation, collections
+        asked, answer = await to_thread.run_sync(
+            self._answer, bot, content, conversation, collections, limiter=self._answering
         )
         if self._writer is not None and answer.hits:
             answer = await self._writer.write(asked, answer.hits)
@@ -257,45 +356,60 @@ class Service:
         name: str,
         collections: Sequence[str],
         material: Material,
+        replaces: str | None,
         *,
         size: int | None,
     ) -> Source:
         expanded = self._expand(collections)
+        work = new_id("src_")
         source = Source(
-            id=new_id("src_"),
+            id=replaces or work,
             name=name,
             collections=expanded,
             status="pending",
             created_at=_moment(created_at := now()),
         )
         known = [collection.id for collection in expanded]
-        if _is_soon_ready(size):
-            self._backlog.add(source.id, self._store.collection_numbers(known))
+        # What is replaced answers until then, so that no question waits for its replacement.
+        if replaces is None and _is_soon_ready(size):
+            self._backlog.add(work, self._store.collection_numbers(known))
         stored = self._store.accept(
-            public_id=source.id,
+            public_id=work,
             name=name,
             kind=kind,
             collections=known,
             material=material,
             created_at=created_at,
             quota=self._settings.limits.sources,
+            replaces=replaces,
         )
         # The worker is told by the write itself: the client may hang up and end this coroutine.
-        stored.add_done_callback(lambda done: self._on_stored(source.id, material, size, done))
+        stored.add_done_callback(lambda done: self._on_stored(work, material, size, done))
         await asyncio.wrap_future(stored)
         return source
 
     def _on_stored(
-        self, source: str, material: Material, size: int | None, stored: Future[None]
+        self,
+        source: str,
+        material: Material,
+        size: int | None,
+        stored: Future[tuple[str, ...]],
     ) -> None:
         if stored.exception() is None:
+            self._on_gone(stored.result())
             self._workers.add(source, size)
             return
         self._on_done(source)
         if material.file is not None:
             (self._material / material.file).unlink(missing_ok=True)
 
+    def _on_gone(self, sources: Iterable[str]) -> None:
+        for source in sources:
+            self._on_done(source)
+
     def _on_done(self, source: str) -> None:
+        # Of a source that is deleted or replaced something is left.
+        self._removal.notify()
         # Called in the writer's and the workers' threads. Once the loop has ended nobody waits.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._backlog.remove, source)

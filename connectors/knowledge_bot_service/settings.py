@@ -1,5 +1,6 @@
 """What a service is started with: collections, bots, keys, limits, folder. Frozen once read."""
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainValidator,
@@ -155,6 +157,19 @@ class AnswersSettings(_Section):
     max_passages: int = Field(default=5, ge=1, le=5)
 
 
+def _seconds(text: object) -> object:
+    found = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text) if isinstance(text, str) else None
+    if found is None:
+        raise ValueError('must be a number and a unit, such as "90s", "30m", "24h" or "7d"')
+    return int(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
+
+
+class RefetchSettings(_Section):
+    """Web pages are looked at again, `every` so often: "90s", "30m", "24h", "7d"."""
+
+    every: Annotated[int, BeforeValidator(_seconds)]
+
+
 class Settings(_Section):
     """Everything that a service is started with.
 
@@ -162,6 +177,8 @@ class Settings(_Section):
 
     `api_keys` are keys with the role "write" and without a name. `trusted_proxies` are the networks
     of proxies whose word on who the client is goes into the log (`X-Forwarded-For`).
+
+    `admin` lets sources be deleted and replaced over the page.
 
     `wait_for_sources` is how many seconds a question waits at most for sources that were accepted
     before it: the interface has no way to ask for a source's status (section 3), so a client that
@@ -181,10 +198,12 @@ class Settings(_Section):
     )
     limits: Limits = Limits()
     answers: AnswersSettings | None = None
+    refetch: RefetchSettings | None = None
     allow_fetch: tuple[Network, ...] = ()
     trusted_proxies: tuple[Network, ...] = ()
     wait_for_sources: float = Field(default=5.0, ge=0, le=60)
     workers: int = Field(default=4, ge=1, le=64)
+    admin: bool = False
 
     @field_validator("api_keys")
     @classmethod
@@ -239,6 +258,7 @@ def overridden(
     data: Path | None = None,
     api_keys: Sequence[str] = (),
     allow_fetch: Sequence[str] = (),
+    admin: bool = False,
     trusted_proxies: Sequence[str] = (),
 ) -> Settings:
     """Settings with what a command line says: in place of theirs; where there are several, beside.
@@ -254,6 +274,8 @@ def overridden(
         values["api_keys"] = (*settings.api_keys, *api_keys)
     if allow_fetch:
         values["allow_fetch"] = (*settings.allow_fetch, *allow_fetch)
+    if admin:
+        values["admin"] = True
     if trusted_proxies:
         values["trusted_proxies"] = (*settings.trusted_proxies, *trusted_proxies)
     return parse_settings(values, origin="command line")

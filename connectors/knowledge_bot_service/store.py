@@ -86,14 +86,33 @@ class SourceState:
     Attributes:
         id: its id, `src_…`.
         name: its name.
-        status: `pending`, `processing`, `ready` or `failed`.
-        reason: why it failed; None otherwise.
+        status: `pending`, `processing`, `ready` or `failed`; that of its replacement while it has
+            one.
+        reason: why it, or its replacement, failed; of a page that is ready, why it could not be
+            read again.
     """
 
     id: str
     name: str
     status: str
     reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A source that was deleted.
+
+    Attributes:
+        name: its name.
+        ids: its id, and that of a replacement that was not ready, under which work on it is known.
+    """
+
+    name: str
+    ids: tuple[str, ...]
+
+
+class UnknownSourceError(Exception):
+    """There is no such source. str() is the id."""
 
 
 class QuotaExceededError(Exception):
@@ -131,29 +150,66 @@ class Store:
         material: Material,
         created_at: int,
         quota: int | None = None,
-    ) -> Future[None]:
+        replaces: str | None = None,
+    ) -> Future[tuple[str, ...]]:
         """Store a source and the work on it in one transaction.
 
-        The future raises QuotaExceededError when `quota` sources that did not fail are there.
+        With `replaces`, the id of another source, it takes the place and the id of that one when it
+        is ready, and until then has `public_id`. An earlier replacement that is not ready is
+        dropped; a source that is not ready itself is given up for its replacement.
+
+        The future has the ids of those that were dropped or given up. It raises QuotaExceededError
+        when `quota` sources that did not fail are there, and UnknownSourceError when there is
+        nothing to replace.
         """
         numbers = self.collection_numbers(collections)
         stored = material.to_json()
 
-        def insert(connection: sqlite3.Connection) -> None:
-            if quota is not None and _count_sources(connection) >= quota:
+        def insert(connection: sqlite3.Connection) -> tuple[str, ...]:
+            replaced = None if replaces is None else _find_source(connection, replaces)
+            counts_already = replaced is not None and replaced["status"] != "failed"
+            if quota is not None and not counts_already and _count_sources(connection) >= quota:
                 raise QuotaExceededError(f"this service holds at most {quota} sources")
+            dropped = () if replaced is None else _make_way(connection, replaced)
             source = connection.execute(
-                "INSERT INTO source (public_id, name, kind, status, created_at, url)"
-                " VALUES (?, ?, ?, 'pending', ?, ?)",
-                (public_id, name, kind, created_at, material.url),
+                "INSERT INTO source (public_id, name, kind, status, created_at, url, replaces)"
+                " VALUES (?, ?, ?, 'pending', ?, ?, ?)",
+                (
+                    public_id,
+                    name,
+                    kind,
+                    created_at,
+                    material.url,
+                    None if replaced is None else replaced["id"],
+                ),
             ).lastrowid
             connection.executemany(
                 "INSERT INTO source_collection VALUES (?, ?)",
                 [(source, number) for number in numbers],
             )
             connection.execute("INSERT INTO job VALUES (?, ?)", (source, stored))
+            # Headers, which wait in a file, are forgotten with the first reading.
+            if kind is Kind.WEBPAGE and material.file is None:
+                connection.execute(
+                    "INSERT INTO page (source, checked_at) VALUES (?, ?)", (source, created_at)
+                )
+            return dropped
 
         return self._database.write(insert)
+
+    def delete(self, public_id: str) -> Future[Deleted]:
+        """Take a source away, and its replacement; no question sees it from then on.
+
+        Its passages and its upload are left to the removal. The future raises UnknownSourceError.
+        """
+
+        def delete(connection: sqlite3.Connection) -> Deleted:
+            source = _find_source(connection, public_id)
+            replacement = _drop_replacement(connection, source["id"])
+            _drop(connection, source["id"])
+            return Deleted(source["name"], (public_id, *replacement))
+
+        return self._database.write(delete)
 
     def recover(self) -> list[Unfinished]:
         """Take up what an earlier process left: call once, before any worker runs.
@@ -186,7 +242,7 @@ class Store:
             cause: what broke off each time, for the person who added the source.
 
         Returns:
-            The new status.
+            The new status; `deleted` when the source is no longer there to be worked on.
         """
         return self._database.write(lambda connection: _requeue(connection, source, cause)).result()
 
@@ -224,14 +280,29 @@ def now() -> int:
 
 def read_source_states(connection: sqlite3.Connection) -> list[SourceState]:
     """Every source of the database that `connection` reads, oldest first."""
-    rows = connection.execute("SELECT public_id, name, status, reason FROM source ORDER BY id")
+    rows = connection.execute(
+        "SELECT public_id, name, coalesce((SELECT status FROM source AS newer"
+        " WHERE newer.replaces = source.id), status), reason"
+        " FROM source WHERE replaces IS NULL ORDER BY id"
+    )
     return [SourceState(*row) for row in rows]
+
+
+def is_wanted(connection: sqlite3.Connection, source: int) -> bool:
+    """Whether a source is still to be worked on: it was not deleted or replaced meanwhile."""
+    row = connection.execute(
+        "SELECT 1 FROM source WHERE id = ? AND status IN ('pending', 'processing')", (source,)
+    ).fetchone()
+    return row is not None
 
 
 def finish_ready(connection: sqlite3.Connection, source: int, title: str | None) -> None:
     """Make a source ready, in the transaction that completes its passages.
 
-    `title` is the document's own, if it has one.
+    Args:
+        connection: the writer's.
+        source: the source's number; a replacement takes the place of what it replaces.
+        title: the document's own title.
     """
     connection.execute("UPDATE source SET title = ? WHERE id = ?", (title, source))
     _finish(connection, source, "ready", None)
@@ -248,10 +319,69 @@ def _number_collections(
 
 
 def _count_sources(connection: sqlite3.Connection) -> int:
+    """The sources that did not fail; one and its replacement are one."""
     count: int = connection.execute(
-        "SELECT count(*) FROM source WHERE status <> 'failed'"
+        "SELECT (SELECT count(*) FROM source WHERE status <> 'failed') - (SELECT count(*)"
+        " FROM source AS newer JOIN source AS older ON older.id = newer.replaces"
+        " WHERE newer.replaces IS NOT NULL AND older.status <> 'failed')"
     ).fetchone()[0]
     return count
+
+
+def _find_source(connection: sqlite3.Connection, public_id: str) -> sqlite3.Row:
+    row: sqlite3.Row | None = connection.execute(
+        "SELECT id, public_id, name, status FROM source WHERE public_id = ? AND replaces IS NULL",
+        (public_id,),
+    ).fetchone()
+    if row is None:
+        raise UnknownSourceError(public_id)
+    return row
+
+
+def _make_way(connection: sqlite3.Connection, replaced: sqlite3.Row) -> tuple[str, ...]:
+    """End what is unfinished of a source that is replaced; returns the ids of what was ended."""
+    dropped = _drop_replacement(connection, replaced["id"])
+    if replaced["status"] not in {"pending", "processing"}:
+        # What it says of an earlier replacement.
+        connection.execute(
+            "UPDATE source SET reason = NULL WHERE id = ? AND status = 'ready'", (replaced["id"],)
+        )
+        return dropped
+    connection.execute(
+        "UPDATE source SET status = 'failed', reason = 'it was replaced before it was ready'"
+        " WHERE id = ?",
+        (replaced["id"],),
+    )
+    _leave_to_removal(connection, replaced["id"])
+    return (*dropped, replaced["public_id"])
+
+
+def _drop_replacement(connection: sqlite3.Connection, source: int) -> tuple[str, ...]:
+    rows = connection.execute(
+        "SELECT id, public_id FROM source WHERE replaces = ?", (source,)
+    ).fetchall()
+    for row in rows:
+        _drop(connection, row["id"])
+    return tuple(row["public_id"] for row in rows)
+
+
+def _drop(connection: sqlite3.Connection, source: int) -> None:
+    _leave_to_removal(connection, source)
+    connection.execute("DELETE FROM source_collection WHERE source = ?", (source,))
+    connection.execute("DELETE FROM page WHERE source = ?", (source,))
+    connection.execute("DELETE FROM source WHERE id = ?", (source,))
+
+
+def _leave_to_removal(connection: sqlite3.Connection, source: int) -> None:
+    job = connection.execute(
+        "DELETE FROM job WHERE source = ? RETURNING json_extract(material, '$.file') AS file",
+        (source,),
+    ).fetchone()
+    connection.execute(
+        "INSERT INTO removal VALUES (?, ?)"
+        " ON CONFLICT (source) DO UPDATE SET file = coalesce(excluded.file, file)",
+        (source, job and job["file"]),
+    )
 
 
 def _recover(connection: sqlite3.Connection) -> list[Unfinished]:
@@ -319,11 +449,14 @@ def _collections_of(connection: sqlite3.Connection, source: int) -> tuple[int, .
 
 
 def _requeue(connection: sqlite3.Connection, source: int, cause: str) -> str:
-    attempts = connection.execute(
-        "UPDATE source SET status = 'pending', attempts = attempts + 1 WHERE id = ?"
-        " RETURNING attempts",
+    row = connection.execute(
+        "UPDATE source SET status = 'pending', attempts = attempts + 1"
+        " WHERE id = ? AND status IN ('pending', 'processing') RETURNING attempts",
         (source,),
-    ).fetchone()["attempts"]
+    ).fetchone()
+    if row is None:
+        return "deleted"
+    attempts: int = row["attempts"]
     if attempts < MAX_ATTEMPTS:
         return "pending"
     _finish(connection, source, "failed", f"given up after {attempts} attempts: {cause}")
@@ -331,7 +464,35 @@ def _requeue(connection: sqlite3.Connection, source: int, cause: str) -> str:
 
 
 def _finish(connection: sqlite3.Connection, source: int, status: str, reason: str | None) -> None:
+    row = connection.execute(
+        "SELECT replaces FROM source WHERE id = ? AND status IN ('pending', 'processing')",
+        (source,),
+    ).fetchone()
+    # It was deleted, or given up for its replacement, while it was worked on.
+    if row is None:
+        return
+    if row["replaces"] is not None:
+        if status == "failed":
+            connection.execute(
+                "UPDATE source SET reason = ? WHERE id = ?",
+                (f"its replacement failed: {reason}", row["replaces"]),
+            )
+            _drop(connection, source)
+            return
+        _take_place(connection, source, row["replaces"])
     connection.execute(
         "UPDATE source SET status = ?, reason = ? WHERE id = ?", (status, reason, source)
     )
     connection.execute("DELETE FROM job WHERE source = ?", (source,))
+
+
+def _take_place(connection: sqlite3.Connection, source: int, replaced: int) -> None:
+    older = connection.execute(
+        "SELECT public_id, created_at FROM source WHERE id = ?", (replaced,)
+    ).fetchone()
+    _drop(connection, replaced)
+    connection.execute(
+        "UPDATE source SET public_id = ?, created_at = ?, replaced_at = created_at, replaces = NULL"
+        " WHERE id = ?",
+        (older["public_id"], older["created_at"], source),
+    )

@@ -1,6 +1,7 @@
 """Receiving an upload: multipart fields in memory, the file straight to disk."""
 
 import json
+import logging
 import os
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ _MAX_FIELDS: Final = 1024 * 1024
 _MAX_PARTS: Final = MOST_COLLECTIONS + 10
 
 _FILE: Final = "file"
+
+# Of what is wrong with a form its sender is told; a line for each would fill the log.
+logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from knowledge_bot_service.reading import (
 )
 from knowledge_bot_service.search import delete_entries, insert_entries
 from knowledge_bot_service.storage import StorageError, storage_error
-from knowledge_bot_service.store import Job, Kind, Store, finish_ready
+from knowledge_bot_service.store import Job, Kind, Store, finish_ready, is_wanted
 from knowledge_bot_service.uploads import read_headers
 
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ SMALL: Final = 256 * 1024
 """A text or file up to this size, in bytes or characters, is read before what is longer."""
 
 # What a small source may take. One that takes longer is read again among the long ones.
-_SMALL_LIMITS: Final = Limits(seconds=2.0)
+_SMALL_LIMITS: Final = Limits(seconds=3.0, seconds_in_all=3.0)
 
 # Sources whose length has so few bits are taken together, so many at a time, and share the disk's
 # time.
@@ -213,6 +213,8 @@ class Workers:
                 self._fail(job, str(error))
         except (FetchError, ExtractionError) as error:
             self._fail(job, str(error))
+        except _UnwantedError:
+            self._done(job)
         except ReaderDiedError as error:
             _log.warning("source %s: %s", job.public_id, error)
             self._try_again(job, lane, str(error))
@@ -262,6 +264,8 @@ class Workers:
 
     def _write(self, job: Job, part: Part) -> Future[None]:
         def insert(connection: Connection) -> None:
+            if not is_wanted(connection, job.source):
+                raise _UnwantedError
             insert_entries(connection, job.source, job.collections, part.entries)
             if part.is_last:
                 finish_ready(connection, job.source, part.title)
@@ -303,6 +307,10 @@ class Workers:
                 content_type=page.content_type,
             )
             yield from reader.read(request, limits)
+
+
+class _UnwantedError(Exception):
+    """The source was deleted or replaced meanwhile."""
 
 
 class _Lane:

@@ -97,6 +97,11 @@ def test_any_text_is_answered(handbook: httpx.Client, question: str) -> None:
     assert ask(handbook, question)["answer"]
 
 
+def test_a_question_may_be_very_long(handbook: httpx.Client) -> None:
+    question = "How long must a password be? " * 650
+    assert "fourteen characters" in ask(handbook, question)["answer"]
+
+
 def test_a_bot_reads_its_own_collections_only(handbook: httpx.Client) -> None:
     question = "How many boats does the rowing club own?"
     assert ask(handbook, question, bot="bot_one")["answer"] == REFUSAL

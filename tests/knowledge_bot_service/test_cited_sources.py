@@ -62,6 +62,8 @@ def test_a_web_page_is_named_with_its_address(tmp_path: Path) -> None:
         pages.answers["/rua"] = answer(HTML.encode())
         url = pages.url("/rua")
         client.create_webpage_source(name="Lighthouse", collections="col_default", url=url)
+        # No question waits for a page.
+        service.wait_until_ready()
         message = client.send_message(
             bot_id="bot_default", content="Who built the lighthouse of Rua?"
         )

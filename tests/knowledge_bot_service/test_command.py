@@ -17,6 +17,19 @@ def bots(base_url: str, key: str) -> int:
     return httpx.get(f"{base_url}/bots", headers={"X-API-KEY": key}).status_code
 
 
+def test_admin_lets_sources_be_deleted_and_the_log_says_by_whom(tmp_path: Path) -> None:
+    with serving(tmp_path, "--admin") as (base_url, printed, _):
+        headers = {"X-API-KEY": key_in(printed)}
+        body = {"name": "Rules", "collections": ["col_default"], "content": "No running."}
+        added = httpx.post(f"{base_url}/sources/write", headers=headers, json={"value": body})
+        source = added.json()["value"]["id"]
+        root = base_url.removesuffix("/public/v1")
+        deleted = httpx.delete(f"{root}/page/sources/{source}", headers=headers)
+        assert deleted.json() == {"id": source, "name": "Rules"}
+    # Whoever misses it can find out who deleted it.
+    assert f"source {source} was deleted with the key" in (tmp_path / "printed.txt").read_text()
+
+
 def test_it_prints_where_it_is_and_a_key_that_a_restart_keeps(tmp_path: Path) -> None:
     with serving(tmp_path) as (base_url, printed, _):
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/public/v1", base_url)

@@ -121,9 +121,10 @@ def test_headers_are_bounded_in_size_and_number(
         assert set(response.json()) == {"code", "message"}
 
 
-def test_what_is_not_http_gets_a_problem(address: Address) -> None:
+@pytest.mark.parametrize("sent", [b"SSH-2.0-OpenSSH", b"CONNECT x:443 HTTP/1.1", b"GET / HTTP/9"])
+def test_what_is_not_http_gets_a_problem(address: Address, sent: bytes) -> None:
     with socket.create_connection(address, timeout=20) as connection:
-        connection.sendall(b"SSH-2.0-OpenSSH\r\n\r\n")
+        connection.sendall(sent + b"\r\n\r\n")
         status, problem = answer(connection)
     assert status == 400
     assert set(problem) == {"code", "message"}

@@ -47,3 +47,11 @@ def test_a_charset_that_is_no_name_is_passed_over(read: Reader) -> None:
     page = f"<html><p>{SENTENCE}"
     assert read(page, "", "text/html; charset*=utf-8''%00").text == SENTENCE
     assert read(page, "", "text/html; charset*=a\0b''x").text == SENTENCE
+
+
+def test_a_paragraph_without_end_is_cut_and_nothing_of_it_is_lost(read: Reader) -> None:
+    line = "word " * 30_000
+    parts = read(line + "x" * 70_000, "a.txt").text.split("\n\n")
+    assert max(map(len, parts)) <= 50_000
+    assert [set(part.split()) for part in parts[:3]] == [{"word"}] * 3
+    assert "".join("".join(parts).split()) == "word" * 30_000 + "x" * 70_000

@@ -89,7 +89,10 @@ def test_the_model_words_the_answer_from_the_passages_and_their_sources_are_name
     endpoint: ScriptedServer, http: httpx.Client
 ) -> None:
     says(endpoint, completion("It was Ana Sousa [1]."))
-    assert ask(http, QUESTION)["answer"] == "It was Ana Sousa.\n\nSources: Lighthouse"
+    message = ask(http, QUESTION)
+    assert message["answer"] == "It was Ana Sousa.\n\nSources: Lighthouse"
+    assert [source["name"] for source in message["sources"]] == ["Lighthouse"]
+    assert message["found"] is True
     (request,) = endpoint.requests
     assert (request.method, request.path) == ("POST", "/v1/chat/completions")
     assert request.headers["authorization"] == f"Bearer {KEY}"

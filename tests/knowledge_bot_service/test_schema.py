@@ -74,6 +74,9 @@ def test_a_folder_of_an_earlier_version_goes_on(version: int, tmp_path: Path) ->
         }
     with LocalService(tmp_path / "new", **SETTINGS):
         pass
+    with closing(sqlite3.connect(folder / "knowledge.sqlite3")) as connection:
+        counted = connection.execute("SELECT added - removed FROM passage_count").fetchone()
+        assert counted == connection.execute("SELECT count(*) FROM passage").fetchone()
     assert schema_of(folder / "knowledge.sqlite3") == schema_of(
         tmp_path / "new" / "knowledge.sqlite3"
     )
@@ -103,6 +106,7 @@ def test_a_copy_of_the_older_version_is_kept_and_named_in_the_log(tmp_path: Path
         assert connection.execute("SELECT count(*) FROM source").fetchone()[0] == 5
 
 
+@pytest.mark.slow
 def test_an_upgrade_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     folder = stored(1, tmp_path / "data")
     with closing(sqlite3.connect(folder / "knowledge.sqlite3")) as connection, connection:

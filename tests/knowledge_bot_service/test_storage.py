@@ -137,6 +137,9 @@ def test_a_database_file_that_is_gone_is_noticed_before_anything_is_accepted(
         _, log = capfd.readouterr()
         assert log.count("removed or replaced") == 1
         assert "Traceback" not in log
+        health = http.get(service.base_url.removesuffix("/public/v1") + "/healthz")
+        assert health.status_code == 503
+        assert "removed or replaced" in health.text
     if name.endswith("-wal"):
         # What was accepted before is in the other file by then.
         with LocalService(tmp_path) as service:

@@ -1,7 +1,10 @@
 """What becomes of sources: pages fetched, files read, and the reasons when they cannot be."""
 
+import os
 import re
+import signal
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -93,6 +96,21 @@ def end_of(service: LocalService, source: str) -> tuple[str, str | None]:
     service.wait_until_ready()
     (state,) = [state for state in service.sources() if state.id == source]
     return state.status, state.reason
+
+
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells of processes")
+
+
+def reading_processes(service: LocalService) -> set[int]:
+    """The processes in which a service reads documents."""
+    tasks = Path(f"/proc/{service.pid}/task").iterdir()
+    return {int(one) for task in tasks for one in (task / "children").read_text().split()}
+
+
+def cpu_seconds(service: LocalService) -> float:
+    """The CPU time that the service's own process has used (proc(5))."""
+    fields = Path(f"/proc/{service.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_a_page_is_fetched_with_its_headers_and_answers(
@@ -258,6 +276,61 @@ def test_a_long_text_waits_in_a_file_and_is_ready(
     service.wait_until_ready()
     assert "1931" in ask(http, "When did the quarry close?")["answer"]
     assert list(Path(service.data, "material").iterdir()) == []
+
+
+@needs_proc
+def test_a_file_that_is_much_work_is_none_for_the_service_itself(
+    fresh: LocalService, fresh_http: httpx.Client
+) -> None:
+    rules = b"***\n" * 400_000 + b"The quarry closed in 1931.\n"
+    before = cpu_seconds(fresh)
+    assert end_of(fresh, add_file(fresh_http, "rules.md", rules)) == ("ready", None)
+    assert cpu_seconds(fresh) - before < 0.7
+    assert "1931" in ask(fresh_http, "When did the quarry close?")["answer"]
+
+
+@needs_proc
+def test_a_source_whose_reading_process_is_killed_is_read_again(
+    fresh: LocalService, fresh_http: httpx.Client
+) -> None:
+    source = add_text(fresh_http, "Long", "Some words of a text. " * 20_000)["id"]
+    while not (found := reading_processes(fresh)):
+        time.sleep(0.01)
+    os.kill(found.pop(), signal.SIGKILL)
+    assert end_of(fresh, source) == ("ready", None)
+
+
+@needs_proc
+def test_no_reading_process_outlives_a_killed_service(
+    fresh: LocalService, fresh_http: httpx.Client
+) -> None:
+    add_text(fresh_http, "Long", "Some words of a text. " * 20_000)
+    while not (found := reading_processes(fresh)):
+        time.sleep(0.01)
+    fresh.kill()
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{process}/cmdline").exists() for process in found):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    fresh.start()
+
+
+def test_a_short_text_overtakes_the_long_ones_before_it(
+    fresh: LocalService, fresh_http: httpx.Client
+) -> None:
+    for number in range(6):
+        add_text(fresh_http, f"Long {number}", "Some words of a text. " * 100_000)
+    add_text(fresh_http, "Short", "The quarry closed in 1931.")
+    assert "1931" in ask(fresh_http, "When did the quarry close?")["answer"]
+    assert [one.status == "ready" for one in fresh.sources()].count(True) < 7
+
+
+def test_the_title_of_a_document_is_kept(service: LocalService, http: httpx.Client) -> None:
+    source = add_file(http, "titled.md", b"# The long way\n\nIt is nine miles long.")
+    assert end_of(service, source) == ("ready", None)
+    with closing(sqlite3.connect(service.data / "knowledge.sqlite3")) as database:
+        row = database.execute("SELECT title FROM source WHERE public_id = ?", (source,)).fetchone()
+    assert row == ("The long way",)
 
 
 def test_a_text_of_nothing_that_can_be_seen_fails_with_the_reason(

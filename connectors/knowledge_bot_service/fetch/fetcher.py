@@ -27,6 +27,23 @@ class FetchError(Exception):
     """A page could not be fetched. `str()` is the reason, for the person who added the source."""
 
 
+class NotModifiedError(Exception):
+    """The page is the one that is known (304)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validators:
+    """What a server tells its pages apart by: `ETag` and `Last-Modified`, as it sent them."""
+
+    etag: str | None = None
+    last_modified: str | None = None
+
+    def headers(self) -> dict[bytes, bytes]:
+        """What asks for the page only if it is another one."""
+        given = {b"if-none-match": self.etag, b"if-modified-since": self.last_modified}
+        return {name: value.encode("latin-1") for name, value in given.items() if value}
+
+
 @dataclass(frozen=True, slots=True)
 class FetchPolicy:
     """What may be fetched.
@@ -46,11 +63,15 @@ class FetchPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A fetched page: where it was in the end, its Content-Type as sent, and its content."""
+    """A fetched page: where it was in the end, its Content-Type as sent, and its content.
+
+    `validators` are what to ask with whether it has changed.
+    """
 
     url: str
     content_type: str
     body: bytes
+    validators: Validators = Validators()
 
 
 def fetch(
@@ -58,6 +79,7 @@ def fetch(
     headers: Sequence[Header] = (),
     policy: FetchPolicy = FetchPolicy(),
     *,
+    known: Validators = Validators(),
     resolver: Resolver = resolve,
     ssl_context: ssl.SSLContext | None = None,
 ) -> Page:
@@ -67,6 +89,7 @@ def fetch(
         url: an http or https address.
         headers: sent to the URL's own origin, and not to another that it redirects to.
         policy: what may be fetched, and the bounds.
+        known: what the server sent with the page that is known; none: there is no such page.
         resolver: looks host names up.
         ssl_context: the trusted certificates; the system's and certifi's when left out.
 
@@ -76,8 +99,9 @@ def fetch(
     Raises:
         FetchError: the URL or a header is not usable, an address is not allowed, the server cannot
             be reached or does not answer with a page, or a bound of `policy` is hit.
+        NotModifiedError: the page is the `known` one.
     """
-    own = _encoded(headers)
+    own = _encoded(headers) | known.headers()
     deadline = time.monotonic() + policy.timeout
     with (
         _reasons(policy),
@@ -98,10 +122,15 @@ def fetch(
                 if response.status in _REDIRECTS and location:
                     target = target.join(location)
                     continue
+                if response.status == 304 and known.headers():
+                    raise NotModifiedError
                 _check_status(response.status, target)
                 content_type = _header(response, b"content-type")
                 _check_content_type(content_type, target)
-                return Page(str(target), content_type, read_body(response, policy.max_bytes))
+                sent = Validators(
+                    _validator(response, b"etag"), _validator(response, b"last-modified")
+                )
+                return Page(str(target), content_type, read_body(response, policy.max_bytes), sent)
     raise FetchError(f"{start} redirects more than {policy.max_redirects} times")
 
 
@@ -194,6 +223,12 @@ def _response(
 def _header(response: httpcore.Response, name: bytes) -> str:
     values = (value for key, value in response.headers if key.lower() == name)
     return next(values, b"").decode("latin-1")
+
+
+def _validator(response: httpcore.Response, name: bytes) -> str | None:
+    # One that is empty says nothing, and one that is long is no help.
+    value = _header(response, name)
+    return value if 0 < len(value) <= 1000 else None
 
 
 def _check_status(status: int, target: Target) -> None:

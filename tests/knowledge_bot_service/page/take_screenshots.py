@@ -7,9 +7,10 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Literal
 
 import httpx
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from knowledge_bot_service import LocalService
 
@@ -23,9 +24,17 @@ TEXTS = {
     "Travel expenses": "Travel costs are reimbursed within ten working days. Receipts above 25 "
     "euros must be attached.\n\nTaxi rides need a reason; the train is preferred.",
 }
+MANUAL = """# Frobnicator
+
+You can install the tool with the following command:
+
+```
+pip install frobnicator
+```
+"""
 QUESTIONS = (
+    "How do I install the frobnicator tool?",
     "How many days of vacation do I get?",
-    "When does the library open on Saturdays?",
     "Who won the cup final?",
 )
 
@@ -40,20 +49,40 @@ def main() -> None:
             collections={"col_handbook": "Handbook", "col_archive": "Archive"},
             bots=["bot_guide"],
             bot_names={"bot_guide": "Guide"},
+            settings={"admin": True},
         ) as service,
         sync_playwright() as playwright,
     ):
         fill(service)
         browser = playwright.chromium.launch(executable_path=browser_path, args=flags)
-        page = browser.new_page(viewport={"width": 960, "height": 800})
-        page.goto(service.base_url.removesuffix("public/v1"))
-        page.get_by_label("API key").fill(service.api_key)
-        page.get_by_role("button", name="Enter").click()
-        page.get_by_text("Vacation rules").wait_for()
+        page = entered(browser, service, {"width": 960, "height": 550}, "light")
         page.screenshot(path=IMAGES / "service-sources.png")
         chat(page)
         page.screenshot(path=IMAGES / "service-chat.png")
+        page.get_by_role("link", name="Vacation rules").click()
+        page.locator(".quoted mark").first.wait_for()
+        page.screenshot(path=IMAGES / "service-passage.png")
+        phone = entered(browser, service, {"width": 390, "height": 640}, "dark")
+        phone.get_by_role("link", name="Chat").click()
+        phone.get_by_text("Conversations").click()
+        phone.get_by_role("link", name=QUESTIONS[0]).click()
+        phone.get_by_text("Conversations").click()
+        phone.locator(".cited").first.wait_for()
+        phone.get_by_label("Question").blur()
+        phone.screenshot(path=IMAGES / "service-phone.png")
         browser.close()
+
+
+def entered(
+    browser: Browser, service: LocalService, size: ViewportSize, scheme: Literal["light", "dark"]
+) -> Page:
+    """A tab of its own with the page, behind the key."""
+    page = browser.new_page(viewport=size, color_scheme=scheme, locale="en-GB")
+    page.goto(service.base_url.removesuffix("public/v1"))
+    page.get_by_label("API key").fill(service.api_key)
+    page.get_by_role("button", name="Enter").click()
+    page.get_by_text("Vacation rules").wait_for()
+    return page
 
 
 def fill(service: LocalService) -> None:
@@ -63,11 +92,16 @@ def fill(service: LocalService) -> None:
         for name, content in TEXTS.items():
             add(client, "write", name, "col_handbook", content=content)
         add(client, "webpage", "Intranet start page", "col_handbook", url="http://10.0.0.5/")
-        form = {"name": "Contract of 1998", "collections": "col_archive"}
-        file = ("contract.pdf", b"%PDF-1.4 cut off", "application/pdf")
-        client.post("/sources/upload", data=form, files={"file": file}).raise_for_status()
+        upload(client, "Contract of 1998", "contract.pdf", b"%PDF-1.4 cut off", "application/pdf")
+        upload(client, "Frobnicator manual", "manual.md", MANUAL.encode(), "text/markdown")
         service.wait_until_ready()
         add(client, "write", "Minutes of 2025", "col_archive", content="A long text. " * 1_500_000)
+
+
+def upload(client: httpx.Client, name: str, filename: str, content: bytes, kind: str) -> None:
+    form = {"name": name, "collections": "col_handbook"}
+    file = (filename, content, kind)
+    client.post("/sources/upload", data=form, files={"file": file}).raise_for_status()
 
 
 def add(client: httpx.Client, kind: str, name: str, collection: str, **fields: str) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.async_api import Browser, Locator, Page, Request, expect
+from playwright.async_api import Browser, Locator, Page, Request, Route, expect
 
 from knowledge_bot_service import LocalService
 from page_server import answer, serving
-from service_calls import BOTS, COLLECTIONS, add_text, client_of, value_of
+from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, value_of
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -23,6 +23,28 @@ HTML = (
     " in 1874 by Ana Sousa. Its lamp was changed in 1931.</p></article></body></html>"
 )
 MARKUP = "<img src=x onerror=alert(1)>"
+SAFE = "<script>"
+TABLE = "<table><tr><th>A</th><th>B</th></tr><tr><td>1</td><td>2</td></tr></table>"
+WRITTEN = """Install it:
+```sh
+pip install a
+
+  b
+```
+Then:
+- one
+- `two`
+  more
+
+3. three
+4. four
+
+| A | B |
+|---|---|
+| 1 | 2 |
+End *as* it is.
+```
+never closed"""
 
 
 @pytest.fixture
@@ -33,6 +55,7 @@ def local(tmp_path: Path) -> Iterator[LocalService]:
         bots=BOTS,
         bot_names={"bot_one": "Guide"},
         allow_fetch=["127.0.0.1/32"],
+        settings={"admin": True, "limits": {"upload_bytes": 30_000_000}},
     ) as running:
         yield running
 
@@ -42,6 +65,7 @@ class Visit:
     """A tab with the page, and all that the browser complained about or asked for in it."""
 
     page: Page
+    origin: str
     complaints: list[str] = field(default_factory=list)
     addresses: list[str] = field(default_factory=list)
 
@@ -75,7 +99,7 @@ async def visiting(
     """Open the page; at the end nothing may have been refused, loaded from elsewhere, or leaked."""
     origin = service.base_url.removesuffix("/public/v1")
     page = await browser.new_page(viewport={"width": width, "height": 700})
-    visit = Visit(page)
+    visit = Visit(page, origin)
 
     def note(request: Request) -> None:
         visit.addresses.append(request.url)
@@ -165,13 +189,13 @@ async def test_a_wrong_key_is_said_and_shows_nothing(browser: Browser, local: Lo
         await expect(visit.page.get_by_role("heading", name="Sources")).to_be_visible()
 
 
-async def test_a_key_is_kept_by_the_tab_until_it_is_forgotten(
+async def test_a_key_is_kept_by_the_tab_until_it_is_logged_out(
     browser: Browser, local: LocalService
 ) -> None:
     async with visiting(browser, local) as visit:
         await visit.page.reload()
         await expect(visit.page.get_by_role("heading", name="Sources")).to_be_visible()
-        await visit.button("Forget key").click()
+        await visit.button("Log out").click()
         await expect(visit.label("API key")).to_be_visible()
         kept = await visit.page.evaluate("[sessionStorage.length, localStorage.length]")
         assert kept == [0, 0]
@@ -185,9 +209,9 @@ async def test_a_failed_source_shows_its_reason(browser: Browser, local: LocalSe
         await expect(failed).to_contain_text("failed")
         await expect(failed.locator(".reason")).to_contain_text("not a public address")
         await expect(visit.page.get_by_role("status")).to_contain_text("failed")
-        await visit.label("Show").select_option("Ready")
+        await visit.label("Status").select_option("Ready")
         await expect(failed).to_have_count(0)
-        await visit.label("Show").select_option("Failed")
+        await visit.label("Status").select_option("Failed")
         await expect(failed).to_have_count(1)
 
 
@@ -204,41 +228,84 @@ async def test_what_the_service_refuses_is_said_and_the_form_is_kept(
     assert local.sources() == []
 
 
-async def test_markup_in_names_reasons_and_answers_is_shown_as_text(
+async def test_markup_is_shown_as_text_wherever_it_stands(
     browser: Browser, local: LocalService
 ) -> None:
     with client_of(local) as http:
-        add_text(http, MARKUP, f"The password of the gate is {MARKUP} and nothing else.")
+        text = f"The password of the gate is {MARKUP} and nothing else.\n\n```\n{MARKUP}\n```"
+        source = add_text(http, MARKUP, text)["id"]
     local.wait_until_ready()
     async with visiting(browser, local) as visit:
         await expect(visit.page.locator(".name")).to_have_text([MARKUP])
         await visit.page.get_by_role("link", name="Chat").click()
-        replied = await visit.ask(f"What is the password of the gate? {MARKUP}")
+        question = f"{MARKUP} What is the password of the gate?"
+        replied = await visit.ask(question)
         await expect(replied).to_contain_text(f"The password of the gate is {MARKUP}")
         await expect(replied).to_contain_text(f"Sources: {MARKUP}")
+        await expect(visit.page.locator("#talks .long")).to_have_text([question])
+        await visit.page.reload()
+        await expect(visit.page.locator(".bubble.question")).to_have_text([question])
+        await visit.page.locator(".cited a").click()
+        await expect(visit.page.locator(".passage")).to_contain_text(MARKUP)
+        await visit.button("Delete").click()
+        await expect(visit.page.locator("#confirm-name")).to_have_text(MARKUP)
+        await visit.button("Keep it").click()
+        # A reason that has the sender's own words, of a replacement.
+        with client_of(local) as http:
+            body = {"name": MARKUP, "collections": ["col_one"], "url": f"http://127.0.0.1:1/{SAFE}"}
+            path = f"{visit.origin}/page/sources/{source}/webpage"
+            http.put(path, json={"value": body}).raise_for_status()
+        local.wait_until_ready()
+        await visit.page.reload()
+        await expect(visit.page.locator("#facts .reason")).to_contain_text("replacement failed")
+        for place in (f"#sources/{MARKUP}", f"#chat/{MARKUP}/{MARKUP}", f"#{MARKUP}"):
+            await visit.page.goto(f"{visit.origin}/{place}")
         assert await visit.page.locator("img").count() == 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_a_phone_needs_no_sideways_scrolling(
-    browser: Browser, local: LocalService, scheme: str
+@pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (390, "dark"), (1100, "light")])
+async def test_nothing_needs_sideways_scrolling(
+    browser: Browser, local: LocalService, width: int, scheme: str
 ) -> None:
+    name = "W" * 990
     with client_of(local) as http:
-        add_text(http, "W" * 300, f"The long word is {'X' * 290}.")
-    async with visiting(browser, local, width=320) as visit:
+        source = add_text(http, name, f"The long word is {'X' * 290}.\n\n# {'Y' * 300}")["id"]
+        local.wait_until_ready()
+        conversation = ask(http, "What is the long word? " + "Z" * 5000)["conversation_id"]
+    async with visiting(browser, local, width=width) as visit:
         await visit.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
         await expect(visit.source("WWW")).to_contain_text("ready")
         assert await overflow(visit.page) == []
-        await visit.page.get_by_role("link", name="Chat").click()
+        # Shortened: with the whole name, the row alone would fill the screen.
+        assert await height(visit.source("WWW")) < 200
+        await visit.page.goto(f"{visit.origin}/#sources/{source}")
+        await expect(visit.page.locator(".passage")).to_have_count(1)
+        assert await overflow(visit.page) == []
+        assert await height(visit.page.locator("#source-name")) < 100
+        await visit.button("Show the whole name").click()
+        assert await height(visit.page.locator("#source-name")) > 100
+        assert await overflow(visit.page) == []
+        await visit.button("Delete").click()
+        assert await overflow(visit.page) == []
+        await visit.button("Keep it").click()
+        await visit.page.goto(f"{visit.origin}/#chat/bot_one/{conversation}")
+        await expect(visit.page.locator(".answer")).to_have_count(1)
         await visit.ask("What is the long word?")
         assert await overflow(visit.page) == []
         await expect(visit.label("Question")).to_be_in_viewport()
 
 
+async def height(one: Locator) -> float:
+    box = await one.bounding_box()
+    assert box is not None
+    return box["height"]
+
+
 async def overflow(page: Page) -> list[str]:
     """What is wider than its place, among everything that is shown."""
     found: list[str] = await page.evaluate(
-        """() => [...document.querySelectorAll("html, body, body *:not(.hidden, option)")]
+        """() => [...document.querySelectorAll("html, body, body *")]
+            .filter((one) => !one.matches(".hidden, option, pre, pre *, .cited a"))
             .filter((one) => one.clientWidth && one.scrollWidth > one.clientWidth + 1)
             .map((one) => `${one.tagName} ${one.id} ${one.scrollWidth} ${one.clientWidth}`)"""
     )
@@ -258,7 +325,7 @@ async def test_every_field_has_a_label_and_the_keyboard_reaches_it(
         for _ in range(20):
             await visit.page.keyboard.press("Tab")
             reached.add(await visit.page.evaluate("document.activeElement.id"))
-        assert {"leave", "url", "name", "shown"} <= reached
+        assert {"leave", "url", "name", "search", "status", "collection"} <= reached
 
 
 async def test_without_an_answer_a_question_is_kept_and_a_source_is_not_called_lost(
@@ -268,12 +335,223 @@ async def test_without_an_answer_a_question_is_kept_and_a_source_is_not_called_l
         local.kill()
         await visit.label("Address").fill("http://example.org/")
         await visit.button("Add").click()
-        await expect(visit.page.locator("#add-problem")).to_contain_text("may have acted")
+        problem = visit.page.locator("#add-problem")
+        await expect(problem).to_contain_text("may have acted: see the list")
         await visit.page.get_by_role("link", name="Chat").click()
         await visit.label("Question").fill("Is anybody there?")
         await visit.button("Ask").click()
-        await expect(visit.page.locator(".log .problem")).to_contain_text("gave no answer")
+        problem = visit.page.locator(".log .problem")
+        await expect(problem).to_contain_text("ask it again when the service is back")
         await expect(visit.label("Question")).to_have_value("Is anybody there?")
         local.start()
         await visit.button("Ask").click()
         await expect(visit.page.locator(".answer:not(.waits)")).to_have_count(1)
+
+
+async def test_conversations_are_listed_opened_and_gone_on_with(
+    browser: Browser, local: LocalService
+) -> None:
+    with client_of(local) as http:
+        add_text(http, "Lighthouse", "The lighthouse of Rua was built in 1874 by Ana Sousa.")
+        for number in range(35):
+            ask(http, f"What is number {number}?")
+        older = ask(http, "Who built the lighthouse of Rua?")["conversation_id"]
+        for number in range(32):
+            ask(http, f"And what is number {number}?", older)
+    async with visiting(browser, local) as visit:
+        await visit.page.get_by_role("link", name="Chat").click()
+        talks = visit.page.locator("#talks a")
+        await expect(talks).to_have_count(30)
+        await expect(talks.first).to_contain_text("Who built the lighthouse")
+        await visit.page.locator("#more-talks").click()
+        await expect(talks).to_have_count(36)
+        await talks.first.click()
+        questions = visit.page.locator(".bubble.question")
+        await expect(questions).to_have_count(30)
+        await expect(questions.last).to_be_in_viewport()
+        await visit.button("Show what is before").click()
+        await expect(questions).to_have_count(33)
+        await expect(questions.first).to_have_text("Who built the lighthouse of Rua?")
+        await visit.ask("When was it built?")
+        # Its address is that of the conversation, so that a reload keeps it.
+        assert visit.page.url.endswith(f"#chat/bot_one/{older}")
+        await visit.page.reload()
+        await expect(questions.last).to_have_text("When was it built?")
+        await visit.page.get_by_role("link", name="Sources").click()
+        await visit.page.get_by_role("link", name="Chat").click()
+        await expect(questions.last).to_have_text("When was it built?")
+        await visit.button("New conversation").click()
+        await expect(questions).to_have_count(0)
+        await visit.ask("What is new?")
+        await expect(talks.first).to_contain_text("What is new?")
+        await visit.page.reload()
+        await expect(questions).to_have_text(["What is new?"])
+        await visit.label("Bot").select_option("bot_two")
+        await expect(visit.page.locator("#talks")).to_contain_text("There are none yet.")
+        await visit.page.goto(f"{visit.origin}/#chat/bot_one/conv_{'0' * 24}")
+        await expect(visit.page.locator(".log .problem")).to_contain_text("not there")
+
+
+async def test_an_answer_leads_to_the_passage_that_it_quotes(
+    browser: Browser, local: LocalService
+) -> None:
+    filler = "\n\n".join(f"Paragraph {number} says {'nothing ' * 90}" for number in range(80))
+    with client_of(local) as http:
+        text = f"{filler}\n\nThe canoes are kept by Ruth Okafor. They are red.\n\n{filler}"
+        add_text(http, "Boats, canoes, rafts", text)
+    local.wait_until_ready()
+    async with visiting(browser, local) as visit:
+        await visit.page.get_by_role("link", name="Chat").click()
+        replied = await visit.ask("Where are the canoes kept by Ruth Okafor?")
+        await replied.get_by_role("link", name="Boats, canoes, rafts", exact=True).click()
+        quoted = visit.page.locator(".passage.quoted")
+        await expect(quoted).to_be_focused()
+        marked = quoted.locator("mark").first
+        await expect(marked).to_have_text("The canoes are kept by Ruth Okafor.")
+        await expect(marked).to_be_in_viewport()
+        passages = visit.page.locator(".passage")
+        before = await passages.count()
+        await visit.button("Show what is before").click()
+        await expect(passages).not_to_have_count(before)
+        await visit.page.get_by_role("link", name="Back to the chat").click()
+        await expect(visit.page.locator(".bubble.question")).to_have_count(1)
+
+
+async def test_a_source_is_deleted_after_it_was_named(
+    browser: Browser, local: LocalService
+) -> None:
+    with client_of(local) as http:
+        add_text(http, "House rules", "The kitchen closes at ten in the evening.")
+        told = ask(http, "When does the kitchen close?")
+    async with visiting(browser, local) as visit:
+        await visit.page.get_by_role("link", name="House rules").click()
+        await visit.button("Delete").click()
+        dialog = visit.page.get_by_role("dialog")
+        await expect(dialog).to_contain_text("House rules")
+        await visit.page.keyboard.press("Escape")
+        await expect(dialog).to_be_hidden()
+        await visit.button("Delete").click()
+        await dialog.get_by_role("button", name="Delete").click()
+        await expect(visit.page.locator("#counts")).to_have_text("There are none yet.")
+        assert local.sources() == []
+        await visit.page.goto(f"{visit.origin}/#chat/bot_one/{told['conversation_id']}")
+        await visit.page.locator(".cited a").click()
+        await expect(visit.page.get_by_role("alert").filter(visible=True)).to_contain_text(
+            "it was deleted"
+        )
+
+
+async def test_a_source_is_replaced_under_its_name(browser: Browser, local: LocalService) -> None:
+    with client_of(local) as http:
+        add_text(http, "Opening", "The library opens at nine on Saturdays.")
+        local.wait_until_ready()
+        async with visiting(browser, local) as visit:
+            await visit.page.get_by_role("link", name="Opening").click()
+            await visit.button("Replace").first.click()
+            await expect(visit.page.locator("#name")).to_have_value("Opening")
+            await visit.page.locator("#content").fill("The library opens at ten on Saturdays.")
+            await visit.page.locator("#add").click()
+            await expect(visit.page.locator("#text")).to_contain_text("at ten on Saturdays")
+            await expect(visit.page.locator("#facts")).to_contain_text("Replaced")
+        assert "ten" in ask(http, "When does the library open on Saturdays?")["answer"]
+        assert len(local.sources()) == 1
+
+
+async def test_a_list_is_searched_and_goes_on(browser: Browser, local: LocalService) -> None:
+    with client_of(local) as http:
+        for number in range(52):
+            add_text(http, f"Rule {number}", "No running.")
+        add_text(http, "Émile's notes", "No running.", "col_two")
+    local.wait_until_ready()
+    async with visiting(browser, local) as visit:
+        names = visit.page.locator("#list .name")
+        await expect(names).to_have_count(50)
+        await visit.button("Show more").click()
+        await expect(names).to_have_count(53)
+        await visit.label("Search").fill("éMILE")
+        await expect(names).to_have_text(["Émile's notes"])
+        await visit.label("Search").fill("nobody")
+        await expect(visit.page.locator("#counts")).to_have_text("None is found.")
+        await visit.label("Search").fill("")
+        await visit.label("Collection").select_option("Archive")
+        await expect(names).to_have_text(["Émile's notes"])
+
+
+async def test_an_upload_shows_how_far_it_is_and_can_be_cancelled(
+    browser: Browser, local: LocalService, tmp_path: Path
+) -> None:
+    large = tmp_path / "large.txt"
+    large.write_text("The lighthouse of Rua. " * 1_000_000)
+    too_large = tmp_path / "too-large.txt"
+    too_large.write_bytes(b"x" * 31_000_000)
+    async with visiting(browser, local) as visit:
+        # Slow enough to be seen and cancelled: 23 MB at 4 MB a second.
+        session = await visit.page.context.new_cdp_session(visit.page)
+        await session.send(
+            "Network.emulateNetworkConditions",
+            {
+                "offline": False,
+                "latency": 0,
+                "downloadThroughput": -1,
+                "uploadThroughput": 4_000_000,
+            },
+        )
+        await visit.page.get_by_role("radio", name="File").check()
+        await visit.page.locator("#file").set_input_files(too_large)
+        await visit.button("Add").click()
+        await expect(visit.page.locator("#add-problem")).to_have_text(
+            "The file has 31 MB, and the service takes 30 MB."
+        )
+        await visit.page.locator("#file").set_input_files(large)
+        await visit.button("Add").click()
+        await expect(visit.page.locator("#upload-note")).to_contain_text("% of 23 MB")
+        await expect(visit.page.get_by_role("progressbar")).to_be_visible()
+        await visit.button("Cancel").click()
+        await expect(visit.page.locator("#add-problem")).to_have_text("The upload was cancelled.")
+        await expect(visit.page.locator("#upload")).to_be_hidden()
+    assert local.sources() == []
+
+
+async def test_code_lists_and_tables_in_a_text_are_readable(
+    browser: Browser, local: LocalService
+) -> None:
+    async with visiting(browser, local) as visit:
+        made = await visit.page.evaluate(
+            """async (text) => {
+                const { blocks } = await import("./assets/answer.js");
+                return blocks(text).map((one) => one.outerHTML);
+            }""",
+            WRITTEN,
+        )
+    assert made == [
+        "<p>Install it:</p>",
+        '<pre tabindex="0"><code>pip install a\n\n  b</code></pre>',
+        "<p>Then:</p>",
+        "<ul><li>one</li><li><code>two</code>\nmore</li></ul>",
+        '<ol start="3"><li>three</li><li>four</li></ol>',
+        f'<div class="wide" tabindex="0">{TABLE}</div>',
+        "<p>End *as* it is.</p>",
+        '<pre tabindex="0"><code>never closed</code></pre>',
+    ]
+
+
+async def test_it_works_under_a_prefix_of_a_reverse_proxy(
+    browser: Browser, local: LocalService
+) -> None:
+    with client_of(local) as http:
+        add_text(http, "House rules", "The kitchen closes at ten in the evening.")
+    async with visiting(browser, local, enter=False) as visit:
+        prefix = f"{visit.origin}/kbot/"
+
+        async def without_prefix(route: Route) -> None:
+            await route.continue_(url=route.request.url.replace(prefix, f"{visit.origin}/"))
+
+        await visit.page.route(f"{prefix}**", without_prefix)
+        visit.addresses.clear()
+        await visit.page.goto(prefix)
+        await visit.enter(local.api_key)
+        await visit.page.get_by_role("link", name="House rules").click()
+        await expect(visit.page.locator("#text")).to_contain_text("closes at ten")
+        await visit.page.get_by_role("link", name="Chat").click()
+        await expect(await visit.ask("When does the kitchen close?")).to_contain_text("ten")
+        assert [one for one in visit.addresses if not one.startswith((prefix, "data:"))] == []

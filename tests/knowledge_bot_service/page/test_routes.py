@@ -85,7 +85,7 @@ def test_sources_are_listed_newest_first_with_their_state(
     fresh.wait_until_ready()
     overview = listed(fresh).json()
     assert overview["counts"] == {"ready": 1, "failed": 1}
-    ready, failed = overview["newest"]
+    ready, failed = overview["sources"]
     handbook = {"id": "col_one", "name": "Handbook"}
     assert ready == {
         "id": created["id"],
@@ -93,12 +93,16 @@ def test_sources_are_listed_newest_first_with_their_state(
         "kind": "text",
         "status": "ready",
         "reason": None,
+        "title": None,
+        "url": None,
         "collections": [handbook, {"id": "col_two", "name": "Archive"}],
         "created_at": created["created_at"],
+        "replaced_at": None,
+        "replacement": None,
     }
     assert (failed["name"], failed["status"]) == ("Nowhere", "failed")
     assert "127.0.0.1" in failed["reason"]
-    assert [one["name"] for one in listed(fresh, status="failed").json()["newest"]] == ["Nowhere"]
+    assert [one["name"] for one in listed(fresh, status="failed").json()["sources"]] == ["Nowhere"]
     assert problem_of(listed(fresh, status="lost"), 400)["code"] == "invalid_request"
 
 
@@ -116,9 +120,9 @@ def test_a_long_list_is_cut_and_a_collection_that_is_gone_is_named_by_its_id(
         database.execute("INSERT INTO source_collection SELECT id, 1 FROM source")
     database.close()
     with LocalService(tmp_path) as service:
-        overview = listed(service).json()
+        overview = listed(service, limit="200").json()
     assert overview["counts"] == {"ready": 250}
-    assert [one["name"] for one in overview["newest"]] == [
+    assert [one["name"] for one in overview["sources"]] == [
         f"Text {number}" for number in range(249, 49, -1)
     ]
-    assert overview["newest"][0]["collections"] == [{"id": "col_old", "name": "col_old"}]
+    assert overview["sources"][0]["collections"] == [{"id": "col_old", "name": "col_old"}]

@@ -1,5 +1,7 @@
 // Making elements. What the service sends is only ever put in as text, never as markup.
 
+const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
 export function find(id) {
   return document.getElementById(id);
 }
@@ -13,4 +15,15 @@ export function element(tag, attributes = {}, ...children) {
 
 export function options(choices) {
   return choices.map(({ id, name }) => element("option", { value: id }, name));
+}
+
+// A time of the service's, in milliseconds since 1970.
+export function time(milliseconds) {
+  const moment = new Date(milliseconds);
+  return element("time", { datetime: moment.toISOString() }, TIME.format(moment));
+}
+
+// Something to be told to those who do not see the page; a screen reader reads it out.
+export function announce(news) {
+  find("news").textContent = news;
 }

@@ -1,29 +1,41 @@
-// The view of the sources: what there is and where it stands, and a form to add more.
+// The list of the sources: what there is and where it stands.
 
-import { create, read, upload } from "./calls.js";
-import { element, find } from "./elements.js";
+import { read } from "./calls.js";
+import { announce, element, find, options, time } from "./elements.js";
+import { forAdding } from "./form.js";
 
 // How long until the list is read again, in milliseconds: while something is unfinished, and else.
 const SOON = 1000;
 const LATER = 15000;
 
-const KINDS = { webpage: "Web page", text: "Text", file: "File" };
-const UNFINISHED = ["pending", "processing"];
-const TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+// How long typing must rest before it is searched for, in milliseconds.
+const REST = 250;
+
+// How many sources one call lists at most.
+const MOST = 200;
+const STEP = 50;
+
+export const KINDS = { webpage: "Web page", text: "Text", file: "File" };
+export const UNFINISHED = ["pending", "processing"];
 
 let timer = 0;
 let reading = 0;
+let wanted = STEP;
 let shown = "";
 let statuses = new Map();
 
 export function openSources(collections) {
-  const boxes = collections.map((collection, index) => {
-    const box = element("input", { type: "checkbox", value: collection.id });
-    box.checked = index === 0;
-    return element("label", {}, box, collection.name);
-  });
-  find("collections").replaceChildren(find("collections").querySelector("legend"), ...boxes);
-  chooseKind();
+  const all = element("option", { value: "" }, "All collections");
+  find("collection").replaceChildren(all, ...options(collections));
+  find("collection").hidden = collections.length < 2;
+}
+
+export function showSources() {
+  forAdding();
+  find("form-card").hidden = false;
+  find("list-card").hidden = false;
+  find("source-card").hidden = true;
+  find("sources-title").focus();
   refresh();
 }
 
@@ -33,127 +45,113 @@ export function closeSources() {
 }
 
 async function refresh() {
+  if (find("list-card").hidden) return;
   closeSources();
   const mine = reading;
-  const status = find("shown").value;
   let delay = LATER;
   try {
-    const overview = await read(status ? `page/sources?status=${status}` : "page/sources");
+    const found = await listed();
     // A later refresh has begun meanwhile, and has newer news.
     if (mine !== reading) return;
     find("sources-problem").textContent = "";
-    render(overview);
-    if (UNFINISHED.some((one) => overview.counts[one])) delay = SOON;
+    render(found);
+    if (found.sources.some(isUnfinished)) delay = SOON;
   } catch (failure) {
     if (mine !== reading) return;
-    find("sources-problem").textContent = "The service gave no list. This one may be out of date.";
+    find("sources-problem").textContent = `${failure.message} The list may be out of date.`;
   }
   timer = setTimeout(refresh, delay);
 }
 
-function render(overview) {
-  // An unchanged list stays, so that a person can select text in it.
-  const now = JSON.stringify(overview);
-  if (now === shown) return;
-  shown = now;
-  find("counts").textContent = summary(overview);
-  find("list").replaceChildren(...overview.newest.map(row));
-  announce(overview.newest);
+function isUnfinished({ status, replacement }) {
+  return UNFINISHED.includes(status) || replacement !== null;
 }
 
-function summary({ counts, newest }) {
+// As many as are wanted, in as few calls as that takes.
+async function listed() {
+  const filter = {
+    name: find("search").value.trim(),
+    status: find("status").value,
+    collection: find("collection").value,
+  };
+  const sources = [];
+  let page = { next: null };
+  do {
+    const limit = Math.min(MOST, wanted - sources.length);
+    page = await read("page/sources", { ...filter, before: page.next, limit });
+    sources.push(...page.sources);
+  } while (page.next !== null && sources.length < wanted);
+  return { ...page, sources };
+}
+
+function render(found) {
+  // An unchanged list stays, so that a person can select text in it.
+  const now = JSON.stringify(found);
+  if (now === shown) return;
+  shown = now;
+  find("counts").textContent = summary(found.counts);
+  const focused = document.activeElement?.closest("#list a")?.hash;
+  find("list").replaceChildren(...found.sources.map(row));
+  if (focused) find("list").querySelector(`a[href="${focused}"]`)?.focus();
+  find("more").hidden = found.next === null;
+  tell(found.sources);
+}
+
+function summary(counts) {
   const parts = ["ready", "pending", "processing", "failed"]
     .filter((status) => counts[status])
     .map((status) => `${counts[status].toLocaleString()} ${status}`);
-  if (!parts.length) return "There are none yet.";
-  const chosen = find("shown").value;
-  const total = chosen ? (counts[chosen] ?? 0) : Object.values(counts).reduce((a, b) => a + b);
-  const part = total > newest.length ? ` The newest ${newest.length} are shown.` : "";
-  return `${parts.join(", ")}.${part}`;
+  const isFiltered = find("search").value.trim() || find("collection").value;
+  if (!parts.length) return isFiltered ? "None is found." : "There are none yet.";
+  return `${parts.join(", ")}.`;
 }
 
 function row(source) {
-  const created = new Date(source.created_at);
   const names = source.collections.map((collection) => collection.name).join(", ");
+  const link = element(
+    "a",
+    { class: "name long", href: `#sources/${encodeURIComponent(source.id)}`, title: source.name },
+    source.name,
+  );
+  const status = source.replacement === null ? source.status : `new text ${source.replacement}`;
   const parts = [
-    element("span", { class: "name" }, source.name),
-    element("span", { class: `status ${source.status}` }, source.status),
+    link,
+    element("span", { class: `status ${source.replacement ?? source.status}` }, status),
     element(
       "span",
       { class: "note" },
       `${KINDS[source.kind] ?? source.kind} in ${names}, `,
-      element("time", { datetime: created.toISOString() }, TIME.format(created)),
+      time(source.replaced_at ?? source.created_at),
     ),
   ];
-  if (source.reason) parts.push(element("span", { class: "reason" }, source.reason));
+  if (source.reason) {
+    parts.push(element("span", { class: "reason long", title: source.reason }, source.reason));
+  }
   return element("li", { "data-status": source.status }, ...parts);
 }
 
-function announce(sources) {
+function tell(sources) {
   const news = sources
     .filter(({ id, status }) => statuses.has(id) && statuses.get(id) !== status)
     .filter(({ status }) => !UNFINISHED.includes(status))
     .map(({ name, status }) => `${name}: ${status}.`);
   statuses = new Map(sources.map(({ id, status }) => [id, status]));
-  if (news.length) find("news").textContent = news.join(" ");
+  if (news.length) announce(news.join(" "));
 }
 
-function kind() {
-  return find("add-form").elements.kind.value;
+function again() {
+  wanted = STEP;
+  refresh();
 }
 
-function chooseKind() {
-  for (const part of find("add-form").querySelectorAll("[data-kind]")) {
-    part.hidden = part.dataset.kind !== kind();
-    // What is hidden is neither asked for nor checked.
-    for (const field of part.querySelectorAll("input, textarea")) field.disabled = part.hidden;
-  }
-  find("name").required = kind() === "write";
-  find("name-optional").hidden = kind() === "write";
-}
-
-async function add() {
-  const chosen = find("collections").querySelectorAll("input:checked");
-  const collections = Array.from(chosen, (box) => box.value);
-  if (!collections.length) {
-    find("add-problem").textContent = "Choose a collection.";
-    return;
-  }
-  find("add-problem").textContent = "";
-  const button = find("add-form").querySelector("[type=submit]");
-  button.disabled = true;
-  try {
-    const source = await send(kind(), find("name").value.trim(), collections);
-    for (const id of ["url", "content", "file", "name"]) find(id).value = "";
-    find("news").textContent = `${source.name}: accepted.`;
-  } catch (failure) {
-    // Without an answer, or after a fault, the service may have added it: sending again would then
-    // make a second one.
-    const unknown = failure.status === 0 || failure.status >= 500;
-    find("add-problem").textContent = unknown
-      ? `${failure.message} See the list before you add the source again.`
-      : failure.message;
-  } finally {
-    button.disabled = false;
-    refresh();
-  }
-}
-
-function send(chosen, name, collections) {
-  if (chosen === "webpage") {
-    const url = find("url").value.trim();
-    return create("public/v1/sources/webpage", { name: name || url, collections, url });
-  }
-  if (chosen === "write") {
-    return create("public/v1/sources/write", { name, collections, content: find("content").value });
-  }
-  const file = find("file").files[0];
-  return upload("public/v1/sources/upload", { name: name || file.name, collections }, file);
-}
-
-find("shown").addEventListener("change", refresh);
-for (const radio of find("add-form").elements.kind) radio.addEventListener("change", chooseKind);
-find("add-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  add();
+let rest = 0;
+find("search").addEventListener("input", () => {
+  clearTimeout(rest);
+  rest = setTimeout(again, REST);
 });
+for (const id of ["status", "collection"]) find(id).addEventListener("change", again);
+find("more").addEventListener("click", () => {
+  wanted += STEP;
+  refresh();
+});
+document.addEventListener("source-sent", refresh);
