@@ -24,11 +24,18 @@ MODULES = (
     "knowledge_bot.checks",
     "knowledge_bot.checks.pytest",
     "knowledge_bot.ingest",
+    "knowledge_bot.sinks",
+    "knowledge_bot.sinks.dlt",
+    "knowledge_bot.sinks.ray",
+    "knowledge_bot.sinks.spark",
     "knowledge_bot.conversations",
     "knowledge_bot.transcripts",
     "knowledge_bot.testing",
     "knowledge_bot.testing.pytest",
 )
+
+# They need an engine that has an environment of its own; see scripts/test-engines.
+OF_ENGINES = ("knowledge_bot.sinks.dlt", "knowledge_bot.sinks.ray", "knowledge_bot.sinks.spark")
 
 HEAD = """# Python reference
 
