@@ -52,7 +52,19 @@ EXTRAS = {
             "from langchain_knowledge_bot import ChatKnowledgeBot; "
             "from llama_index_knowledge_bot import KnowledgeBotLLM"
         ),
-        "",
+        "dlt pyspark ray",
+    ),
+    "dlt": (
+        "from knowledge_bot.sinks.dlt import knowledge_bot_destination",
+        "airflow fastapi langchain_core llama_index psycopg pyspark ray",
+    ),
+    "ray": (
+        "from knowledge_bot.sinks.ray import KnowledgeBotDatasink",
+        "airflow fastapi langchain_core llama_index psycopg dlt pyspark",
+    ),
+    "spark": (
+        "from knowledge_bot.sinks.spark import KnowledgeBotDataSource",
+        "airflow fastapi langchain_core llama_index psycopg dlt ray",
     ),
     "checks": (
         (

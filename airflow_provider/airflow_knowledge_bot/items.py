@@ -57,7 +57,7 @@ _NO_OPTION = "origin"
 
 
 class Items:
-    """The items of the one place that a task names, to be looked for any number of times.
+    """The items of the one place that a task names.
 
     Args:
         place: the parameter that names it.
@@ -69,7 +69,7 @@ class Items:
     Attributes:
         origin: what the ledger knows the place by; None where it has no name of its own.
         collections: those that items named for themselves so far.
-        can_be_taken_again: whether a second look is possible, and cheap: no page is read for it.
+        found: the items, to be taken once.
 
     Raises:
         AirflowFailException: the place or an option cannot be used, or is not there.
@@ -88,20 +88,8 @@ class Items:
         self._alone = alone
         self._options = _checked(place, options)
         self.collections: set[str] = set()
-        self._first: Any = self._found()
-        self.origin: str | None = getattr(self._first, "origin", None)
-        self.can_be_taken_again = not (
-            hasattr(self._first, "remembering") or isinstance(value, Iterator)
-        )
-
-    def take(self) -> Any:
-        """Return the items; those of the first time were looked for when this was made.
-
-        Raises:
-            AirflowFailException: as above.
-        """
-        items, self._first = self._first, None
-        return self._found() if items is None else items
+        self.found: Any = self._found()
+        self.origin: str | None = getattr(self.found, "origin", None)
 
     def _found(self) -> Any:
         place, value = self._place, self._value

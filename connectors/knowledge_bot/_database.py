@@ -194,11 +194,23 @@ class Database(ABC):
         if not connection.sqlite:
             kinds["identity"] = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
             kinds["bytes"] = "BYTEA"
+        self.make(connection, self.tables.format(**kinds), lambda: self.is_made(connection))
+
+    def make(self, connection: "Connection", statements: str, is_made: Callable[[], bool]) -> None:
+        """Make tables, unless another process just did.
+
+        Args:
+            connection: where.
+            statements: what makes them.
+            is_made: tells whether they are there.
+        """
+        if is_made():
+            return
         with connection.transaction():
             if not connection.sqlite:  # SQLite's write transactions exclude each other already
                 connection.run("SELECT pg_advisory_xact_lock(?)", _CREATION_LOCK)
-            if not self.is_made(connection):
-                for statement in self.tables.format(**kinds).split(";\n"):
+            if not is_made():
+                for statement in statements.split(";\n"):
                     connection.run(statement)
 
     def file_identity(self) -> tuple[int, int] | None:
@@ -235,7 +247,7 @@ class Database(ABC):
                 "pip install 'knowledge-bot[postgresql]'"
             ) from None
         try:
-            return psycopg.connect(
+            connection = psycopg.connect(
                 self.url,
                 autocommit=True,
                 connect_timeout=10,
@@ -246,6 +258,12 @@ class Database(ABC):
                 f"{self.told} is not a database URL that PostgreSQL's driver takes, such as "
                 "postgresql://user:password@host/database"
             ) from None
+        # A pooler such as PgBouncer tells an id of its own. It may give each transaction to another
+        # server, where a prepared statement of this name is missing, or is another one.
+        ((pid,),) = connection.execute("SELECT pg_backend_pid()").fetchall()
+        if pid != connection.info.backend_pid:
+            connection.prepare_threshold = None
+        return connection
 
 
 class Connection:

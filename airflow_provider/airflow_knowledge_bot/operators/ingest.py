@@ -1,7 +1,6 @@
 """The operator that ingests many items in one task."""
 
 import math
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Event
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
     from airflow_knowledge_bot.connections import Settings
     from airflow_knowledge_bot.items import Items
     from airflow_knowledge_bot.telling import Telling
-    from knowledge_bot import Client
-    from knowledge_bot.ingest import Ingestion, Item, Ledger, Report
+    from knowledge_bot.ingest import Ingestion, Item, Ledger
 
 Place = Literal[
     "items",
@@ -64,7 +62,6 @@ _MAY_PASS = ("objects", "sql")
 # Seconds that a try waits for other runs to send what they have begun: longer than the lease of a
 # worker that died, whose items are known to be unknown then.
 _WAIT_FOR_OTHERS = 90.0
-_LONGEST_PAUSE = 15.0
 
 # What names an item, the best first, and how much of it a mapped task is called by.
 _NAMING = ("name", "url", "path", "key")
@@ -282,7 +279,8 @@ class KnowledgeBotIngestOperator(BaseOperator):
                 )
                 tries.begin(ledger, service, tuple(sorted(collections)), origin)
                 ingestion = self._ingestion(collections, ledger, telling)
-                report = tries.total(self._ingest(client, ingestion, items, telling))
+                with telling.in_time():
+                    report = tries.total(ingestion.run(client, items.found))
 
         rules = Rules(self.fail_on, self.max_refused, self.on_unknown, place in _MAY_PASS)
         failure = rules.failure(
@@ -470,33 +468,9 @@ class KnowledgeBotIngestOperator(BaseOperator):
             gone_limit=self.gone_limit,
             limit=self.limit,
             rate=self.rate,
+            wait=_WAIT_FOR_OTHERS,
             stop=self._stop,
         )
-
-    def _ingest(
-        self, client: "Client", ingestion: "Ingestion", items: "Items", telling: "Telling"
-    ) -> "Report":
-        """Ingest, and once more where other runs were sending some of the same items."""
-        from airflow_knowledge_bot.tries import added
-
-        deadline, pause = time.monotonic() + _WAIT_FOR_OTHERS, 0.5
-        with telling.in_time():
-            report = ingestion.run(client, items.take())
-            while report.elsewhere and report.ok and items.can_be_taken_again:
-                left = deadline - time.monotonic()
-                if left <= 0 or report.stopped is not None:
-                    break
-                pause = min(2 * pause, left, _LONGEST_PAUSE)
-                self.log.info(
-                    "%d items are being sent by other runs; looking again in %.0f s.",
-                    report.elsewhere,
-                    pause,
-                )
-                if self._stop is not None and self._stop.wait(pause):
-                    break
-                before, report = report, ingestion.run(client, items.take())
-                report = added(before.counts, report)
-        return report
 
     def _tell_outlets(
         self,

@@ -17,8 +17,8 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, Protocol
 
 from knowledge_bot.errors import ConfigurationError, Delivery, KnowledgeBotError
-from knowledge_bot.ingest._items import File, Text
-from knowledge_bot.ingest._limiter import Limiter
+from knowledge_bot.ingest._items import File, Item, Text
+from knowledge_bot.ingest._limiter import TURNS_AHEAD, Limiter, Pace
 from knowledge_bot.ingest._plan import Job, Planned, Planner, fingerprint_of
 from knowledge_bot.ingest._report import Counters, Kind, Outcome, Report, Stop, logger
 from knowledge_bot.ingest._schema import LedgerError
@@ -39,6 +39,9 @@ _WINDOWS_LEFT = 2
 
 # How many items may be on their way for each request in flight: some wait to be sent again.
 _TASKS_PER_REQUEST = 4
+
+# Seconds between two looks at what other runs are sending.
+_LOOKING_AGAIN = 0.5
 
 # Seconds between two looks at the caller's wish to stop, and two reports of progress.
 _TICK = 0.1
@@ -79,7 +82,9 @@ class Run:
         self._service, self._sender, self._options = one_spelling(service), sender, options
         self._asked = asked
         self._counters = Counters(dry_run=options.dry_run, on_outcome=options.on_outcome)
-        self._limiter = Limiter(options.concurrency, options.rate, sender.ping, self.stop)
+        pace = None if options.rate is None else Pace(options.rate, self._reserve)
+        self._limiter = Limiter(options.concurrency, pace, sender.ping, self.stop)
+        self._free_at = 0.0  # when the next turn is free, where no other run can know
         self._reader = Reader(items)
         self._writer: Writer | None = None
         self._store: Store | None = None
@@ -87,6 +92,8 @@ class Run:
         self._error: BaseException | None = None
         self._sent = 0
         self._would: set[bytes] = set()  # be created, in a dry run
+        self._elsewhere: list[Item] = []  # what other runs are sending
+        self._wait = 0.0 if options.dry_run else options.wait
         self._current = ""
         self._task: asyncio.Task[Any] | None = None
 
@@ -151,7 +158,9 @@ class Run:
             if store.open(self._service, options.collections, options.origin):
                 self._store = store
                 self._writer = None if options.dry_run else Writer(store)
-        return Planner(self._store, self._service, options.collections, options.on_unknown)
+        planner = Planner(self._store, self._service, options.collections, options.on_unknown)
+        planner.shares = options.share
+        return planner
 
     async def _work_off(self) -> None:
         """Send what the reader finds; at the end nothing is in flight any more."""
@@ -160,11 +169,14 @@ class Run:
         async with asyncio.TaskGroup() as sending:
             try:
                 while (planned := await self._next_window(slots, most)) is not None:
-                    for job in self._noted(planned):
+                    jobs = self._noted(planned)
+                    for place, job in enumerate(jobs):
                         if self._sent == 0:
                             await self._sender.open()  # nothing is claimed that cannot be sent
                         await slots.acquire()
-                        if self._is_at_the_limit() or not await self._limiter.enter():
+                        if self._is_at_the_limit():
+                            return
+                        if not await self._limiter.enter(waiting=len(jobs) - place):
                             return
                         task = sending.create_task(self._ingest(job))
                         task.add_done_callback(lambda _: slots.release())
@@ -180,13 +192,49 @@ class Run:
                 await slots.acquire()
             for _ in range(most):
                 slots.release()
-            planned = await self._reader.left_over()
+            planned = await self._reader.left_over() or await self._settled_elsewhere()
         return planned
+
+    async def _settled_elsewhere(self) -> Planned | None:
+        """Look again at what other runs were sending, where the caller waits for that."""
+        waited_since = time.monotonic()
+        if self._elsewhere and self._wait > 0:
+            logger.info(
+                "%d items are being sent by other runs; looking again for up to %.0f s",
+                len(self._elsewhere),
+                self._wait,
+            )
+        while self._elsewhere and self._counters.stopped is None:
+            left = waited_since + self._wait - time.monotonic()
+            if left <= 0:
+                break
+            await asyncio.sleep(min(left, _LOOKING_AGAIN))
+            items, self._elsewhere = self._elsewhere, []
+            planned = await self._reader.plan_again(*items)
+            settled = len(items) - len(planned.elsewhere)
+            self._counters.counts["elsewhere"] -= len(items)  # they are counted anew
+            if settled:
+                self._wait = max(0.0, waited_since + self._wait - time.monotonic())
+                return planned
+            self._noted(planned)
+        return None
+
+    async def _reserve(self, count: int) -> float:
+        """Take turns to send; return the seconds until the first of them."""
+        rate = self._options.rate or 1.0
+        if self._store is not None:
+            longest = max(TURNS_AHEAD, 1 / rate)
+            return await asyncio.to_thread(self._store.reserve, count, rate, longest)
+        now = time.monotonic()
+        first = max(now, self._free_at)
+        self._free_at = first + count / rate
+        return first - now
 
     def _noted(self, planned: Planned) -> list[Job]:
         """Count what needs no sending; return what is to be sent."""
         self._counters.counts["unchanged"] += planned.unchanged
-        self._counters.counts["elsewhere"] += planned.elsewhere
+        self._counters.counts["elsewhere"] += len(planned.elsewhere)
+        self._elsewhere += planned.elsewhere
         for outcome in planned.outcomes:
             self._counters.add(outcome)
         self._counters.counts["unversioned"] = self._planner.unversioned  # the old ones as well
@@ -523,9 +571,9 @@ class Reader:
         items = [item for window in windows for item in window]
         return await asyncio.to_thread(self._plan, items, was_left=True)
 
-    async def plan_again(self, item: object) -> Planned:
-        """Decide about an item once more, since its row was written meanwhile."""
-        return await asyncio.to_thread(self._plan, [item], share=False)
+    async def plan_again(self, *items: object) -> Planned:
+        """Decide about items once more, since their rows were written meanwhile."""
+        return await asyncio.to_thread(self._plan, items, share=False)
 
     def hurry(self) -> None:
         """Plan what has gathered where the next item is long in coming; called now and then."""

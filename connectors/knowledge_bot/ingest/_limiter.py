@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from knowledge_bot.errors import (
     RequestTimeoutError,
 )
 from knowledge_bot.ingest._report import Stop
+from knowledge_bot.ingest._schema import LedgerError
 
 # Seconds that a service is waited for that cannot be reached; a restart takes less.
 _PATIENCE = 60.0
@@ -43,6 +45,9 @@ _UNKNOWN_IN_A_ROW = 10
 # collection is told after some dozens, and a folder of pictures among texts does not end a run.
 _ALIKE_IN_A_ROW = 50
 
+TURNS_AHEAD = 0.25
+"""Seconds of turns that a run reserves at once, where a rate is kept; one turn at least."""
+
 # After so many pings without an answer one item is tried instead: not every proxy lets a ping pass.
 _PINGS = 4
 
@@ -60,6 +65,44 @@ class Verdict:
     stop: tuple[Stop, str] | None = None
 
 
+class Pace:
+    """When each item may be sent, so that all runs together keep to a rate.
+
+    Turns are reserved ahead, some at a time, so that few statements are needed: four reservations
+    a second at most, however many runs there are.
+
+    Args:
+        rate: how many items a second.
+        reserve: takes so many turns, one after another, in the line that all runs share; returns
+            the seconds until the first of them.
+    """
+
+    def __init__(self, rate: float, reserve: Callable[[int], Awaitable[float]]) -> None:
+        self._interval, self._reserve = 1 / rate, reserve
+        self._most = max(1, int(rate * TURNS_AHEAD))
+        self._turns: deque[float] = deque()
+        self._reserving = asyncio.Lock()
+
+    async def turn(self, waiting: int) -> float:
+        """Return when the next item may be sent, by the monotonic clock.
+
+        Args:
+            waiting: how many items are known to wait; no more turns than that are reserved.
+
+        Raises:
+            LedgerError: the ledger, where the line is, cannot be written.
+        """
+        async with self._reserving:
+            while self._turns and self._turns[0] < time.monotonic() - TURNS_AHEAD:
+                self._turns.popleft()  # what was missed while the service was slow stays missed
+            if not self._turns:
+                count = max(1, min(waiting, self._most))
+                wait = await self._reserve(count)
+                first = time.monotonic() + wait
+                self._turns += (first + number * self._interval for number in range(count))
+            return self._turns.popleft()
+
+
 class Limiter:
     """Lets at most `concurrency` requests go at once, and fewer when the service asks for less.
 
@@ -68,45 +111,50 @@ class Limiter:
 
     Args:
         concurrency: how many at most.
-        rate: how many items a second at most; None for no such limit.
+        pace: when each item may be sent; None where no rate is kept.
         ping: asks the service for a sign of life.
-        on_stop: called with the reason when a service is away for too long.
+        on_stop: called with the reason when a service is away for too long, or the ledger is that
+            the pace is kept in.
     """
 
     def __init__(
         self,
         concurrency: int,
-        rate: float | None,
+        pace: Pace | None,
         ping: Callable[[], Awaitable[object]],
         on_stop: Callable[[Stop, str], None],
     ) -> None:
         self._most = self._allowed = float(concurrency)
-        self._interval = 0.0 if rate is None else 1 / rate
-        self._ping, self._on_stop = ping, on_stop
+        self._pace, self._ping, self._on_stop = pace, ping, on_stop
         self._in_flight = 0
         self._gates = asyncio.Lock(), asyncio.Lock()
         self._returning = self._rounds = 0
         self._round_began = 0.0
         self._changed = asyncio.Event()
         self._ended = False
-        self._resume_at = self._next_at = self._slowed_at = 0.0
+        self._resume_at = self._slowed_at = 0.0
         self._reason = ""
         self._away_since: float | None = None
         self._pings = 0
         self._refused_in_a_row = self._unknown_in_a_row = self._alike_in_a_row = 0
         self._alike: tuple[int, str, str] | None = None
 
-    async def enter(self, *, again: bool = False) -> bool:
+    async def enter(self, *, again: bool = False, waiting: int = 1) -> bool:
         """Wait for a turn; False when there will be none, since the run ends.
 
         Args:
             again: whether the item was sent before. Such go first: while the service refuses
                 everything, no further items are offered to it.
+            waiting: how many items are known to wait, this one included.
         """
         async with self._gates[again]:  # one after another: they wait for the same
+            try:
+                at = 0.0 if self._pace is None or self._ended else await self._pace.turn(waiting)
+            except LedgerError as error:
+                self._on_stop(Stop.LEDGER, str(error))
+                return False
             while not self._ended:
-                now = time.monotonic()
-                wait = max(self._resume_at, self._next_at) - now
+                wait = max(self._resume_at, at) - time.monotonic()
                 if self._in_flight >= int(self._allowed) or self._is_behind(again=again):
                     await self._wait(None)
                 elif wait > 0:
@@ -116,7 +164,6 @@ class Limiter:
                 elif self._in_flight < int(self._allowed):  # it may have changed meanwhile
                     self._in_flight += 1
                     self._returning -= again
-                    self._next_at = now + self._interval
                     return True
         return False
 

@@ -115,7 +115,7 @@ class Planned:
         outcomes: what is not, and why.
         rows: rows that are to be put right, though nothing is sent.
         unchanged: how many items the service has already.
-        elsewhere: how many items another worker is sending.
+        elsewhere: items that another worker is sending.
         unversioned: how many are pages of which nothing tells whether they changed.
         partial: why more items may exist than were seen; empty where none may.
     """
@@ -124,7 +124,7 @@ class Planned:
     outcomes: list[Outcome] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     unchanged: int = 0
-    elsewhere: int = 0
+    elsewhere: list[Item] = field(default_factory=list)
     unversioned: int = 0
     partial: str = ""
 
@@ -328,7 +328,7 @@ class Planner:
         if row is None or store is None:
             self._append(job, planned)
         elif row.state == State.CLAIMED and row.run != store.run:
-            planned.elsewhere += 1
+            planned.elsewhere.append(job.item)
         elif twice and job.digest not in (row.digest, row.pending, *self._met_first(job)):
             told = "another item of this run has the same key and another content; give each item "
             told += "a key of its own"

@@ -71,7 +71,12 @@ class Ingestion:
         gone_limit: the share of an origin's items that may vanish at once, 0 to 1; where more do,
             none is noted as gone.
         limit: how many items are sent at most in this run.
-        rate: how many items are sent a second, at most.
+        rate: how many items are sent a second, at most, by all runs together that send to the
+            service with this ledger and a rate.
+        wait: seconds that a run waits at its end for what another one is sending, until it is known
+            what came of it; 90 are more than it takes to find out that a worker is dead.
+        share: whether runs that feed the same collections at once share their items out among
+            them, as is good where they have the same ones; False where each has its own.
         stop: when this is set, the run ends early.
         handle_signals: take SIGTERM, SIGHUP and Ctrl-C as a wish to end early, where this is the
             main thread and nobody else handles them. In a worker process of `multiprocessing`
@@ -92,6 +97,8 @@ class Ingestion:
     gone_limit: float = 0.5
     limit: int | None = None
     rate: float | None = None
+    wait: float = 0.0
+    share: bool = True
     stop: Event | None = None
     handle_signals: bool = True
 
@@ -105,6 +112,7 @@ class Ingestion:
             check_number("limit", self.limit, 0, whole=True)
         if self.rate is not None:
             check_number("rate", self.rate, 0.001, 1e6)
+        check_number("wait", self.wait, 0)
         if self.on_unknown not in get_args(OnUnknown):
             told = f"expected 'hold' or 'resend', not {self.on_unknown!r}"
             raise ConfigurationError(f"on_unknown: {told}")
@@ -197,6 +205,8 @@ def ingest(
     gone_limit: float = 0.5,
     limit: int | None = None,
     rate: float | None = None,
+    wait: float = 0.0,
+    share: bool = True,
     stop: Event | None = None,
     handle_signals: bool = True,
 ) -> Report:
@@ -219,7 +229,9 @@ def ingest(
         origin: a name for what yields the items.
         gone_limit: the share of an origin's items that may vanish at once.
         limit: how many items are sent at most.
-        rate: how many items are sent a second at most.
+        rate: how many items are sent a second at most, by all runs that share the ledger.
+        wait: seconds to wait at the end for what other runs are sending.
+        share: whether runs at once share the items out among them.
         stop: ends the run early when it is set.
         handle_signals: whether signals end the run early.
 
@@ -249,6 +261,8 @@ async def aingest(
     gone_limit: float = 0.5,
     limit: int | None = None,
     rate: float | None = None,
+    wait: float = 0.0,
+    share: bool = True,
     stop: Event | None = None,
     handle_signals: bool = True,
 ) -> Report:

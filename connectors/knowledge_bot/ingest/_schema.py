@@ -79,6 +79,15 @@ CREATE TABLE kbot_pages (         -- what their servers are asked with whether t
 """
 
 
+# Made by the first run that keeps to a rate, also in a ledger that was made before there was one.
+_RATES = """
+CREATE TABLE kbot_rates (         -- the line of all runs that send to a service at a rate
+    service TEXT PRIMARY KEY,
+    free_at DOUBLE PRECISION NOT NULL   -- when its next turn is free, in Unix seconds
+)
+"""
+
+
 class LedgerDatabase(Database):
     """Where a ledger is kept."""
 
@@ -111,6 +120,10 @@ class LedgerDatabase(Database):
                 "remove the old sources"
             )
         return True
+
+    def make_rates(self, connection: Connection) -> None:
+        """Make the table of rates where there is none."""
+        self.make(connection, _RATES, lambda: "kbot_rates" in connection.names())
 
     def check_replaced(self, *, there: bool) -> None:
         """Raise LedgerError: SQLite would go on with a file that has no name any more."""

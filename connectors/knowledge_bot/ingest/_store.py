@@ -322,9 +322,9 @@ class Store:
         self._session = Session(database, reading=reading)
         own = "" if database.file is None else database.file.name
         self._own = frozenset({own, *(f"{own}-{kind}" for kind in ("journal", "shm", "wal"))})
-        self._scope = 0
+        self._service, self._scope = "", 0
         self._renewed = 0.0
-        self._wrote = False
+        self._wrote = self._paced = False
 
     @property
     def registered(self) -> bool:
@@ -347,7 +347,7 @@ class Store:
                 expire(connection)
             query = "SELECT coalesce(max(number), 0) FROM kbot_items"
             ((self.highest,),) = connection.rows(query)
-        self._scope = self.scope(service, collections)
+        self._service, self._scope = service, self.scope(service, collections)
         if origin is not None:
             of_scope = (self._scope, origin)
             self.origin = self._numbered("kbot_origins", "scope", "name", of_scope) or None
@@ -409,6 +409,47 @@ class Store:
 
         runs = self._session.do("written", look)
         return (runs.index(self.run), len(runs)) if self.run in runs else (0, 1)
+
+    def reserve(self, count: int, rate: float, longest: float) -> float:
+        """Take turns in the line that all runs share which send to the service at a rate.
+
+        Args:
+            count: how many turns.
+            rate: how many turns a second.
+            longest: seconds of turns that a run takes at once, at most.
+
+        Returns:
+            Seconds until the first of them.
+        """
+
+        def take(connection: Connection) -> float:
+            if not self.registered:  # runs are counted below
+                self._renew(connection)
+            if not self._paced:
+                self._database.make_rates(connection)
+                connection.run(
+                    "INSERT INTO kbot_rates (service, free_at) VALUES (?, 0) "
+                    "ON CONFLICT DO NOTHING",
+                    self._service,
+                )
+                self._paced = True
+            with connection.transaction():
+                # SQLite's write transactions exclude each other already.
+                locked = "" if connection.sqlite else " FOR UPDATE"
+                query = "SELECT free_at, (SELECT count(*) FROM kbot_runs) FROM kbot_rates "
+                where = f"WHERE service = ?{locked}"
+                ((free_at, runs),) = connection.rows(query + where, self._service)
+                now = connection.now()
+                # Later than all runs together can have taken: the clock was set back meanwhile.
+                first = now if free_at > now + (runs + 1) * longest else max(free_at, now)
+                connection.run(
+                    "UPDATE kbot_rates SET free_at = ? WHERE service = ?",
+                    first + count / rate,
+                    self._service,
+                )
+            return float(first - now)
+
+        return self._session.do("written", take)
 
     def write(self, batch: Batch, *, leave: bool = False) -> set[bytes]:
         """Write a batch durably; return the ids of the rows that another run was faster with.

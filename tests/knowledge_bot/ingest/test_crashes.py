@@ -236,6 +236,36 @@ def test_two_runs_at_once_leave_the_other_ones_claims_alone(tmp_path, ledger_add
         assert server.created().total() == 8
 
 
+def test_a_run_can_wait_for_what_another_one_is_sending(tmp_path, ledger_address, worker):
+    with counting(tmp_path, 1) as server:
+        first = worker(server.url, ledger_address, 8)
+        wait_for_claims(Ledger(ledger_address), 8)
+        report = ingest_worker.ingested(server.url, ledger_address, 8, wait=30)
+        assert (report.unchanged, report.elsewhere, report.created) == (8, 0, 0)
+        assert report_of(first)["created"] == 8
+        assert server.created().total() == 8
+
+
+def test_a_run_can_wait_until_a_dead_machine_is_found_out(tmp_path, postgresql, worker):
+    with counting(tmp_path, 600) as server:
+        process = worker(server.url, postgresql, 8, "north", 0, 2)
+        wait_for_claims(Ledger(postgresql), 8)
+        process.kill()
+        report = ingest_worker.ingested(server.url, postgresql, 8, wait=30)
+    assert (report.unknown, report.elsewhere, report.created) == (8, 0, 0)
+    assert {one.key for one in report.failures} == {f"item {number}" for number in range(8)}
+
+
+def test_a_run_waits_no_longer_than_it_is_told(tmp_path, ledger_address, worker):
+    with counting(tmp_path, 600) as server:
+        worker(server.url, ledger_address, 8)
+        wait_for_claims(Ledger(ledger_address), 8)
+        began = time.monotonic()
+        report = ingest_worker.ingested(server.url, ledger_address, 8, wait=0.5)
+        assert 0.5 <= time.monotonic() - began < 5
+    assert (report.elsewhere, report.created) == (8, 0)
+
+
 def test_a_machine_whose_clock_is_set_back_is_not_taken_for_dead(tmp_path, postgresql, worker):
     with counting(tmp_path, 1.5) as server:
         first = worker(server.url, postgresql, 16, "north", -3600, 2)

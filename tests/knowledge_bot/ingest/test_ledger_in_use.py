@@ -109,7 +109,7 @@ def test_a_ledger_that_is_left_alone_is_not_found_damaged(send, ledger):
 def test_a_ledger_that_is_locked_for_some_seconds_is_waited_for(
     send, ledger, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("knowledge_bot._database._BUSY", 0.2)
+    monkeypatch.setattr("knowledge_bot.ingest._schema.LedgerDatabase.busy", 0.2)
     send([], ledger=ledger)
     with locked(tmp_path / "ledger.db", 1.5):
         report = send(texts(50), ledger=ledger)
@@ -120,8 +120,8 @@ def test_a_ledger_that_stays_locked_ends_the_run_and_nothing_is_sent(
     send, service, ledger, tmp_path, monkeypatch
 ):
     send([], ledger=ledger)
-    monkeypatch.setattr("knowledge_bot._database._PATIENCE", 0.3)
-    monkeypatch.setattr("knowledge_bot._database._BUSY", 0.2)
+    monkeypatch.setattr("knowledge_bot.ingest._schema.LedgerDatabase.patience", 0.3)
+    monkeypatch.setattr("knowledge_bot.ingest._schema.LedgerDatabase.busy", 0.2)
     with locked(tmp_path / "ledger.db", 1.5):
         report = send(texts(50), ledger=ledger)
     assert report.stopped is Stop.LEDGER
@@ -215,7 +215,7 @@ def test_a_postgresql_that_stays_away_ends_the_run_and_what_was_in_hand_is_told(
     send, service, server, postgresql, monkeypatch
 ):
     ledger = Ledger(postgresql)
-    monkeypatch.setattr("knowledge_bot._database._PATIENCE", 1.0)
+    monkeypatch.setattr("knowledge_bot.ingest._schema.LedgerDatabase.patience", 1.0)
     service.judge = at_arrival(4, server.stop)
     report = send(texts(50), ledger=ledger, concurrency=4)
     assert report.stopped is Stop.LEDGER

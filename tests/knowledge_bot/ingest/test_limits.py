@@ -1,13 +1,15 @@
 """How much a run sends, how fast, and what it tells on the way."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from ingest_texts import texts
 from knowledge_bot import ConfigurationError
-from knowledge_bot.ingest import Outcome, Skipped, Stop, Text
-from scripted_server import answer, reset
+from knowledge_bot.ingest import Ledger, Outcome, Report, Skipped, Stop, Text
+from knowledge_bot.ingest._schema import LedgerDatabase
+from scripted_server import Reply, answer, reset
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -37,9 +39,64 @@ def test_a_rate_is_how_many_items_are_sent_a_second_at_most(send, service, ledge
     assert 15 / 20 <= time.monotonic() - began < 3
 
 
+@pytest.mark.parametrize("share", [True, False])
+def test_runs_at_once_keep_to_one_rate_together(send, service, ledger_address, share):
+    arrived: list[float] = []
+    service.judge = lambda name, times: arrived.append(time.monotonic())
+    send(texts(1), ledger=Ledger(ledger_address))  # loads what a run needs
+    arrived.clear()
+
+    def run(number: int) -> Report:
+        items = [Text(name=f"{number}-{one}", content="A text.") for one in range(25)]
+        return send(items, ledger=Ledger(ledger_address), rate=50, share=share)
+
+    with ThreadPoolExecutor(4) as pool:
+        reports = list(pool.map(run, range(4)))
+    assert [report.created for report in reports] == [25] * 4
+    rate = (len(arrived) - 1) / (max(arrived) - min(arrived))
+    assert 20 <= rate <= 51, "four runs with 50 a second each would have 200"
+
+
+def test_a_rate_holds_for_an_item_that_is_sent_again(send, service, ledger):
+    arrived: list[float] = []
+
+    def judge(name: str, times: int) -> Reply | None:
+        arrived.append(time.monotonic())
+        return answer(429, {"code": "slow", "message": "down"}) if times == 1 else None
+
+    service.judge = judge
+    assert send(texts(6), ledger=ledger, rate=20).created == 6
+    assert len(arrived) == 12
+    assert max(arrived) - min(arrived) >= 11 / 20 - 0.01
+
+
+def test_a_clock_that_is_set_back_does_not_stop_a_rate(send, service, ledger_address):
+    assert send(texts(2), ledger=Ledger(ledger_address), rate=20).created == 2
+    connection = LedgerDatabase.of(ledger_address).open(reading=False)
+    assert connection is not None
+    connection.run("UPDATE kbot_rates SET free_at = free_at + 3600")
+    connection.close()
+    began = time.monotonic()
+    more = [Text(name=f"more {one}", content="A text.") for one in range(5)]
+    assert send(more, ledger=Ledger(ledger_address), rate=20).created == 5
+    assert time.monotonic() - began < 5
+
+
+def test_a_ledger_that_cannot_keep_the_rate_ends_the_run_and_nothing_is_sent(send, service, ledger):
+    send(texts(1), ledger=ledger, rate=20)
+    connection = ledger.database.open(reading=False)
+    assert connection is not None
+    connection.run("DROP TABLE kbot_rates")
+    connection.run("CREATE TABLE kbot_rates (other TEXT)")
+    connection.close()
+    report = send(texts(5), ledger=ledger, rate=20)
+    assert (report.stopped, report.created, len(service.arrived)) == (Stop.LEDGER, 0, 1)
+
+
 @pytest.mark.parametrize(
     "options",
     [
+        {"wait": -1},
         {"limit": -1},
         {"limit": 1.5},
         {"concurrency": 1.5},

@@ -77,7 +77,7 @@ def _texts(
     each = rows if isinstance(rows, Iterable) else iter(rows.fetchone, None)
     try:
         for number, row in enumerate(each, 1):
-            yield _text(row, number, fields, places)
+            yield text_of(row, number, fields, places)
     except Exception as error:  # noqa: BLE001 - each driver raises errors of its own
         told = " ".join(str(error).split())[:300] or type(error).__name__
         if "same thread" in told:  # of sqlite3; an ingestion takes its items in a thread of its own
@@ -86,9 +86,17 @@ def _texts(
         yield Skipped("the rows", reason, invalid=True, partial=True)
 
 
-def _text(
+def text_of(
     row: Any, number: int, fields: dict[str, Column | None], places: dict[str, int]
 ) -> Text | Skipped:
+    """Return a row as an item.
+
+    Args:
+        row: the row.
+        number: which one it is, beginning with 1, to name it where it has no key.
+        fields: the columns of its `key`, `text`, `name` and `version`.
+        places: where each column stands, in rows that are plain tuples.
+    """
     told = f"row {number}"
     try:
         values = {

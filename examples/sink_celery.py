@@ -1,0 +1,55 @@
+"""Write the sections of a handbook in tasks of Celery, twice: the second time nothing is sent.
+
+    python examples/sink_celery.py
+
+It takes `pip install 'knowledge-bot[ingest,serve]' celery`. The broker is in memory and the worker
+a thread, so that it runs as it stands; docs/how-to/celery.md says what changes in production.
+"""
+
+import os
+import tempfile
+
+from celery import Celery, group
+from celery.contrib.testing.worker import start_worker
+
+from handbook_rows import handbook_rows, rows_service
+from knowledge_bot.sinks import RowSink
+
+app = Celery("handbook", broker="memory://", backend="cache+memory://")
+app.conf.update(
+    task_acks_late=True,  # a task is done when it has ended, not when it begins ...
+    task_reject_on_worker_lost=True,  # ... and is delivered again when its process died
+    worker_prefetch_multiplier=1,
+)
+
+
+@app.task
+def write(rows: list[dict[str, str]]) -> dict[str, int]:
+    """Write some rows; fails where not all are there, when all others are."""
+    sink = RowSink(
+        collections="col_handbook",
+        ledger=os.environ["LEDGER"],  # with workers on several machines: postgresql://…
+        key="id",
+        name="title",
+        text="body",
+    )
+    return sink.write(rows).counts
+
+
+def main() -> None:
+    """Write twice, ten sections a task, and ask."""
+    with rows_service() as client, tempfile.TemporaryDirectory() as folder:
+        os.environ["LEDGER"] = f"{folder}/ledger.db"
+        rows = handbook_rows()
+        parts = [rows[start : start + 10] for start in range(0, len(rows), 10)]
+        with start_worker(app, perform_ping_check=False, concurrency=1, loglevel="ERROR"):
+            for day in (1, 2):
+                counts = group(write.s(part) for part in parts).apply_async().get(timeout=60)
+                created = sum(one["created"] for one in counts)
+                unchanged = sum(one["unchanged"] for one in counts)
+                print(f"day {day}: created {created}, unchanged {unchanged}")
+        print(client.send_message(bot_id="bot_guide", content="What is the late fee?").answer)
+
+
+if __name__ == "__main__":
+    main()

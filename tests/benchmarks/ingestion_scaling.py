@@ -1,0 +1,220 @@
+"""Many workers that write disjoint rows over one ledger in PostgreSQL, as an engine's workers do.
+
+    python tests/benchmarks/ingestion_scaling.py [--full] [--json FILE]
+
+Each worker is a process with a `RowSink` and rows of its own. Told are rows a second, and of the
+ledger its transactions and writes for each row, and its connections. One service answers at once,
+so that the processors are the limit; one takes 50 ms, so that it is the requests in flight. Then
+eight workers share a rate of 50 rows a second. `--full` takes more rows, and three rounds.
+"""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "support"))
+
+import psycopg
+from measuring import Figure, report
+
+from counting_server import CountingServer, counting
+from knowledge_bot import Client
+from knowledge_bot.sinks import RowSink
+from postgresql_server import PostgreSQL, postgresql
+
+FULL = "--full" in sys.argv
+WORKERS = (1, 4, 16)
+ROUNDS = 3 if FULL else 1
+IN_FLIGHT = 8
+# Of the service: its name, the seconds that it takes at most (half of them on average), the rows.
+AT_ONCE = ("at once", 0.0, 4800 if FULL else 1600)
+IN_50_MS = ("in 50 ms", 0.05, 3200 if FULL else 1600)
+RATE, SHARING, SHARED_ROWS = 50.0, 8, 1000 if FULL else 600
+
+
+@dataclass
+class Measured:
+    """What a run of several workers did."""
+
+    rows: float
+    transactions: float
+    writes: float
+    connections: int
+
+
+def main() -> None:
+    """Measure in turn, and report."""
+    with postgresql() as database:
+        table, figures = scaling(database)
+        figures += shared_rate(database)
+    report("Workers of an engine over one ledger in PostgreSQL, disjoint rows", figures, table)
+
+
+def scaling(database: PostgreSQL) -> tuple[list[dict[str, Any]], list[Figure]]:
+    """Measure 1, 4 and 16 workers."""
+    table, figures = [], []
+    for name, delay, rows in (AT_ONCE, IN_50_MS):
+        runs: dict[int, list[Measured]] = {workers: [] for workers in WORKERS}
+        for _ in range(ROUNDS):
+            for workers in WORKERS:
+                runs[workers].append(measured(database, workers, rows, delay))
+        middle = {
+            workers: statistics.median(one.rows for one in several)
+            for workers, several in runs.items()
+        }
+        for workers, several in runs.items():
+            table.append(
+                {
+                    "service answers": name,
+                    "workers": workers,
+                    "rows/s": round(middle[workers]),
+                    "transactions of the ledger a row": round(
+                        statistics.median(one.transactions / one.rows for one in several), 2
+                    ),
+                    "writes of the ledger a row": round(
+                        statistics.median(one.writes / one.rows for one in several), 2
+                    ),
+                    # Each write is one, and each transaction begins and ends.
+                    "statements/s": round(
+                        statistics.median(one.writes + 2 * one.transactions for one in several)
+                    ),
+                    "connections": max(one.connections for one in several),
+                }
+            )
+        told = f"rows/s of {WORKERS[-1]} workers / of one, service answers {name}"
+        bound = 1.5 if name == IN_50_MS[0] else None
+        figures.append(Figure(told, middle[WORKERS[-1]] / middle[1], bound, at_least=True))
+    return table, figures
+
+
+def measured(database: PostgreSQL, workers: int, rows: int, delay: float) -> Measured:
+    """Let so many workers write the rows."""
+    name = f"ledger_{time.monotonic_ns()}"
+    database.create(name)
+    with tempfile.TemporaryDirectory() as folder, counting(Path(folder), delay) as service:
+        with Watching(database, name) as watching:
+            seconds = seconds_of(workers, service, database.url(name), rows)
+        created = service.created()
+    of_rows = [one for one in created if one.startswith("row ")]
+    assert len(of_rows) == rows, f"{len(of_rows)} of {rows}"
+    assert set(created.values()) == {1}
+    return Measured(
+        rows / seconds,
+        watching.transactions / seconds,
+        watching.writes / seconds,
+        watching.connections,
+    )
+
+
+class Watching:
+    """Counts what a database does meanwhile, by PostgreSQL's own statistics."""
+
+    def __init__(self, database: PostgreSQL, name: str) -> None:
+        self._database, self._name = database, name
+        self._ended = threading.Event()
+        self.transactions = self.writes = self.connections = 0
+
+    def __enter__(self) -> "Watching":
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        time.sleep(1.2)  # until all sessions have reported
+        with psycopg.connect(self._database.url(), autocommit=True) as connection:
+            found = connection.execute(
+                "SELECT xact_commit, tup_inserted + tup_updated + tup_deleted "
+                "FROM pg_stat_database WHERE datname = %s",
+                [self._name],
+            ).fetchone()
+        assert found is not None
+        self.transactions, self.writes = found
+
+    def _watch(self) -> None:
+        with psycopg.connect(self._database.url(), autocommit=True) as connection:
+            while not self._ended.wait(0.05):
+                found = connection.execute(
+                    "SELECT count(*) FROM pg_stat_activity WHERE datname = %s", [self._name]
+                ).fetchone()
+                assert found is not None
+                self.connections = max(self.connections, found[0])
+
+
+def seconds_of(
+    workers: int, service: CountingServer, ledger: str, rows: int, rate: float | None = None
+) -> float:
+    """Let so many processes write rows of their own; return the seconds until the last one ended.
+
+    Start-up is not counted: each sends a row of its own first, then all begin together.
+    """
+    command = [sys.executable, __file__, "work", service.url, ledger]
+    pipe = subprocess.PIPE
+    running = [
+        subprocess.Popen(
+            [*command, f"{number}:{rows}:{workers}", str(rate or "")],
+            stdin=pipe,
+            stdout=pipe,
+            text=True,
+        )
+        for number in range(workers)
+    ]
+    for process in running:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    began = time.monotonic()
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    ends = [float(process.communicate()[0]) for process in running]
+    return max(ends) - began
+
+
+def work(url: str, ledger: str, share: str, rate: str) -> None:
+    """Write rows, when told to begin; print when it was done, by the clock of all processes."""
+    first, end, step = map(int, share.split(":"))
+    with Client("key", url, timeout=30) as client:
+        shared = {"ledger": ledger, "client": client, "concurrency": IN_FLIGHT}
+        sink = RowSink(
+            collections="col_1",
+            key="id",
+            text="body",
+            rate=float(rate) if rate else None,
+            **shared,  # type: ignore[arg-type] # each has the kind of its own
+        )
+        sink.write([{"id": f"first {first}", "body": "Loads what a run needs."}])
+        rows = [
+            {"id": f"row {number}", "body": f"This is the row {number}. " * 10}
+            for number in range(first, end, step)
+        ]
+        print("ready", flush=True)
+        sys.stdin.readline()
+        sink.write(rows)
+        print(time.monotonic())
+
+
+def shared_rate(database: PostgreSQL) -> list[Figure]:
+    """Measure what arrives a second where eight workers share a rate."""
+    database.create("ledger_rate")
+    with tempfile.TemporaryDirectory() as folder, counting(Path(folder), 0.05) as service:
+        seconds = seconds_of(SHARING, service, database.url("ledger_rate"), SHARED_ROWS, RATE)
+    told = f"rows/s of {SHARING} workers that share a rate of {RATE:g}"
+    return [
+        Figure(told, SHARED_ROWS / seconds, 45, at_least=True),
+        Figure(f"{told}, at most", SHARED_ROWS / seconds, RATE),
+    ]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["work"]:
+        work(*sys.argv[2:6])
+    else:
+        main()

@@ -1,0 +1,91 @@
+"""The destination for dlt; `scripts/test-engines dlt` runs this."""
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+dlt = pytest.importorskip("dlt", reason="runs in an environment of its own")
+
+from dlt.pipeline.exceptions import PipelineStepFailed  # noqa: E402 - after what it needs
+
+from knowledge_bot.ingest import Ledger  # noqa: E402 - after what it needs
+from knowledge_bot.sinks.dlt import knowledge_bot_destination  # noqa: E402 - as above
+from sink_contract import OnAnEngine, Service, SinkContract, rows_of  # noqa: E402 - as above
+
+pytestmark = pytest.mark.timeout(600)
+
+
+class TestDestination(SinkContract):
+    """A pipeline of its own for each test, as a scheduler runs it."""
+
+    failure = PipelineStepFailed
+
+    @pytest.fixture
+    def write(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("RUNTIME__DLTHUB_TELEMETRY", "false")
+
+        def write(*parts, mended=False, disposition="append", file_format=None, **options):
+            pipeline = dlt.pipeline(
+                "rows",
+                destination=knowledge_bot_destination(**options),
+                pipelines_dir=str(tmp_path / "pipelines"),
+            )
+            if pipeline.has_pending_data and mended:
+                pipeline.abort_packages()
+            if pipeline.has_pending_data:
+                pipeline.load()
+            rows = list(itertools.chain(*parts))
+            return pipeline.run(
+                rows,
+                table_name="articles",
+                write_disposition=disposition,
+                loader_file_format=file_format,
+            )
+
+        return write
+
+    def test_a_row_is_known_by_its_table(self, options, write):
+        write(rows_of(0, 1), **options)
+        (entry,) = Ledger(options["ledger"]).entries()
+        assert entry.key == "articles/r0"
+
+    def test_files_may_be_parquet(self, service, options, write):
+        pytest.importorskip("pyarrow")
+        write(rows_of(0, 5), file_format="parquet", **options)
+        assert len(service.created) == 5
+
+    def test_merged_rows_are_sent_where_they_changed(self, service, options, write):
+        for text in ("One.", "One.", "Two."):
+            write([{"id": "a", "body": text}], disposition="merge", **options)
+        assert len(service.created) == 2
+        assert len(list(Ledger(options["ledger"]).superseded())) == 1
+
+    def test_what_would_be_replaced_is_refused(self, service, options, write):
+        with pytest.raises(PipelineStepFailed, match="the service deletes nothing"):
+            write(rows_of(0, 5), disposition="replace", **options)
+        assert service.created == []
+
+
+def test_the_block_of_the_page_runs(scripted, tmp_path, monkeypatch):
+    page = (Path(__file__).parents[3] / "docs/how-to/dlt.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    service = Service()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("DLT_DATA_DIR", str(tmp_path / "dlt"))
+    monkeypatch.setenv("RUNTIME__DLTHUB_TELEMETRY", "false")
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", scripted(reply_to=service.reply).url)
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "key")
+    exec(compile(block, "dlt.md", "exec"), {"__name__": "page"})
+    assert service.created == ["Hours"]
+    (entry,) = Ledger("kbot.db").entries()
+    assert entry.key == "articles/1"
+
+
+@pytest.mark.slow
+class TestDlt(OnAnEngine):
+    """The pipeline itself is killed, and goes on with what is pending when it is run again."""
+
+    engine = "dlt"
