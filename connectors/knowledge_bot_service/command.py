@@ -175,10 +175,15 @@ def add(  # noqa: PLR0917 - click passes every option by name
     data: Path | None,
     config: Path | None,
 ) -> None:
-    """Make a key and print it. The data folder keeps its digest alone, so it is shown once."""
+    """Make a key and print it. The data folder keeps its digest alone, so it is shown once.
+
+    A service that runs takes it at once. Example:
+
+        kbot serve keys add wiki --role read --data ./knowledge
+    """
     from knowledge_bot_service.keys import add_key
 
-    with _told():
+    with _as_command_errors():
         folder = _folder(context, data, config)
         key = add_key(folder, name, role, expires.date() if expires else None)
     click.echo(key)
@@ -190,10 +195,15 @@ def add(  # noqa: PLR0917 - click passes every option by name
 @_config
 @click.pass_context
 def list_keys(context: click.Context, data: Path | None, config: Path | None) -> None:
-    """List the keys of the data folder: name, role and the day on which each ends."""
+    """List the keys of the data folder: name, role and the day on which each ends.
+
+    Those of a configuration file are not listed. Example:
+
+        kbot serve keys list --data ./knowledge
+    """
     from knowledge_bot_service.keys import stored_keys
 
-    with _told():
+    with _as_command_errors():
         for key in stored_keys(_folder(context, data, config)):
             ends = key.expires.isoformat() if key.expires else "never"
             click.echo(f"{key.name}\t{key.role}\t{'expired ' if key.has_expired else ''}{ends}")
@@ -205,10 +215,15 @@ def list_keys(context: click.Context, data: Path | None, config: Path | None) ->
 @_config
 @click.pass_context
 def revoke(context: click.Context, name: str, data: Path | None, config: Path | None) -> None:
-    """Refuse a key of the data folder from now on."""
+    """Refuse a key of the data folder from now on.
+
+    Those of a configuration file end where they stand, and with SIGHUP. Example:
+
+        kbot serve keys revoke wiki --data ./knowledge
+    """
     from knowledge_bot_service.keys import revoke_key
 
-    with _told():
+    with _as_command_errors():
         revoke_key(_folder(context, data, config), name)
     click.echo(f"The key {name} is refused from now on.", err=True)
 
@@ -228,7 +243,7 @@ def backup(context: click.Context, file: Path, data: Path | None, config: Path |
     """
     from knowledge_bot_service.backup import write_backup
 
-    with _told():
+    with _as_command_errors():
         made = write_backup(_folder(context, data, config), file)
     click.echo(f"{file}: {made}", err=True)
 
@@ -246,7 +261,7 @@ def restore(context: click.Context, file: Path, data: Path | None, config: Path 
     """
     from knowledge_bot_service.backup import restore_backup
 
-    with _told():
+    with _as_command_errors():
         folder = _folder(context, data, config)
         held = restore_backup(file, folder)
     click.echo(f"{folder}: {held}. Start the service with --data {folder}", err=True)
@@ -270,7 +285,7 @@ def _options_of_serve(context: click.Context) -> dict[str, Any]:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_command_errors() -> Iterator[None]:
     """Tell what goes wrong in a sentence."""
     from knowledge_bot_service.backup import BackupError
     from knowledge_bot_service.folder import FolderError
