@@ -113,7 +113,7 @@ def create_app(
     app.add_middleware(Gate, keys=keys, limits=settings.limits)
     app.add_middleware(ProtectiveHeaders)
     if mounts is not None:
-        app.add_middleware(Beside, mounts=mounts)
+        app.add_middleware(Beside, mounts=mounts, keys=keys)
     app.add_middleware(Monitored, metrics=metrics)
     return app
 

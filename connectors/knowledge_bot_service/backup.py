@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from knowledge_bot_service.folder import API_KEY, DATABASE, KEYS, MATERIAL
+from knowledge_bot_service.folder import API_KEY, DATABASE, HEADS, KEYS, MATERIAL
 from knowledge_bot_service.schema import SchemaError, check_version
 from knowledge_bot_service.uploads import synchronise_folder
 
@@ -138,6 +138,10 @@ def _write(data: Path, copy: Path, whole: Path) -> str:
             archive.add(copy, DATABASE)
             for name in sorted(needed):
                 archive.add(kept / name, f"{MATERIAL}/{name}")
+            if (data / HEADS).is_file():
+                heads = copy.with_name(HEADS)
+                _copy_database(data / HEADS, heads)
+                archive.add(heads, HEADS)
             if (data / API_KEY).is_file():
                 archive.add(data / API_KEY, API_KEY)
             for key in sorted((data / KEYS).glob("[!.]*")):
@@ -170,6 +174,13 @@ def _copied(data: Path, copy: Path, kept: Path) -> bool:
         target.execute("PRAGMA journal_mode = DELETE")
     copy.chmod(0o600)
     return True
+
+
+def _copy_database(file: Path, copy: Path) -> None:
+    with closing(_reader(file)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+        target.execute("PRAGMA journal_mode = DELETE")
+    copy.chmod(0o600)
 
 
 def _keep(data: Path, kept: Path, names: Iterable[str]) -> None:
@@ -233,7 +244,7 @@ def _belongs(name: str) -> bool:
     folder, _, rest = name.rpartition("/")
     if folder:
         return folder in {MATERIAL, KEYS} and rest not in {"", ".", ".."}
-    return name in {DATABASE, API_KEY}
+    return name in {DATABASE, HEADS, API_KEY}
 
 
 def _checked(connection: sqlite3.Connection, file: Path) -> str:

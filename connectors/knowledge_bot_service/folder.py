@@ -10,6 +10,8 @@ MATERIAL: Final = "material"
 _LOCK: Final = "in-use.sqlite3"
 API_KEY: Final = "api-key"
 KEYS: Final = "keys"
+HEADS: Final = "heads.sqlite3"
+"""What the mounted gateway keeps of its chats; it is not there before the first one."""
 
 
 class FolderError(Exception):

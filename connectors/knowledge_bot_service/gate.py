@@ -78,18 +78,10 @@ class Gate:
         await self._app(scope, _bounded(receive, limit), send)
 
     def _admit(self, scope: Scope, headers: Headers) -> None:
-        key = self._keys.find(headers.get(KEY_HEADER, ""))
-        if key is None or key.has_expired:
-            if KEY_HEADER in headers:
-                _log.warning(
-                    "%s sent a key that %s: %s %s",
-                    client_of(scope),
-                    "is not known here" if key is None else f"has expired ({key.name})",
-                    scope["method"],
-                    path_of(scope),
-                )
-            raise _unauthorized(key)
-        scope[KEY_NAME] = key.name
+        given = headers.get(KEY_HEADER)
+        key = None if given is None else admitted(self._keys, given, scope)
+        if key is None:
+            raise _unauthorized(None if given is None else self._keys.find(given))
         reads = scope["method"] in _READS or scope["path"] == _ASKED
         if key.role == "read" and not reads:
             raise ProblemError(
@@ -107,6 +99,25 @@ class Gate:
                 f"Nothing was done; send the request again in {seconds} s.",
                 {"Retry-After": str(seconds)},
             )
+
+
+def admitted(keys: Keys, given: str, scope: Scope) -> Key | None:
+    """Return the key that a request brings, and leave its name in the scope for the log.
+
+    None: it is not known, or has expired; the log has a line about it.
+    """
+    key = keys.find(given)
+    if key is None or key.has_expired:
+        _log.warning(
+            "%s sent a key that %s: %s %s",
+            client_of(scope),
+            "is not known here" if key is None else f"has expired ({key.name})",
+            scope["method"],
+            path_of(scope),
+        )
+        return None
+    scope[KEY_NAME] = key.name
+    return key
 
 
 class _Rate:

@@ -125,7 +125,7 @@ class Keys:
     def _names(self) -> str:
         self._read_folder()
         found = [*self._named.values(), *self._stored.values()]
-        return ", ".join(f"{key.name} ({key.role})" for key in found)
+        return ", ".join(f"{key.name} ({key.role})" for key in found if not key.has_expired)
 
     def _of(self, settings: Settings) -> dict[bytes, Key]:
         if not settings.api_keys and not settings.keys:
@@ -156,10 +156,16 @@ class Keys:
         seen = (found.st_ino, found.st_mtime_ns)
         if seen == self._seen:
             return
-        try:
-            self._stored = {key.digest: key for key in stored_keys(folder.parent)}
-        except FolderError as error:
-            _log.error("the keys of the data folder stay as they were: %s", error)
+        stored = {}
+        for file in _key_files(folder):
+            # One that cannot be read must not keep the others, nor one that was revoked.
+            try:
+                key = _stored_key(file)
+            except FolderError as error:
+                _log.error("a key of the data folder is not taken: %s", error)
+            else:
+                stored[key.digest] = key
+        self._stored = stored
         self._seen = seen if time.time_ns() - found.st_mtime_ns > _TICK else None
 
 
@@ -195,7 +201,11 @@ def stored_keys(data: Path) -> list[Key]:
     Raises:
         FolderError: one of them cannot be read.
     """
-    return [_stored_key(file) for file in sorted(key_folder(data).glob("*")) if _is_name(file.name)]
+    return [_stored_key(file) for file in _key_files(key_folder(data))]
+
+
+def _key_files(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.glob("*")) if _is_name(file.name)]
 
 
 def add_key(data: Path, name: str, role: Role, expires: date | None = None) -> str:
@@ -235,6 +245,11 @@ def add_key(data: Path, name: str, role: Role, expires: date | None = None) -> s
             json.dump(stored, file)
             file.flush()
             os.fsync(file.fileno())
+            if hasattr(os, "geteuid") and os.geteuid() == 0:
+                # The service, which is not root's as a rule, has to read it.
+                owner = data.stat()
+                for path in (folder, file.name):
+                    os.chown(path, owner.st_uid, owner.st_gid)
             os.link(file.name, folder / name)
     except FileExistsError:
         raise KeyNameError(

@@ -9,7 +9,11 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Self, TypeAlias
 
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from knowledge_bot_service.gate import admitted
+from knowledge_bot_service.keys import Keys
 
 Mount: TypeAlias = Callable[[str, Path], AbstractAsyncContextManager[ASGIApp]]
 """Called with the service's address and its data folder, it runs an application."""
@@ -67,12 +71,29 @@ class Mounts:
 
 
 class Beside:
-    """ASGI middleware: what is mounted answers its paths, with a gate of its own."""
+    """ASGI middleware: what is mounted answers its paths, with a gate of its own.
 
-    def __init__(self, app: ASGIApp, *, mounts: Mounts) -> None:
-        self._app, self._mounts = app, mounts
+    That gate asks for a bearer token and leaves it to the service to judge it. Here the service
+    does so before anything is read: one that is no key of its own is taken away, so that nobody
+    without a key has sessions or memory.
+
+    Args:
+        app: what answers all other paths.
+        mounts: what is mounted.
+        keys: the service's keys.
+    """
+
+    def __init__(self, app: ASGIApp, *, mounts: Mounts, keys: Keys) -> None:
+        self._app, self._mounts, self._keys = app, mounts, keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to who answers at its path."""
         mounted = await self._mounts.at(scope["path"]) if scope["type"] == "http" else None
-        await (mounted or self._app)(scope, receive, send)
+        if mounted is None:
+            await self._app(scope, receive, send)
+            return
+        scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
+        if scheme and (scheme.lower() != "bearer" or not admitted(self._keys, key.strip(), scope)):
+            rest = [header for header in scope["headers"] if header[0] != b"authorization"]
+            scope = {**scope, "headers": rest}
+        await mounted(scope, receive, send)

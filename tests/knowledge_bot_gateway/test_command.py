@@ -203,7 +203,7 @@ def test_being_told_to_stop_is_no_failure(bots, tmp_path, command):
             process.stdin.flush()
             assert "knowledge-bot" in process.stdout.readline()
         process.terminate()
-        assert process.wait(15) == 0
+        assert process.wait(60) == 0
         assert "Traceback" not in process.stderr.read()
 
 
@@ -225,6 +225,10 @@ async def test_kbot_serve_speaks_both_with_its_own_key(tmp_path):
         second = client.chat.completions.create(model="bot_default", messages=said)
         assert second.conversation == first.conversation
         assert httpx.get(f"{base_url}/v1/models").json()["error"]["code"] == "invalid_api_key"
+        # A key that is not the service's gets no session, which would take memory.
+        for path in ("v1/models", "mcp"):
+            wrong = httpx.post(f"{base_url}/{path}", headers={"Authorization": "Bearer nope"})
+            assert wrong.status_code == 401
         # The service's own paths are as they were.
         assert httpx.get(f"{base_url}/public/v1/ping").json() == "pong"
         assert httpx.get(f"{base_url}/v2").json()["code"] == "not_found"

@@ -188,3 +188,16 @@ def test_what_is_no_backup_is_refused(backup: Path, tmp_path: Path) -> None:
         refused("restore", tmp_path / "odd.tar", "--data", tmp_path / "data")
     assert "No such file" in refused("restore", tmp_path / "none.tar", "--data", tmp_path / "data")
     assert [path.name for path in tmp_path.iterdir()] == ["odd.tar"]
+
+
+def test_the_chats_of_the_gateway_go_along(tmp_path: Path) -> None:
+    with LocalService(tmp_path / "data") as service:
+        heads = service.data / "heads.sqlite3"
+        with closing(sqlite3.connect(heads, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("CREATE TABLE head (id TEXT)")
+            connection.execute("INSERT INTO head VALUES ('conv_1')")
+            assert run("backup", tmp_path / "b.tar", "--data", service.data).returncode == 0
+    assert run("restore", tmp_path / "b.tar", "--data", tmp_path / "restored").returncode == 0
+    with closing(sqlite3.connect(tmp_path / "restored" / "heads.sqlite3")) as connection:
+        assert connection.execute("SELECT id FROM head").fetchall() == [("conv_1",)]

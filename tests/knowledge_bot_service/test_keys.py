@@ -248,3 +248,18 @@ def test_a_service_whose_terminal_is_closed_ends(tmp_path: Path) -> None:
     process.send_signal(signal.SIGHUP)
     process.wait(20)
     process.stdout.close()
+
+
+def test_a_key_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
+    with serving(tmp_path) as (base_url, _, _process):
+        kept, revoked = (
+            keys_command(tmp_path, "add", name, "--role", "read").stdout.strip()
+            for name in ("kept", "revoked")
+        )
+        assert status(base_url, kept) == status(base_url, revoked) == 200
+        (tmp_path / "kbot-data" / "keys" / "README").write_text("no key")
+        keys_command(tmp_path, "revoke", "revoked")
+        assert status(base_url, revoked) == 401
+        assert status(base_url, kept) == 200
+    with serving(tmp_path) as (base_url, _, _process):
+        assert status(base_url, kept) == 200
