@@ -43,7 +43,7 @@ def run(tmp_path):
             "ingestion_pipeline",
             ["10 documents went through as 20 nodes.", "The service has 10 sources.", "14 days"],
         ),
-        ("router", ["bot_lending: An individual", "54 euros", "bot_workshop: Ear protection"]),
+        ("router", ["bot_lending: An individual", "54 euros", "Ear protection is compulsory"]),
         ("agent", ["bot_handbook was called.", "Ear protection is compulsory"]),
         ("workflow", ["bot_lending: An individual membership", "bot_workshop: The help is free"]),
     ],
