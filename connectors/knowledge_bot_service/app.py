@@ -4,7 +4,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Security
 from fastapi.security import APIKeyHeader
@@ -13,6 +13,14 @@ from knowledge_bot.models import Bot, Collection, Conversation, Source
 from knowledge_bot_service import description, problems
 from knowledge_bot_service.answers import AnsweredMessage, NoAnswerError
 from knowledge_bot_service.database import Database
+from knowledge_bot_service.endpoints import (
+    ServiceOf,
+    add_text,
+    add_upload,
+    add_webpage,
+    takes,
+    unknown,
+)
 from knowledge_bot_service.fetch import FetchPolicy
 from knowledge_bot_service.folder import DataFolder
 from knowledge_bot_service.gate import KEY_HEADER, PREFIX, Gate
@@ -24,7 +32,6 @@ from knowledge_bot_service.page import ProtectiveHeaders
 from knowledge_bot_service.page import router as page
 from knowledge_bot_service.problems import Problem, ProblemError
 from knowledge_bot_service.refetch import Refetcher
-from knowledge_bot_service.refusals import accepted, takes, unknown
 from knowledge_bot_service.requests import (
     CONVERSATION_ID,
     Listing,
@@ -36,7 +43,6 @@ from knowledge_bot_service.requests import (
 )
 from knowledge_bot_service.service import Service, UnknownBotError, UnknownConversationError
 from knowledge_bot_service.settings import Settings
-from knowledge_bot_service.uploads import receive_upload
 
 if TYPE_CHECKING:
     from knowledge_bot_service.written_answers import Writer
@@ -133,15 +139,6 @@ class _State(TypedDict):
     health: Health
 
 
-async def _service(request: Request) -> Service:
-    # Not a plain function: the framework would call that in a thread, for each request.
-    service: Service = request.state.service
-    return service
-
-
-_ServiceOf = Annotated[Service, Depends(_service)]
-
-
 def _described(descriptions: Mapping[int, str]) -> _Responses:
     # With `default`, FastAPI does not announce its 422, which never happens here.
     responses: _Responses = {
@@ -181,13 +178,13 @@ async def ping() -> str:
 
 
 @_reading.get("/collections")
-async def list_collections(service: _ServiceOf) -> Wrapped[Listing[Collection]]:
+async def list_collections(service: ServiceOf) -> Wrapped[Listing[Collection]]:
     """List the collections."""
     return Wrapped(value=Listing(data=service.collections()))
 
 
 @_reading.get("/bots")
-async def list_bots(service: _ServiceOf) -> Wrapped[Listing[Bot]]:
+async def list_bots(service: ServiceOf) -> Wrapped[Listing[Bot]]:
     """List the bots."""
     return Wrapped(value=Listing(data=service.bots()))
 
@@ -195,7 +192,7 @@ async def list_bots(service: _ServiceOf) -> Wrapped[Listing[Bot]]:
 @_reading.get("/bots/{id}/conversations", responses=_described({404: "There is no such bot"}))
 async def list_conversations(
     id: str,  # noqa: A002 - the interface's name for the parameter
-    service: _ServiceOf,
+    service: ServiceOf,
 ) -> Wrapped[Listing[Conversation]]:
     """List a bot's conversations, oldest first."""
     try:
@@ -205,21 +202,15 @@ async def list_conversations(
 
 
 @_writing.post("/sources/webpage", dependencies=[_json])
-async def create_webpage_source(body: Wrapped[NewWebpage], service: _ServiceOf) -> Wrapped[Source]:
+async def create_webpage_source(body: Wrapped[NewWebpage], service: ServiceOf) -> Wrapped[Source]:
     """Create a source from a web page, which the service fetches later."""
-    new = body.value
-    source = service.add_webpage(
-        name=new.name, collections=new.collections, url=new.url, headers=new.headers or ()
-    )
-    return Wrapped(value=await accepted(source))
+    return Wrapped(value=await add_webpage(service, body.value))
 
 
 @_writing.post("/sources/write", dependencies=[_json])
-async def create_text_source(body: Wrapped[NewText], service: _ServiceOf) -> Wrapped[Source]:
+async def create_text_source(body: Wrapped[NewText], service: ServiceOf) -> Wrapped[Source]:
     """Create a source from a text."""
-    new = body.value
-    source = service.add_text(name=new.name, collections=new.collections, content=new.content)
-    return Wrapped(value=await accepted(source))
+    return Wrapped(value=await add_text(service, body.value))
 
 
 # The other notation, plain form fields, is in the operation's words alone: a schema cannot say that
@@ -244,22 +235,13 @@ _UPLOAD_BODY: Final = {
 
 
 @_writing.post("/sources/upload", dependencies=[_form], openapi_extra=_UPLOAD_BODY)
-async def upload_source(request: Request, service: _ServiceOf) -> Wrapped[Source]:
+async def upload_source(request: Request, service: ServiceOf) -> Wrapped[Source]:
     """Create a source from a file.
 
     `value` is a JSON object. In its place the form may have its fields as they are: `name`, and
     `collections`, repeated or as one JSON array.
     """
-    path = service.new_material_path()
-    upload = await receive_upload(request, path)
-    source = service.add_upload(
-        name=upload.source.name,
-        collections=upload.source.collections,
-        path=path,
-        filename=upload.filename,
-        content_type=upload.content_type,
-    )
-    return Wrapped(value=await accepted(source))
+    return Wrapped(value=await add_upload(service, request))
 
 
 @_writing.post(
@@ -269,7 +251,7 @@ async def upload_source(request: Request, service: _ServiceOf) -> Wrapped[Source
     response_model_exclude_none=True,
 )
 async def send_message(
-    body: Wrapped[NewMessage], service: _ServiceOf, request: Request
+    body: Wrapped[NewMessage], service: ServiceOf, request: Request
 ) -> Wrapped[AnsweredMessage]:
     """Ask a bot, in a conversation or as the first message of a new one.
 

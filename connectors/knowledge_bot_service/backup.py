@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from knowledge_bot_service.folder import API_KEY, DATABASE, HEADS, KEYS, MATERIAL
-from knowledge_bot_service.schema import SchemaError, check_version
+from knowledge_bot_service.schema import SchemaError, check_version, copy_database
 from knowledge_bot_service.uploads import synchronise_folder
 
 # The first member: what the file is, so that another tar archive is told from it.
@@ -118,7 +118,7 @@ def _write(data: Path, copy: Path, whole: Path) -> str:
         for _ in range(_ATTEMPTS):
             if _copied(data, copy, kept):
                 break
-            copy.unlink()
+            copy.unlink(missing_ok=True)
         else:
             raise BackupError(
                 f"the service finished with files faster than {_ATTEMPTS} attempts could copy "
@@ -140,7 +140,8 @@ def _write(data: Path, copy: Path, whole: Path) -> str:
                 archive.add(kept / name, f"{MATERIAL}/{name}")
             if (data / HEADS).is_file():
                 heads = copy.with_name(HEADS)
-                _copy_database(data / HEADS, heads)
+                with closing(_reader(data / HEADS)) as connection:
+                    copy_database(connection, heads)
                 archive.add(heads, HEADS)
             if (data / API_KEY).is_file():
                 archive.add(data / API_KEY, API_KEY)
@@ -162,25 +163,16 @@ def _kept_material(data: Path) -> Iterator[Path]:
 def _copied(data: Path, copy: Path, kept: Path) -> bool:
     """Copy the database, and keep the files that it needs; False where one is gone by then."""
     _keep(data, kept, [path.name for path in (data / MATERIAL).iterdir() if path.is_file()])
-    with closing(_reader(data / DATABASE)) as source, closing(sqlite3.connect(copy)) as target:
+    with closing(_reader(data / DATABASE)) as source:
         # What is read from here on is of one moment, the copy included.
         source.execute("BEGIN")
         needed = _files_of(source)
         _keep(data, kept, needed)
         if any(not (kept / name).exists() for name in needed):
             return False
-        source.backup(target)
+        copy_database(source, copy)
         source.execute("ROLLBACK")
-        target.execute("PRAGMA journal_mode = DELETE")
-    copy.chmod(0o600)
     return True
-
-
-def _copy_database(file: Path, copy: Path) -> None:
-    with closing(_reader(file)) as source, closing(sqlite3.connect(copy)) as target:
-        source.backup(target)
-        target.execute("PRAGMA journal_mode = DELETE")
-    copy.chmod(0o600)
 
 
 def _keep(data: Path, kept: Path, names: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge_bot.models import Collection
-from knowledge_bot_service.database import Database, DatabaseClosedError
+from knowledge_bot_service.database import Database, DatabaseClosedError, one_state
 from knowledge_bot_service.search import delete_entries
 from knowledge_bot_service.storage import storage_error
 
@@ -187,10 +187,8 @@ class Catalog:
         Returns:
             The source; None where there is no such source.
         """
-        connection = self._database.reader()
-        # In one transaction: a replacement changes the source and its passages together.
-        connection.execute("BEGIN")
-        try:
+        # A replacement changes the source and its passages together.
+        with one_state(self._database.reader()) as connection:
             row = connection.execute(
                 f"{_COLUMNS} WHERE public_id = ? AND replaces IS NULL", (source,)
             ).fetchone()
@@ -213,8 +211,6 @@ class Catalog:
                 previous=_before(connection, number, first, limit),
                 next=rows[limit]["id"] if len(rows) > limit else None,
             )
-        finally:
-            connection.execute("COMMIT")
 
     def _summary(self, row: sqlite3.Row) -> SourceSummary:
         values: dict[str, Any] = dict(row)

@@ -265,6 +265,16 @@ class _Write:
             self.future.set_exception(self.error)
 
 
+@contextlib.contextmanager
+def one_state(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Let all that is read see the database as it is at the first reading."""
+    connection.execute("BEGIN")
+    try:
+        yield connection
+    finally:
+        connection.execute("ROLLBACK")
+
+
 def _identity(file: Path) -> tuple[int, int] | None:
     try:
         found = file.stat()

@@ -15,16 +15,21 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
 
 from knowledge_bot_service.extract import Document, ExtractionError, extract, extract_text
 from knowledge_bot_service.passages import passages
 from knowledge_bot_service.search import IndexEntry, index_entries
+
+if TYPE_CHECKING:
+    from knowledge_bot_service.fetch import Page  # which the child has no use for
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,28 @@ class Reader:
             # Also after half of a document, which nobody wants the rest of.
             if not stays:
                 self.rest()
+
+    def read_page(
+        self, name: str, page: "Page", folder: Path, limits: Limits = Limits()
+    ) -> Iterator[Part]:
+        """Read a fetched page as `read` reads a document, with the same errors.
+
+        Args:
+            name: the source's name.
+            page: what came.
+            folder: where its body is while it is read.
+            limits: what reading it may take.
+        """
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            path = Path(place, "page")
+            path.write_bytes(page.body)
+            request = Request(
+                name,
+                path=str(path),
+                filename=unquote(urlsplit(page.url).path.rpartition("/")[2]),
+                content_type=page.content_type,
+            )
+            yield from self.read(request, limits)
 
     def rest(self) -> None:
         """End the child, to free its memory; the next document gets another."""

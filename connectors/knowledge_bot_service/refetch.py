@@ -1,7 +1,6 @@
 """Web pages, looked at again: one whose text has changed gets its new text."""
 
 import logging
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Final, Self
-from urllib.parse import unquote, urlsplit
 
 from knowledge_bot_service.database import Database, DatabaseClosedError
 from knowledge_bot_service.extract import ExtractionError
@@ -21,7 +19,7 @@ from knowledge_bot_service.fetch import (
     Validators,
     fetch,
 )
-from knowledge_bot_service.reading import Reader, ReaderClosedError, ReaderDiedError, Request
+from knowledge_bot_service.reading import Reader, ReaderClosedError, ReaderDiedError
 from knowledge_bot_service.search import IndexEntry, delete_entries, insert_entries
 from knowledge_bot_service.storage import StorageError
 from knowledge_bot_service.store import now
@@ -150,16 +148,7 @@ class Refetcher:
         return "changed"
 
     def _read(self, due: _Due, page: Page) -> tuple[str | None, list[IndexEntry]]:
-        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
-            path = Path(folder, "page")
-            path.write_bytes(page.body)
-            request = Request(
-                due.name,
-                path=str(path),
-                filename=unquote(urlsplit(page.url).path.rpartition("/")[2]),
-                content_type=page.content_type,
-            )
-            parts = list(self._reader.read(request))
+        parts = list(self._reader.read_page(due.name, page, self._folder))
         return parts[-1].title, [entry for part in parts for entry in part.entries]
 
     def _store(self, due: _Due, known: Validators, reason: str | None) -> None:

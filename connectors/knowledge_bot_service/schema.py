@@ -155,11 +155,8 @@ def _keep_copy(connection: sqlite3.Connection, version: int) -> None:
     # It has its name when it is whole: an upgrade that was killed may have left a part.
     part = kept.with_name(f"{kept.name}.part")
     part.unlink(missing_ok=True)
-    part.touch(mode=0o600)
     try:
-        with closing(sqlite3.connect(part)) as copy:
-            connection.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")
+        copy_database(connection, part)
         part.replace(kept)
     finally:
         part.unlink(missing_ok=True)
@@ -170,6 +167,22 @@ def _keep_copy(connection: sqlite3.Connection, version: int) -> None:
         VERSION,
         kept,
     )
+
+
+def copy_database(connection: sqlite3.Connection, file: Path) -> None:
+    """Write all that a connection sees into one new file, which its owner alone may read.
+
+    Args:
+        connection: to the database, which others may be using.
+        file: the copy; nothing is there yet.
+
+    Raises:
+        sqlite3.Error: the database cannot be read, or the copy not be written.
+    """
+    file.touch(mode=0o600)
+    with closing(sqlite3.connect(file)) as copy:
+        connection.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")
 
 
 def check_version(connection: sqlite3.Connection) -> int:

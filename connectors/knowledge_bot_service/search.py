@@ -5,13 +5,12 @@ import math
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from knowledge_bot_service.analyzer import index_terms
-from knowledge_bot_service.database import Database
+from knowledge_bot_service.database import Database, one_state
 from knowledge_bot_service.relevance import Word
 
 # A question may be a whole page. Its rarest words decide; the others cost time for nothing.
@@ -204,7 +203,7 @@ class Search:
         # Another query may lift a passage from below; it is rarely from further than this.
         depth = limit if len(queries) == 1 else 10 * limit
         scores: dict[int, float] = {}
-        with _one_state(self._database.reader()) as connection:
+        with one_state(self._database.reader()) as connection:
             scope = self._scope(connection, collections)
             for query in queries:
                 for passage, score in self._best(connection, query.words, scope, depth):
@@ -228,7 +227,8 @@ class Search:
         found = _match(telling, scope)
         most = sum(counts[word] for word in telling)
         if most > self._ranked and scope.passages > _LEVEL * self._ranked:
-            candidates = self._candidates(connection, telling, scope)
+            weights = {word: _idf(counts[word], total) for word in telling}
+            candidates = self._candidates(connection, weights, scope)
             ranked = f"{_RANK} {_OF_CANDIDATES} {_BEST_FIRST}"
             best = _ready(connection, ranked, (found, str(candidates)), limit)
             # Of a source that is not ready yet all passages may be before those of the others.
@@ -237,13 +237,12 @@ class Search:
         return _ready(connection, f"{_RANK} {_BEST_FIRST}", (found,), limit)
 
     def _candidates(
-        self, connection: sqlite3.Connection, words: Iterable[Word], scope: "_Scope"
+        self, connection: sqlite3.Connection, words: Mapping[Word, float], scope: "_Scope"
     ) -> list[int]:
         """The passages whose words, of those searched for, are the weightiest together."""
-        counts, total = self._count(words)
         weights = bytearray(connection.execute("SELECT max(id) FROM passage").fetchone()[0] + 1)
         seen = 0
-        for word, weight in _in_bytes({word: _idf(counts[word], total) for word in counts}).items():
+        for word, weight in _in_bytes(words).items():
             if seen > _SEEN:
                 break
             (having,) = connection.execute(_HAVING, (_match([word], scope),)).fetchone()
@@ -300,16 +299,6 @@ class _Scope:
 
     condition: str
     passages: int
-
-
-@contextmanager
-def _one_state(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Let all that is read see the database as it is at the first reading."""
-    connection.execute("BEGIN")
-    try:
-        yield connection
-    finally:
-        connection.execute("ROLLBACK")
 
 
 def _count(connection: sqlite3.Connection, term: str) -> int:

@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import logging
 import queue
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -12,7 +11,6 @@ from concurrent.futures import Future
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from knowledge_bot.models import Header
 from knowledge_bot_service.database import Database, DatabaseClosedError
@@ -297,16 +295,7 @@ class Workers:
         if job.material.file is not None:
             headers += read_headers(self._folder / job.material.file)
         page = fetch(_present(job.material.url), headers, self._policy)
-        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
-            path = Path(folder, "page")
-            path.write_bytes(page.body)
-            request = Request(
-                job.name,
-                path=str(path),
-                filename=unquote(urlsplit(page.url).path.rpartition("/")[2]),
-                content_type=page.content_type,
-            )
-            yield from reader.read(request, limits)
+        yield from reader.read_page(job.name, page, self._folder, limits)
 
 
 class _UnwantedError(Exception):

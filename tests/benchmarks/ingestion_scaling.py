@@ -9,7 +9,6 @@ eight workers share a rate of 50 rows a second. `--full` takes more rows, and th
 """
 
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -21,7 +20,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1] / "support"))
 
 import psycopg
-from measuring import Figure, report
+from measuring import Figure, report, run_together
 
 from counting_server import CountingServer, counting
 from knowledge_bot import Client
@@ -156,26 +155,10 @@ def seconds_of(
     Start-up is not counted: each sends a row of its own first, then all begin together.
     """
     command = [sys.executable, __file__, "work", service.url, ledger]
-    pipe = subprocess.PIPE
-    running = [
-        subprocess.Popen(
-            [*command, f"{number}:{rows}:{workers}", str(rate or "")],
-            stdin=pipe,
-            stdout=pipe,
-            text=True,
-        )
-        for number in range(workers)
-    ]
-    for process in running:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    began = time.monotonic()
-    for process in running:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    ends = [float(process.communicate()[0]) for process in running]
-    return max(ends) - began
+    began, printed = run_together(
+        [[*command, f"{number}:{rows}:{workers}", str(rate or "")] for number in range(workers)]
+    )
+    return max(map(float, printed)) - began
 
 
 def work(url: str, ledger: str, share: str, rate: str) -> None:

@@ -10,7 +10,6 @@ processes.
 
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +18,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))
 
-from measuring import Figure, report
+from measuring import Figure, report, run_together
 
 from counting_server import CountingServer, counting
 from knowledge_bot import Client
@@ -81,20 +80,8 @@ NAMES = {f"item {number}" for number in range(ITEMS)}
 def seconds_of(processes: int, service: CountingServer, ledger: str) -> float:
     """Let so many processes ingest the items; return the seconds until the last one ended."""
     command = [sys.executable, __file__, "work", service.url, ledger]
-    pipe = subprocess.PIPE
-    running = [
-        subprocess.Popen([*command, str(number), *FLAG], stdin=pipe, stdout=pipe, text=True)
-        for number in range(processes)
-    ]
-    for process in running:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    began = time.monotonic()
-    for process in running:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    ends: list[dict[str, Any]] = [json.loads(process.communicate()[0]) for process in running]
+    began, printed = run_together([[*command, str(number), *FLAG] for number in range(processes)])
+    ends: list[dict[str, Any]] = [json.loads(one) for one in printed]
     assert all(end["ok"] for end in ends), ends
     assert sum(end["created"] for end in ends) == ITEMS, ends
     last: float = max(end["at"] for end in ends)  # one clock for all processes of a machine

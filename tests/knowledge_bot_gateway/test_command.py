@@ -59,6 +59,18 @@ def of(bots, **more):
     return {"KNOWLEDGE_BOT_BASE_URL": bots.url, "KNOWLEDGE_BOT_API_KEY": SERVICE_KEY, **more}
 
 
+def ended(bots, *arguments):
+    """A command that ends by itself, for a service of `bots`."""
+    return subprocess.run(
+        [KBOT, *arguments],
+        env={**os.environ, **of(bots)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+
+
 def address(printed, what):
     return re.search(rf"{what}: +(\S+)", printed)[1]
 
@@ -88,13 +100,7 @@ def test_the_gateway_passes_keys_through_when_it_has_none(bots, tmp_path):
 
 
 def test_no_key_is_for_this_machine_alone(bots, tmp_path):
-    refused = subprocess.run(
-        [KBOT, "gateway", "--no-key", "--host", "0.0.0.0"],
-        env={**os.environ, **of(bots)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    refused = ended(bots, "gateway", "--no-key", "--host", "0.0.0.0")
     assert refused.returncode == 2
     assert "loopback" in refused.stderr
     with running(tmp_path, "gateway", "--port", "0", "--no-key", **of(bots)) as printed:
@@ -125,41 +131,20 @@ async def test_mcp_over_http_is_mcp_alone(bots, tmp_path):
     ],
 )
 def test_options_that_make_no_sense_are_refused(bots, options):
-    done = subprocess.run(
-        [KBOT, *options],
-        env={**os.environ, **of(bots)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
+    done = ended(bots, *options)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
 
 
 def test_a_taken_port_is_a_sentence(bots):
-    done = subprocess.run(
-        [KBOT, "gateway", "--port", str(bots.port)],
-        env={**os.environ, **of(bots)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
+    done = ended(bots, "gateway", "--port", str(bots.port))
     assert done.returncode == 1
     assert f"cannot listen on 127.0.0.1, port {bots.port}" in done.stderr
 
 
 def test_heads_that_cannot_be_used_are_told_at_the_start(bots, tmp_path):
     (tmp_path / "file").touch()
-    done = subprocess.run(
-        [KBOT, "gateway", "--port", "0", "--heads", str(tmp_path / "file" / "heads.db")],
-        env={**os.environ, **of(bots)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
+    done = ended(bots, "gateway", "--port", "0", "--heads", str(tmp_path / "file" / "heads.db"))
     assert done.returncode == 1
     assert "heads" in done.stderr
     assert "Traceback" not in done.stderr

@@ -22,14 +22,15 @@ from knowledge_bot_service.analyzer.languages import (
     IN_PAIRS,
     PAIRED_CHARACTERS,
     STEMMERS,
+    commonness,
     is_stop_word,
     latin_languages,
     main_language,
     script_language,
+    synonyms,
     without_function_parts,
 )
 from knowledge_bot_service.analyzer.questions import Kind, bare_question, question_kind
-from knowledge_bot_service.analyzer.synonyms import commonness, synonyms
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,17 +11,19 @@ from pydantic import BaseModel, ConfigDict
 
 from knowledge_bot.models import Source
 from knowledge_bot_service.catalog import Limit, Listed, Place, SourcePage, SourceText
+from knowledge_bot_service.endpoints import (
+    ServiceOf,
+    add_text,
+    add_upload,
+    add_webpage,
+    takes,
+    unknown,
+)
 from knowledge_bot_service.gate import KEY_NAME
 from knowledge_bot_service.problems import ProblemError
-from knowledge_bot_service.refusals import accepted, takes, unknown
 from knowledge_bot_service.requests import Id, NewText, NewWebpage, Wrapped
-from knowledge_bot_service.service import (
-    Service,
-    UnknownBotError,
-    UnknownConversationError,
-)
+from knowledge_bot_service.service import UnknownBotError, UnknownConversationError
 from knowledge_bot_service.store import UnknownSourceError
-from knowledge_bot_service.uploads import receive_upload
 
 _log = logging.getLogger(__name__)
 
@@ -85,15 +87,7 @@ async def asset(name: str) -> Response:
     return Response(_read(name), media_type=_ASSETS[name])
 
 
-async def _service(request: Request) -> Service:
-    service: Service = request.state.service
-    return service
-
-
-_ServiceOf = Annotated[Service, Depends(_service)]
-
-
-async def _admin(service: _ServiceOf) -> None:
+async def _admin(service: ServiceOf) -> None:
     if not service.settings.admin:
         raise ProblemError(
             HTTPStatus.FORBIDDEN,
@@ -104,14 +98,14 @@ async def _admin(service: _ServiceOf) -> None:
 
 
 @router.get("/page/about")
-async def about(service: _ServiceOf) -> About:
+async def about(service: ServiceOf) -> About:
     """What the page may offer."""
     settings = service.settings
     return About(admin=settings.admin, upload_bytes=settings.limits.upload_bytes)
 
 
 @router.get("/page/sources")
-async def sources(service: _ServiceOf, listed: Annotated[Listed, Query()]) -> SourcePage:
+async def sources(service: ServiceOf, listed: Annotated[Listed, Query()]) -> SourcePage:
     """How many sources there are of each status, and some of them, newest first."""
     return await service.source_page(listed)
 
@@ -119,7 +113,7 @@ async def sources(service: _ServiceOf, listed: Annotated[Listed, Query()]) -> So
 @router.get("/page/sources/{id}")
 async def source(
     id: _Id,  # noqa: A002 - as in the interface's paths
-    service: _ServiceOf,
+    service: ServiceOf,
     first: Place | None = None,
     passage: Place | None = None,
     limit: Limit = 50,
@@ -134,7 +128,7 @@ async def source(
 @router.delete("/page/sources/{id}", dependencies=[Depends(_admin)])
 async def delete_source(
     id: _Id,  # noqa: A002
-    service: _ServiceOf,
+    service: ServiceOf,
     request: Request,
 ) -> Deleted:
     """Delete a source."""
@@ -156,19 +150,11 @@ async def delete_source(
 async def replace_with_webpage(
     id: _Id,  # noqa: A002
     body: Wrapped[NewWebpage],
-    service: _ServiceOf,
+    service: ServiceOf,
     request: Request,
 ) -> Wrapped[Source]:
     """Replace a source with a web page, when that has been read."""
-    new = body.value
-    replacing = service.add_webpage(
-        name=new.name,
-        collections=new.collections,
-        url=new.url,
-        headers=new.headers or (),
-        replaces=id,
-    )
-    return _replaced(await accepted(replacing), request)
+    return _replaced(await add_webpage(service, body.value, replaces=id), request)
 
 
 @router.put(
@@ -178,15 +164,11 @@ async def replace_with_webpage(
 async def replace_with_text(
     id: _Id,  # noqa: A002
     body: Wrapped[NewText],
-    service: _ServiceOf,
+    service: ServiceOf,
     request: Request,
 ) -> Wrapped[Source]:
     """Replace a source with a text, when that has been read."""
-    new = body.value
-    replacing = service.add_text(
-        name=new.name, collections=new.collections, content=new.content, replaces=id
-    )
-    return _replaced(await accepted(replacing), request)
+    return _replaced(await add_text(service, body.value, replaces=id), request)
 
 
 @router.put(
@@ -195,26 +177,16 @@ async def replace_with_text(
 )
 async def replace_with_upload(
     id: _Id,  # noqa: A002
-    service: _ServiceOf,
+    service: ServiceOf,
     request: Request,
 ) -> Wrapped[Source]:
     """Replace a source with a file, when that has been read."""
-    path = service.new_material_path()
-    upload = await receive_upload(request, path)
-    replacing = service.add_upload(
-        name=upload.source.name,
-        collections=upload.source.collections,
-        path=path,
-        filename=upload.filename,
-        content_type=upload.content_type,
-        replaces=id,
-    )
-    return _replaced(await accepted(replacing), request)
+    return _replaced(await add_upload(service, request, replaces=id), request)
 
 
 @router.get("/page/bots/{bot}/conversations")
 async def conversations(
-    bot: _Id, service: _ServiceOf, before: Place | None = None, limit: Limit = 50
+    bot: _Id, service: ServiceOf, before: Place | None = None, limit: Limit = 50
 ) -> Rows:
     """Some of a bot's conversations, newest first."""
     try:
@@ -228,7 +200,7 @@ async def conversations(
 async def messages(
     bot: _Id,
     id: _Id,  # noqa: A002
-    service: _ServiceOf,
+    service: ServiceOf,
     before: Place | None = None,
     limit: Limit = 50,
 ) -> Rows:
