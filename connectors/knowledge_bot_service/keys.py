@@ -18,7 +18,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
-from knowledge_bot_service.folder import DataFolder, FolderError, key_folder
+from knowledge_bot_service.folder import DataFolder, FolderError, give_to_owner, key_folder
 from knowledge_bot_service.settings import (
     KEY_NAME,
     KeySettings,
@@ -245,11 +245,7 @@ def add_key(data: Path, name: str, role: Role, expires: date | None = None) -> s
             json.dump(stored, file)
             file.flush()
             os.fsync(file.fileno())
-            if hasattr(os, "geteuid") and os.geteuid() == 0:
-                # The service, which is not root's as a rule, has to read it.
-                owner = data.stat()
-                for path in (folder, file.name):
-                    os.chown(path, owner.st_uid, owner.st_gid)
+            give_to_owner(data, folder, Path(file.name))
             os.link(file.name, folder / name)
     except FileExistsError:
         raise KeyNameError(

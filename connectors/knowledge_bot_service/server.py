@@ -6,7 +6,6 @@ import socket
 import sqlite3
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Final
 
 import uvicorn
@@ -77,7 +76,7 @@ def run(
         app = create_app(
             settings,
             folder,
-            _opened(folder.database),
+            _opened(folder),
             keys,
             connections=lambda: len(server.server_state.connections),
             on_ready=lambda: on_ready(base_url, port),
@@ -125,12 +124,14 @@ def _open_files() -> int:
     return _FILES if soft == resource.RLIM_INFINITY else soft
 
 
-def _opened(path: Path) -> Database:
+def _opened(folder: DataFolder) -> Database:
+    path = folder.database
     # Before the server's own start, which could tell of an error with a traceback alone.
     try:
         database = Database(path)
         # A disk that takes nothing is told now as well.
         database.write(_write_nothing_new).result()
+        folder.mark_used()
     except (sqlite3.Error, OSError, StorageError) as error:
         if isinstance(storage_error(error), DiskFullError):
             raise FolderError(
