@@ -1,5 +1,6 @@
 """`kbot serve`. What serving needs is loaded when it is called: every `kbot` start imports this."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -265,6 +266,12 @@ def restore(context: click.Context, file: Path, data: Path | None, config: Path 
         folder = _folder(context, data, config)
         held = restore_backup(file, folder)
     click.echo(f"{folder}: {held}. Start the service with --data {folder}", err=True)
+    if hasattr(os, "geteuid") and folder.stat().st_uid == os.geteuid() == 0:
+        click.echo(
+            "It belongs to root. A service that runs as another user needs it first: "
+            f"chown -R USER: {folder}",
+            err=True,
+        )
 
 
 def _folder(context: click.Context, data: Path | None, config: Path | None) -> Path:
