@@ -17,6 +17,15 @@ from knowledge_bot.ingest.sources._documents import patterns_of
 IGNORE_FILE = ".kbotignore"
 """Names what is left out of the folder that it lies in, in the notation of a `.gitignore`."""
 
+# How the names of pictures, sounds, films and fonts end, which lie beside documents.
+# fmt: off
+_WITHOUT_TEXT = (
+    ".avi", ".bmp", ".flac", ".gif", ".heic", ".ico", ".jpeg", ".jpg", ".m4a", ".m4v", ".mkv",
+    ".mov", ".mp3", ".mp4", ".mpeg", ".mpg", ".ogg", ".otf", ".png", ".psd", ".svg", ".tif",
+    ".tiff", ".ttf", ".wav", ".webm", ".webp", ".woff", ".woff2",
+)
+# fmt: on
+
 
 def from_folder(
     folder: str | os.PathLike[str],
@@ -30,7 +39,8 @@ def from_folder(
 
     They come in the order of their paths. A file is named by its path below the folder, and known
     by that and the folder's origin. Links to other folders are not followed; a link to a file is,
-    where the file is below the folder. What a `.kbotignore` in the folder names is left out.
+    where the file is below the folder. What a `.kbotignore` in the folder names is left out, and,
+    where no patterns are given, what holds no text: pictures, sounds, films and fonts.
 
     Args:
         folder: where to look.
@@ -43,8 +53,9 @@ def from_folder(
             default the folder's resolved path.
 
     Returns:
-        An iterable of a `File` for each file, and a `Skipped` for what is hidden, leaves the
-        folder, is no file, has a path that is not UTF-8, or is a folder that cannot be read.
+        An iterable of a `File` for each file, and a `Skipped` for what is hidden, holds no text,
+        leaves the folder, is no file, has a path that is not UTF-8, or is a folder that cannot be
+        read.
 
     Raises:
         ConfigurationError: there is no such folder, or a pattern is none.
@@ -149,6 +160,8 @@ class Folder:
         return self._file(str(target), str(target)[len(self.root) + 1 :], relative)
 
     def _file(self, path: str, below: str, name: str) -> File | Skipped:
+        if self._matches is None and name.lower().endswith(_WITHOUT_TEXT):
+            return _skipped(name, "it holds no text, and no pattern asks for its kind")
         try:
             return File(path=path, name=name, key=f"{self.prefix}/{below}")
         except ValidationError:  # on Linux a name is bytes, and a model takes text
