@@ -396,4 +396,4 @@ def test_what_a_run_is_sending_is_neither_settled_nor_forgotten_under_it(
         assert process.wait(30) == 0
     assert settling.exit_code == forgetting.exit_code == 1
     assert "claimed, not unknown" in settling.stderr
-    assert "being sent at this moment" in forgetting.stderr
+    assert "being sent right now" in forgetting.stderr

@@ -74,8 +74,8 @@ def test_links_that_leave_the_folder_are_skipped_with_a_word(folder, tmp_path):
     (folder / "endless.md").symlink_to(folder / ("x" * 300))
     (folder / "same.md").symlink_to("guide/intro.md")
     told = left_out(folder)
-    assert "leaves the folder" in told["leak.md"]
-    assert "leaves the folder" in told["guide/up"]
+    assert "link out of the folder" in told["leak.md"]
+    assert "link out of the folder" in told["guide/up"]
     assert "link to a folder" in told["loop"]
     assert "link to nothing" in told["dangling.md"]
     assert "link to nothing" in told["endless.md"]
