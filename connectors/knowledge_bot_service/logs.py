@@ -2,6 +2,7 @@
 
 import logging
 from datetime import datetime
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote
 
@@ -23,13 +24,20 @@ def configure(level: str) -> None:
     handler.setFormatter(_Lines())
     # Libraries tell of their trouble alone, whatever the service tells of its own work.
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("knowledge_bot_service").setLevel(level.upper())
+    for name in ("knowledge_bot_service", "knowledge_bot._connections"):
+        logging.getLogger(name).setLevel(level.upper())
 
 
 def client_of(scope: Scope) -> str:
-    """The address of who sent a request, as the log has it."""
-    client = scope.get("client")
-    return client[0] if client else "-"
+    """The address of who sent a request, as the log has it; "-" where it is none.
+
+    A trusted proxy may hand on what a client has written into `X-Forwarded-For`.
+    """
+    address = scope["client"][0] if scope.get("client") else ""
+    try:
+        return str(ip_address(address.partition("%")[0]))  # a zone may be any text
+    except ValueError:
+        return "-"
 
 
 def path_of(scope: Scope) -> str:
