@@ -20,6 +20,8 @@ from knowledge_bot_service.local import LocalServiceError
 from serve_command import SERVE, serving
 from service_calls import problem_of
 
+pytestmark = pytest.mark.integration
+
 TEXT: dict[str, Any] = {
     "value": {"name": "Hours", "collections": ["col_default"], "content": "Open until ten."}
 }

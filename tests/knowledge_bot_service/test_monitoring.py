@@ -16,6 +16,8 @@ from knowledge_bot_service import LocalService
 from serve_command import key_in, serving
 from service_calls import add_text, ask, client_of
 
+pytestmark = pytest.mark.integration
+
 
 def root_of(base_url: str) -> str:
     return base_url.removesuffix("/public/v1")

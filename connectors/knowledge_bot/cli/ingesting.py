@@ -170,9 +170,8 @@ def folder(
 ) -> Iterable[object]:
     """Upload the files below FOLDER.
 
-    Links that leave the folder are skipped, and so are pictures, sounds, films and fonts where no
-    --include asks for their kind. Each source is named by the file's path below it. What a file
-    .kbotignore in FOLDER names, in the notation of a .gitignore, is left out.
+    Links that leave the folder are skipped. Each source is named by the file's path below it. What
+    a file .kbotignore in FOLDER names, in the notation of a .gitignore, is left out.
 
     \b
     kbot ingest folder handbook --collection col_handbook

@@ -272,12 +272,14 @@ def test_why_nothing_is_looked_for_or_noted_is_logged(ingested, caplog):
         assert caplog.messages == []
         with pytest.raises(OSError, match="the share is away"):
             ingested(breaks_off())
-        assert "was not looked for: the share is away" in caplog.text
+        assert "Nothing was marked as gone from handbook: the share is away" in caplog.text
         caplog.clear()
         ingested(texts(4))
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert record.getMessage().startswith("6 items that handbook no longer yields are not noted")
+    assert record.getMessage().startswith(
+        "6 items that handbook no longer yields are not marked as gone"
+    )
 
 
 def test_more_than_the_limit_is_withheld_until_asked_for(ingested, ledger):
@@ -482,7 +484,7 @@ def test_what_can_be_taken_only_once_says_so(send):
         (from_loader(iter([SimpleNamespace(page_content="x")])), "documents"),
     ):
         assert send(found).created >= 1
-        with pytest.raises(ConfigurationError, match=f"{what}: they were taken already"):
+        with pytest.raises(ConfigurationError, match=f"{what}: they have been read already"):
             send(found)
 
 

@@ -251,7 +251,7 @@ def test_what_is_being_sent_is_not_forgotten(filled, send, service):
 
     service.judge = forget
     assert send([Text(name="t1", content="newer")], ledger=filled).created == 1
-    assert ["being sent at this moment" in one for one in told] == [True, True]
+    assert ["being sent right now" in one for one in told] == [True, True]
     assert "t0" in seen(filled)["all"]
 
 

@@ -38,7 +38,7 @@ def test_each_line_is_the_item_that_its_fields_say(tmp_path):
         ('{"content": "x"}', "name"),
         ('{"name": "a", "content": "x", "colour": "red"}', "colour"),
         ('{"name": "a", "content": "x", "collections": ["x"]}', "col_"),
-        ('{"name": "a", "url": "https://h", "headers": {"X": 1}}', "no item"),
+        ('{"name": "a", "url": "https://h", "headers": {"X": 1}}', "not an item"),
     ],
 )
 def test_a_line_that_is_no_item_is_named_and_the_rest_is_read(line, told):
@@ -110,5 +110,5 @@ def test_what_holds_no_lines_is_told_at_once(read, wrong):
 
 
 def test_an_address_in_place_of_a_file_of_them_is_told():
-    with pytest.raises(ConfigurationError, match="it is an address, and a file of lines"):
+    with pytest.raises(ConfigurationError, match="it is an address, but a file of lines"):
         from_urls("https://h.example/")

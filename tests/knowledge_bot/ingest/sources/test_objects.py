@@ -310,7 +310,7 @@ def test_links_of_a_store_are_not_followed(local, tmp_path):
         ("memory://bucket/a?signature=s3cret", "storage_options"),
         ("memory://bucket/[z-a].md", "cannot be used: bad character range"),
         ("nonsense://bucket", "Protocol not known: nonsense"),
-        (3, "expected a text, not int"),
+        (3, "expected a string, not int"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_told_at_once(address, told):

@@ -197,7 +197,7 @@ def test_what_is_remembered_comes_back_from_its_bytes():
     )
     assert Remembered.unpacked(known.packed()) == known
     for broken in (b"", b"x", known.packed()[:-5]):
-        with pytest.raises(ValueError, match="not what was remembered"):
+        with pytest.raises(ValueError, match="not a remembered page"):
             Remembered.unpacked(broken)
 
 

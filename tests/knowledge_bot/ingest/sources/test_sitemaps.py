@@ -8,6 +8,7 @@ import pytest
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest import Skipped, WebPage, from_sitemap
 from knowledge_bot.ingest.sources import _documents as documents
+from knowledge_bot.testing import no_waiting
 from page_server import answer, redirect
 
 NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
@@ -90,7 +91,7 @@ BOMB = (
     ("body", "told"),
     [
         (BOMB, "declares entities"),
-        (b"<html><body>Not found</body></html>", "no sitemap but <html>"),
+        (b"<html><body>Not found</body></html>", "not a sitemap but <html>"),
         (pages("<loc>/1</loc>")[:-20], "not well-formed"),
         (b"no XML at all", "not well-formed"),
         (gzip.compress(pages("<loc>/1</loc>"))[:-12], "cannot be unpacked"),
@@ -117,11 +118,12 @@ def test_a_sitemap_that_is_not_there_is_told(web):
     assert "404" in last.reason
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    (last,) = from_sitemap(f"http://127.0.0.1:{port}/s.xml")
+    with no_waiting():
+        (last,) = from_sitemap(f"http://127.0.0.1:{port}/s.xml")
     assert "cannot be fetched" in last.reason
     for address, told in (
         ("/nowhere/s.xml", "there is no file /nowhere/s.xml"),
-        ("ftp://h.example/s.xml", "is no http:// or https:// address"),
+        ("ftp://h.example/s.xml", "is not an http:// or https:// address"),
         ("", "expected an address or a path, not ''"),
     ):
         with pytest.raises(ConfigurationError, match=told):

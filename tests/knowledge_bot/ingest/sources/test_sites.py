@@ -102,13 +102,13 @@ def test_of_a_site_full_of_traps_exactly_its_pages_are_sent(clock, plain):
     assert told["/far/6"] == "it redirects more than 5 times"
     assert told["/circle/self"] == told["/circle/b"] == "it redirects in a circle"
     assert told["/away"] == "it redirects to another site, http://other.invalid/"
-    assert told["/file"] == "it redirects to file:///etc/passwd, which is no web page"
+    assert told["/file"] == "it redirects to file:///etc/passwd, which is not a web page"
     assert told["/said/header/ours"] == "it asks not to be indexed"
     assert told["/copy/by-header"] == "it is a copy of /kept/by-header"
-    assert told["/missing/3"] == "it was answered with 404; / links to it"
-    assert told["/data"] == "it is no page but application/json; / links to it"
-    assert told["/manual.pdf"] == "it is no page, by its name"
-    assert told["/"] == "what more than 10 links lead to was not read"
+    assert told["/missing/3"] == "its server answered 404; / links to it"
+    assert told["/data"] == "it is not a page but application/json; / links to it"
+    assert told["/manual.pdf"] == "its name is not that of a page"
+    assert told["/"] == "pages more than 10 links away were not read"
     failed = {item.name.removeprefix(site.root) for item in items if getattr(item, "invalid", 0)}
     assert failed == {"/broken", "/maps/none.xml"}
 
@@ -208,7 +208,7 @@ def test_a_crawl_that_reads_all_there_is_does_not_say_that_there_is_more(small, 
         item.partial for item in from_site(f"{small.root}/", pages=2) if not sent(small, [item])
     )
     told = reasons(small, from_site(f"{small.root}/"))
-    assert told["/2.pdf"] == "it is no page, by its name"
+    assert told["/2.pdf"] == "its name is not that of a page"
     assert "its address is longer than 2,000 characters" in told.values()
 
 
@@ -229,9 +229,7 @@ def test_a_page_of_100_megabytes_is_cut_off_and_named_and_the_rest_is_done(small
     assert f"{small.root}/small" in memory
     assert f"{small.root}/huge" not in memory  # it is read and named again in the next run
     assert sent(small, items) == {"/", "/small", "/in-huge"}
-    assert reasons(small, items)["/huge"] == (
-        "it is larger than 1,000,000 bytes, which are read of a page"
-    )
+    assert reasons(small, items)["/huge"] == ("it is larger than page_bytes, 1,000,000 bytes")
     assert next(taken) < 400  # what was sent into the closed connection's buffers
 
 
@@ -274,7 +272,7 @@ def test_a_site_that_stops_to_answer_is_left_alone(small, plain):
     small.makers["/n/"] = lambda path: Response(b"", 503)
     items = list(from_site(f"{small.root}/", sitemaps=False))
     assert sent(small, items) == {"/"}
-    assert "10 requests in a row were not answered" in items[-1].reason
+    assert "10 requests in a row had no answer" in items[-1].reason
     assert items[-1].partial
     assert len(small.requests) == 2 + 10 * 3
 
@@ -297,9 +295,9 @@ def test_a_compression_bomb_is_not_unpacked(small, plain):
     [
         (Response(b"", 404), True, None),
         (Response(b"", 403), True, None),
-        (Response(b"", 503), False, "503, and without it nothing may be read"),
-        (Response(b"", 500), False, "answered with 500, so nothing may be read"),
-        (Response(b"", 429), False, "429, and without it nothing may be read"),
+        (Response(b"", 503), False, "503; without it nothing may be read"),
+        (Response(b"", 500), False, "answered 500, so nothing may be read"),
+        (Response(b"", 429), False, "429; without it nothing may be read"),
         (Response(b"<html>Not found</html>"), True, None),
         (Response(b"User-agent: *\nDisallow: /"), False, "robots.txt does not allow it"),
         (Response(b"User-agent: *\nDisallow: /\nUser-agent: knowledge-bot\nAllow: /"), True, None),
@@ -420,19 +418,19 @@ def test_a_public_start_leads_to_no_private_address(web, names, plain, monkeypat
     web.answers["/robots.txt"] = redirect(web.url("/robots.txt", "inside.example"))
     start = web.url("/", "public.example")
     (told,) = from_site(start)
-    assert "its host is at a private address, 10.0.0.1" in told.reason
+    assert "its host has a private address, 10.0.0.1" in told.reason
     assert connected == ["93.184.216.34"]
     assert len(web.requests) == 1
     web.answers["/robots.txt"] = answer(b"", status="404 No")
     web.answers["/"] = redirect("http://169.254.169.254/latest/meta-data")
     items = list(from_site(start, sitemaps=False))
-    assert "its host is at a private address; allow_private" in items[0].reason
+    assert "its host has a private address; allow_private" in items[0].reason
     assert "169.254.169.254" not in connected
     # The name of a public host that comes to mean another one, as an attack does.
     names["public.example"] = ["93.184.216.34", "127.0.0.1"]
     web.answers["/"] = answer(b"<p>x")
     (told,) = from_site(start)
-    assert "its host is at a private address, 127.0.0.1" in told.reason
+    assert "its host has a private address, 127.0.0.1" in told.reason
 
 
 def test_a_private_start_or_permission_leads_there(web, names, plain):
@@ -557,7 +555,7 @@ def test_an_extractor_that_is_gone_is_missed_and_no_page_counts_as_changed(small
     monkeypatch.setattr(html, "_has_trafilatura", lambda: False)
     (told,) = from_site(f"{small.root}/").remembering(memory)
     assert (told.invalid, told.partial) == (True, True)
-    assert told.reason.startswith("it was compared by trafilatura before, which is not installed")
+    assert told.reason.startswith("it was compared with trafilatura before, which is not installed")
     (dated,) = from_site(f"{small.root}/", compare="lastmod").remembering(memory)
     assert isinstance(dated, WebPage)
 
@@ -583,8 +581,8 @@ def test_what_a_304_says_of_robots_counts(small, plain):
         ({"rate": float("nan")}, "rate"),
         ({"compare": "etag"}, "compare"),
         ({"headers": {"a b": "c"}}, "headers"),
-        ({"include": 5}, "include: expected a pattern or several, not int"),
-        ({"exclude": [5]}, "exclude: expected patterns as texts"),
+        ({"include": 5}, "include: expected a pattern or a list of patterns, not int"),
+        ({"exclude": [5]}, "exclude: expected patterns as strings"),
         ({"allow_private": "no"}, "allow_private: expected True or False, not 'no'"),
         ({"sitemaps": 0}, "sitemaps: expected True or False, not 0"),
     ],
