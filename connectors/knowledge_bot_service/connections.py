@@ -1,8 +1,8 @@
-"""What one client's connection may take of the service before anything is known of who it is.
+"""Limits for a client's connection before its key is known.
 
-The server that requests come through bounds neither the head of a request nor how long one may
-take, so that anybody who reaches the port could fill the memory or hold every open file. The bounds
-are kept here, below the application and without a key.
+uvicorn limits neither the size of a request's head nor the time that a request takes, so anybody
+who reaches the port could fill the memory or hold every open file. The limits are applied here,
+below the application.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ _HEADERS: Final = 200
 # Requests that wait on one connection for the answer to the one before them.
 _PIPELINED: Final = 16
 
-# How fast a body has to come at least, in bytes a second. A telephone's worst line has ten times
-# as much.
+# The slowest body that is accepted, in bytes per second. The worst telephone line is ten times
+# faster.
 _BODY_RATE: Final = 500
 
 # A client that is sending sees a connection that is closed under it in place of its answer. So what
@@ -34,8 +34,8 @@ _BODY_RATE: Final = 500
 _LINGER: Final = 5.0
 _PATIENCE: Final = 60.0
 
-# How often the times of a connection are looked at, and how often the log tells that there are too
-# many of them, in seconds.
+# Seconds between two checks of a connection's times, and between two log lines about too many
+# connections.
 _TICK: Final = 0.5
 _TOLD_EVERY: Final = 60.0
 
@@ -52,13 +52,13 @@ class Bounds:
         head_seconds: how long a request's head may take, and how long a new connection may wait
             before it begins one.
         body_seconds: a body has to come at 500 bytes a second at least, taken over this time.
-        told_at: when the log last told that there are too many.
+        logged_at: when the log last said that there are too many.
     """
 
     connections: int
     head_seconds: float
     body_seconds: float
-    told_at: float = float("-inf")
+    logged_at: float = float("-inf")
 
 
 def limited_to(bounds: Bounds) -> type[asyncio.Protocol]:
@@ -84,10 +84,10 @@ class _Connection(HttpToolsProtocol):
         self._in_body = False
         self._refusal: _Refusal | None = None
         self._is_refused = False
-        # What the head and trailers of the present request hold, by what the parser told, and the
-        # bytes that it has read since it last told something.
-        self._head_bytes = self._untold_bytes = 0
-        self._has_told = False
+        # Bytes of the request's head and trailers so far, and bytes read since the parser's last
+        # callback.
+        self._head_bytes = self._unparsed_bytes = 0
+        self._has_called_back = False
         # Of the present phase, and of the time in it over which a body's bytes are counted.
         self.since = self._counted_since = time.monotonic()
         self._body_bytes = 0
@@ -107,7 +107,7 @@ class _Connection(HttpToolsProtocol):
         if self._is_refused:
             return
         self._unset_keepalive_if_required()
-        self._has_told = False
+        self._has_called_back = False
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -116,12 +116,12 @@ class _Connection(HttpToolsProtocol):
         except httptools.HttpParserError:
             # What it could not read, or an error that one of the methods below raised in it.
             self._refuse(self._refusal or _NOT_HTTP)
-        self._untold_bytes = 0 if self._has_told else self._untold_bytes + len(data)
-        if self._untold_bytes > _HEAD_BYTES and not self._is_refused:
+        self._unparsed_bytes = 0 if self._has_called_back else self._unparsed_bytes + len(data)
+        if self._unparsed_bytes > _HEAD_BYTES and not self._is_refused:
             self._refuse(_TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        self._has_told = True
+        self._has_called_back = True
         self._head_bytes = 0
         self.since = time.monotonic()
         super().on_message_begin()
@@ -140,21 +140,21 @@ class _Connection(HttpToolsProtocol):
         if len(self.pipeline) >= _PIPELINED:
             self._stop_reading(_TOO_MANY)
         super().on_headers_complete()
-        self._has_told = True
+        self._has_called_back = True
         self._in_body = True
         self.since = self._counted_since = time.monotonic()
         self._body_bytes = 0
 
     def on_body(self, body: bytes) -> None:
-        self._has_told = True
+        self._has_called_back = True
         self._body_bytes += len(body)
         super().on_body(body)
 
     def on_chunk_header(self) -> None:
-        self._has_told = True
+        self._has_called_back = True
 
     def on_message_complete(self) -> None:
-        self._has_told = True
+        self._has_called_back = True
         self._in_body = False
         self.since = time.monotonic()
         super().on_message_complete()
@@ -201,7 +201,7 @@ class _Connection(HttpToolsProtocol):
         elif self._in_body:
             self._check_body(now)
         elif not self._is_answering and phase > self.bounds.head_seconds:
-            if self._untold_bytes or self._head_bytes:
+            if self._unparsed_bytes or self._head_bytes:
                 self._refuse(_HEAD_TOO_SLOW)
             else:
                 self.transport.close()
@@ -217,11 +217,11 @@ class _Connection(HttpToolsProtocol):
 
     def _make_room(self) -> None:
         now = time.monotonic()
-        if now - self.bounds.told_at > _TOLD_EVERY:
-            self.bounds.told_at = now
+        if now - self.bounds.logged_at > _TOLD_EVERY:
+            self.bounds.logged_at = now
             _log.warning(
                 "%d clients are connected, as many as are allowed: for each new one, the one that "
-                "was longest idle is disconnected (told once a minute)",
+                "was longest idle is disconnected (logged once a minute)",
                 self.bounds.connections,
             )
         idle = (
@@ -244,7 +244,7 @@ class _Connection(HttpToolsProtocol):
         self.since = time.monotonic()
         self._unset_keepalive_if_required()
         if self._is_answering:
-            # The application, which waits for the rest of the body, is told that there is none.
+            # The application, which waits for the rest of the body, learns that there is none.
             has_begun = self.cycle.response_started or not self._in_body
             self.cycle.disconnected = True
             self.cycle.message_event.set()

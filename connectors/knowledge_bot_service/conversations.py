@@ -1,4 +1,4 @@
-"""What the service remembers of conversations, and what a message asks in one."""
+"""Conversations that the service stores, and the question of a message in one."""
 
 import contextlib
 import json

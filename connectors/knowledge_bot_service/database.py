@@ -15,8 +15,8 @@ from knowledge_bot_service.storage import (
     DatabaseLostError,
     DiskFullError,
     StorageError,
+    log_storage_error,
     storage_error,
-    tell,
 )
 
 T = TypeVar("T")
@@ -227,7 +227,7 @@ class Database:
         errors = [storage_error(error) for error in (failed, *(write.error for write in group))]
         self._trouble = next((error for error in errors if error is not None), None)
         if self._trouble is not None:
-            tell(self._trouble, self._path)
+            log_storage_error(self._trouble, self._path)
         for write in group:
             write.error = storage_error(write.error) or write.error
             if failed is not None:

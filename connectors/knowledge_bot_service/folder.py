@@ -89,7 +89,7 @@ def key_folder(folder: Path) -> Path:
 
 
 def _locked(file: Path) -> sqlite3.Connection:
-    # SQLite's own lock works on every platform, and the system lifts it when the process dies.
+    # SQLite's own lock works on every platform, and the system releases it when the process dies.
     file.touch(mode=0o600)
     connection = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
     connection.execute("BEGIN EXCLUSIVE")

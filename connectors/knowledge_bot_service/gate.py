@@ -1,4 +1,4 @@
-"""What every request passes before it is read: its key, and the limits of its client."""
+"""Checks every request before its body is read: its key, and its client's limits."""
 
 import logging
 import math
@@ -138,10 +138,10 @@ class _Rate:
 
 def _unauthorized(key: Key | None) -> ProblemError:
     if key is None:
-        told = f"The request needs a valid key in its {KEY_HEADER} header."
+        message = f"The request needs a valid key in its {KEY_HEADER} header."
     else:
-        told = f"The key {key.name} is no longer taken since {key.expires}. Use another one."
-    return ProblemError(HTTPStatus.UNAUTHORIZED, "unauthorized", told)
+        message = f"The key {key.name} is no longer valid since {key.expires}. Use another one."
+    return ProblemError(HTTPStatus.UNAUTHORIZED, "unauthorized", message)
 
 
 def _declared_length(headers: Headers) -> int:

@@ -17,8 +17,8 @@ from knowledge_bot_service.storage import (
     DatabaseLostError,
     DiskFullError,
     StorageError,
+    log_storage_error,
     storage_error,
-    tell,
 )
 
 _log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ async def _of_storage(_request: Request, error: Exception) -> JSONResponse:
     trouble = storage_error(error)
     if trouble is None:
         raise error
-    tell(trouble, "the data folder")
+    log_storage_error(trouble, "the data folder")
     status, code, headers = _OF_STORAGE.get(type(trouble), _STORAGE_FAILED)
     return problem_response(status, code, str(trouble), headers)
 

@@ -1,4 +1,4 @@
-"""Web pages, looked at again: one whose text has changed gets its new text."""
+"""Fetches web pages again, and replaces the text of those that changed."""
 
 import logging
 import threading
@@ -112,10 +112,10 @@ class Refetcher:
                 self._reader.rest()
             except (DatabaseClosedError, ReaderClosedError):
                 return
-            except StorageError:  # told by the database; a page is looked at when there is room
+            except StorageError:  # logged by the database; pages are fetched when there is room
                 continue
             except Exception:  # noqa: BLE001 - whatever a page sets off, the next one is looked at
-                _log.exception("a page could not be looked at again; it is tried later")
+                _log.exception("a page could not be fetched again; it is tried later")
 
     def _next(self, seconds: float) -> _Due | None:
         self._database.check()

@@ -60,7 +60,7 @@ CREATE TABLE removal (
     file TEXT
 ) STRICT;
 -- A web page that was fetched without headers of its own: when it was looked at, and what the
--- server sent to tell by whether it has changed.
+-- server sent for conditional requests.
 CREATE TABLE page (
     source INTEGER PRIMARY KEY REFERENCES source,
     checked_at INTEGER NOT NULL,

@@ -14,7 +14,7 @@ def read_docx(path: Path) -> Document:
     """The text of a Word document: its paragraphs, and the rows of its tables.
 
     Raises:
-        ExtractionError: it is no Word document, damaged, encrypted, larger inside than is
+        ExtractionError: it is not a Word document, damaged, encrypted, larger inside than is
             believable, or has no text.
     """
     from lxml import etree

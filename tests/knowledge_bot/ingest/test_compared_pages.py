@@ -16,7 +16,7 @@ from knowledge_bot.ingest import (
     from_sitemap,
     from_urls,
 )
-from knowledge_bot.ingest.sources import _fetching as fetching
+from knowledge_bot.testing import no_waiting
 from page_server import answer, redirect, serving
 from scripted_server import answer as answer_of_service
 from trap_site import Response, TrapSite, serving_traps
@@ -39,8 +39,9 @@ def site():
 
 
 @pytest.fixture
-def impatient(monkeypatch):
-    monkeypatch.setattr(fetching, "_BACKOFF", 0.0)
+def impatient():
+    with no_waiting():
+        yield
 
 
 @pytest.fixture

@@ -240,17 +240,14 @@ def test_a_default_port_is_no_other_service(service, ledger, one, other):
     assert created == [2, 0]
 
 
-def test_a_claim_is_in_the_ledger_before_its_request_arrives(run, service, ledger, tmp_path):
-    seen: list[tuple[str, int]] = []
+def test_a_claim_is_in_the_ledger_before_its_request_arrives(run, service, ledger):
+    seen: list[tuple[bool, int]] = []
 
     def look(name, times):
-        with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
-            query = "select state from kbot_items where key = ?"
-            (state,) = connection.execute(query, [name]).fetchone() or ("not there",)
-            query = "select count(*) from kbot_items where state = 'claimed'"
-            seen.append((state, connection.execute(query).fetchone()[0]))
+        claimed = {entry.key for entry in ledger.entries("claimed")}
+        seen.append((name in claimed, len(claimed)))
 
     service.judge = look
     assert run(texts(100), ledger=ledger, concurrency=4).created == 100
-    assert {state for state, _ in seen} == {"claimed"}
+    assert all(was_claimed for was_claimed, _ in seen)
     assert max(claimed for _, claimed in seen) <= 4

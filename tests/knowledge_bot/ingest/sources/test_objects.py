@@ -370,9 +370,21 @@ def test_every_secret_among_the_options_is_known():
         ({"mtime": 1.5, "size": 1}, {"mtime": 2.5, "size": 1}, False),
     ],
 )
-def test_what_tells_a_change(listed, asked, same):
-    assert (objects._token(listed) == objects._token(asked)) is same
-    assert objects._token({"size": 3}) is None
+def test_a_change_in_the_listing_is_a_new_version(listed, asked, same):
+    assert (version_of(listed) == version_of(asked)) is same
+    assert version_of({"size": 3}) is None
+
+
+def version_of(listed):
+    """Return the version of an object that a store lists like this."""
+
+    class Listing(MemoryFileSystem):
+        def find(self, path, **options):
+            return {"/bucket/a.txt": {"name": "/bucket/a.txt", "type": "file", **listed}}
+
+    store = Listing(skip_instance_cache=True)
+    (item,) = objects_in(lambda: (store, "/bucket"), "memory://bucket", "")
+    return item.version
 
 
 # Real servers -------------------------------------------------------------------------------------
