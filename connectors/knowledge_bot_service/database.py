@@ -60,7 +60,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # SQLite gives its other files the rights of this one.
+        # SQLite gives its other files the permissions of this one.
         for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
             if file.exists():
                 file.chmod(0o600)
@@ -75,7 +75,7 @@ class Database:
         prepare(writer)
         writer.execute("PRAGMA journal_mode = WAL")
         writer.execute("PRAGMA synchronous = FULL")
-        # Who deletes a confidential text wants it gone: pages that become free are overwritten too.
+        # A deleted text must not stay on the disk: freed pages are overwritten.
         writer.execute("PRAGMA secure_delete = ON")
         self._trouble: StorageError | None = None
         # A first reading opens the second file too, which holds what was written last.
@@ -90,7 +90,7 @@ class Database:
         """Run `operation` in the writer's next transaction.
 
         Args:
-            operation: called with the writing connection; its own error undoes its own work alone.
+            operation: called with the writing connection; its own error undoes only its own work.
             background: above 0, clients go first, but one such operation comes after each of their
                 transactions; how many rows it writes.
 
@@ -119,7 +119,7 @@ class Database:
         thread = threading.current_thread()
         connection = self._readers.get(thread)
         if connection is None:
-            # A connection would make the file anew, or read another one.
+            # A new connection would make a new file, or read another one.
             self._check_files()
             connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
@@ -154,7 +154,7 @@ class Database:
             connection.close()
 
     def _close_abandoned(self) -> None:
-        # Those who answer requests come and go with the load; each would leave open files behind.
+        # Request threads come and go with the load; each would leave open files behind.
         for thread in [thread for thread in self._readers if not thread.is_alive()]:
             self._readers.pop(thread).close()
 
@@ -217,7 +217,7 @@ class Database:
             self._check_files()
         except (sqlite3.Error, StorageError) as error:
             failed = error
-            # What was written before may stand in the file that was removed alone.
+            # Earlier writes may be only in the file that was removed.
             with contextlib.suppress(sqlite3.Error):
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -267,7 +267,7 @@ class _Write:
 
 @contextlib.contextmanager
 def one_state(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Let all that is read see the database as it is at the first reading."""
+    """Make all reads of the block see the database as it is at the first one."""
     connection.execute("BEGIN")
     try:
         yield connection

@@ -19,7 +19,7 @@ class FolderError(Exception):
 
 
 class DataFolder:
-    """A locked data folder. Leave it as a context manager to give it to others.
+    """A locked data folder; a context manager that unlocks it at the end.
 
     Args:
         path: the folder; made, for its owner alone, when it is not there.

@@ -74,7 +74,7 @@ def problem_response(
 
 
 def in_words(errors: Sequence[Any]) -> str:
-    """Validation errors as one sentence. Never what was sent: it may be long, secret or no text."""
+    """Validation errors as one sentence. Never what was sent: it may be long, secret or binary."""
     return "; ".join(_sentence(error) for error in errors[:10])
 
 
@@ -125,7 +125,7 @@ async def _of_fault(request: Request, error: Exception) -> JSONResponse:
     )
 
 
-# With Retry-After a client knows that the service has not acted.
+# Retry-After means that the service did not act.
 _OF_STORAGE: Final[dict[type[StorageError], tuple[HTTPStatus, str, dict[str, str]]]] = {
     DiskFullError: (HTTPStatus.INSUFFICIENT_STORAGE, "disk_full", {"Retry-After": "60"}),
     DatabaseLostError: (HTTPStatus.SERVICE_UNAVAILABLE, "database_lost", {"Retry-After": "5"}),

@@ -1,8 +1,8 @@
 """Reads documents and texts in a separate process, up to what goes into the index.
 
-Whatever a document does to its reader, be it endless work, a gigabyte or a crash, it does to a
-child process; and those who ask never wait while Python works on a text. A child takes one document
-after another, since a new one costs a fifth of a second. Both directions are lines of JSON: a
+A document may make its reader loop, use gigabytes or crash, so it is read in a child process; this
+also keeps the interpreter free for requests. A child reads one document after another, since a new
+one costs a fifth of a second. Both directions are lines of JSON: a
 request each on its input, and on its output some of the document's passages, or the reason why
 there are none.
 """
@@ -162,7 +162,7 @@ class Reader:
             process.kill()
             process.wait()
             _pipe(process.stdout).close()
-            # What could not be written any more is nobody's.
+            # Nobody needs what could not be written any more.
             with contextlib.suppress(BrokenPipeError):
                 _pipe(process.stdin).close()
 
@@ -224,7 +224,7 @@ class Reader:
         was_overdue: bool,
         has_begun: bool,
     ) -> Exception:
-        """What a child's end means that came before its answer."""
+        """Return the error for a child that ended before its answer."""
         code = process.wait()
         if self._closed:
             return ReaderClosedError()
@@ -261,7 +261,7 @@ _OUT_OF_TIME: Final = -signal.SIGXCPU if hasattr(signal, "SIGXCPU") else None
 _MAX_DOCUMENTS: Final = 1000
 _MAX_RESIDENT: Final = 150 * 1024**2
 
-# Those who ask get the CPU first (nice(2)).
+# Questions get the CPU first (nice(2)).
 _NICENESS: Final = 5
 
 # What the child needs of the environment; the service's may hold keys. Coverage measures children

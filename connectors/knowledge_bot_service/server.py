@@ -32,7 +32,7 @@ _GRACE = 5
 # of accepting a source was six times as long; the text was ready no later.
 _SWITCH_INTERVAL = 0.0005
 
-# How many files the process asks the system for, and how many of them are not for clients.
+# The file limit that the process asks for, and how many files are not for clients.
 _FILES: Final = 16_384
 _RESERVE: Final = 256
 

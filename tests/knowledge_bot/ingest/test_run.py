@@ -116,17 +116,17 @@ def test_what_cannot_be_sent_is_named_and_the_rest_is_done(run, service, ledger,
     ]
     report = run(items, ledger=ledger)
     assert (report.created, report.invalid, report.skipped) == (1, 6, 3)
-    told = {outcome.name: outcome.error for outcome in report.failures}
-    assert "no such file" in told["missing.txt"]
-    assert "is a directory" in told[tmp_path.name]
-    assert "is empty" in told["empty.txt"]
-    assert "not a regular file" in told["pipe"]
-    assert "no content" in told["blank"]
-    assert "absolute address" in told["relative"]
+    said = {outcome.name: outcome.error for outcome in report.failures}
+    assert "no such file" in said["missing.txt"]
+    assert "is a directory" in said[tmp_path.name]
+    assert "is empty" in said["empty.txt"]
+    assert "not a regular file" in said["pipe"]
+    assert "no content" in said["blank"]
+    assert "absolute address" in said["relative"]
     assert report.items == 7
 
 
-def test_a_dry_run_tells_and_touches_nothing(run, service, ledger, tmp_path):
+def test_a_dry_run_counts_and_touches_nothing(run, service, ledger, tmp_path):
     report = run(texts(3), ledger=ledger, dry_run=True)
     assert (report.created, report.dry_run) == (3, True)
     assert list(tmp_path.iterdir()) == []
