@@ -1,5 +1,6 @@
 """`kbot serve`. It imports the service only when called, since every `kbot` imports this."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -181,10 +182,12 @@ def add(  # noqa: PLR0917 - click passes every option by name
 
         kbot serve keys add wiki --role read --data ./knowledge
     """
-    from knowledge_bot_service.keys import add_key
+    from knowledge_bot_service.keys import KeyNameError, add_key
 
     with _as_command_errors():
         folder = _folder(context, data, config)
+        if name in _configured_names(context, config):
+            raise KeyNameError(f"the configuration has a key {name} already; choose another name")
         key = add_key(folder, name, role, expires.date() if expires else None)
     click.echo(key)
     click.echo(f"The key {name} ({role}) is taken from now on. It is not shown again.", err=True)
@@ -265,6 +268,12 @@ def restore(context: click.Context, file: Path, data: Path | None, config: Path 
         folder = _folder(context, data, config)
         held = restore_backup(file, folder)
     click.echo(f"{folder}: {held}. Start the service with --data {folder}", err=True)
+    if hasattr(os, "geteuid") and folder.stat().st_uid == os.geteuid() == 0:
+        click.echo(
+            "It belongs to root. A service that runs as another user needs it first: "
+            f"chown -R USER: {folder}",
+            err=True,
+        )
 
 
 def _folder(context: click.Context, data: Path | None, config: Path | None) -> Path:
@@ -276,6 +285,13 @@ def _folder(context: click.Context, data: Path | None, config: Path | None) -> P
     if data is not None:
         return data
     return (read_settings(config) if config is not None else Settings()).data
+
+
+def _configured_names(context: click.Context, config: Path | None) -> set[str]:
+    from knowledge_bot_service.settings import read_settings
+
+    config = config or _options_of_serve(context).get("config")
+    return set() if config is None else {key.name for key in read_settings(config).keys}
 
 
 def _options_of_serve(context: click.Context) -> dict[str, Any]:

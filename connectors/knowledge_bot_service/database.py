@@ -30,6 +30,11 @@ _GROUP: Final = 256
 # more of them make the index no faster.
 _WEIGHT: Final = 100
 
+# How long a connection waits for another one's lock, and for readers when the log is to be emptied,
+# in milliseconds.
+_PATIENCE: Final = 30_000
+_LOG_PATIENCE: Final = 100
+
 # A disk that was full has space again from this many free bytes on.
 _SPACE: Final = 1024 * 1024
 
@@ -142,6 +147,25 @@ class Database:
         elif trouble is not None:
             raise trouble
 
+    def empty_log(self) -> bool:
+        """Empty the write-ahead log, which keeps what stood in the database before the last writes.
+
+        Returns:
+            Whether it is empty; not while somebody reads what it holds, as a backup does.
+
+        Raises:
+            StorageError: the file was removed or replaced.
+            sqlite3.Error: the disk takes nothing.
+        """
+        connection = self.reader()
+        # Writers wait for it in the meantime.
+        connection.execute(f"PRAGMA busy_timeout = {_LOG_PATIENCE}")
+        try:
+            is_busy: int = connection.execute("PRAGMA wal_checkpoint (TRUNCATE)").fetchone()[0]
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {_PATIENCE}")
+        return not is_busy
+
     def close(self) -> None:
         """Finish the writes that wait, then close every connection."""
         with self._changed:
@@ -161,7 +185,7 @@ class Database:
     def _connect(self) -> sqlite3.Connection:
         # Threads never share a connection at the same time; `close` is called from another thread.
         connection = sqlite3.connect(
-            self._path, isolation_level=None, timeout=30, check_same_thread=False
+            self._path, isolation_level=None, timeout=_PATIENCE / 1000, check_same_thread=False
         )
         connection.row_factory = sqlite3.Row
         return connection

@@ -2,6 +2,7 @@
 
 import logging
 from datetime import datetime
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote
 
@@ -23,13 +24,20 @@ def configure(level: str) -> None:
     handler.setFormatter(_Lines())
     # Libraries log only warnings and errors, whatever the service's own level.
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("knowledge_bot_service").setLevel(level.upper())
+    for name in ("knowledge_bot_service", "knowledge_bot._connections"):
+        logging.getLogger(name).setLevel(level.upper())
 
 
 def client_of(scope: Scope) -> str:
-    """Return a client's address for the log."""
-    client = scope.get("client")
-    return client[0] if client else "-"
+    """Return a client's address for the log; "-" if it is not an address.
+
+    A trusted proxy may pass on whatever a client wrote into `X-Forwarded-For`.
+    """
+    address = scope["client"][0] if scope.get("client") else ""
+    try:
+        return str(ip_address(address.partition("%")[0]))  # a zone may be any text
+    except ValueError:
+        return "-"
 
 
 def path_of(scope: Scope) -> str:

@@ -148,6 +148,26 @@ def delete_entries(connection: sqlite3.Connection, source: int, limit: int) -> i
     return len(rows)
 
 
+def merge_index(connection: sqlite3.Connection, pages: int, *, begin: bool) -> bool:
+    """Merge a part of the index, in the caller's transaction; returns whether there is more to do.
+
+    The index only notes that an entry is deleted: its words go with the part that held them, when
+    that is merged with the later ones.
+
+    Args:
+        connection: the writer's.
+        pages: how much of it, in pages of the database.
+        begin: whether all parts are to be merged from now on, or what was begun is to go on.
+    """
+    before = connection.total_changes
+    connection.execute(
+        "INSERT INTO passage_index (passage_index, rank) VALUES ('merge', ?)",
+        (-pages if begin else pages,),
+    )
+    # A change of one row is the note that nothing was left to do.
+    return connection.total_changes - before > 1
+
+
 class Search:
     """Finds passages. Every thread may use it.
 

@@ -18,6 +18,8 @@ from page_server import serving
 from postgresql_server import postgresql
 from scripted_server import answer
 
+pytestmark = pytest.mark.integration
+
 PAGES = ("/a.html", "/b.html")
 
 

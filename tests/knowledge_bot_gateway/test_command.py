@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -225,3 +226,34 @@ async def test_kbot_serve_speaks_both_with_its_own_key(tmp_path):
         ):
             names = {tool.name for tool in (await agent.list_tools()).tools}
             assert {"ask_bot", "ask_assistant"} <= names
+
+
+def test_what_a_stranger_may_send_to_the_gateway_is_bounded(bots, tmp_path):
+    with running(tmp_path, "gateway", "--port", "0", **of(bots)) as printed:
+        address = httpx.URL(re.search(r"OpenAI: +(\S+)/v1", printed)[1])
+        for headers in ({"X": "a" * 70_000}, {f"X-{number}": "a" for number in range(250)}):
+            response = httpx.get(f"{address}/v1/models", headers=headers)
+            assert response.status_code == 431
+            error = response.json()["error"]
+            assert error["code"] == "headers_too_large"
+            assert error["delivery"] == "not_delivered"
+        with socket.create_connection((address.host, address.port), timeout=20) as connection:
+            one = b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            connection.sendall((one + b"\r\n") * 50 + one + b"Connection: close\r\n\r\n")
+            received = b""
+            while data := connection.recv(65536):
+                received += data
+        assert received.count(b"HTTP/1.1 401") == 51
+
+
+@pytest.mark.slow
+def test_a_connection_to_the_gateway_that_says_nothing_is_closed(bots, tmp_path):
+    with running(tmp_path, "gateway", "--port", "0", **of(bots)) as printed:
+        address = httpx.URL(re.search(r"OpenAI: +(\S+)/v1", printed)[1])
+        with (
+            socket.create_connection((address.host, address.port), timeout=30) as silent,
+            socket.create_connection((address.host, address.port), timeout=30) as slow,
+        ):
+            slow.sendall(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n")
+            assert silent.recv(100) == b""
+            assert slow.recv(100).startswith(b"HTTP/1.1 408 ")

@@ -18,7 +18,7 @@ from llama_index_knowledge_bot import (
 )
 
 # A sync call that hangs would otherwise hold the suite for the default time.
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
 
 class OurService:

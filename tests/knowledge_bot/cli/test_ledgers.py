@@ -187,6 +187,7 @@ def test_asking_for_the_usual_ledger_makes_no_folder(run, tmp_path):
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.integration
 def test_a_ledger_in_postgresql_is_used_by_every_command(kbot, service, tmp_path):
     (tmp_path / "texts.jsonl").write_text(
         '{"name": "one", "content": "1."}\n{"name": "lost", "content": "2."}\n'
