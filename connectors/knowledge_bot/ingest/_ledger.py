@@ -143,7 +143,7 @@ class Ledger:
 
     def __str__(self) -> str:
         try:
-            return self.database.told
+            return self.database.name
         except LedgerError:  # what was given may hold a password all the same
             return "<an address that cannot be used>"
 
