@@ -233,7 +233,7 @@ class Database(ABC):
 
     def explained(self, error: BaseException, what: str) -> DatabaseError:
         """Return a database's error as ours."""
-        said = " ".join(str(error).split())
+        said = " ".join(str(error).split()).rstrip(".?!")
         reason = next((text for sign, text in _REASONS.items() if sign in said.lower()), "")
         detail = f"{reason.format(noun=self.noun)} ({said[:200]})" if reason else said[:300]
         return self.error(f"the {self.noun} {self.name} cannot be {what}: {detail}")

@@ -14,7 +14,7 @@ from calls import KEY, SOURCE
 from knowledge_bot.ingest import Ledger
 from scripted_server import ScriptedServer, answer, silence
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 needs_state_store = pytest.mark.skipif(
     not hasattr(airflow.sdk, "NEVER_EXPIRE"),

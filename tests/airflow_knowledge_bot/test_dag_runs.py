@@ -5,9 +5,12 @@ import subprocess
 import sys
 
 import airflow.sdk
+import pytest
 
 from calls import KEY, SOURCE
 from scripted_server import answer
+
+pytestmark = pytest.mark.integration
 
 # What is kept between the tries of a task; Airflow 3.1 and 3.2 have nothing of the kind.
 HAS_STATE_STORE = hasattr(airflow.sdk, "NEVER_EXPIRE")

@@ -22,6 +22,8 @@ from knowledge_bot.ingest import Ledger, Text, ingest
 from knowledge_bot_service import LocalService
 from scripted_server import answer, close
 
+pytestmark = pytest.mark.integration
+
 FOLDER = Path(__file__).parents[2] / "docs" / "airflow"
 PAGE = (FOLDER / "operators.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^##+ ([^\n]*)\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))

@@ -94,6 +94,7 @@ def test_an_answer_that_cannot_be_decoded_is_named(call, scripted, kind):
     assert len(server.requests) == 1
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="only Linux resets peak memory"
 )

@@ -217,6 +217,7 @@ def test_only_a_text_is_read(text):
         read(text)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "hostile",
     [

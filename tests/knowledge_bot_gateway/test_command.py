@@ -20,6 +20,8 @@ from mcp.client.streamable_http import streamable_http_client
 from answering_bot import Bots
 from calls import KEY as SERVICE_KEY
 
+pytestmark = pytest.mark.integration
+
 KBOT = Path(sys.executable).with_name("kbot")
 QUESTION = {"role": "user", "content": "When do you open?"}
 

@@ -16,6 +16,8 @@ from docs.pages import DOCS, ROOT, blocks
 from knowledge_bot import Client
 from knowledge_bot_service import LocalService
 
+pytestmark = pytest.mark.integration
+
 KBOT = Path(sys.executable).with_name("kbot")
 BLOCKS = [
     (block.language, block.text)

@@ -17,6 +17,8 @@ from knowledge_bot_service.schema import VERSION
 from serve_command import SERVE
 from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of
 
+pytestmark = pytest.mark.integration
+
 
 def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     done = subprocess.run(

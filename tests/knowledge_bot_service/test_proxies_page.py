@@ -20,7 +20,10 @@ PAGE = Path(__file__).parents[2] / "docs/service/proxies.md"
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 (RECIPE,) = re.findall(r"^```nginx\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
-pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(NGINX is None, reason="nginx is not installed"),
+]
 
 
 @pytest.fixture

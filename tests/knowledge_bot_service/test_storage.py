@@ -16,6 +16,8 @@ from knowledge_bot_service import LocalService
 from knowledge_bot_service.local import LocalServiceError
 from service_calls import add_text, ask, client_of, problem_of, value_of
 
+pytestmark = pytest.mark.integration
+
 MIB = 1024 * 1024
 
 TEXT = {"name": "Text", "collections": ["col_default"]}

@@ -19,7 +19,7 @@ from knowledge_bot.transcripts import read
 from llama_index_knowledge_bot import KnowledgeBotChatEngine
 from scripted_server import answer, close
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 MARK = re.compile(r"<\w+ [\w.]+>")
 

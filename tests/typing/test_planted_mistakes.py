@@ -10,6 +10,8 @@ from pathlib import Path
 import playwright
 import pytest
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
 PLANTED = Path(__file__).with_name("planted_mistakes.py")
 

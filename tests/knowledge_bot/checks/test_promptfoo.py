@@ -183,6 +183,7 @@ def test_a_mapping_that_is_merged_into_itself_ends(written):
         load_questions(written("p.yaml", "a: &a\n  <<: *a\ntests: []\n<<: *a\n"))
 
 
+@pytest.mark.integration
 def test_vars_that_multiply_without_end_are_refused(written):
     many = ", ".join(map(str, range(400)))
     text = (

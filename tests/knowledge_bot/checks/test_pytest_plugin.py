@@ -9,6 +9,8 @@ import pytest
 
 from calls import KEY
 
+pytestmark = pytest.mark.integration
+
 QUESTIONS = """\
 [[questions]]
 ask = "When do you open?"

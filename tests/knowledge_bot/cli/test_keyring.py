@@ -8,6 +8,8 @@ import pytest
 from calls import KEY
 from scripted_server import answer
 
+pytestmark = pytest.mark.integration
+
 ONE = answer(body={"data": [{"id": "col_1", "name": "Handbook"}]})
 
 # The functions of keyring 25 that are used, over a file of JSON.

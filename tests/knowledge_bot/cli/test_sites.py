@@ -5,6 +5,8 @@ import pytest
 from page_server import answer, serving
 from trap_site import serving_traps
 
+pytestmark = pytest.mark.integration
+
 PAGES = {
     "/": b"<title>Home</title><p>Welcome.<a href=/hours>Hours</a><a href=/shop/a>Shop</a>",
     "/hours": b"<p>We open at nine.<a href=/>Home</a><a href=/old>Old</a>",

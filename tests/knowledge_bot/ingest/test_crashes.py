@@ -21,7 +21,7 @@ from kill_ingestion import kill_ingestion
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 
 @pytest.fixture

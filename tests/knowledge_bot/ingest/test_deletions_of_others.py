@@ -18,7 +18,7 @@ from calls import KEY
 from knowledge_bot import AsyncClient
 from knowledge_bot.ingest import Ledger, Report, Text, aingest
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 Snapshot = dict[str, str]
 Held = set[tuple[str, str]]

@@ -11,6 +11,8 @@ import pytest
 from ingest_texts import texts
 from knowledge_bot.ingest import Ledger
 
+pytestmark = pytest.mark.integration
+
 PREPARED = "SELECT count(*) FROM pg_prepared_statements"
 KEY_DATA = b"K\0\0\0\x0c"  # of the protocol's BackendKeyData, before the id and the secret
 

@@ -16,7 +16,7 @@ from ingest_texts import texts
 from knowledge_bot import AsyncClient, Client, ConfigurationError
 from knowledge_bot.ingest import File, Ledger, Stop, Text, aingest, ingest
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
