@@ -144,7 +144,7 @@ class _Waiting:
 
 @contextmanager
 def no_waiting() -> Iterator[None]:
-    """Within the block, let no call and no ingestion of this process wait before a retry.
+    """Let nothing in this process wait before it sends a request again, within the block.
 
     An ingestion still waits for a service that cannot be reached, and pings it meanwhile.
     """

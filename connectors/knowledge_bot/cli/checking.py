@@ -196,7 +196,7 @@ def _checked(
     **how: Any,
 ) -> "CheckReport":
     from knowledge_bot.checks import check as ask_and_judge
-    from knowledge_bot.ingest._run import signals_ask
+    from knowledge_bot.ingest._run import stop_on_signals
 
     stop = threading.Event()
 
@@ -209,7 +209,7 @@ def _checked(
                 f"{line_end}Stopping: waiting for the answers under way, 5 seconds at most."
             )
 
-    with _shown_progress(quiet=quiet) as on_progress, signals_ask(end):
+    with _shown_progress(quiet=quiet) as on_progress, stop_on_signals(end):
         return ask_and_judge(client, bots, questions, on_progress=on_progress, stop=stop, **how)
 
 

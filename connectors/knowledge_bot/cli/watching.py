@@ -9,7 +9,7 @@ from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.run import Session, conclusion, exit_of
 from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.ingest import File, Stop
-from knowledge_bot.ingest._run import signals_ask
+from knowledge_bot.ingest._run import stop_on_signals
 
 # Seconds without a change before a run begins, so that no half of a file is sent while it is being
 # written; and the longest wait for that.
@@ -34,7 +34,7 @@ def watch_and_ingest(session: Session, folder: str, find: Callable[[], Iterable[
         Failed: always, since nothing but a signal or an error ends it; the exit code is that of the
             last run, or `Exit.INTERRUPTED`.
     """
-    with signals_ask(session.stop.set):
+    with stop_on_signals(session.stop.set):
         changes = _changes(folder, session.stop)
         next(changes, None)  # what changes from here on is noted, also while a run is under way
         while True:

@@ -188,7 +188,9 @@ def test_many_refusals_that_are_alike_end_it(run, answering, tmp_path):
     server = answering(answer(400, {"message": "no such collection"}))
     done = run("ingest", "urls", many(tmp_path), *IN_ONE)
     assert (done.exit_code, len(server.requests) < 100) == (3, True)
-    assert "Stopped before the end: 50 items in a row were refused alike" in done.stderr
+    assert (
+        "Stopped before the end: 50 items in a row were refused for the same reason" in done.stderr
+    )
     assert len(run("ledger", "refused").stdout.splitlines()) == len(server.requests)
 
 

@@ -187,6 +187,7 @@ def test_asking_for_the_usual_ledger_makes_no_folder(run, tmp_path):
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.integration
 def test_a_ledger_in_postgresql_is_used_by_every_command(kbot, service, tmp_path):
     (tmp_path / "texts.jsonl").write_text(
         '{"name": "one", "content": "1."}\n{"name": "lost", "content": "2."}\n'
@@ -395,4 +396,4 @@ def test_what_a_run_is_sending_is_neither_settled_nor_forgotten_under_it(
         assert process.wait(30) == 0
     assert settling.exit_code == forgetting.exit_code == 1
     assert "claimed, not unknown" in settling.stderr
-    assert "being sent at this moment" in forgetting.stderr
+    assert "being sent right now" in forgetting.stderr
