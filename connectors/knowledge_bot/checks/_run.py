@@ -537,9 +537,12 @@ class ThreadRunner:
                 thread.start()
             self._wait(threads, math.inf)
         except KeyboardInterrupt:
+            stop = self._schedule.options.stop
+            was_ending = self._schedule.stopped or (stop is not None and stop.is_set())
             self._end("it was interrupted")
-            with contextlib.suppress(KeyboardInterrupt):
-                self._wait(threads, _GRACE)
+            if not was_ending:
+                with contextlib.suppress(KeyboardInterrupt):
+                    self._wait(threads, _GRACE)
         except BaseException:  # such as a signal's handler raises
             self._end("it was ended")
             raise
