@@ -259,7 +259,8 @@ def backup(context: click.Context, file: Path, data: Path | None, config: Path |
 def restore(context: click.Context, file: Path, data: Path | None, config: Path | None) -> None:
     """Make a data folder from the FILE of a backup. The folder must be new or empty.
 
-    Example:
+    What root restores belongs to the owner of the folder. Example:
+
         kbot serve restore /backups/kbot-2026-11-22.tar --data ./knowledge
     """
     from knowledge_bot_service.backup import restore_backup
