@@ -118,7 +118,7 @@ def test_a_bot_named_twice_is_asked_once(retrieve, scripted):
 
 def test_a_query_with_an_image_is_an_error_that_says_what_to_do_instead(retrieve, scripted):
     server = scripted(answer(body=MESSAGE))
-    with pytest.raises(ConfigurationError, match="describe the image"):
+    with pytest.raises(ConfigurationError, match="describe it"):
         retrieve(one_of(server), QueryBundle("What is it?", image_path="x.png"))
     assert server.requests == []
 
