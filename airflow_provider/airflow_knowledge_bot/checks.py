@@ -32,7 +32,7 @@ from knowledge_bot.checks import (
     load_questions,
 )
 from knowledge_bot.checks._files import parse_questions
-from knowledge_bot.checks._questions import made
+from knowledge_bot.checks._questions import question_of
 from knowledge_bot.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def _question(given: object, number: int) -> Question:
             f"{where}: expected a dict such as {{'ask': …, 'contains': …}}, not "
             f"{type(given).__name__}"
         )
-    return made(given, where)
+    return question_of(given, where)
 
 
 def _read(file: "str | PathLike[str] | ObjectStoragePath") -> list[Question]:

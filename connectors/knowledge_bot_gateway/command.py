@@ -237,6 +237,7 @@ def _serve(
 ) -> None:
     import uvicorn
 
+    from knowledge_bot._connections import Bounds, limited_to
     from knowledge_bot_gateway import Admission, create_app, create_mcp_server
     from knowledge_bot_gateway._gate import loopback_names
 
@@ -258,14 +259,21 @@ def _serve(
         click.echo("Stop with Ctrl-C.", err=True)
         config = uvicorn.Config(
             app,
-            # This one bounds the headers of a request: 64 KiB.
-            http="h11",
+            http=limited_to(Bounds(problem=_problem)),
+            ws="none",
             log_level="warning",
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_GRACE,
         )
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def _problem(code: str, message: str) -> dict[str, Any]:
+    from knowledge_bot_gateway._problems import INVALID, ErrorBody, ErrorEnvelope
+
+    body = ErrorBody(message=message, type=INVALID, code=code)
+    return ErrorEnvelope(error=body).model_dump(mode="json")
 
 
 def _listener(host: str, port: int) -> Any:

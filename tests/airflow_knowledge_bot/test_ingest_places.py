@@ -18,6 +18,8 @@ from page_server import serving
 from postgresql_server import postgresql
 from scripted_server import answer
 
+pytestmark = pytest.mark.integration
+
 PAGES = ("/a.html", "/b.html")
 
 
@@ -314,7 +316,7 @@ def test_a_query_on_postgresql_is_streamed(run, good, shop, monkeypatch):
         ("folder='/', source_options={'depth': 3}", "There are: patterns, exclude, hidden"),
         ("site='https://x.example', source_options={'dept': 3}", "has 'dept'.*There are: depth,"),
         ("site='https://x.example', source_options={'depth': 'x'}", "'site'.*depth: expected"),
-        ("site='ftp://x.example'", "'site'.*is no http"),
+        ("site='ftp://x.example'", "'site'.*is not an http"),
         ("sitemap='/nowhere.xml'", "'sitemap'.*there is no file /nowhere.xml"),
         ("urls=['https://x'], source_options={'compare': 'x'}", "'urls'.*compare: expected"),
         ("items=[], source_options={'depth': 1}", "'items' does not take. There are: none"),

@@ -16,6 +16,8 @@ from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
 from scripted_server import answer, close
 
+pytestmark = pytest.mark.integration
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "settle_unknown.py"
 
 RUNNING = """

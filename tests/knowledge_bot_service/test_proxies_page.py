@@ -89,6 +89,8 @@ def test_a_service_works_under_a_path_and_behind_tls(
         assert http.get(f"{address}/metrics").status_code == 404
         # A redirect would lead out of the prefix.
         assert http.get(f"{address}/public/v1/bots/").status_code == 404
+        # nginx's own redirect stays where it is asked.
+        assert http.get(address).headers["Location"] == "/bots/"
         # Who is not the proxy's neighbour cannot say that he is somebody else.
         http.get(f"{address}/public/v1/bots", headers={"X-Forwarded-For": "192.0.2.7"})
     logged = (tmp_path / "printed.txt").read_text()

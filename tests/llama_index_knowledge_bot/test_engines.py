@@ -16,8 +16,8 @@ from llama_index.core.settings import Settings
 
 from calls import KEY, MESSAGE
 from knowledge_bot import Client, ConfigurationError, PaymentRequiredError
-from llama_index_conformance.recording import Recording
 from llama_index_knowledge_bot import KnowledgeBotChatEngine, KnowledgeBotQueryEngine
+from llama_index_recording import Recording
 from scripted_server import answer, then
 
 pytestmark = pytest.mark.timeout(60)

@@ -24,6 +24,7 @@ LOOPS = 50
 MORE_OPEN_FILES = 15
 
 pytestmark = [
+    pytest.mark.integration,
     pytest.mark.timeout(120),
     pytest.mark.skipif(
         not Path("/proc/self/fd").exists(), reason="open files are counted in /proc"

@@ -11,7 +11,6 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from calls import MESSAGE, SOURCE
 from knowledge_bot import Client, KnowledgeBotError
-from llama_index_conformance.recording import Recording, recorded
 from llama_index_knowledge_bot import (
     CollectionSink,
     KnowledgeBotChatEngine,
@@ -21,6 +20,7 @@ from llama_index_knowledge_bot import (
     KnowledgeBotToolSpec,
     bot_tools,
 )
+from llama_index_recording import Recording, recorded
 from scripted_server import answer, close
 
 PLANTED = "planted-key-5c81e2"

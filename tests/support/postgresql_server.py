@@ -53,9 +53,9 @@ class PostgreSQL:
             )
         _wait(self._process, self.port, log)
 
-    def stop(self) -> None:
-        """Stop it, which ends its sessions first."""
-        self._process.send_signal(signal.SIGINT)
+    def stop(self, *, for_good: bool = False) -> None:
+        """Stop it, its sessions first; or at once, leaving its data as they are, for good."""
+        self._process.send_signal(signal.SIGQUIT if for_good else signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(20)
         self._process.kill()
@@ -106,7 +106,7 @@ def postgresql() -> Iterator[PostgreSQL]:
             server.start()
             yield server
         finally:
-            server.stop()
+            server.stop(for_good=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -19,7 +19,7 @@ KEY_DATA = b"K\0\0\0\x0c"  # of the protocol's BackendKeyData, before the id and
 
 @pytest.fixture
 def pooled(postgresql: str) -> Iterator[str]:
-    """The address of a proxy that tells an id of its own, as a pooler does."""
+    """The address of a proxy that names an id of its own, as a pooler does."""
     parts = urlsplit(postgresql)
     listening = socket.create_server(("127.0.0.1", 0))
 
