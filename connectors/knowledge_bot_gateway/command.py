@@ -237,7 +237,7 @@ def _serve(
 ) -> None:
     import uvicorn
 
-    from knowledge_bot._connections import Bounds, limited_to
+    from knowledge_bot._server_connections import Bounds, limited_to
     from knowledge_bot_gateway import Admission, create_app, create_mcp_server
     from knowledge_bot_gateway._gate import loopback_names
 

@@ -24,7 +24,7 @@ def configure(level: str) -> None:
     handler.setFormatter(_Lines())
     # Libraries log only warnings and errors, whatever the service's own level.
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    for name in ("knowledge_bot_service", "knowledge_bot._connections"):
+    for name in ("knowledge_bot_service", "knowledge_bot._server_connections"):
         logging.getLogger(name).setLevel(level.upper())
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import uvicorn
 
-from knowledge_bot._connections import Bounds, limited_to
+from knowledge_bot._server_connections import Bounds, limited_to
 from knowledge_bot_service.app import create_app
 from knowledge_bot_service.database import Database
 from knowledge_bot_service.folder import DataFolder, FolderError
