@@ -236,7 +236,7 @@ def test_the_connection_names_the_bot_where_the_task_does_not(bot, connect):
         ({"questions": [OPENING, 7]}, "'questions', question 2: expected a dict .* not int"),
         ({"questions": [{"ask": "When?"}]}, "question 1: nothing is expected of the answer"),
         ({"questions": [OPENING | {"contain": "a"}]}, "question 1: 'contain' is not a field"),
-        ({"questions": [{"ask": "?", "matches": "("}]}, "question 1: .*no regular expression"),
+        ({"questions": [{"ask": "?", "matches": "("}]}, "question 1: .*not a regular expression"),
         ({"questions": [OPENING, OPENING]}, "two have the id"),
         ({"file": ""}, "'file' is empty"),
         ({"file": "/nowhere/q.toml"}, "'file' cannot be used: /nowhere/q.toml: cannot be read"),
