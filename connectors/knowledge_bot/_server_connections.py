@@ -47,7 +47,7 @@ _PATIENCE: Final = 60.0
 # Seconds between two checks of a connection's times, and between two log lines about too many
 # connections.
 _TICK: Final = 0.5
-_TOLD_EVERY: Final = 60.0
+_LOGGED_EVERY: Final = 60.0
 
 _log = logging.getLogger(__name__)
 
@@ -273,7 +273,7 @@ class _Connection(HttpToolsProtocol):
 
     def _make_room(self) -> None:
         now = time.monotonic()
-        if now - self.bounds.logged_at > _TOLD_EVERY:
+        if now - self.bounds.logged_at > _LOGGED_EVERY:
             self.bounds.logged_at = now
             _log.warning(
                 "%d clients are connected, as many as are allowed: for each new one, the one that "
@@ -318,7 +318,7 @@ class _Connection(HttpToolsProtocol):
             self._say(None if self._in_body else refusal)
 
     def _say(self, refusal: _Refusal | None) -> None:
-        """Answer with a problem, where there is one to be told, as the last of this connection."""
+        """Answer with a problem, if there is one, as the last of this connection."""
         self.since = time.monotonic()
         if refusal is not None:
             self.transport.write(_response(refusal, self.bounds.problem))
