@@ -162,7 +162,7 @@ FAULTS: dict[str, Fault] = {
     "no free connection in time": Fault(
         # The limit of the whole call, at twice the time, must not come first on a busy machine.
         *(replying(silence), LATE, NOT_DELIVERED, 0, 0),
-        timeout=0.4,
+        timeout=0.2,
         occupied=True,
     ),
     "reset before the body": Fault(
