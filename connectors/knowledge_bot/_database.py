@@ -42,10 +42,22 @@ _PAUSE = 0.2
 # These give up waiting for a lock sooner, log that, and try again.
 _LONGEST_SILENCE = 10
 _LONGEST_WAIT = 5
+_APPLICATION = "knowledge-bot"
 _LIMITS = (
     f"SELECT set_config('idle_in_transaction_session_timeout', '{_LONGEST_SILENCE}s', {{local}}), "
     f"set_config('lock_timeout', '{_LONGEST_WAIT}s', {{local}})"
 )
+
+# PostgreSQL's own timer does not run after a batch of statements: psycopg ends a batch with a
+# message that stops it. So whoever waited for a lock in vain ends the sessions that PostgreSQL
+# should have ended. A role may always end its own.
+_END_SILENT = f"""
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND usename = current_user
+      AND starts_with(application_name, '{_APPLICATION}') AND xact_start IS NOT NULL
+      AND wait_event = 'ClientRead' AND state_change < now() - interval '{_LONGEST_SILENCE} seconds'
+"""  # noqa: S608 - constants
+_LOCK_TIMEOUT = "55P03"
 
 # For psycopg, where the address does not say otherwise. A server whose machine lost its power, or a
 # firewall that forgot the connection, is noticed after a minute.
@@ -275,7 +287,7 @@ class Database(ABC):
             ) from None
         try:
             given = psycopg.conninfo.conninfo_to_dict(self.url)
-            named = {"application_name": f"knowledge-bot {self.noun}"}
+            named = {"application_name": f"{_APPLICATION} {self.noun}"}
             address = psycopg.conninfo.make_conninfo("", **{**_CONNECTING, **named, **given})
             raw = psycopg.connect(address, autocommit=True)
         except psycopg.ProgrammingError:  # it quotes the address, and with it a password
@@ -364,6 +376,11 @@ class Connection:
             raise
         self._raw.execute("COMMIT")
 
+    def end_silent(self) -> None:
+        """End the sessions of stopped workers that hold locks in PostgreSQL."""
+        with contextlib.suppress(Exception):  # it is tried again
+            self.rows(_END_SILENT)
+
     def names(self) -> list[str]:
         """Return the names of what is there: tables, and with SQLite indexes too."""
         query = "SELECT tablename FROM pg_tables WHERE schemaname = ANY(current_schemas(false))"
@@ -438,6 +455,8 @@ class Session:
                     if cause is None or not is_of_a_database(cause):
                         raise
                     if self._connection is not None and not self._connection.sqlite:
+                        if getattr(cause, "sqlstate", None) == _LOCK_TIMEOUT:
+                            self._connection.end_silent()
                         self._connection.close()
                         self._connection = None
                     failure = self._database.explained(cause, what)

@@ -42,8 +42,8 @@ _AGAIN = "Run it again with the same rows"
 class RowSink:
     """Sends rows to collections; made once, and used by every worker.
 
-    It can be pickled. The pickle holds the ledger's address, and the client with its API key if one
-    was given.
+    It can be pickled if its columns are names. The pickle holds the ledger's address, and the
+    client with its API key if one was given.
 
     Attributes:
         collections: where the rows go: ids, or `Collection` objects.

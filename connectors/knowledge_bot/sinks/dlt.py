@@ -125,8 +125,8 @@ def _without_deleted(rows: Iterable[dict[str, Any]], table: dict[str, Any]) -> I
             yield row
     if deleted:
         logger.warning(
-            "The table %s: %d rows are marked as deleted and were left out. The service deletes "
-            "nothing: if it has sources of them, delete these there",
+            "The table %s: left out since they are marked as deleted: %d. The service's interface "
+            "deletes nothing: if it has sources of these rows, delete them there",
             table["name"],
             deleted,
         )

@@ -65,6 +65,13 @@ class TestRowSink(SinkContract):
         Ledger(options["ledger"]).resolve("r2", created=False)
         assert write(rows_of(0, 5), **options).created == 1
 
+    def test_a_key_without_its_table_is_answered_with_the_right_one(self, service, options, write):
+        service.judge = lambda name: reset
+        with pytest.raises(IncompleteIngestionError):
+            write(rows_of(2, 3), **options, table="articles")
+        with pytest.raises(LedgerError, match="'r2'; did you mean 'articles/r2'"):
+            Ledger(options["ledger"]).resolve("r2", created=False)
+
     def test_parts_are_put_together_where_the_job_ends(self, service, options):
         service.judge = lambda name: REFUSED if name in ("r1", "r12") else None
         sink = pickle.loads(pickle.dumps(RowSink(**options)))
