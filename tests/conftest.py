@@ -20,7 +20,7 @@ for _number, _default in (
 
 
 # What is an integration test by what it asks for, or by where it is. Others say so themselves.
-_COSTLY_FIXTURES = {"browser", "program", "server_of_postgresql"}
+_COSTLY = {"browser", "postgresql", "program", "server_of_postgresql"}
 _COSTLY_FOLDERS = {Path(__file__).parent / name for name in ("docs", "examples")}
 
 
@@ -28,8 +28,10 @@ _COSTLY_FOLDERS = {Path(__file__).parent / name for name in ("docs", "examples")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need a process, a database or a browser: `scripts/test integration`."""
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        if item.path.parent in _COSTLY_FOLDERS or not _COSTLY_FIXTURES.isdisjoint(fixtures):
+        asked_for = {*getattr(item, "fixturenames", ())}
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            asked_for.update(one for one in item.callspec.params.values() if isinstance(one, str))
+        if item.path.parent in _COSTLY_FOLDERS or not _COSTLY.isdisjoint(asked_for):
             item.add_marker(pytest.mark.integration)
 
 

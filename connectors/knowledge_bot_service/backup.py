@@ -1,4 +1,4 @@
-"""A data folder as one file, taken while its service runs, and a data folder made from it."""
+"""Backs up a data folder into one file, even while its service runs, and restores it."""
 
 import contextlib
 import hashlib
@@ -27,20 +27,20 @@ from knowledge_bot_service.schema import SchemaError, check_version, copy_databa
 from knowledge_bot_service.storage import DiskFullError, storage_error
 from knowledge_bot_service.uploads import synchronise_folder
 
-# The first member: what the file is, so that another tar archive is told from it, and the SHA-256
-# of each other member. The first format had no checksums.
+# The first member says what the file is, so that other tar archives are refused, and holds the
+# SHA-256 of each other member. The first format had no checksums.
 _MANIFEST: Final = "kbot-backup.json"
 _FORMAT: Final = 2
 
-# How often it begins again because a file was done with while it was being copied. Each file that
-# an earlier attempt saw stays, so that hardly ever more than one more attempt is needed.
+# Attempts if files are removed while they are copied. Files that an earlier attempt saw are kept,
+# so one more attempt is nearly always enough.
 _ATTEMPTS: Final = 100
 
 _BINARY: Final = getattr(os, "O_BINARY", 0)  # Windows
 
 
 class BackupError(Exception):
-    """A backup was not made, or not restored. str() says why, and what to do."""
+    """A backup was not made or not restored. str() says why, and what to do."""
 
 
 def write_backup(data: Path, file: Path) -> str:

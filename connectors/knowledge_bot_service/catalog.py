@@ -1,4 +1,4 @@
-"""The sources as people manage them: listed, read, and what is left of them removed."""
+"""Sources for people who manage them: lists and reads them, and removes deleted ones."""
 
 import logging
 import sqlite3
@@ -20,16 +20,16 @@ _log = logging.getLogger(__name__)
 # Passages in one transaction, of which a client waits for one at most; as when they are written.
 _BATCH: Final = 100
 
-# How long the removal waits when the database takes nothing, in seconds.
+# How long the removal waits when the database cannot be written, in seconds.
 _PAUSE: Final = 1.0
 
-# How much of the index is merged in one transaction, in pages of the database. And how long after
-# merging all of it nothing more is removed, in times of what that took: whoever replaces sources
-# all day shall not keep the disk busy all day.
+# How much of the index is merged in one transaction, in pages of the database. And how long nothing
+# is removed after all of it was merged, as a multiple of the time that took, so that replacing
+# sources all day does not keep the disk busy all day.
 _PAGES: Final = 64
 _REST: Final = 10
 
-# How many passages before the one that is asked for are shown with it.
+# How many passages before the requested one are shown with it.
 _BEFORE: Final = 2
 
 _COLUMNS: Final = """
@@ -150,7 +150,7 @@ class Catalog:
     def page(self, listed: Listed) -> SourcePage:
         """List sources, newest first."""
         connection = self._database.reader()
-        # SQLite folds the letters of English alone.
+        # SQLite ignores case only for English letters.
         connection.create_function("folded", 1, str.casefold, deterministic=True)
         values = {
             **listed.model_dump(),
@@ -239,7 +239,7 @@ def _before(connection: sqlite3.Connection, source: int, passage: int, count: in
 
 
 class Removal:
-    """A thread that removes what deleted and replaced sources leave behind, from the files as well.
+    """A thread that removes the data of deleted and replaced sources, their files included.
 
     They are out of sight already. Their passages go in small transactions, each behind the clients'
     own, and then their words in the index and in the write-ahead log: whoever deletes a text that
@@ -282,7 +282,7 @@ class Removal:
             except DatabaseClosedError:
                 return
             except Exception as error:  # noqa: BLE001 - the thread must live on
-                # Of a full disk and the like the database has told.
+                # The database has logged it, such as a full disk.
                 if storage_error(error) is None:
                     _log.exception("what is left of deleted sources is not removed yet")
                 self._stopping.wait(_PAUSE)

@@ -1,4 +1,4 @@
-"""`kbot serve`. What serving needs is loaded when it is called: every `kbot` start imports this."""
+"""`kbot serve`. It imports the service only when called, since every `kbot` imports this."""
 
 import os
 import signal
@@ -59,7 +59,7 @@ _config = click.option(
     "trusted_proxies",
     multiple=True,
     metavar="CIDR",
-    help="Network of proxies that tell the log who the client is. Repeatable.",
+    help="Network of proxies whose X-Forwarded-For names the client in the log. Repeatable.",
 )
 @click.option(
     "--log-level",
@@ -103,14 +103,14 @@ def serve(  # noqa: PLR0917 - click passes every option by name
     from knowledge_bot_service.server import AddressError, run
     from knowledge_bot_service.settings import Settings, SettingsError, overridden, read_settings
 
-    # The server raises the signal that stopped it once more. Having stopped is no failure.
+    # The server raises the signal that stopped it again. That is not a failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 
     is_given = context.get_parameter_source("api_key") is ParameterSource.COMMANDLINE
 
     def configured() -> Settings:
         settings = read_settings(config) if config is not None else Settings()
-        # In the environment it is a client's as well, perhaps for another service.
+        # The variable is also the client's, perhaps for another service.
         is_taken = is_given or not (settings.api_keys or settings.keys)
         if api_key and not is_taken:
             click.echo(f"KNOWLEDGE_BOT_API_KEY is set, and not used: {config} has keys.", err=True)
@@ -259,7 +259,8 @@ def backup(context: click.Context, file: Path, data: Path | None, config: Path |
 def restore(context: click.Context, file: Path, data: Path | None, config: Path | None) -> None:
     """Make a data folder from the FILE of a backup. The folder must be new or empty.
 
-    Example:
+    What root restores belongs to the owner of the folder. Example:
+
         kbot serve restore /backups/kbot-2026-11-22.tar --data ./knowledge
     """
     from knowledge_bot_service.backup import restore_backup
@@ -302,7 +303,7 @@ def _options_of_serve(context: click.Context) -> dict[str, Any]:
 
 @contextmanager
 def _as_command_errors() -> Iterator[None]:
-    """Tell what goes wrong in a sentence."""
+    """Turn errors into one sentence for the terminal."""
     from knowledge_bot_service.backup import BackupError
     from knowledge_bot_service.folder import FolderError
     from knowledge_bot_service.keys import KeyNameError

@@ -28,7 +28,7 @@ class FolderError(Exception):
 
 
 class DataFolder:
-    """A locked data folder. Leave it as a context manager to give it to others.
+    """A locked data folder; a context manager that unlocks it at the end.
 
     Args:
         path: the folder; made, for its owner alone, when it is not there.
@@ -152,7 +152,7 @@ def _refuse_lost_database(folder: Path) -> None:
 
 
 def _locked(file: Path) -> sqlite3.Connection:
-    # SQLite's own lock works on every platform, and the system lifts it when the process dies.
+    # SQLite's own lock works on every platform, and the system releases it when the process dies.
     file.touch(mode=0o600)
     connection = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
     connection.execute("BEGIN EXCLUSIVE")

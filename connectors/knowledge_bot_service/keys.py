@@ -1,4 +1,4 @@
-"""Who may use a service: its keys, each with a name and a role, taken anew while it runs."""
+"""The keys of a service, each with a name and a role; they may change while it runs."""
 
 import asyncio
 import hashlib
@@ -43,7 +43,7 @@ _TICK: Final = 50_000_000
 
 
 class KeyNameError(Exception):
-    """No key of this name can be added, or revoked. str() says why."""
+    """A key of this name cannot be added or revoked. str() says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,11 @@ class Key:
     """A key that is taken.
 
     Attributes:
-        name: by which the log and `kbot serve keys` call it.
+        name: its name in the log and in `kbot serve keys`.
         role: "read" may list and ask, "write" may do everything.
         digest: the SHA-256 of the key itself, which is kept nowhere.
-        expires: the first day, in UTC, on which it is no longer taken.
-        requests_per_minute: how many requests it may make; None: as many as the service's limits
-            say.
+        expires: the first day, in UTC, on which it is no longer valid.
+        requests_per_minute: how many requests it may make; None for the service's limit.
     """
 
     name: str
@@ -67,7 +66,7 @@ class Key:
 
     @property
     def has_expired(self) -> bool:
-        """Whether its last day has passed."""
+        """Whether its last day is over."""
         return self.expires is not None and datetime.now(UTC).date() >= self.expires
 
 
@@ -80,7 +79,7 @@ class Keys:
     Args:
         folder: the service's data folder.
         settings: what the service starts with.
-        configured: reads the settings again; None: they are from no file.
+        configured: reads the settings again; None if they are not from a file.
 
     Attributes:
         generated: the folder's own key, where the settings name none; None otherwise.
@@ -106,14 +105,14 @@ class Keys:
         self._read_folder()
 
     def find(self, given: str) -> Key | None:
-        """Return the key that somebody sent, be it expired; None where it is no key of these."""
-        # By its digest: how long that takes tells nothing about the key itself.
+        """Return the key that a client sent, even if it has expired; None if it is unknown."""
+        # By its digest, so that the time it takes reveals nothing about the key.
         digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest()
         self._read_folder()
         return self._named.get(digest) or self._stored.get(digest)
 
     def reread(self) -> None:
-        """Take the keys that the settings name now. Where those are wrong, the old ones stay.
+        """Read the keys of the settings again. If they are wrong, the old ones stay.
 
         The log has the names of what is taken now, or why nothing has changed.
         """
@@ -238,15 +237,15 @@ def add_key(data: Path, name: str, role: Role, expires: date | None = None) -> s
 
     Args:
         data: the data folder; made when it is not there.
-        name: by which the log calls it: letters, digits, `.`, `_` and `-`.
+        name: its name in the log: letters, digits, `.`, `_` and `-`.
         role: "read" or "write".
-        expires: the first day, in UTC, on which it is no longer taken; None: it stays.
+        expires: the first day, in UTC, on which it is no longer valid; None if it does not expire.
 
     Returns:
         The key itself, which cannot be read again.
 
     Raises:
-        KeyNameError: the name cannot be one, or there is a key of this name, in the folder or in
+        KeyNameError: the name is not valid, or there is a key of this name, in the folder or in
             the configuration that its service was last started with.
         FolderError: the folder cannot be written to.
     """
@@ -270,8 +269,8 @@ def add_key(data: Path, name: str, role: Role, expires: date | None = None) -> s
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         data.chmod(0o700)
-        # Linked when it is whole, and only where nothing is: nobody reads half a key, and of two
-        # that add the same name one is told.
+        # Linked when it is whole, and only if the name is free: nobody reads half a key, and the
+        # second of two with the same name fails.
         with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".", encoding="utf-8") as file:
             json.dump(stored, file)
             file.flush()
@@ -288,7 +287,7 @@ def add_key(data: Path, name: str, role: Role, expires: date | None = None) -> s
 
 
 def revoke_key(data: Path, name: str) -> None:
-    """Take a key out of a data folder, whose service refuses it from the next request on.
+    """Remove a key from a data folder; its service refuses it from the next request on.
 
     Raises:
         KeyNameError: the folder has no key of this name.

@@ -18,8 +18,8 @@ from knowledge_bot_service.storage import (
     DatabaseLostError,
     DiskFullError,
     StorageError,
+    log_storage_error,
     storage_error,
-    tell,
 )
 
 _log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ def problem_response(
 
 
 def sentences(errors: Sequence[Any]) -> str:
-    """Validation errors as one sentence. Never what was sent: it may be long, secret or no text."""
+    """Validation errors as one sentence. Never what was sent: it may be long, secret or binary."""
     return "; ".join(_sentence(error) for error in errors[:10])
 
 
@@ -107,7 +107,7 @@ async def _of_storage(_request: Request, error: Exception) -> JSONResponse:
     trouble = storage_error(error)
     if trouble is None:
         raise error
-    tell(trouble, "the data folder")
+    log_storage_error(trouble, "the data folder")
     status, code, headers = _OF_STORAGE.get(type(trouble), _STORAGE_FAILED)
     return problem_response(status, code, str(trouble), headers)
 
@@ -124,7 +124,7 @@ async def _of_fault(request: Request, error: Exception) -> JSONResponse:
     )
 
 
-# Where JSON has another word than a configuration file.
+# JSON's words, where they differ from those of a configuration file.
 _OBJECT: Final = "must be an object"
 _IN_JSON: Final = {
     "string_type": "must be a string",
@@ -133,7 +133,7 @@ _IN_JSON: Final = {
     "model_attributes_type": _OBJECT,
 }
 
-# With Retry-After a client knows that the service has not acted.
+# Retry-After means that the service did not act.
 _OF_STORAGE: Final[dict[type[StorageError], tuple[HTTPStatus, str, dict[str, str]]]] = {
     DiskFullError: (HTTPStatus.INSUFFICIENT_STORAGE, "disk_full", {"Retry-After": "60"}),
     DatabaseLostError: (HTTPStatus.SERVICE_UNAVAILABLE, "database_lost", {"Retry-After": "5"}),

@@ -1,4 +1,4 @@
-"""Running a service in this process until it is told to stop."""
+"""Runs a service in this process until it is stopped."""
 
 import socket
 import sqlite3
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import uvicorn
 
-from knowledge_bot._connections import Bounds, limited_to
+from knowledge_bot._server_connections import Bounds, limited_to
 from knowledge_bot_service.app import create_app
 from knowledge_bot_service.database import Database
 from knowledge_bot_service.folder import DataFolder, FolderError
@@ -18,7 +18,7 @@ from knowledge_bot_service.schema import SchemaError
 from knowledge_bot_service.settings import Settings
 from knowledge_bot_service.storage import DiskFullError, StorageError, storage_error
 
-# How long open requests may take when the service is told to stop, in seconds.
+# How long open requests may take when the service stops, in seconds.
 _GRACE = 5
 
 # How long a worker that analyses text keeps the interpreter from the thread that answers requests,
@@ -26,7 +26,7 @@ _GRACE = 5
 # of accepting a source was six times as long; the text was ready no later.
 _SWITCH_INTERVAL = 0.0005
 
-# Who listens on every address is reached from this machine by one of them.
+# A server on every address is reached from this machine at one of them.
 _ANY = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - none is bound here
 
 
@@ -54,7 +54,7 @@ def run(
 
     Raises:
         FolderError: the disk is full.
-        AddressError: the address is in use or is not this machine's.
+        AddressError: the address is in use, or does not belong to this machine.
         SchemaError: the database is not one that this version can use.
         SettingsError: the key of the language model is not in the environment.
     """
@@ -81,7 +81,7 @@ def run(
             log_level="warning",
             access_log=False,
             server_header=False,
-            # Whoever is not named here may claim to be anybody.
+            # Any other host could claim to be any client.
             proxy_headers=bool(settings.trusted_proxies),
             forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
             timeout_graceful_shutdown=_GRACE,
@@ -92,10 +92,10 @@ def run(
 
 def _opened(folder: DataFolder) -> Database:
     path = folder.database
-    # Before the server's own start, which could tell of an error with a traceback alone.
+    # Before the server's own start, which would show an error as a traceback.
     try:
         database = Database(path)
-        # A disk that takes nothing is told now as well.
+        # This raises now if the disk is full.
         database.write(_write_nothing_new).result()
         folder.mark_used()
     except (sqlite3.Error, OSError, StorageError) as error:

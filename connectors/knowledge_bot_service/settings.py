@@ -37,7 +37,7 @@ CollectionId = Annotated[str, Field(pattern=_COLLECTION_ID)]
 BotId = Annotated[str, Field(pattern=_BOT_ID)]
 Network = Annotated[
     IPv4Network | IPv6Network,
-    # The union's own errors would tell about both kinds of network.
+    # The union's own errors would name both kinds of network.
     PlainValidator(ip_network),
 ]
 Name = Annotated[str, Field(min_length=1, max_length=300)]

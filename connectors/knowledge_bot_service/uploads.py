@@ -26,7 +26,7 @@ _MAX_PARTS: Final = MOST_COLLECTIONS + 10
 
 _FILE: Final = "file"
 
-# Of what is wrong with a form its sender is told; a line for each would fill the log.
+# The sender gets the error of a bad form; a log line for each would fill the log.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 

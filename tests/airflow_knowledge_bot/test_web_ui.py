@@ -63,7 +63,7 @@ FORMS = {
         "airflow-ledger.png",
     ),
 }
-# Texts that take longer than the ten seconds after which the log tells how far it is.
+# Texts that take longer than the ten seconds after which the log has a line of progress.
 NIGHTLY = """
 from airflow.sdk import DAG
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.integration
 MIB = 1024 * 1024
 
 
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux tells peak memory")
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="only Linux resets peak memory"
+)
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_gibibyte_is_sent_in_constant_memory(kind, tmp_path):
     path = tmp_path / "large.bin"

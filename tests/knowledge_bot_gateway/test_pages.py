@@ -71,8 +71,8 @@ def listening(service, log, *arguments):
 @pytest.mark.parametrize("text", [text for kind, text in BLOCKS if kind == "python"])
 def test_a_program_runs_as_it_stands(service, addresses, text):
     program = text
-    for told, here in addresses.items():
-        program = program.replace(told, here)
+    for result, here in addresses.items():
+        program = program.replace(result, here)
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "KNOWLEDGE_BOT_API_KEY": service.api_key},

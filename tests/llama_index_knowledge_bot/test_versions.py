@@ -28,8 +28,8 @@ def test_all_tests_pass_on(version, tmp_path):
     install(python, f"llama-index-core{version}", "pytest>=9", "pytest-asyncio", "pytest-timeout")
     install(python, "--editable", f"{ROOT}[serve]")
     done = run(python, "-m", "pytest", "-p", "no:cacheprovider", *TESTS)
-    told = f"llama-index-core{version}: {done.stdout.splitlines()[-1]}"
-    print(f"\n{told}")  # noqa: T201 - what `-s` is for
+    lines = f"llama-index-core{version}: {done.stdout.splitlines()[-1]}"
+    print(f"\n{lines}")  # noqa: T201 - what `-s` is for
 
 
 def install(python, *requirements):

@@ -143,7 +143,7 @@ class Ledger:
 
     def __str__(self) -> str:
         try:
-            return self.database.told
+            return self.database.name
         except LedgerError:  # the address may still hold a password
             return "<an address that cannot be used>"
 

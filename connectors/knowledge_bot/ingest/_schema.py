@@ -102,19 +102,19 @@ class LedgerDatabase(Database):
             others = [name for name in names if "kbot_heads" not in name]
             if others and connection.sqlite:
                 raise self.error(
-                    f"{self.told} is not a ledger: it is a database of another program, with the "
+                    f"{self.name} is not a ledger: it is a database of another program, with the "
                     f"table {others[0]!r}. Nothing was written to it; name another file"
                 )
             return False
         ((version,),) = connection.rows("SELECT version FROM kbot_ledger")
         if version > VERSION:
             raise self.error(
-                f"{self.told} was written by a newer knowledge-bot (ledger version {version}, "
+                f"{self.name} was written by a newer knowledge-bot (ledger version {version}, "
                 f"this one knows {VERSION}). Nothing was written to it; update knowledge-bot"
             )
         if version < VERSION:
             raise self.error(
-                f"{self.told} is a ledger of an older design (version {version}, this one knows "
+                f"{self.name} is a ledger of an older design (version {version}, this one knows "
                 f"{VERSION}), and cannot be used. Nothing was written to it. Name a new ledger. "
                 "Everything is then sent once more, so use a new collection, or remove the old "
                 "sources first"
@@ -128,7 +128,7 @@ class LedgerDatabase(Database):
     def check_replaced(self, *, there: bool) -> None:
         """Raise LedgerError: SQLite would go on writing to a file that has lost its name."""
         raise self.error(
-            f"the ledger {self.told} was {'replaced' if there else 'removed'} while it was in use. "
+            f"the ledger {self.name} was {'replaced' if there else 'removed'} while it was in use. "
             "It does not know what was sent since. Restore it before the next run, or that is sent "
             "again"
         )
@@ -144,6 +144,6 @@ class LedgerDatabase(Database):
                 ((found,),) = connection.rows("PRAGMA quick_check(1)")
             if found != "ok":
                 raise self.error(
-                    f"the ledger {self.told} was damaged while it was in use: {found}. Restore it "
+                    f"the ledger {self.name} was damaged while it was in use: {found}. Restore it "
                     "from a copy before the next run, or what it has lost is sent again"
                 )

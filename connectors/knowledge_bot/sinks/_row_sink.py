@@ -123,10 +123,11 @@ class RowSink:
             A report: how many sources were created, how many rows were unchanged.
 
         Raises:
-            IncompleteIngestionError: some rows are not there, when all others are: they have no key
-                or no text, the service refused them or was not reached, or nobody knows. `report`
-                has the counts and names them. To write the same rows again is always safe.
-            ConfigurationError: these are no rows, none of the first 100 has one of the columns, or
+            IncompleteIngestionError: some rows failed, and all others were created. A row has no
+                key or no text, the service refused it or was not reached, or the outcome is
+                unknown. `report` has the counts and names them. Writing the same rows again is
+                always safe.
+            ConfigurationError: these are not rows, none of the first 100 has one of the columns, or
                 there is no address or API key; nothing was sent.
             LedgerError: the ledger cannot be opened; nothing was sent.
         """

@@ -365,17 +365,18 @@ def test_a_run_that_is_killed_before_it_can_send_leaves_nothing_unknown(tmp_path
 
 
 def test_a_run_that_is_killed_while_the_service_refuses_leaves_nothing_unknown(tmp_path, worker):
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
     ledgers = [tmp_path / f"{number}.db" for number in range(2)]
-    processes = [worker(f"http://127.0.0.1:{port}", ledger, 100) for ledger in ledgers]
-    time.sleep(1.0)
-    for process, ledger in zip(processes, ledgers, strict=True):
-        time.sleep(0.3)
-        process.kill()
-        process.communicate()
-        assert Ledger(ledger).exists()
-        assert list(Ledger(ledger).unknown()) == []
+    with socket.socket() as refusing:  # it does not listen, and nobody else gets its port
+        refusing.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{refusing.getsockname()[1]}"
+        processes = [worker(url, ledger, 100) for ledger in ledgers]
+        time.sleep(1.0)
+        for process, ledger in zip(processes, ledgers, strict=True):
+            time.sleep(0.3)
+            process.kill()
+            process.communicate()
+            assert Ledger(ledger).exists()
+            assert list(Ledger(ledger).unknown()) == []
 
 
 def test_who_is_dead_is_known_by_process_here_and_by_lease_elsewhere(tmp_path, worker):

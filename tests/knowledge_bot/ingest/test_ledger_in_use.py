@@ -224,8 +224,8 @@ def test_a_postgresql_that_stays_away_ends_the_run_and_what_was_in_hand_is_named
     assert report.duration < 8, "it went on waiting"
     assert len(service.created) <= 8
     assert report.created + report.unknown == len(service.created)
-    told = " ".join(one.error for one in report.failures if one.kind == "unknown")
-    assert "src_" in told, "a source that is known to be there has to be named"
+    said = " ".join(one.error for one in report.failures if one.kind == "unknown")
+    assert "src_" in said, "a source that is known to be there has to be named"
     server.start()
     service.judge = lambda name, times: None
     send(texts(50), ledger=ledger)

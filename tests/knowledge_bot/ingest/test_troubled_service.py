@@ -58,14 +58,14 @@ def test_a_service_under_load_gets_every_item_in_the_end(run, service, ledger, s
     assert sorted(service.created) == sorted(f"t{n}" for n in range(12))
 
 
-def test_a_pause_is_told_with_its_reason(send, service, ledger):
+def test_a_pause_is_reported_with_its_reason(send, service, ledger):
     service.judge = lambda name, times: error(429, **{"Retry-After": "1"}) if times == 1 else None
     reports = []
     report = send(texts(1), ledger=ledger, on_progress=reports.append)
     assert (report.created, report.paused) == (1, "")
-    told = {one.paused for one in reports if one.paused}
-    assert told
-    assert all(one.startswith("the service asked for it, going on in ") for one in told)
+    said = {one.paused for one in reports if one.paused}
+    assert said
+    assert all(one.startswith("the service asked for it, going on in ") for one in said)
 
 
 def test_a_failing_service_does_not_burn_through_the_items(run, service, ledger):

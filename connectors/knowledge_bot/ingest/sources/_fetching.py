@@ -22,7 +22,7 @@ import httpcore
 
 from knowledge_bot import __version__
 from knowledge_bot._httpcore import WrappedStream
-from knowledge_bot._responses import seconds_of
+from knowledge_bot._responses import retry_after_seconds
 from knowledge_bot._retries import seconds_to_wait
 from knowledge_bot._transports import Proxy, chain, proxy_for, ssl_context
 from knowledge_bot.errors import ConfigurationError
@@ -170,7 +170,7 @@ class Fetcher:
                 if answer.status not in _TRY_AGAIN:
                     return answer
                 reason = f"its server answered {answer.status}"
-                asked = seconds_of(answer.first("retry-after"))
+                asked = retry_after_seconds(answer.first("retry-after"))
                 if asked is not None and asked > _LONGEST_WAIT:
                     raise UnreachableError(f"{reason}, and to try again in {asked:.0f} seconds")
                 pause = max(pause, asked or 0.0)

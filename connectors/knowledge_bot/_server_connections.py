@@ -1,8 +1,8 @@
-"""What one client's connection may take of a server before anything is known of who it is.
+"""Limits for a client's connection before its key is known.
 
-uvicorn bounds neither the head of a request nor how long one may take, so that anybody who reaches
-the port could fill the memory or hold every open file. The bounds are kept here, below the
-application and without a key, for the embedded service and the gateway.
+uvicorn limits neither the size of a request's head nor the time that a request takes, so anybody
+who reaches the port could fill the memory or hold every open file. The limits are applied here,
+below the application, for the embedded service and the gateway.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ _HEAD_PART: Final = 256
 _CHUNKED_PART: Final = 16 * 1024
 _PIPELINED: Final = 16
 
-# How many files a server asks the system for, and how many of them are not for clients.
+# The file limit that a server asks for, and how many files are not for clients.
 _FILES: Final = 16_384
 _RESERVE: Final = 256
 
-# How fast a body has to come at least, in bytes a second. A telephone's worst line has ten times
-# as much.
+# The slowest body that is accepted, in bytes per second. The worst telephone line is ten times
+# faster.
 _BODY_RATE: Final = 500
 
 # A client that is sending sees a connection that is closed under it in place of its answer. So what
@@ -44,10 +44,10 @@ _BODY_RATE: Final = 500
 _LINGER: Final = 5.0
 _PATIENCE: Final = 60.0
 
-# How often the times of a connection are looked at, and how often the log tells that there are too
-# many of them, in seconds.
+# Seconds between two checks of a connection's times, and between two log lines about too many
+# connections.
 _TICK: Final = 0.5
-_TOLD_EVERY: Final = 60.0
+_LOGGED_EVERY: Final = 60.0
 
 _log = logging.getLogger(__name__)
 
@@ -67,14 +67,14 @@ class Bounds:
             before it begins one.
         body_seconds: a body has to come at 500 bytes a second at least, taken over this time.
         problem: makes the JSON body of a refusal from its code and message.
-        told_at: when the log last told that there are too many.
+        logged_at: when the log last said that there are too many.
     """
 
     connections: int = 2000
     head_seconds: float = 20.0
     body_seconds: float = 30.0
     problem: Callable[[str, str], dict[str, Any]] = _problem
-    told_at: float = field(default=float("-inf"), init=False)
+    logged_at: float = field(default=float("-inf"), init=False)
 
     def __post_init__(self) -> None:
         files = _open_files()
@@ -113,10 +113,10 @@ class _Connection(HttpToolsProtocol):
         self._refusal: _Refusal | None = None
         self._owed: _Refusal | None = None
         self._is_refused = False
-        # What the head and trailers of the present request hold, by what the parser told, and the
-        # bytes that it has read since it last told something.
-        self._head_bytes = self._untold_bytes = 0
-        self._has_told = False
+        # Bytes of the request's head and trailers so far, and bytes read since the parser's last
+        # callback.
+        self._head_bytes = self._unparsed_bytes = 0
+        self._has_called_back = False
         # Of the present phase, and of the time in it over which a body's bytes are counted.
         self.since = self._counted_since = time.monotonic()
         self._body_bytes = 0
@@ -145,7 +145,7 @@ class _Connection(HttpToolsProtocol):
         while self._held and not self.pipeline and not self._is_refused:
             size = (self._body_left or _CHUNKED_PART) if self._in_body else _HEAD_PART
             part, self._held = self._held[:size], self._held[size:]
-            self._has_told = False
+            self._has_called_back = False
             try:
                 self.parser.feed_data(part)
             except httptools.HttpParserUpgrade:
@@ -154,12 +154,12 @@ class _Connection(HttpToolsProtocol):
             except httptools.HttpParserError:
                 # What it could not read, or an error that one of the methods below raised in it.
                 self._refuse(self._refusal or _NOT_HTTP)
-            self._untold_bytes = 0 if self._has_told else self._untold_bytes + len(part)
-            if self._untold_bytes > _HEAD_BYTES and not self._is_refused:
+            self._unparsed_bytes = 0 if self._has_called_back else self._unparsed_bytes + len(part)
+            if self._unparsed_bytes > _HEAD_BYTES and not self._is_refused:
                 self._refuse(_TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        self._has_told = True
+        self._has_called_back = True
         self._head_bytes = 0
         self.since = time.monotonic()
         super().on_message_begin()
@@ -178,7 +178,7 @@ class _Connection(HttpToolsProtocol):
         if len(self.pipeline) >= _PIPELINED:
             self._stop_reading(_TOO_MANY)
         super().on_headers_complete()
-        self._has_told = True
+        self._has_called_back = True
         self._in_body = True
         headers = dict(self.headers)
         # The parser has refused what is no number, and what has both.
@@ -188,17 +188,17 @@ class _Connection(HttpToolsProtocol):
         self._body_bytes = 0
 
     def on_body(self, body: bytes) -> None:
-        self._has_told = True
+        self._has_called_back = True
         self._body_bytes += len(body)
         if self._body_left is not None:
             self._body_left -= len(body)
         super().on_body(body)
 
     def on_chunk_header(self) -> None:
-        self._has_told = True
+        self._has_called_back = True
 
     def on_message_complete(self) -> None:
-        self._has_told = True
+        self._has_called_back = True
         self._in_body = False
         self._head_bytes = 0
         self.since = time.monotonic()
@@ -257,7 +257,7 @@ class _Connection(HttpToolsProtocol):
         elif self._in_body:
             self._check_body(now)
         elif not self._is_answering and phase > self.bounds.head_seconds:
-            if self._untold_bytes or self._head_bytes:
+            if self._unparsed_bytes or self._head_bytes:
                 self._refuse(_HEAD_TOO_SLOW)
             else:
                 self.transport.close()
@@ -273,11 +273,11 @@ class _Connection(HttpToolsProtocol):
 
     def _make_room(self) -> None:
         now = time.monotonic()
-        if now - self.bounds.told_at > _TOLD_EVERY:
-            self.bounds.told_at = now
+        if now - self.bounds.logged_at > _LOGGED_EVERY:
+            self.bounds.logged_at = now
             _log.warning(
                 "%d clients are connected, as many as are allowed: for each new one, the one that "
-                "was longest idle is disconnected (told once a minute)",
+                "was longest idle is disconnected (logged once a minute)",
                 self.bounds.connections,
             )
         idle = (
@@ -301,13 +301,13 @@ class _Connection(HttpToolsProtocol):
         self.since = time.monotonic()
         self._unset_keepalive_if_required()
         if self.pipeline and self._in_body:
-            # Its body will never be whole, so that nothing is done for it.
+            # Its body will never be complete, so nothing is done for it.
             self.pipeline.popleft()
             self._owed = refusal
         elif self._is_answering and not self._in_body:
             self._owed = refusal
         elif self._is_answering:
-            # The application, which waits for the rest of the body, is told that there is none.
+            # The application, which waits for the rest of the body, learns that there is none.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
             if self.cycle.response_started:
@@ -318,7 +318,7 @@ class _Connection(HttpToolsProtocol):
             self._say(None if self._in_body else refusal)
 
     def _say(self, refusal: _Refusal | None) -> None:
-        """Answer with a problem, where there is one to be told, as the last of this connection."""
+        """Answer with a problem, if there is one, as the last of this connection."""
         self.since = time.monotonic()
         if refusal is not None:
             self.transport.write(_response(refusal, self.bounds.problem))
