@@ -5,6 +5,7 @@ differ, this module says how. Everything here blocks.
 """
 
 import contextlib
+import logging
 import os
 import sqlite3
 import threading
@@ -18,6 +19,8 @@ from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakSet
 
 from knowledge_bot.errors import Delivery, KnowledgeBotError
+
+logger: logging.Logger = logging.getLogger("knowledge_bot")
 
 T = TypeVar("T")
 
@@ -34,9 +37,43 @@ _CREATION_LOCK = 7_205_759_403
 
 _PAUSE = 0.2
 
+# Seconds after which PostgreSQL ends the session of a worker that holds a transaction open and says
+# nothing, such as a stopped process or a paused machine: its locks would stop all other workers.
+# These give up waiting for a lock sooner, log that, and try again.
+_LONGEST_SILENCE = 10
+_LONGEST_WAIT = 5
+_APPLICATION = "knowledge-bot"
+_LIMITS = (
+    f"SELECT set_config('idle_in_transaction_session_timeout', '{_LONGEST_SILENCE}s', {{local}}), "
+    f"set_config('lock_timeout', '{_LONGEST_WAIT}s', {{local}})"
+)
+
+# PostgreSQL's own timer does not run after a batch of statements: psycopg ends a batch with a
+# message that stops it. So whoever waited for a lock in vain ends the sessions that PostgreSQL
+# should have ended. A role may always end its own.
+_END_SILENT = f"""
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND usename = current_user
+      AND starts_with(application_name, '{_APPLICATION}') AND xact_start IS NOT NULL
+      AND wait_event = 'ClientRead' AND state_change < now() - interval '{_LONGEST_SILENCE} seconds'
+"""  # noqa: S608 - constants
+_LOCK_TIMEOUT = "55P03"
+
+# For psycopg, where the address does not say otherwise. A server whose machine lost its power, or a
+# firewall that forgot the connection, is noticed after a minute.
+_CONNECTING = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
+
 # PostgreSQL, appendix A: connection exceptions, too many connections, a server that shuts down or
-# starts up, a serialization failure, a deadlock.
-_PASSING_STATES = ("08", "53300", "57P01", "57P02", "57P03", "40001", "40P01")
+# starts up, a serialization failure, a deadlock, a lock that was waited for too long, a session
+# that was ended since it held a transaction open.
+_PASSING_STATES = (
+    "08", "53300", "57P01", "57P02", "57P03", "40001", "40P01", "55P03", "25P03"
+)  # fmt: skip
 
 _REASONS = {
     "file is not a database": "it is not a SQLite file, so it is no {noun}; name another file",
@@ -46,6 +83,7 @@ _REASONS = {
     "readonly": "the file or its folder is read-only",
     "unable to open": "the file cannot be opened: does its folder exist, and may it be written to?",
     "is locked": "another process has held a lock on it for too long",
+    "lock timeout": "another process has held a lock on it for too long",
 }
 
 
@@ -96,7 +134,8 @@ class Database(ABC):
                     f"the {cls.noun}'s address is not a database URL, such as sqlite:///kbot.db or "
                     "postgresql://user:password@host/database: a port is a number"
                 )
-            name = f"postgresql://{user.partition(':')[0]}{':***' * bool(at)}{at}"
+            user, colon, _ = user.partition(":")
+            name = f"postgresql://{user}{':***' if colon else ''}{at}"
             return cls(None, f"postgresql://{rest}", name + place.partition("?")[0])
         if mark and scheme.isalnum():
             if scheme != "sqlite":
@@ -151,7 +190,7 @@ class Database(ABC):
         """
         with self.explaining("read" if reading else "opened"):
             if self.file is None:
-                return Connection(self._postgresql_connection(), sqlite=False)
+                return self._postgresql_connection()
             raw = _sqlite_connection(self.file, "mode=rw" if reading else "mode=rwc", self.busy)
             # A committed claim has to survive a power cut.
             raw.execute("PRAGMA query_only=ON" if reading else "PRAGMA synchronous=FULL")
@@ -238,7 +277,7 @@ class Database(ABC):
         detail = f"{reason.format(noun=self.noun)} ({said[:200]})" if reason else said[:300]
         return self.error(f"the {self.noun} {self.name} cannot be {what}: {detail}")
 
-    def _postgresql_connection(self) -> Any:
+    def _postgresql_connection(self) -> "Connection":
         try:
             import psycopg
         except ImportError:
@@ -247,23 +286,25 @@ class Database(ABC):
                 "pip install 'knowledge-bot[postgresql]'"
             ) from None
         try:
-            connection = psycopg.connect(
-                self.url,
-                autocommit=True,
-                connect_timeout=10,
-                application_name=f"knowledge-bot {self.noun}",
-            )
+            given = psycopg.conninfo.conninfo_to_dict(self.url)
+            named = {"application_name": f"{_APPLICATION} {self.noun}"}
+            address = psycopg.conninfo.make_conninfo("", **{**_CONNECTING, **named, **given})
+            raw = psycopg.connect(address, autocommit=True)
         except psycopg.ProgrammingError:  # it quotes the address, and with it a password
             raise self.error(
                 f"{self.name} is not a database URL that PostgreSQL's driver takes, such as "
                 "postgresql://user:password@host/database"
             ) from None
         # A pooler such as PgBouncer reports another id. It may run each transaction on another
-        # server, where a prepared statement of this name is missing or different.
-        ((pid,),) = connection.execute("SELECT pg_backend_pid()").fetchall()
-        if pid != connection.info.backend_pid:
-            connection.prepare_threshold = None
-        return connection
+        # server, where a prepared statement of this name is missing or different, and where what
+        # was set for a session is set for others.
+        ((pid,),) = raw.execute("SELECT pg_backend_pid()").fetchall()
+        pooled = pid != raw.info.backend_pid
+        if pooled:
+            raw.prepare_threshold = None
+        else:
+            raw.execute(_LIMITS.format(local="false"))
+        return Connection(raw, sqlite=False, pooled=pooled)
 
 
 class Connection:
@@ -272,10 +313,11 @@ class Connection:
     Args:
         raw: the driver's connection.
         sqlite: whether it is SQLite's.
+        pooled: whether a pooler stands between, which may give each transaction to another session.
     """
 
-    def __init__(self, raw: Any, *, sqlite: bool) -> None:
-        self._raw, self.sqlite = raw, sqlite
+    def __init__(self, raw: Any, *, sqlite: bool, pooled: bool = False) -> None:
+        self._raw, self.sqlite, self._pooled = raw, sqlite, pooled
         self._spelled: Callable[[str], str] = str if sqlite else _with_other_placeholders
 
     def rows(self, statement: str, *values: Any) -> list[Any]:
@@ -321,6 +363,8 @@ class Connection:
         """Do what is inside as a whole or not at all, excluding other writers on SQLite."""
         if not self.sqlite:
             with self._raw.transaction():
+                if self._pooled:
+                    self._raw.execute(_LIMITS.format(local="true"))
                 yield
             return
         self._raw.execute("BEGIN IMMEDIATE")
@@ -331,6 +375,11 @@ class Connection:
                 self._raw.execute("ROLLBACK")
             raise
         self._raw.execute("COMMIT")
+
+    def end_silent(self) -> None:
+        """End the sessions of stopped workers that hold locks in PostgreSQL."""
+        with contextlib.suppress(Exception):  # it is tried again
+            self.rows(_END_SILENT)
 
     def names(self) -> list[str]:
         """Return the names of what is there: tables, and with SQLite indexes too."""
@@ -353,8 +402,9 @@ class Connection:
 class Session:
     """One connection that threads use in turn, opened again when it breaks.
 
-    What fails because the database is locked, restarting or away is tried again for a while. A
-    child of `os.fork` opens a connection of its own.
+    What fails because the database is locked, restarting or away is tried again for a while, once:
+    if that did not help, nothing waits again until something succeeds. A child of `os.fork` opens a
+    connection of its own.
 
     Args:
         database: where to connect to.
@@ -370,6 +420,7 @@ class Session:
         self._file: tuple[int, int] | None = None
         self._opened = False
         self._lock = threading.Lock()
+        self._away = False
         self.given_up: bool = False
         _sessions.add(self)
 
@@ -393,20 +444,31 @@ class Session:
         Raises:
             DatabaseError: it cannot be done.
         """
-        deadline = time.monotonic() + self._database.patience
+        patience = 0.0 if self._away else self._database.patience
+        deadline, waits = time.monotonic() + patience, False
         while True:
             with self._lock:
                 try:
-                    return work(self._connected())
+                    done = work(self._connected())
                 except Exception as error:
                     cause = error.__cause__ if isinstance(error, DatabaseError) else error
                     if cause is None or not is_database_error(cause):
                         raise
                     if self._connection is not None and not self._connection.sqlite:
+                        if getattr(cause, "sqlstate", None) == _LOCK_TIMEOUT:
+                            self._connection.end_silent()
                         self._connection.close()
                         self._connection = None
+                    failure = self._database.explained(cause, what)
                     if not is_transient(cause) or self.given_up or time.monotonic() > deadline:
-                        raise self._database.explained(cause, what) from cause
+                        self._away = is_transient(cause)
+                        raise failure from cause
+                else:
+                    self._away = False
+                    return done
+            if not waits:
+                waits = True
+                logger.warning("Trying again for up to %.0f s: %s", patience, failure)
             time.sleep(_PAUSE)
 
     def close(self) -> None:

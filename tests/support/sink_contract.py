@@ -126,7 +126,7 @@ class SinkContract:
 
     def test_a_ledger_out_of_reach_fails_the_job_and_nothing_is_sent(self, service, options, write):
         with pytest.raises(
-            self.failure, match=r"the ledger postgresql://nobody:.*cannot be opened"
+            self.failure, match=r"the ledger postgresql://nobody@.*cannot be opened"
         ):
             write(rows_of(0, 5), **{**options, "ledger": AWAY})
         assert service.created == []

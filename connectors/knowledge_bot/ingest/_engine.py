@@ -45,6 +45,11 @@ _POLL_INTERVAL = 0.5
 # Seconds between two checks whether the run should stop.
 _TICK = 0.1
 
+_CLAIMED_UNSENT = (
+    "it was not sent, but the ledger was lost when it may have noted that it is being sent; if "
+    "`kbot ledger unknown` names it, settle it with `kbot ledger resolve KEY --not-created`"
+)
+
 
 class Sender(Protocol):
     """Sends the requests of a run."""
@@ -147,7 +152,10 @@ class Run:
     def report(self) -> Report:
         """Return the counts so far."""
         return self._counters.report(
-            total=self._reader.total, current=self._current, paused=self._limiter.paused
+            total=self._reader.total,
+            current=self._current,
+            paused=self._limiter.paused,
+            run=0 if self._store is None else self._store.run,
         )
 
     def _open(self, alive: Callable[[], bool]) -> Planner:
@@ -330,7 +338,10 @@ class Run:
             return await self._writer.claim(claim)
         except LedgerError as error:
             self._release(job, claim)
-            self._count("undelivered", job, f"it was not sent: {error}")
+            if self._store is not None and self._store.in_doubt:
+                self._count("unknown", job, f"{_CLAIMED_UNSENT}: {error}")
+            else:
+                self._count("undelivered", job, f"it was not sent: {error}")
             raise
         except asyncio.CancelledError:
             self._release(job, claim)
@@ -388,7 +399,8 @@ class Run:
                 source_id=_storable(source.id),
                 source_name=None,
             )
-        self._counters.counts["superseded"] += len(superseded)
+        if superseded:
+            self._counters.replaced(job.key, job.written_by)
         self._counters.add(Outcome("created", job.name, job.key, source_id=source.id))
         if job.same_as:
             reason = f"{job.same_as!r} has the same content; both are sources now"

@@ -400,7 +400,10 @@ def _of_key(connection: Connection, key: str) -> list[Row]:
 def _single_row(connection: Connection, key: str) -> Row:
     rows = _of_key(connection, key)
     if not rows:
-        raise LedgerError(f"the ledger has no item with the key {key!r}")
+        unsettled = read_rows(connection, "state = 'unknown'")
+        near = [row.key for row in unsettled if row.key.endswith(f"/{key}")][:5]
+        meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise LedgerError(f"the ledger has no item with the key {key!r}{meant}")
     if len(rows) > 1:
         scopes = _scopes(connection)
         ids = ", ".join(f"{row.id.hex()} ({', '.join(scopes[row.scope][1])})" for row in rows)

@@ -48,6 +48,7 @@ class Job:
         fingerprint: of a file, at the time it was planned.
         digest: the hash of its content.
         before: its row in the ledger; None if it is new.
+        written_by: the run that had written that row; 0 without one.
         same_as: another key that has the same content in these collections; empty without one.
     """
 
@@ -60,6 +61,7 @@ class Job:
     fingerprint: str | None = None
     digest: bytes = b""
     before: Row | None = None
+    written_by: int = 0
     same_as: str = ""
 
     @property
@@ -181,6 +183,7 @@ class Planner:
             job.before = before = rows.get(job.id)
             comes_twice = False
             if before is not None:
+                job.written_by = before.run
                 comes_twice = not self._mark_seen(before.number) and not again
                 if before.version is not None and before.version == job.version:
                     job.digest = before.digest or b""  # the content need not be read

@@ -1,5 +1,6 @@
 """The report of a run, and its counters."""
 
+import heapq
 import logging
 import time
 from collections import Counter
@@ -27,9 +28,13 @@ Kind = Literal[
 _FAILED: tuple[Kind, ...] = ("refused", "unknown", "undelivered", "invalid")
 
 # Limits the memory of a run in which everything fails, and remarks do not displace failures.
-_FAILURES_KEPT = 1000
+FAILURES_KEPT = 1000
 _KEPT_OF = {"same_content": 20, "unversioned": 20}
 _FAILURES_SHOWN = 5
+_NAME_SHOWN = 200
+
+# How many replaced sources a report names: those that were sent last, as those of this job were.
+_REPLACED_KEPT = 1000
 
 
 class Stop(StrEnum):
@@ -111,6 +116,9 @@ class Report:
         paused: why nothing is being sent; empty while something is.
         gone_unknown: why it is not known what is gone from the run's origin, such as an item that
             cannot be read; empty if it is known, or there is no origin.
+        run: the number of the run in the ledger; 0 without a ledger.
+        replaced: the keys whose older sources were replaced, each with the number of the run that
+            had sent the older one; the 1,000 sent last.
     """
 
     created: int = 0
@@ -135,6 +143,8 @@ class Report:
     current: str = ""
     paused: str = ""
     gone_unknown: str = ""
+    run: int = 0
+    replaced: tuple[tuple[int, str], ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -158,8 +168,10 @@ class Report:
         return self.created + self.unchanged + self.failed + self.elsewhere
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return asdict(self)
+        """Return the report as plain values, for JSON; without `run` and `replaced`."""
+        values = asdict(self)
+        del values["run"], values["replaced"]
+        return values
 
     def __str__(self) -> str:
         words = {"elsewhere": "in progress elsewhere", "gone_withheld": "gone, but withheld"}
@@ -169,7 +181,7 @@ class Report:
             for name, count in self.counts.items()
             if count
         )
-        end = f"; stopped: {self.stop_reason}" if self.stopped else ""
+        end = f"; stopped: {self.stop_reason.rstrip('. ')}" if self.stopped else ""
         return f"{counts or 'nothing to do'} in {self.duration:.1f} s{end}"
 
 
@@ -184,6 +196,7 @@ class Counters:
     def __init__(self, *, dry_run: bool, on_outcome: Callable[[Outcome], object] | None) -> None:
         self._dry_run, self._on_outcome = dry_run, on_outcome
         self._failures: list[Outcome] = []
+        self._replaced: list[tuple[int, str]] = []  # a heap
         self._began = time.monotonic()
         self.counts: Counter[str] = Counter()
         self.stopped: tuple[Stop, str] | None = None
@@ -193,12 +206,19 @@ class Counters:
         """Count an item, and keep it if it failed."""
         self.counts[outcome.kind] += 1
         if outcome.kind != "created":
-            most = _KEPT_OF.get(outcome.kind, _FAILURES_KEPT)
-            if len(self._failures) < _FAILURES_KEPT and self.counts[outcome.kind] <= most:
+            most = _KEPT_OF.get(outcome.kind, FAILURES_KEPT)
+            if len(self._failures) < FAILURES_KEPT and self.counts[outcome.kind] <= most:
                 self._failures.append(outcome)
             logger.info("%s: %s: %s", outcome.kind, outcome.name, outcome.error)
         if self._on_outcome is not None:
             self._on_outcome(outcome)
+
+    def replaced(self, key: str, run: int) -> None:
+        """Count an older source that was replaced, and keep the run that had sent it."""
+        self.counts["superseded"] += 1
+        heapq.heappush(self._replaced, (run, key))
+        if len(self._replaced) > _REPLACED_KEPT:
+            heapq.heappop(self._replaced)
 
     def report(self, **at_present: Any) -> Report:
         """Return the counts as they are now."""
@@ -212,6 +232,7 @@ class Counters:
             stop_reason=reason,
             dry_run=self._dry_run,
             gone_unknown=self.gone_unknown,
+            replaced=tuple(self._replaced),
             **at_present,
         )
 
@@ -223,7 +244,8 @@ class IncompleteIngestionError(KnowledgeBotError):
     raises this error with it.
 
     Args:
-        report: the report of the run.
+        report: the report of the run; or the whole text of such an error, as task queues rebuild an
+            error that crossed as JSON: its counts are then 0.
         collections: where the items should be.
         again: how the user repeats the run, as a sentence.
 
@@ -231,16 +253,52 @@ class IncompleteIngestionError(KnowledgeBotError):
         report: the counts, and the outcome of each item that is missing.
     """
 
-    def __init__(self, report: Report, collections: Iterable[str], again: str) -> None:
-        failures = [one for one in report.failures if one.failed]
-        shown = "; ".join(
-            f"{one.name}: {one.kind}, {one.error}".rstrip(". ")
-            for one in failures[:_FAILURES_SHOWN]
-        )
+    def __init__(
+        self,
+        report: Report | str,
+        collections: Iterable[str] = (),
+        again: str = "Run it again",
+    ) -> None:
+        if isinstance(report, str):
+            super().__init__(report)
+            self.report = Report()
+            return
+        place = ", ".join(collections) or "the collections"
         super().__init__(
-            f"Not everything got into {', '.join(collections)}: {report}. {shown}",
+            f"Not everything got into {place}: {report}. {_told(report)}",
             delivery=Delivery.UNKNOWN if report.unknown else Delivery.REFUSED,
-            outcome=f"{again}: what was created is not sent again. Settle unknown outcomes with "
-            "`kbot ledger resolve`, or set on_unknown='resend'",
+            outcome=_what_to_do(report, again),
         )
         self.report = report
+
+
+def _told(report: Report) -> str:
+    """Return the first failures as sentences, those with the same reason in one."""
+    failures = [one for one in report.failures if one.failed]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one in failures[:_FAILURES_SHOWN]:
+        alike.setdefault((one.kind, one.error.rstrip(". ")), []).append(shortened(one.name))
+    told = [f"{', '.join(names)}: {kind}, {error}" for (kind, error), names in alike.items()]
+    left = report.failed - min(len(failures), _FAILURES_SHOWN)
+    return ". ".join([*told, f"And {left} more"] if left > 0 and told else told)
+
+
+def _what_to_do(report: Report, again: str) -> str:
+    """Return what helps with these failures, as sentences."""
+    told = []
+    if report.invalid:
+        told.append("What is invalid is not sent until it is corrected where it comes from")
+    if report.unknown:
+        told.append(
+            "Look for unknown items in the service, and settle each with `kbot ledger resolve`, or "
+            "set on_unknown='resend'"
+        )
+    if report.refused or report.undelivered or report.elsewhere or report.stopped is not None:
+        told.append(f"{again}: what was created is not sent again")
+    return ". ".join(told)
+
+
+def shortened(text: str) -> str:
+    """Return a name or key for a message: on one line, of 200 characters at most."""
+    line = text if text.isprintable() else repr(text)[1:-1]
+    return line if len(line) <= _NAME_SHOWN else f"{line[: _NAME_SHOWN - 1]}…"

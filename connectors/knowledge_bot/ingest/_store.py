@@ -308,6 +308,7 @@ class Store:
         run: the run's number.
         origin: the number of the origin named when the ledger was opened.
         highest: the highest row number at that time.
+        in_doubt: whether the last transaction may be committed though its answer was lost.
     """
 
     def __init__(
@@ -318,6 +319,7 @@ class Store:
         self.run: int = self._owner.run
         self.origin: int | None = None
         self.highest: int = 0
+        self.in_doubt: bool = False
         self._session = Session(database, reading=reading)
         own = "" if database.file is None else database.file.name
         self._ledger_files = frozenset(
@@ -340,14 +342,16 @@ class Store:
             collections: where the run's items go.
             origin: the name of their origin; None without one.
         """
-        connection = self._session.open()
-        if connection is None:
+        if self._session.open() is None:
             return False
-        with self._database.explaining("read"):
+
+        def look(connection: Connection) -> int:
             if not self.reading:
                 expire(connection)
             query = "SELECT coalesce(max(number), 0) FROM kbot_items"
-            ((self.highest,),) = connection.rows(query)
+            return int(connection.rows(query)[0][0])
+
+        self.highest = self._session.do("read", look)
         self._service, self._scope = service, self.scope(service, collections)
         if origin is not None:
             of_scope = (self._scope, origin)
@@ -479,6 +483,8 @@ class Store:
                 if leave:
                     connection.run("DELETE FROM kbot_runs WHERE run = ?", self.run)
                     connection.run(_UNKNOWN_OF_A_RUN, DIED, int(time.time()), self.run)
+                self.in_doubt = not connection.sqlite  # until the commit is answered
+            self.in_doubt = False
             return lost
 
         lost = self._session.do("written", write)

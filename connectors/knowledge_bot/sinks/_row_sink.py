@@ -1,9 +1,10 @@
 """`RowSink`: sends batches of rows, which may be repeated."""
 
 import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from knowledge_bot._client import Client
@@ -15,13 +16,24 @@ from knowledge_bot.ingest import (
     Report,
     Skipped,
     Text,
-    from_rows,
 )
 from knowledge_bot.ingest._plan import OnUnknown
-from knowledge_bot.ingest.sources._rows import Column, text_of
+from knowledge_bot.ingest._report import FAILURES_KEPT, Outcome, shortened
+from knowledge_bot.ingest.sources._rows import (
+    Column,
+    MissingColumnError,
+    check_fields,
+    text_of,
+    value_of,
+)
 
-# Most failures in the report of several parts, as in that of one.
-_FAILURES_KEPT = 1000
+_SHARED = (
+    "two parts of this job have this key with different texts, and both are sources now; give each "
+    "row a key of its own. `kbot ledger superseded` names the older source"
+)
+
+# A column that none of so many rows has is misspelt.
+_ROWS_CHECKED = 100
 
 _AGAIN = "Run it again with the same rows"
 
@@ -30,15 +42,17 @@ _AGAIN = "Run it again with the same rows"
 class RowSink:
     """Sends rows to collections; made once, and used by every worker.
 
-    It can be pickled. The pickle holds the ledger's address, and the client with its API key if one
-    was given.
+    It can be pickled if its columns are names. The pickle holds the ledger's address, and the
+    client with its API key if one was given.
 
     Attributes:
         collections: where the rows go: ids, or `Collection` objects.
         ledger: remembers what was sent, for all workers: a `Ledger` or its address. For several
             machines use `postgresql://…`, with the extra `postgresql`.
-        key: the column of the key: its name, or a function of the row.
-        text: the column of the text.
+        key: the column of the key: its name, or a function of the row. No two rows of a job may
+            have the same key. A whole float is the same key as the integer: 7.0 is 7.
+        text: the column of the text. Numbers, dates and UUIDs are written as text; lists, mappings
+            and booleans are invalid, and None, NaN, NaT and pandas' NA are no text.
         name: the column of the source's name; by default the key.
         version: a column that changes when the text does; by default the text is compared.
         table: a name for the rows, such as `articles`. Keys are prefixed by it, so that another
@@ -77,12 +91,16 @@ class RowSink:
             raise ConfigurationError("ledger: expected a Ledger or its address, not None")
         _ = ledger.database  # raises now if the address cannot be used
         object.__setattr__(self, "ledger", ledger)  # its repr shows no password
-        from_rows([], key=self.key, text=self.text, name=self.name, version=self.version)
+        check_fields(self._fields)
         table: object = self.table
         if table is not None and not (isinstance(table, str) and table.strip()):
             raise ConfigurationError(f"table: expected a name, not {table!r}")
         if self.client is not None and not isinstance(self.client, Client):
             raise ConfigurationError(f"client: expected a Client, not {type(self.client).__name__}")
+
+    @property
+    def _fields(self) -> dict[str, Column | None]:
+        return {"key": self.key, "text": self.text, "name": self.name, "version": self.version}
 
     def check_columns(self, columns: Iterable[str]) -> None:
         """Check that rows with these columns can be written, before any is.
@@ -91,12 +109,9 @@ class RowSink:
             ConfigurationError: a column is missing.
         """
         there = list(columns)
-        for option in ("key", "text", "name", "version"):
-            column = getattr(self, option)
+        for option, column in self._fields.items():
             if isinstance(column, str) and column not in there:
-                raise ConfigurationError(
-                    f"{option}: there is no column {column!r}; there are {', '.join(there)}"
-                )
+                raise ConfigurationError(f"{option}: {MissingColumnError(column, there)}")
 
     def write(self, rows: Iterable[Any]) -> Report:
         """Send the rows that are not created yet, and wait for that.
@@ -112,7 +127,8 @@ class RowSink:
                 key or no text, the service refused it or was not reached, or the outcome is
                 unknown. `report` has the counts and names them. Writing the same rows again is
                 always safe.
-            ConfigurationError: these are not rows, or there is no address or API key.
+            ConfigurationError: these are not rows, none of the first 100 has one of the columns, or
+                there is no address or API key; nothing was sent.
             LedgerError: the ledger cannot be opened; nothing was sent.
         """
         return self.finish([self.write_part(rows)])
@@ -139,7 +155,7 @@ class RowSink:
             raise ConfigurationError(f"rows: expected several rows, not {type(rows).__name__}")
         with contextlib.ExitStack() as closing:
             client = self.client or closing.enter_context(Client())
-            report = self._ingestion().run(client, self._items(rows))
+            report = self._ingestion().run(client, self._items(self._checked(rows)))
         if report.stopped is not None or report.elsewhere:
             raise self._incomplete(report)
         return report
@@ -147,11 +163,15 @@ class RowSink:
     def finish(self, parts: Iterable[Report]) -> Report:
         """Combine the reports of all parts, at the end of the engine's job.
 
+        Args:
+            parts: what `write_part` returned, of all parts of the job.
+
         Returns:
             The counts of all parts.
 
         Raises:
-            IncompleteIngestionError: some rows failed.
+            IncompleteIngestionError: some rows failed, or rows of two parts have the same key and
+                another text. The service has both of these; they are counted as `invalid` too.
         """
         report = _together(list(parts))
         if not report.ok:
@@ -172,16 +192,40 @@ class RowSink:
             share=False,  # the engine has divided the rows already
         )
 
+    def _checked(self, rows: Iterable[Any]) -> Iterator[Any]:
+        """Return the rows, after some of the first were seen to have the columns."""
+        each, first = iter(rows), list[Any]()
+        missing = {option: name for option, name in self._fields.items() if isinstance(name, str)}
+        told: dict[str, MissingColumnError] = {}
+        count = 0
+        while missing and count < _ROWS_CHECKED:
+            first += itertools.islice(each, 1)
+            if len(first) == count:
+                break
+            count += 1
+            for option, column in list(missing.items()):
+                try:
+                    value_of(first[-1], column, {})
+                except MissingColumnError as error:
+                    told.setdefault(option, error)
+                else:
+                    del missing[option]
+        if first and missing:
+            option = next(iter(missing))
+            raise ConfigurationError(f"{option}: {told[option]}. Nothing was sent")
+        return itertools.chain(first, each)
+
     def _items(self, rows: Iterable[Any]) -> Iterator[Text | Skipped]:
-        fields = {"key": self.key, "text": self.text, "name": self.name, "version": self.version}
         for number, row in enumerate(rows, 1):
-            item = text_of(row, number, fields, {})
+            item = text_of(row, number, self._fields, {})
             if isinstance(item, Skipped):
                 yield item
-            elif not item.content.strip():
-                yield Skipped(f"the row {item.key!r}", "it has no text", invalid=True)
+                continue
+            key = item.key or ""
+            if not item.content.strip():
+                yield Skipped(f"the row '{shortened(key)}'", "it has no text", invalid=True)
             else:
-                key = item.key if self.table is None else f"{self.table}/{item.key}"
+                key = key if self.table is None else f"{self.table}/{key}"
                 yield item.model_copy(update={"key": key})
 
 
@@ -191,6 +235,24 @@ def _together(parts: list[Report]) -> Report:
     counts: Counter[str] = Counter()
     for part in parts:
         counts.update(part.counts)
-    failures = [one for part in parts for one in part.failures]
+    failures = [*_shared_keys(parts)]
+    counts["invalid"] += len(failures)
+    for number, part in enumerate(parts, 1):
+        for one in part.failures:
+            is_numbered = one.key is None and one.name.startswith("row ")
+            name = f"{one.name} of part {number}" if is_numbered else one.name
+            failures.append(replace(one, name=name))
     longest = max((part.duration for part in parts), default=0.0)
-    return Report(**counts, failures=tuple(failures[:_FAILURES_KEPT]), duration=longest)  # type: ignore[arg-type] # counts are numbers
+    return Report(**counts, failures=tuple(failures[:FAILURES_KEPT]), duration=longest)  # type: ignore[arg-type] # counts are numbers
+
+
+def _shared_keys(parts: list[Report]) -> Iterator[Outcome]:
+    """Yield an outcome for each key that two parts sent with different texts.
+
+    One of them replaced the source that the other had sent. Without this, the two would replace
+    each other in every run.
+    """
+    runs = {part.run for part in parts}
+    keys = {key for part in parts for run, key in part.replaced if run in runs - {part.run}}
+    for key in sorted(keys):
+        yield Outcome("invalid", key, key, _SHARED)

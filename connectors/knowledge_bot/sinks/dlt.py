@@ -12,9 +12,12 @@ dlt loads each file of a load package again after a crash; what was sent before 
 Needs the extra `dlt`.
 """
 
-from collections.abc import Iterator
+import logging
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from knowledge_bot._extras import require
 from knowledge_bot.errors import KnowledgeBotError
@@ -27,7 +30,30 @@ from dlt.common.destination.exceptions import DestinationTerminalException  # no
 from dlt.common.json import json  # noqa: E402 - as above
 from dlt.common.storages import FileStorage  # noqa: E402 - as above
 
+if TYPE_CHECKING:
+    from knowledge_bot.ingest import Report
+
 __all__ = ["knowledge_bot_destination"]
+
+logger: logging.Logger = logging.getLogger("knowledge_bot.sinks")
+
+# In the name of a column that holds what did not fit the type of another: `id▶v_text` of `id`, or
+# `id__v_text`, by the naming convention.
+_VARIANT = re.compile("(?:▶|__)v_")
+
+
+@dlt.destination(  # type: ignore[untyped-decorator,unused-ignore]
+    name="knowledge_bot",
+    batch_size=0,  # a file at a time: failures are raised when the rest of it is sent
+    loader_file_format="typed-jsonl",
+    max_parallel_load_jobs=1,
+)
+def _knowledge_bot(file: str, table: dict[str, Any]) -> None:
+    # On a module's level, so that dlt's own commands find the class that dlt makes of it.
+    raise DestinationTerminalException(
+        f"The table {table['name']}: only a program that makes the destination with "
+        f"knowledge_bot_destination(…) can load {file}. Nothing was sent"
+    )
 
 
 def knowledge_bot_destination(*, destination_name: str = "knowledge_bot", **options: Any) -> Any:
@@ -35,8 +61,12 @@ def knowledge_bot_destination(*, destination_name: str = "knowledge_bot", **opti
 
     The key is the table's name and the row's key. Files are loaded one after the other, each with
     `concurrency` requests in flight. The dispositions `append` and `merge` do the same: unchanged
-    rows are not sent again, and changed rows are. `replace` is refused, since the service deletes
-    nothing.
+    rows are not sent again, and changed rows are. `replace` and the strategy `scd2` are refused,
+    since the service deletes nothing. Merged rows with a mark in a `hard_delete` column are left
+    out, with a warning in the log; sources that they had stay in the service.
+
+    A value that did not fit its column's type, and that dlt put into a column of its own, such as
+    `id▶v_text`, counts as the value of `id`.
 
     A job that fails raises at once, and its load package stays pending: the next run of the
     pipeline continues it. dlt does not retry it, since all useful retries are made while it runs.
@@ -51,30 +81,69 @@ def knowledge_bot_destination(*, destination_name: str = "knowledge_bot", **opti
         LedgerError: the ledger's address cannot be used.
     """
     sink = RowSink(**options)
+    loaded: dict[str, list[Report]] = {}  # of the files of one package, which hold one job's rows
 
     def load(file: str, table: dict[str, Any]) -> None:
+        _check_disposition(table)
         of_table = replace(sink, table=sink.table or table["name"])
-        if table.get("write_disposition") == "replace":
-            raise DestinationTerminalException(
-                f"The table {table['name']}: the service deletes nothing, so nothing can be "
-                "replaced; use write_disposition='append'. Nothing was sent"
-            )
+        package = Path(file).parents[1].name
+        earlier = loaded.get(package, [])
         try:
             of_table.check_columns(table["columns"])
-            of_table.write(_rows(file))
+            report = of_table.write_part(_without_deleted(_rows(file, table), table))
+            of_table.finish([*earlier, report])
         except KnowledgeBotError as error:
             raise DestinationTerminalException(f"The table {table['name']}: {error}") from error
+        loaded.clear()
+        loaded[package] = [*earlier, report]
 
-    return dlt.destination(
-        load,
-        name=destination_name,
-        batch_size=0,  # a file at a time: failures are raised when the rest of it is sent
-        loader_file_format="typed-jsonl",
-        max_parallel_load_jobs=1,
-    )()
+    return _knowledge_bot(destination_callable=load, destination_name=destination_name)
 
 
-def _rows(file: str) -> Iterator[dict[str, Any]]:
+def _check_disposition(table: dict[str, Any]) -> None:
+    refused = ""
+    if table.get("write_disposition") == "replace":
+        refused = "replaced"
+    elif table.get("x-merge-strategy") == "scd2":
+        refused = "retired, as the strategy scd2 does"
+    if refused:
+        raise DestinationTerminalException(
+            f"The table {table['name']}: the service deletes nothing, so nothing can be "
+            f"{refused}; use write_disposition='append'. Nothing was sent"
+        )
+
+
+def _without_deleted(rows: Iterable[dict[str, Any]], table: dict[str, Any]) -> Iterator[Any]:
+    """Yield the rows that are not marked as deleted."""
+    columns = table["columns"] if table.get("write_disposition") == "merge" else {}
+    marks = [name for name, column in columns.items() if column.get("hard_delete")]
+    deleted = 0
+    for row in rows:
+        if any(row.get(name) not in (None, False) for name in marks):
+            deleted += 1
+        else:
+            yield row
+    if deleted:
+        logger.warning(
+            "The table %s: left out since they are marked as deleted: %d. The service's interface "
+            "deletes nothing: if it has sources of these rows, delete them there",
+            table["name"],
+            deleted,
+        )
+
+
+def _rows(file: str, table: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    empty = dict.fromkeys(table["columns"])  # dlt leaves out what is None
+    for row in _rows_as_written(file):
+        whole = {**empty, **row}
+        for name, value in row.items():
+            column, *variant = _VARIANT.split(name)
+            if variant and value is not None and whole.get(column) is None:
+                whole[column] = value
+        yield whole
+
+
+def _rows_as_written(file: str) -> Iterator[dict[str, Any]]:
     if file.endswith(".parquet"):
         from pyarrow.parquet import ParquetFile
 

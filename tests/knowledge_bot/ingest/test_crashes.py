@@ -13,6 +13,7 @@ import threading
 import time
 from typing import Any
 
+import psycopg
 import pytest
 
 import ingest_worker
@@ -119,6 +120,47 @@ def test_a_thousand_killed_runs_lose_nothing_and_create_nothing_twice():
     counts = kill_ingestion(kills=1000, items=20_000, concurrency=16)
     assert (counts.twice, counts.lost) == (0, 0)
     assert counts.most_unknown_per_kill <= 16
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pooled", [False, True])
+def test_a_stopped_worker_with_an_open_transaction_does_not_stop_the_others(
+    tmp_path, worker, postgresql, pooler, pooled
+):
+    address = postgresql
+    frozen_at = pooler(address) if pooled else address
+    with counting(tmp_path, 0.0) as server:
+        frozen = worker(server.url, frozen_at, 3000)
+        stop_in_a_transaction(frozen, address)
+        began = time.monotonic()
+        report = ingest_worker.ingested(server.url, address, 3000, wait=2.0)
+        seconds = time.monotonic() - began
+        frozen.send_signal(signal.SIGCONT)
+        resumed = report_of(frozen)
+        created = server.created()
+    assert report.stopped is None
+    assert seconds < 40
+    assert resumed["stopped"] is None
+    assert created.total() == len(created) == 3000
+
+
+def stop_in_a_transaction(process: subprocess.Popen[str], address: str) -> None:
+    """Stop a process while it holds locks of the ledger in an open transaction."""
+    holding = (
+        "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) "
+        "WHERE state = 'idle in transaction' AND mode = 'RowExclusiveLock' "
+        "AND relation = to_regclass('kbot_items')"
+    )
+    deadline = time.monotonic() + 60
+    with psycopg.connect(address, autocommit=True) as connection:
+        while time.monotonic() < deadline:
+            time.sleep(0.011)
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(0.02)
+            if connection.execute(holding).fetchall() == [(1,)]:
+                return
+            process.send_signal(signal.SIGCONT)
+    raise AssertionError("it was never in a transaction")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

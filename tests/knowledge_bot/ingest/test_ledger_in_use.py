@@ -234,6 +234,33 @@ def test_a_postgresql_that_stays_away_ends_the_run_and_what_was_in_hand_is_named
     assert set(service.created) | unknown == {f"t{number}" for number in range(50)}
 
 
+def test_claims_whose_commit_was_not_answered_are_unknown_at_once(
+    send, service, postgresql, pooler, monkeypatch
+):
+    monkeypatch.setattr("knowledge_bot.ingest._schema.LedgerDatabase.patience", 0.5)
+    lost = threading.Event()
+    service.judge = at_arrival(4, lost.set)
+    report = send(texts(50), ledger=Ledger(pooler(postgresql, lost)), concurrency=4)
+    assert report.stopped is Stop.LEDGER
+    told = {one.key: one.error for one in report.failures if one.kind == "unknown"}
+    assert any("it was not sent, but the ledger was lost" in one for one in told.values())
+    service.judge = lambda name, times: None
+    later = send(texts(50), ledger=Ledger(postgresql))
+    unknown = {one.key for one in later.failures if one.kind == "unknown"}
+    assert unknown
+    assert unknown <= told.keys()
+    assert len(service.arrived) == len(set(service.arrived))
+
+
+def test_a_database_that_is_away_is_waited_for_once(send, service, server, postgresql, monkeypatch):
+    monkeypatch.setattr("knowledge_bot.ingest._schema.LedgerDatabase.patience", 2.0)
+    service.judge = at_arrival(4, server.stop)
+    report = send(texts(50), ledger=Ledger(postgresql), concurrency=4)
+    server.start()
+    assert report.stopped is Stop.LEDGER
+    assert 2 <= report.duration < 4
+
+
 def test_a_connection_that_the_database_ends_is_opened_anew(send, service, postgresql):
     def end_all():
         with psycopg.connect(postgresql, autocommit=True) as connection:

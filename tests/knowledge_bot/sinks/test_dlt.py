@@ -26,7 +26,9 @@ class TestDestination(SinkContract):
     def write(self, tmp_path, monkeypatch):
         monkeypatch.setenv("RUNTIME__DLTHUB_TELEMETRY", "false")
 
-        def write(*parts, mended=False, disposition="append", file_format=None, **options):
+        def write(
+            *parts, mended=False, disposition="append", file_format=None, columns=None, **options
+        ):
             pipeline = dlt.pipeline(
                 "rows",
                 destination=knowledge_bot_destination(**options),
@@ -41,6 +43,7 @@ class TestDestination(SinkContract):
                 rows,
                 table_name="articles",
                 write_disposition=disposition,
+                columns=columns,
                 loader_file_format=file_format,
             )
 
@@ -63,9 +66,36 @@ class TestDestination(SinkContract):
         assert len(list(Ledger(options["ledger"]).superseded())) == 1
 
     def test_what_would_be_replaced_is_refused(self, service, options, write):
-        with pytest.raises(PipelineStepFailed, match="the service deletes nothing"):
-            write(rows_of(0, 5), disposition="replace", **options)
+        scd2 = {"disposition": "merge", "strategy": "scd2"}
+        for disposition in ("replace", scd2):
+            with pytest.raises(PipelineStepFailed, match="the service deletes nothing"):
+                write(rows_of(0, 5), mended=True, disposition=disposition, **options)
         assert service.created == []
+
+    def test_rows_that_are_marked_as_deleted_are_left_out(self, service, options, write, caplog):
+        rows = [{"id": "a", "body": "A.", "gone": True}, {"id": "b", "body": "B.", "gone": False}]
+        columns = {"gone": {"hard_delete": True}}
+        write(rows, disposition="merge", columns=columns, **options)
+        assert service.created == ["b"]
+        assert "marked as deleted: 1" in caplog.text
+
+    def test_values_of_another_type_than_their_column_are_sent(self, service, options, write):
+        write([{"id": 1, "body": 5}, {"id": "b", "body": "Text."}], **options)
+        assert sorted(service.created) == ["1", "b"]
+
+    def test_a_key_with_two_texts_in_two_files_fails_the_load(self, options, write, monkeypatch):
+        monkeypatch.setenv("DATA_WRITER__FILE_MAX_ITEMS", "1")
+        monkeypatch.setenv("NORMALIZE__DATA_WRITER__FILE_MAX_ITEMS", "1")
+        with pytest.raises(PipelineStepFailed, match="two parts of this job have this key"):
+            write([{"id": "a", "body": "A."}, {"id": "a", "body": "B."}], **options)
+
+    def test_dlts_own_commands_find_the_destination(self, options, write, tmp_path):
+        with pytest.raises(PipelineStepFailed):
+            write([{"id": None, "body": "A."}], **options)
+        found = dlt.attach("rows", pipelines_dir=str(tmp_path / "pipelines"))
+        assert found.has_pending_data
+        found.abort_packages()
+        assert not found.has_pending_data
 
 
 def test_the_block_of_the_page_runs(scripted, tmp_path, monkeypatch):

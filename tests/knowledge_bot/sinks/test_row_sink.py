@@ -3,8 +3,11 @@
 import pickle
 import re
 from collections import namedtuple
+from datetime import date
+from decimal import Decimal
 from itertools import chain
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -21,10 +24,22 @@ NEEDED = {"collections": "col_1", "ledger": "kbot.db", "key": "id", "text": "bod
 Named = namedtuple("Named", "id body")
 
 
+class NAType:
+    """As pandas' NA: of this name, and not even comparable."""
+
+    def __eq__(self, other):
+        return self
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+    __hash__ = None
+
+
 class TestRowSink(SinkContract):
     """`write`, as in a task of Celery."""
 
-    failure = (IncompleteIngestionError, LedgerError)
+    failure = (IncompleteIngestionError, ConfigurationError, LedgerError)
 
     @pytest.fixture
     def write(self):
@@ -50,6 +65,13 @@ class TestRowSink(SinkContract):
         Ledger(options["ledger"]).resolve("r2", created=False)
         assert write(rows_of(0, 5), **options).created == 1
 
+    def test_a_key_without_its_table_is_answered_with_the_right_one(self, service, options, write):
+        service.judge = lambda name: reset
+        with pytest.raises(IncompleteIngestionError):
+            write(rows_of(2, 3), **options, table="articles")
+        with pytest.raises(LedgerError, match="'r2'; did you mean 'articles/r2'"):
+            Ledger(options["ledger"]).resolve("r2", created=False)
+
     def test_parts_are_put_together_where_the_job_ends(self, service, options):
         service.judge = lambda name: REFUSED if name in ("r1", "r12") else None
         sink = pickle.loads(pickle.dumps(RowSink(**options)))
@@ -60,6 +82,108 @@ class TestRowSink(SinkContract):
         assert (caught.value.report.created, caught.value.report.refused) == (18, 2)
         assert {one.name for one in caught.value.report.failures} == {"r1", "r12"}
         assert sink.finish([]).created == 0
+
+    def test_a_key_with_two_texts_in_two_parts_fails_the_job_in_every_run(self, service, options):
+        sink = RowSink(**options)
+        texts = ("A", "B")
+        for _ in range(2):
+            parts = [sink.write_part([{"id": "pp", "body": text}]) for text in texts]
+            with pytest.raises(IncompleteIngestionError, match="two parts of this job") as caught:
+                sink.finish(pickle.loads(pickle.dumps(parts)))
+            assert caught.value.report.invalid == 1
+            assert "pp: invalid" in str(caught.value)
+            texts = ("A", "C")
+        report = sink.finish([sink.write_part([{"id": "pp", "body": "D"}])])
+        assert (report.created, report.superseded) == (1, 1)
+
+    def test_a_key_with_the_same_text_in_two_parts_is_sent_once(self, service, options):
+        sink = RowSink(**options)
+        for body in ("A", "B"):
+            parts = [sink.write_part([{"id": "pp", "body": body}]) for _ in range(2)]
+            assert sink.finish(parts).unchanged == 1
+        assert len(service.created) == 2
+
+    def test_rows_without_a_key_are_named_with_their_part(self, options):
+        sink = RowSink(**options)
+        parts = [sink.write_part([*rows_of(0, 1), {"id": None, "body": "A"}]) for _ in range(2)]
+        with pytest.raises(IncompleteIngestionError) as caught:
+            sink.finish(parts)
+        assert "row 2 of part 1, row 2 of part 2: invalid, its key is empty." in str(caught.value)
+
+    @pytest.mark.parametrize("value", [float("nan"), Decimal("NaN"), NAType()])
+    def test_a_missing_value_of_pandas_is_no_text(self, service, options, write, value):
+        with pytest.raises(IncompleteIngestionError) as caught:
+            write(
+                [*rows_of(0, 1), {"id": value, "body": "A"}, {"id": "a", "body": value}], **options
+            )
+        told = str(caught.value)
+        assert "row 2: invalid, its key is empty" in told
+        assert "the row 'a': invalid, it has no text" in told
+        assert service.created == ["r0"]
+
+    @pytest.mark.parametrize("value", [["a"], {"a": 1}, True, object()])
+    def test_what_has_no_text_form_is_not_sent(self, service, options, write, value):
+        rows = [*rows_of(0, 1), {"id": value, "body": "A"}, {"id": "a", "body": value}]
+        with pytest.raises(IncompleteIngestionError) as caught:
+            write(rows, **options)
+        assert f"its text is of type {type(value).__name__}" in str(caught.value)
+        assert f"its key is of type {type(value).__name__}" in str(caught.value)
+        assert service.created == ["r0"]
+
+    def test_numbers_dates_and_uuids_are_texts(self, options, write):
+        values = [Decimal("1.50"), UUID(int=5), date(2026, 1, 2), 2.5, 3]
+        assert write([{"id": one, "body": one} for one in values], **options).created == 5
+        keys = {entry.key for entry in Ledger(options["ledger"]).entries()}
+        assert keys == {"1.50", str(UUID(int=5)), "2026-01-02", "2.5", "3"}
+
+    def test_a_whole_float_is_the_same_key_as_the_integer(self, service, options, write):
+        write([{"id": 7, "body": "Seven."}], **options)
+        assert write([{"id": 7.0, "body": "Seven."}], **options).unchanged == 1
+        assert service.created == ["7"]
+
+    @pytest.mark.parametrize("option", ["key", "text", "name", "version"])
+    def test_a_column_that_no_row_has_is_told_once_and_nothing_is_sent(
+        self, service, options, write, option
+    ):
+        with pytest.raises(ConfigurationError, match=f"{option}: there is no column 'nope'; there"):
+            write(rows_of(0, 5), **{**options, option: "nope"})
+        assert service.created == []
+
+    def test_a_column_that_the_first_rows_lack_may_come_later(self, service, options, write):
+        rows = [*rows_of(0, 2), {"id": "r2", "body": "A text.", "title": "Title"}]
+        with pytest.raises(IncompleteIngestionError, match="invalid 2"):
+            write(rows, **{**options, "name": "title"})
+        assert service.created == ["Title"]
+
+    def test_one_reason_is_told_once_and_how_many_more_there_are(self, service, options, write):
+        service.judge = lambda name: REFUSED
+        with pytest.raises(IncompleteIngestionError) as caught:
+            write(rows_of(0, 8), **options)
+        told = str(caught.value)
+        assert told.count("not so") == 1
+        assert "And 3 more." in told
+        assert ".." not in told
+        assert "Run it again with the same rows" in told
+
+    def test_what_does_not_help_is_not_advised(self, options, write):
+        with pytest.raises(IncompleteIngestionError) as caught:
+            write([*rows_of(0, 1), {"id": None, "body": "A"}], **options)
+        assert "Run it again" not in str(caught.value)
+        assert "resolve" not in str(caught.value)
+        assert "corrected where it comes from" in str(caught.value)
+
+    def test_long_keys_and_line_ends_do_not_fill_the_message(self, options, write):
+        with pytest.raises(IncompleteIngestionError) as caught:
+            write([{"id": "k" * 5000, "body": ""}, {"id": "a\nb", "body": ""}], **options)
+        assert len(str(caught.value)) < 800
+        assert r"the row 'a\nb'" in str(caught.value)
+
+    def test_a_task_queue_rebuilds_the_error_from_its_text(self, options, write):
+        with pytest.raises(IncompleteIngestionError) as caught:
+            write([{"id": None, "body": "A"}], **options)
+        rebuilt = type(caught.value)(*caught.value.args)
+        assert str(rebuilt) == str(caught.value)
+        assert isinstance(rebuilt, IncompleteIngestionError)
 
     def test_rows_that_break_off_raise_what_they_raised(self, service, options, write):
         def rows():
@@ -106,6 +230,8 @@ class TestRowSink(SinkContract):
         ({"ledger": "mysql://host/ledger"}, "SQLite or PostgreSQL"),
         ({"ledger": 3}, "ledger"),
         ({"key": None}, "key: expected a column"),
+        ({"key": ""}, "key: expected a column or a function, not an empty text"),
+        ({"name": " "}, "name: expected a column or a function, not an empty text"),
         ({"text": 3}, "text: expected a column"),
         ({"name": 3}, "name: expected a column"),
         ({"table": " "}, "table: expected a name"),
@@ -136,3 +262,8 @@ def test_what_a_sink_shows_holds_no_secret():
     sink = RowSink(**{**NEEDED, "ledger": ledger}, client=Client(KEY, "https://x.example"))
     assert KEY not in repr(sink)
     assert "secret" not in repr(sink)
+
+
+def test_an_address_without_a_password_shows_none():
+    assert str(Ledger("postgresql://me@host/ledger")) == "postgresql://me@host/ledger"
+    assert str(Ledger("postgresql://me:secret@host/ledger")) == "postgresql://me:***@host/ledger"

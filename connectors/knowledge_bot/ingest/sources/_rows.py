@@ -1,6 +1,7 @@
 """Rows of a table, of a query's result, or of something similar."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from numbers import Number
 from typing import Any, TypeAlias
 
 from pydantic import ValidationError
@@ -8,6 +9,9 @@ from pydantic import ValidationError
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import Skipped, Text
 from knowledge_bot.ingest.sources._documents import Found, once
+
+# The most columns that an error names.
+_NAMED = 20
 
 Column: TypeAlias = str | Callable[[Any], object]
 """A column's name, or a function that returns a value for a row."""
@@ -33,8 +37,11 @@ def from_rows(
             are taken one at a time, in another thread: for sqlite3 make the connection with
             `check_same_thread=False`.
         key: the column of the key: its name, or a function of the row. A row with an empty key is
-            `invalid`.
-        text: the column of the text. A row without text is `skipped`.
+            `invalid`. A whole float is the same key as the integer: pandas turns 7 into 7.0 where a
+            column has missing values.
+        text: the column of the text. A row without text is `skipped`. None, NaN, NaT and pandas' NA
+            are all empty. Numbers, dates and UUIDs are written as text; a row with a list, a
+            mapping, a boolean or an object without a text form is `invalid`.
         name: the column of the source's name; by default the key.
         version: a column that changes when the text does, such as the time of the last change. By
             default the text itself is compared.
@@ -51,12 +58,7 @@ def from_rows(
             columns are known before the rows.
     """
     fields: dict[str, Any] = {"key": key, "text": text, "name": name, "version": version}
-    for option, column in fields.items():
-        optional = option in ("name", "version") and column is None
-        if not (optional or isinstance(column, str) or callable(column)):
-            raise ConfigurationError(
-                f"{option}: expected a column or a function, not {type(column).__name__}"
-            )
+    check_fields(fields)
     columns = _columns(rows)
     for option, column in fields.items():
         if columns and isinstance(column, str) and column not in columns:
@@ -68,6 +70,20 @@ def from_rows(
     places = {column: place for place, column in enumerate(columns)}
     take = once(_texts(rows, fields, places), "rows")
     return Found(take, origin, local_keys=True)
+
+
+def check_fields(fields: Mapping[str, Any]) -> None:
+    """Check what was given as the columns of `key`, `text`, `name` and `version`.
+
+    Raises:
+        ConfigurationError: one is neither a column's name nor a function.
+    """
+    for option, column in fields.items():
+        optional = option in ("name", "version") and column is None
+        named = isinstance(column, str) and column.strip()
+        if not (optional or named or callable(column)):
+            what = "an empty text" if isinstance(column, str) else type(column).__name__
+            raise ConfigurationError(f"{option}: expected a column or a function, not {what}")
 
 
 def _texts(
@@ -101,7 +117,7 @@ def text_of(
     label = f"row {number}"
     try:
         values = {
-            option: "" if column is None else _shown(_value(row, column, places))
+            option: "" if column is None else _shown(option, value_of(row, column, places))
             for option, column in fields.items()
         }
         if not values["key"].strip():
@@ -116,6 +132,10 @@ def text_of(
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         reason = f"it is not a text: {first['loc'][0]}: {first['msg']}"
+    except MissingColumnError as error:
+        reason = str(error)
+    except _NoTextError as error:
+        reason = f"its {error}"
     except Exception as error:  # noqa: BLE001 - the caller's function may raise anything
         reason = f"it cannot be read: {type(error).__name__}: {str(error)[:300]}"
     return Skipped(label, reason, invalid=True, partial=True)
@@ -131,27 +151,65 @@ def _columns(rows: Any) -> list[str]:
     return []
 
 
-def _value(row: Any, column: Column, places: dict[str, int]) -> object:
+class MissingColumnError(LookupError):
+    """A row does not have a column."""
+
+    def __init__(self, column: str, there: Iterable[object]) -> None:
+        names = [str(name) for name in there]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        told = f"; there are {', '.join(names[:_NAMED])}{more}" if names else ""
+        super().__init__(f"there is no column {column!r}{told}")
+
+
+class _NoTextError(TypeError):
+    """A value has no text form that anybody means."""
+
+
+def value_of(row: Any, column: Column, places: Mapping[str, int]) -> object:
+    """Return a row's value in a column.
+
+    Args:
+        row: the row.
+        column: the column's name, or a function of the row.
+        places: the index of each column, for rows that are plain tuples.
+
+    Raises:
+        MissingColumnError: the row does not have the column.
+        Exception: what the function raised.
+    """
     if callable(column):
         return column(row)
     row = getattr(row, "_mapping", row)  # of SQLAlchemy's rows
     if isinstance(row, tuple) and not hasattr(row, "_fields"):
         if column not in places:
-            raise LookupError(f"there is no column {column!r}")
+            raise MissingColumnError(column, places)
         return row[places[column]]
     if isinstance(row, Mapping) or hasattr(row, "keys"):
         try:
             return row[column]
         except (LookupError, KeyError):
-            raise LookupError(f"there is no column {column!r}") from None
-    return getattr(row, column)
+            raise MissingColumnError(column, row.keys()) from None
+    try:
+        return getattr(row, column)
+    except AttributeError:
+        raise MissingColumnError(column, getattr(row, "_fields", ())) from None
 
 
-def _shown(value: object) -> str:
-    if value is None:
-        return ""
+def _shown(option: str, value: object) -> str:
     if callable(read := getattr(value, "read", None)):  # an Oracle LOB
         value = read()
+    if isinstance(value, str):
+        return value
+    if value is None or type(value).__name__ == "NAType":  # pandas' NA is not even equal to itself
+        return ""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode("utf-8")
+    # Else an object would be sent as its place in memory. Integers use their `repr` too.
+    bare = type(value).__str__ is object.__str__ and not isinstance(value, Number)
+    if bare or isinstance(value, bool | Iterable) or type(value).__name__ in ("bool_", "bool"):
+        raise _NoTextError(f"{option} is of type {type(value).__name__}, which is no text")
+    if value != value:  # noqa: PLR0124 - NaN and NaT
+        return ""
+    if option != "text" and isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return str(value)

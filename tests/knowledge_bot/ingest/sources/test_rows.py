@@ -90,9 +90,14 @@ def test_a_row_with_an_empty_key_is_named_and_the_rest_is_done(send, ledger, key
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"id": 1}, "LookupError: there is no column 'body'"),
+        ({"id": 1, "text": "x"}, "there is no column 'body'; there are id, text"),
         ({"id": 1, "body": b"\xff"}, "UnicodeDecodeError"),
-        (None, "AttributeError"),
+        (None, "there is no column 'id'"),
+        ({"id": 1, "body": ["x"]}, "its text is of type list, which is no text"),
+        ({"id": {"a": 1}, "body": "x"}, "its key is of type dict, which is no text"),
+        ({"id": True, "body": "x"}, "its key is of type bool, which is no text"),
+        ({"id": object(), "body": "x"}, "its key is of type object, which is no text"),
+        ({"id": float("nan"), "body": "x"}, "its key is empty"),
     ],
 )
 def test_a_row_that_cannot_be_read_is_named(row, said):
