@@ -1,9 +1,9 @@
 """Ingest a large folder with many workers: one task for each chunk of files, one ledger for all.
 
-The ledger in PostgreSQL keeps tasks, retries and later runs from sending a file twice. Give Airflow
-the connections `knowledge_bot_default` (type Knowledge-Bot, with a default collection) and
-`knowledge_bot_ledger_default` (type Knowledge-Bot ledger, or Postgres; on a single machine also a
-SQLite file, with its path as host).
+The ledger in PostgreSQL prevents tasks, retries and later runs from sending a file twice. Create
+two connections in Airflow: `knowledge_bot_default` (type Knowledge-Bot, with a default collection)
+and `knowledge_bot_ledger_default` (type Knowledge-Bot ledger, or Postgres; on a single machine also
+a SQLite file, with its path as host).
 """
 
 import math
@@ -15,7 +15,7 @@ from airflow.sdk import Param, dag, task
 
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
 
-# Airflow's default of `[core] max_map_length`: a longer list fails the task that returns it.
+# Airflow's default for `[core] max_map_length`. A task that returns a longer list fails.
 MOST_TASKS = 1024
 
 PARAMS = {
@@ -29,18 +29,18 @@ PARAMS = {
     start_date=datetime(2025, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
-    # A retry sends nothing that may have arrived: the ledger knows what an earlier try was sending.
+    # A retry is safe: the ledger knows what an earlier try was sending, and holds it.
     default_args={"retries": 2, "retry_delay": timedelta(seconds=5)},
     params=PARAMS,
     doc_md=__doc__,
     tags=["example", "knowledge-bot"],
 )
 def bulk_ingestion() -> None:
-    """Cut the folder into chunks and ingest each in a task of its own."""
+    """Cut the folder into chunks, and ingest each chunk in its own task."""
 
     @task
     def chunks(params: dict[str, Any]) -> list[list[dict[str, str]]]:
-        """List the files, cut into no more chunks than Airflow maps."""
+        """List the files, in at most as many chunks as Airflow maps."""
         folder = Path(params["folder"])
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         size = max(params["chunk"], math.ceil(len(files) / MOST_TASKS))

@@ -1,6 +1,6 @@
-"""Check every day that a service is up and its bot finds what the sources say.
+"""Check every day that a service is up and that its bot answers correctly.
 
-What is asked, and what the answers must hold, are the DAG's params.
+The questions, and what the answers must contain, are the DAG's params.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -26,21 +26,21 @@ QUESTIONS = Param(
     schedule="@daily",
     start_date=datetime(2025, 1, 1, tzinfo=UTC),
     catchup=False,
-    # A service that is away is tried again; a wrong answer fails at once.
+    # If the service is away, the task is retried. A wrong answer fails at once.
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
     params={"questions": QUESTIONS},
     tags=["example", "knowledge-bot"],
 )
 def checked_answer() -> None:
     """Wait, then check."""
-    # It goes to the triggerer at once: no worker is held, and none is started only to defer.
+    # This task starts in the triggerer, so that no worker is started only to defer.
     service_is_up = KnowledgeBotPingSensor(
         task_id="service_is_up", start_from_trigger=True, poke_interval=10, timeout=600
     )
 
     @task
     def questions(params: dict[str, Any]) -> list[dict[str, Any]]:
-        """Give the questions of this run."""
+        """Return the questions of this run."""
         return params["questions"]
 
     check = KnowledgeBotCheckOperator(task_id="check", questions=questions())

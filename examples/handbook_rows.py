@@ -1,4 +1,4 @@
-"""Rows for the examples of sinks, and the embedded service that they go to."""
+"""Rows for the examples of sinks, and an embedded service to send them to."""
 
 import os
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def handbook_rows() -> list[dict[str, str]]:
 
 @contextmanager
 def rows_service() -> Iterator[Client]:
-    """Start a service with one bot; workers find it by their environment, as in production."""
+    """Start a service with one bot. Workers find it through the environment, as in production."""
     with (
         LocalService(
             collections={"col_handbook": "Handbook"}, bots={"bot_guide": ["col_handbook"]}

@@ -1,8 +1,8 @@
-"""A service for the examples: the embedded one, with the handbook in it.
+"""The service for the examples: the embedded service, with the handbook in it.
 
-With a service of your own, write `with Client() as client:` where the examples write
-`with handbook_service() as client:`, set `KNOWLEDGE_BOT_BASE_URL` and `KNOWLEDGE_BOT_API_KEY`, and
-name your bots. Run by itself, this file prints the bots.
+To use your own service, write `with Client() as client:` where the examples write
+`with handbook_service() as client:`. Set `KNOWLEDGE_BOT_BASE_URL` and `KNOWLEDGE_BOT_API_KEY`, and
+use the ids of your bots. If you run this file, it prints the bots.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,9 @@
 """Give an agent bots as tools.
 
-An agent needs a model that calls tools; a bot is not one. `StandIn` takes a model's place here, so
-that the example runs by itself: it puts the user's question to every tool, and repeats what they
-say. With a model of yours, `langchain.agents.create_agent(model, tools)` makes the same graph.
+An agent needs a model that calls tools, and a bot cannot do that. `StandIn` replaces the model
+here, so that the example needs no other service: it asks every tool the user's question and repeats
+the answers. With your own model, `langchain.agents.create_agent(model, tools)` makes the same
+graph.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +35,7 @@ class StandIn(BaseChatModel):
     def bind_tools(
         self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Take the tools along to every call."""
+        """Pass the tools to every call."""
         return self.bind(tools=tools, **kwargs)
 
     @override
@@ -55,7 +56,7 @@ class StandIn(BaseChatModel):
 
 
 def main() -> None:
-    """Ask an agent that may ask every bot."""
+    """Ask an agent that can ask every bot."""
     with handbook_service() as client:
         tools = KnowledgeBotToolkit(client=client).get_tools()
         model = StandIn().bind_tools(tools)

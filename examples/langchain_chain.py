@@ -1,7 +1,7 @@
-"""Put a bot into a chain: one question, several at once, and an answer as a stream.
+"""Use a bot in a chain: ask one question, ask several at once, and stream an answer.
 
-The service answers in one piece, so a stream has one chunk; what comes after the bot in a chain
-need not know.
+The service answers in one piece, so a stream has one chunk. Later steps of a chain need not know
+this.
 """
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -34,7 +34,7 @@ def main() -> None:
         print("\n\na conversation:")
         history: list[BaseMessage] = [HumanMessage("How long is the loan period for hand tools?")]
         history.append(bot.invoke(history))
-        history.append(HumanMessage("And for large machines?"))  # the only one that is sent now
+        history.append(HumanMessage("And for large machines?"))  # only this message is sent
         history.append(bot.invoke(history))
         print(history[1].text, history[3].text, sep="\n")
         print("in", {message.response_metadata["conversation_id"] for message in history[1::2]})

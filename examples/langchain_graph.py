@@ -1,11 +1,11 @@
 """A LangGraph graph whose conversation with a bot survives a restart.
 
-    python langchain_graph.py                        # two runs, each in a process of its own
-    python langchain_graph.py --data FOLDER QUESTION # one run, which goes on where the last ended
+        python langchain_graph.py                        # two runs, each in its own process
+    python langchain_graph.py --data FOLDER QUESTION # one run, which continues the last one
 
-The graph's checkpoint keeps the messages, and with each answer the id of its conversation. The bot
-knows the conversation; a run after a restart sends the new question alone, and the bot still has
-the context.
+The graph's checkpoint stores the messages, and with each answer the id of its conversation. The
+service keeps the conversation. So a run after a restart sends only the new question, and the bot
+still has the context.
 """
 
 import argparse
@@ -27,7 +27,7 @@ QUESTIONS = ("How long is the loan period for hand tools?", "And for large machi
 
 
 def main() -> None:
-    """Run once with `--data`; without anything, run twice."""
+    """Run once with `--data`, otherwise twice."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="keep the service and the checkpoints here")
     parser.add_argument("question", nargs="?", default=QUESTIONS[0])
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def run(data: Path, question: str) -> None:
-    """Ask one question in the thread that `data` keeps."""
+    """Ask one question in the thread that is stored in `data`."""
     with (
         handbook_service(data / "service") as client,
         SqliteSaver.from_conn_string(str(data / "checkpoints.db")) as saver,

@@ -1,8 +1,8 @@
 """Let bots retrieve and another model write.
 
-Each bot's answer is one document, with its source in the metadata. `ParrotFakeChatModel` takes the
-writing model's place here, so that the example runs by itself: it repeats what it was given, which
-shows what a model of yours would read.
+Each bot's answer is one document, with its source in the metadata. `ParrotFakeChatModel` replaces
+the writing model here, so that the example needs no other service. It repeats its input, which
+shows what your own model would read.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ PROMPT = ChatPromptTemplate.from_template(
 
 
 def as_text(documents: Sequence[Document]) -> str:
-    """Write the bots' answers down, each after the bot's name."""
+    """Return the bots' answers as text, each after the bot's name."""
     return "\n\n".join(f"{each.metadata['bot_id']}: {each.page_content}" for each in documents)
 
 
 def main() -> None:
-    """Ask two bots at once, and have the answer written from theirs."""
+    """Ask two bots at once, and let the model write an answer from theirs."""
     with handbook_service() as client:
         retriever = KnowledgeBotRetriever(bot_ids=["bot_lending", "bot_workshop"], client=client)
         chain = (

@@ -1,8 +1,8 @@
 """Give an agent bots as tools.
 
-An agent needs a model that calls functions; a bot is not one. `StandIn` takes a model's place here,
-so that the example runs by itself: it calls the first tool with the user's question and repeats
-what it gets. With a model of yours, such as `OpenAI(model=…)`, leave it out.
+An agent needs a model that calls functions, and a bot cannot do that. `StandIn` replaces the model
+here, so that the example needs no other service: it calls the first tool with the user's question
+and repeats the answer. Replace it with your own model, such as `OpenAI(model=…)`.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class StandIn(MockLLM, FunctionCallingLLM):
         return LLMMetadata(is_chat_model=True, is_function_calling_model=True)
 
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """Answer with a call, or with what a call gave."""
+        """Answer with a call, or with the result of a call."""
         (*_, last) = messages
         if last.role is MessageRole.TOOL:
             said = ChatMessage(role=MessageRole.ASSISTANT, content=last.content)
@@ -57,7 +57,7 @@ class StandIn(MockLLM, FunctionCallingLLM):
         return pieces()
 
     def get_tool_calls_from_response(self, response: ChatResponse, **_: Any) -> list[ToolSelection]:
-        """Return the calls that an answer asks for."""
+        """Return the calls in an answer."""
         calls: list[ToolSelection] = response.message.additional_kwargs.get("tool_calls", [])
         return calls
 
@@ -73,7 +73,7 @@ class StandIn(MockLLM, FunctionCallingLLM):
 
 
 async def main() -> None:
-    """Ask an agent that may ask every bot."""
+    """Ask an agent that can ask every bot."""
     with handbook_service() as client:
         tools = bot_tools(client, descriptions={"bot_handbook": "All rules of the tool library."})
         agent = FunctionAgent(tools=tools, llm=StandIn())

@@ -9,7 +9,7 @@ if __name__ == "__main__":
         print(chat.chat("How long is the loan period for hand tools?"), "\n")
         print(chat.chat("And for large machines?"), "\n")
 
-        # A bot answers in one piece; the stream is for programs that want one.
+        # A bot answers in one piece. The stream is for programs that need one.
         chat.stream_chat("Can they be renewed?").print_response_stream()
 
         print(f"\n\n{len(chat.chat_history)} messages in one conversation", end="")

@@ -1,7 +1,7 @@
-"""Put a folder of documents into a collection through an ingestion pipeline, twice, and ask.
+"""Send a folder of documents to a collection through an ingestion pipeline, twice, and ask a bot.
 
-The second run finds everything in the ledger and sends nothing. Keep the ledger's file where it
-lasts; here it is in a temporary folder.
+The second run finds all documents in the ledger and sends nothing. Put your own ledger into a
+permanent folder; here it is in a temporary one.
 """
 
 import tempfile
@@ -23,15 +23,15 @@ def ingest(client: Client, ledger: Path) -> None:
     documents = SimpleDirectoryReader(
         str(HANDBOOK),
         required_exts=[".md", ".txt"],
-        filename_as_id=True,  # an id that lasts: a changed file is known to be the same document
+        filename_as_id=True,  # a lasting id: a changed file is the same document
     ).load_data()
     pipeline = IngestionPipeline(
         transformations=[
-            # The sink is first, since it takes whole documents, and hands them on as they are.
+            # The sink comes first: it takes whole documents and passes them on unchanged.
             CollectionSink("col_handbook", ledger=ledger, client=client),
             TokenTextSplitter(chunk_size=200, chunk_overlap=20),
         ],
-        disable_cache=True,  # it would remember the nodes of every run, and the sink runs anyway
+        disable_cache=True,  # it would store the nodes of every run, and the sink runs anyway
     )
     nodes = pipeline.run(documents=documents)
     print(f"{len(documents)} documents went through as {len(nodes)} nodes.")

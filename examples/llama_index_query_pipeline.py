@@ -1,7 +1,7 @@
-"""Bots in query pipelines, which LlamaIndex had up to 0.12.
+"""Use bots in query pipelines, which LlamaIndex had up to 0.12.
 
-Nothing has to be wrapped but a chat engine. On later versions use llama_index_workflow.py: the
-classes are the same.
+Only a chat engine has to be wrapped. On later versions see llama_index_workflow.py, which uses the
+same classes.
 """
 
 import sys

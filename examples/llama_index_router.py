@@ -1,7 +1,8 @@
 """Route each question to the bot that knows about it.
 
-A bot cannot choose among tools itself: it answers from its sources. Here words choose, so that the
-example runs without a model; with one, pass `LLMSingleSelector.from_defaults(llm=…)` as selector.
+A bot answers from its sources and cannot choose among tools. Here a simple selector compares words,
+so that the example needs no model. With a model, pass `LLMSingleSelector.from_defaults(llm=…)` as
+selector.
 """
 
 import re
@@ -24,7 +25,7 @@ DESCRIPTIONS = {
 
 
 class WordSelector(BaseSelector):
-    """Chooses the tool whose description shares most words with the question."""
+    """Chooses the tool whose description shares the most words with the question."""
 
     def _select(self, choices: Sequence[ToolMetadata], query: QueryBundle) -> SelectorResult:
         asked = words(query.query_str)
@@ -44,7 +45,7 @@ class WordSelector(BaseSelector):
 
 
 def words(text: str) -> set[str]:
-    """Return a text's words, without the short ones that every text has."""
+    """Return the words of a text, without the short ones that occur in every text."""
     return {word for word in re.findall(r"\w+", text.lower()) if len(word) > 3}
 
 
@@ -54,7 +55,7 @@ if __name__ == "__main__":
         router = RouterQueryEngine(
             selector=WordSelector(),
             query_engine_tools=bot_tools(client, bots, descriptions=DESCRIPTIONS),
-            llm=MockLLM(),  # asked for by the router, which would need it for more than one choice
+            llm=MockLLM(),  # required by the router, which uses it only for several choices
         )
         for question in (
             "What does a household membership cost a year?",

@@ -26,7 +26,7 @@ class Answer(Event):
 
 
 class AskAll(Workflow):
-    """Asks every bot, and ends with all answers in the order of the bots."""
+    """Asks every bot, and returns all answers in the order of the bots."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(timeout=60)
@@ -41,7 +41,7 @@ class AskAll(Workflow):
 
     @step(num_workers=4)
     async def ask(self, ev: Question) -> Answer:
-        """Ask one bot; the steps of several run at the same time."""
+        """Ask one bot. The steps for several bots run at the same time."""
         response = await self._engines[ev.bot_id].aquery(ev.text)
         return Answer(bot_id=ev.bot_id, text=str(response))
 

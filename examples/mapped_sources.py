@@ -1,4 +1,4 @@
-"""Add web pages and notes, one task for each, never more at once than a pool has slots.
+"""Add web pages and notes, one task for each, limited by a pool.
 
 The pool limits all DAGs together: `airflow pools set knowledge_bot 4 "requests to the service"`.
 """
@@ -36,7 +36,7 @@ def mapped_sources() -> None:
 
     @task(pool="default_pool")
     def pages(params: dict[str, list[dict[str, str]]]) -> list[dict[str, str]]:
-        """Give the pages, one for each mapped task."""
+        """Return the pages, one for each mapped task."""
         return params["pages"]
 
     KnowledgeBotCreateTextSourceOperator.partial(

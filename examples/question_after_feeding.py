@@ -1,7 +1,7 @@
-"""Ask whenever a collection was fed, by whatever DAG: the collection is an asset.
+"""Ask a bot whenever a DAG has fed its collection, which is an asset.
 
-The first DAG feeds the collection and says so; the second one is scheduled on that. The host is the
-one of the service's base URL.
+The first DAG feeds the collection and sends an asset event. The event starts the second DAG. The
+asset's host is that of the service's base URL.
 """
 
 import logging
@@ -32,7 +32,7 @@ START = datetime(2025, 1, 1, tzinfo=UTC)
     tags=["example", "knowledge-bot"],
 )
 def feed_handbook() -> None:
-    """Ingest what changed in the folder."""
+    """Ingest new and changed files of the folder."""
     KnowledgeBotIngestOperator(
         task_id="feed",
         folder="{{ params.folder }}",
@@ -43,11 +43,11 @@ def feed_handbook() -> None:
 
 @dag(schedule=[HANDBOOK], start_date=START, tags=["example", "knowledge-bot"])
 def question_after_feeding() -> None:
-    """Ask what somebody wants to know after each feeding."""
+    """Ask a question after each feeding."""
 
     @task(multiple_outputs=False)
     def fed(triggering_asset_events: Any = None) -> dict[str, Any]:
-        """Tell what the feeding task left in the asset's event."""
+        """Log and return what the feeding task wrote into the asset event."""
         extra: dict[str, Any] = triggering_asset_events[HANDBOOK][-1].extra
         logger.info("created: %s, unchanged: %s", extra["created"], extra["unchanged"])
         return extra

@@ -2,9 +2,9 @@
 
     python examples/run_scheduled_ingestion.py
 
-Without anything else it starts the embedded service and a web site on free ports of this machine,
+By default this program starts the embedded service and a web site on free ports of this machine,
 prepares Airflow in a temporary folder, and leaves nothing behind. With `KNOWLEDGE_BOT_BASE_URL` and
-`KNOWLEDGE_BOT_API_KEY` in the environment it feeds and asks that service instead, without the web
+`KNOWLEDGE_BOT_API_KEY` in the environment, it feeds and asks that service instead, without the web
 page, which that service could not reach.
 """
 
@@ -41,35 +41,35 @@ QUESTIONS = [
 
 @dataclass(frozen=True)
 class Target:
-    """The service that the DAG talks to, and what the run is given besides the DAG's own params."""
+    """The service that the DAG uses, and the run's values in addition to the DAG's own params."""
 
     connection: dict[str, Any]
     params: dict[str, Any]
     local: Any = None
-    """The `LocalService`, where it is ours: it can tell how its sources are doing."""
+    """The `LocalService` if this program started it; it knows the state of its sources."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the run of the DAG came to."""
+    """The result of the DAG's run."""
 
     failed: list[str]
     """The tasks that failed."""
     created: int
     """How many sources were created."""
     checked: dict[str, Any] | None
-    """The counts of the check; None where it did not run."""
+    """The counts of the check; None if it did not run."""
     answers: list[dict[str, str]]
 
 
 def main() -> int:
-    """Run the DAG; 0 where all of it succeeded."""
+    """Run the DAG; return 0 if all of it succeeded."""
     arguments = _arguments()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="knowledge-bot-airflow-") as home:
         _prepare_airflow(Path(home))
         with _target(arguments) as target:
-            # The key reaches Airflow through the environment and is printed by nothing.
+            # The key reaches Airflow through the environment, and nothing prints it.
             os.environ["AIRFLOW_CONN_KNOWLEDGE_BOT_DEFAULT"] = json.dumps(target.connection)
             ledger = {"conn_type": "knowledge_bot_ledger", "host": f"{home}/ledger.db"}
             os.environ["AIRFLOW_CONN_KNOWLEDGE_BOT_LEDGER_DEFAULT"] = json.dumps(ledger)
@@ -158,11 +158,11 @@ def _web_site() -> Iterator[str]:
 
 class _QuietHandler(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name in the library
-        """Keep the page free of a web server's log."""
+        """Keep the web server's log out of the output."""
 
 
 def _prepare_airflow(home: Path) -> None:
-    """Give Airflow a home of its own; it reads these variables when it is imported."""
+    """Give Airflow its own home. It reads these variables when it is imported."""
     for name in [name for name in os.environ if name.startswith("AIRFLOW_")]:
         del os.environ[name]
     (home / "dags").mkdir()
@@ -184,7 +184,7 @@ def _run_dag(target: Target) -> Outcome:
     from scheduled_ingestion import ingestion
 
     _say("Running the DAG: wait for the service, ingest, wait until it is known, check, ask ...")
-    # It warns every second that a task waits, for another one or for its next poke.
+    # It warns every second that a task is waiting for another task or for its next poke.
     logging.getLogger("airflow.sdk.definitions.dag").setLevel(logging.ERROR)
     run = ingestion.test(run_conf={"folder": str(EXAMPLES / "handbook"), **target.params})
 
@@ -226,7 +226,7 @@ def _print_answers(outcome: Outcome) -> None:
 
 
 def _say(line: str) -> None:
-    # Flushed at once, so that nobody sits before a silent screen when this goes through a pipe.
+    # Flushed at once, so that the output appears immediately, even through a pipe.
     print(line, flush=True)
 
 

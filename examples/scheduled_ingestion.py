@@ -1,13 +1,13 @@
 """Feed a Knowledge-Bot Service with a folder and web pages every day, and ask it questions.
 
-The DAG waits until the service answers, sends what is new or changed of the folder and the pages,
-waits until the bot knows it, checks what it answers, asks the questions, and hands the answers on
-as XCom. What was sent is in a ledger: a night after a failed one sends only what is missing, and
-one on which nothing changed sends nothing.
+The DAG waits until the service answers, sends the new and changed files and pages, waits until the
+bot can answer from them, checks the bot's answers, asks the questions, and passes the answers on
+through XCom. A ledger records what was sent. So the run after a failed one sends only what is
+missing, and a run without changes sends nothing.
 
-To run it against a service of yours, put this file and a folder of documents where your scheduler
-looks for DAGs, and give Airflow two connections, in the web UI (types Knowledge-Bot and
-Knowledge-Bot ledger), or in the environment:
+To run it against your own service, put this file and a folder of documents into your DAGs folder,
+and create two connections in Airflow, in the web UI (types Knowledge-Bot and Knowledge-Bot ledger)
+or in the environment:
 
     export AIRFLOW_CONN_KNOWLEDGE_BOT_DEFAULT='{
       "conn_type": "knowledge_bot",
@@ -20,10 +20,11 @@ Knowledge-Bot ledger), or in the environment:
       "host": "/srv/airflow/knowledge-bot.db"
     }'
 
-The ledger is a SQLite file where one machine works; where several do, it is a PostgreSQL database.
-What is ingested, expected and asked are the DAG's params: change their defaults below, or give
-others when a run is triggered. To try it without a scheduler: `airflow dags test
-scheduled_ingestion`. To see it at work without a service: `python run_scheduled_ingestion.py`.
+On one machine the ledger is a SQLite file; on several machines it is a PostgreSQL database. The
+documents, the expected answers and the questions are the DAG's params: change their defaults below,
+or pass others when you trigger a run. To try the DAG without a scheduler, run
+`airflow dags test scheduled_ingestion`. To try it without a service, run
+`python run_scheduled_ingestion.py`.
 """
 
 import logging
@@ -94,8 +95,8 @@ PARAMS = {
     schedule="@daily",
     start_date=datetime(2025, 1, 1, tzinfo=UTC),
     catchup=False,
-    max_active_runs=1,  # two would ask the same questions; of the items, each is sent once anyway
-    # Retries send nothing twice: what may have arrived is held, and its task fails for good.
+    max_active_runs=1,  # two runs would ask the same questions; each item is sent once anyway
+    # Retries send nothing twice: an item that may have arrived is held, and its task fails.
     default_args={
         "retries": 2,
         "retry_delay": timedelta(seconds=10),
@@ -106,34 +107,34 @@ PARAMS = {
     tags=["example", "knowledge-bot"],
 )
 def scheduled_ingestion() -> None:
-    """Wait for the service, feed it, wait until it knows, check, ask, hand the answers on."""
+    """Wait for the service, feed it, wait until the bot can answer, check, ask, pass answers on."""
     service_is_up = KnowledgeBotPingSensor(
         task_id="service_is_up", poke_interval=10, timeout=600, mode="reschedule"
     )
 
     @task
     def addresses(params: dict[str, Any]) -> list[str]:
-        """Give the addresses of the pages."""
+        """Return the addresses of the pages."""
         return params["pages"]
 
     @task
     def checks(params: dict[str, Any]) -> list[dict[str, Any]]:
-        """Give the questions whose answers are checked."""
+        """Return the questions whose answers are checked."""
         return params["checks"]
 
     @task
     def questions(params: dict[str, Any]) -> list[str]:
-        """Give the questions, one for each mapped task."""
+        """Return the questions, one for each mapped task."""
         return params["questions"]
 
     @task
     def hand_on(
         questions: "Sequence[str]", messages: "Sequence[dict[str, Any]]"
     ) -> list[dict[str, str]]:
-        """Put each answer beside its question, for whatever comes after."""
+        """Return each answer with its question, for later tasks."""
         answers = [
             {"question": question, "answer": message["answer"]}
-            # The slice gets all of the mapped task's XComs at once, not one by one.
+            # The slice fetches all XComs of the mapped task at once, not one by one.
             for question, message in zip(questions, messages[:], strict=True)
         ]
         for answer in answers:
@@ -149,7 +150,7 @@ def scheduled_ingestion() -> None:
         source_options={"compare": "content"},
         ledger_conn_id=LEDGER,
     )
-    # What is accepted is not yet known, and nothing but the bot's answers shows when it is.
+    # An accepted source is not searchable yet. Only the bot's answers show when it is.
     known = KnowledgeBotAnswerSensor(
         task_id="known",
         questions=[

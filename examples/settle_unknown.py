@@ -1,7 +1,7 @@
-"""Settle what a ledger does not know, from Airflow's web UI: trigger it, and fill in its form.
+"""Settle the unknown items of a ledger from Airflow's web UI.
 
-Trigger it as it is first: its log names the items. Look for each in the service, then trigger it
-again, and say what you found.
+First trigger the DAG without changing its form: the log lists the items. Look for each in the
+service. Then trigger the DAG again, and enter in the form what you found.
 """
 
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ def settle_unknown() -> None:
     KnowledgeBotResolveOperator(
         task_id="settle",
         outcome="{{ params.outcome }}",
-        items="{{ params['items'] }}",  # a dict has a method of that name
+        items="{{ params['items'] }}",  # `params.items` would be the dict's method
         everything="{{ params.everything }}",
         ledger_conn_id="{{ params.ledger_conn_id }}",
     )

@@ -2,8 +2,8 @@
 
     python examples/sink_celery.py
 
-It takes `pip install 'knowledge-bot[ingest,serve]' celery`. The broker is in memory and the worker
-a thread, so that it runs as it stands; docs/how-to/celery.md says what changes in production.
+Install it with `pip install 'knowledge-bot[ingest,serve]' celery`. The broker is in memory and the
+worker is a thread, so it needs nothing else. docs/how-to/celery.md says what changes in production.
 """
 
 import os
@@ -25,7 +25,7 @@ app.conf.update(
 
 @app.task
 def write(rows: list[dict[str, str]]) -> dict[str, int]:
-    """Write some rows; fails where not all are there, when all others are."""
+    """Write some rows. If some cannot be sent, send all others and then fail."""
     sink = RowSink(
         collections="col_handbook",
         ledger=os.environ["LEDGER"],  # with workers on several machines: postgresql://…
@@ -37,7 +37,7 @@ def write(rows: list[dict[str, str]]) -> dict[str, int]:
 
 
 def main() -> None:
-    """Write twice, ten sections a task, and ask."""
+    """Write twice, ten sections per task, and ask."""
     with rows_service() as client, tempfile.TemporaryDirectory() as folder:
         os.environ["LEDGER"] = f"{folder}/ledger.db"
         rows = handbook_rows()

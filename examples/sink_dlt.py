@@ -2,8 +2,8 @@
 
     python examples/sink_dlt.py
 
-It takes `pip install 'knowledge-bot[dlt,serve]'`, starts the embedded service, and leaves nothing
-behind. docs/how-to/dlt.md says what changes for a pipeline of yours.
+Install it with `pip install 'knowledge-bot[dlt,serve]'`. It starts the embedded service, and leaves
+nothing behind. docs/how-to/dlt.md says what changes for your own pipeline.
 """
 
 import tempfile

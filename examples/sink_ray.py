@@ -2,8 +2,8 @@
 
     python examples/sink_ray.py
 
-It takes `pip install 'knowledge-bot[ray,serve]'`, starts a Ray of two workers and the embedded
-service, and leaves nothing behind. docs/how-to/ray.md says what changes on a cluster.
+Install it with `pip install 'knowledge-bot[ray,serve]'`. It starts Ray with two workers and the
+embedded service, and leaves nothing behind. docs/how-to/ray.md says what changes on a cluster.
 """
 
 import tempfile

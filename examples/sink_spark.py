@@ -2,9 +2,9 @@
 
     python examples/sink_spark.py
 
-It takes Java 17 or 21 and `pip install 'knowledge-bot[spark,serve]'`, starts a Spark of two threads
-and the embedded service, and leaves nothing behind. docs/how-to/spark.md says what changes on a
-cluster.
+You need Java 17 or 21 and `pip install 'knowledge-bot[spark,serve]'`. The example starts Spark with
+two threads and the embedded service, and leaves nothing behind. docs/how-to/spark.md says what
+changes on a cluster.
 """
 
 import os

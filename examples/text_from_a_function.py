@@ -1,4 +1,4 @@
-"""Make what a function returns a source: `@task.knowledge_bot_text`."""
+"""Make a source from the text that a function returns: `@task.knowledge_bot_text`."""
 
 from datetime import UTC, datetime
 
@@ -14,7 +14,7 @@ STOCK = {"cordless drill": 4, "wallpaper table": 2, "tile cutter": 0}
     tags=["example", "knowledge-bot"],
 )
 def text_from_a_function() -> None:
-    """Count, then tell the service."""
+    """Count the tools, then add the result as a source."""
 
     @task(multiple_outputs=False)
     def count() -> dict[str, int]:
@@ -23,7 +23,7 @@ def text_from_a_function() -> None:
 
     @task.knowledge_bot_text(name="Stock of {{ dag_run.run_after.date() }}", retries=2)
     def stock(counted: dict[str, int]) -> str:
-        """Write the text of the source."""
+        """Return the text of the source."""
         return "\n".join(f"There are {number} of: {tool}." for tool, number in counted.items())
 
     stock(count())

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,22 @@ for _number, _default in (
 ):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _default)
+
+
+# What is an integration test by what it asks for, or by where it is. Others say so themselves.
+_COSTLY = {"browser", "postgresql", "program", "server_of_postgresql"}
+_COSTLY_FOLDERS = {Path(__file__).parent / name for name in ("docs", "examples")}
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need a process, a database or a browser: `scripts/test integration`."""
+    for item in items:
+        asked_for = {*getattr(item, "fixturenames", ())}
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            asked_for.update(one for one in item.callspec.params.values() if isinstance(one, str))
+        if item.path.parent in _COSTLY_FOLDERS or not _COSTLY.isdisjoint(asked_for):
+            item.add_marker(pytest.mark.integration)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from knowledge_bot_service import LocalService
+
+pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/how-to/check-in-airflow.md").read_text(encoding="utf-8")

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 # What a program says, the module that is missing then, and who needs which extra.
 NEEDS = [
     ("import knowledge_bot.ingest", "feedparser", "knowledge_bot.ingest", "ingest"),

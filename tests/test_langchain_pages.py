@@ -8,6 +8,8 @@ import pytest
 
 from docs.pages import DOCS, ROOT, blocks
 
+pytestmark = pytest.mark.integration
+
 PAGES = sorted([*(DOCS / "langchain").glob("*.md"), DOCS / "tutorials" / "langchain.md"])
 
 # What the pages say that a reader has.

@@ -15,6 +15,8 @@ import pytest
 from calls import KEY
 from unmeasured import unmeasured
 
+pytestmark = pytest.mark.integration
+
 PAGE = Path(__file__).parents[1] / "docs/how-to/several-workers.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 (APP,) = re.findall(r"^```python\n# app.py\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)

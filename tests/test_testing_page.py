@@ -12,6 +12,8 @@ import pytest
 from knowledge_bot import Client, Delivery, KnowledgeBotError
 from knowledge_bot.testing import MemoryService, no_waiting
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/how-to/test-your-own-code.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))

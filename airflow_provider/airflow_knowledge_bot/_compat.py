@@ -1,7 +1,7 @@
-"""Names that moved between Airflow 3.1 and 3.3, and what else differs from one Airflow to another.
+"""Names that moved between Airflow 3.1 and 3.3, and other differences between their releases.
 
-The public modules import this one before Airflow: it tells in one sentence that Airflow is missing.
-Own lines instead of `airflow.providers.common.compat`: managed Airflow services pin releases of it
+The public modules import this one before Airflow, so that a missing Airflow is reported in one
+sentence. `airflow.providers.common.compat` is not used: managed Airflow services pin releases of it
 that lack the newer names.
 """
 
@@ -56,11 +56,11 @@ async def aget_connection(conn_id: str) -> "tuple[Connection, dict[str, Any]]":
     """Return a connection and its extra without blocking the event loop.
 
     Before Airflow 3.3.2 `BaseHook.aget_connection` masks the connection's secrets with a blocking
-    call, which may end in `DeadlockImminentError`. `Connection.aextra_dejson` came with the repair;
-    where it is missing, the synchronous calls are made in a thread.
+    call, which may raise `DeadlockImminentError`. `Connection.aextra_dejson` came with the fix;
+    where it is missing, the synchronous calls run in a thread.
 
     Raises:
-        AirflowNotFoundException: there is no connection of that id.
+        AirflowNotFoundException: there is no connection with this id.
     """
     from airflow.sdk import BaseHook, Connection
 
@@ -76,10 +76,10 @@ async def aget_connection(conn_id: str) -> "tuple[Connection, dict[str, Any]]":
 
 
 def answers_threads() -> bool:
-    """Tell whether several threads of this task may call Airflow at once.
+    """Return whether several threads of this task may call Airflow at once.
 
-    A worker's may. While a task that `dag.test()` runs is calling, Airflow takes its interface out
-    of its module: another thread's call finds none then, or puts none back afterwards.
+    On a worker they may. Under `dag.test()`, Airflow removes the interface from its module during a
+    call: another thread then finds none, or restores None afterwards.
     """
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.comms import CommsDecoder

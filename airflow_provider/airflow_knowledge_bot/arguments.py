@@ -71,7 +71,7 @@ class BaseOperatorArguments(TypedDict, total=False):
 
 
 class SensorArguments(BaseOperatorArguments, total=False):
-    """What `airflow.sdk.BaseSensorOperator` takes, but how often and how long it looks."""
+    """What `airflow.sdk.BaseSensorOperator` takes, without its interval, timeout and mode."""
 
     soft_fail: bool
     exponential_backoff: bool

@@ -33,10 +33,10 @@ def create_asset(*, host: str, collection: str, extra: dict[str, Any] | None = N
     Args:
         host: the service's host, with its port where the base URL has one.
         collection: the collection's id (`col_…`).
-        extra: what else the asset is to tell.
+        extra: more for the asset to hold, as plain JSON.
 
     Raises:
-        ValueError: they do not make such a URI.
+        ValueError: they do not form such a URI.
     """
     return Asset(uri=f"{SCHEME}://{host}/{collection}", extra=extra or {})
 
@@ -70,12 +70,12 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: object) -> "Data
 def describe_outlets(
     context: "Context", outlets: Iterable[object], uris: Sequence[str], extra: dict[str, Any]
 ) -> None:
-    """Tell the task's outlets what happened, so that DAGs scheduled on them can read it.
+    """Put what happened into the events of the task's outlets, for the DAGs they trigger.
 
     Args:
         context: the task's context.
         outlets: the task's outlets. An alias becomes the assets of `uris`.
-        uris: the assets that really changed.
+        uris: the assets that changed.
         extra: plain JSON for the assets' events.
     """
     for outlet in outlets:
@@ -94,15 +94,15 @@ def changed_outlets(
     *,
     changed: bool,
 ) -> list[object]:
-    """Tell the outlets of what changed, and return those that are to have an event.
+    """Put what changed into the outlets' events, and return the outlets that get one.
 
-    Airflow gives an event to every asset among the outlets of a task that ends well, so one that
-    is to have none must not be among them then.
+    Airflow emits an event for every asset among the outlets of a task that succeeds, so an asset
+    that should get none must be removed from them.
 
     Args:
         context: the task's context.
         outlets: the task's outlets.
-        uris: the collections that were fed.
+        uris: the collections that the task wrote to.
         extra: plain JSON for the assets' events.
         changed: whether anything did.
     """
@@ -111,30 +111,30 @@ def changed_outlets(
     for outlet in outlets:
         is_asset = isinstance(outlet, Asset | AssetNameRef | AssetUriRef)
         uri = getattr(outlet, "uri", None) or ""
-        is_fed = True
+        is_written = True
         if uri.startswith(f"{SCHEME}://") and uri not in uris:
-            # A service may be reached by another name than the one that people give it.
-            is_fed = uri.rpartition("/")[2] in collections
+            # A service may have several host names.
+            is_written = uri.rpartition("/")[2] in collections
             _log.warning(
-                "The outlet %s %s: the task feeds %s. Correct its host, port or collection.",
+                "The outlet %s %s: the task writes to %s. Correct its host, port or collection.",
                 uri,
-                "is of another host" if is_fed else "gets no event",
+                "has another host" if is_written else "gets no event",
                 ", ".join(uris),
             )
-        if is_fed and (changed or not is_asset):
+        if is_written and (changed or not is_asset):
             kept.append(outlet)
     if changed:
         describe_outlets(context, kept, uris, extra)
     return kept
 
 
-def untold_before(context: "Context") -> int:
-    """Return how many sources were created by earlier runs of the task of which no event told.
+def created_without_event(context: "Context") -> int:
+    """Return how many sources earlier runs of the task created without an event.
 
-    Airflow gives no event for a task that failed, so its XCom tells the next run.
+    Airflow emits no events for a task that failed, so its XCom passes their number to the next run.
     """
     instance = context["ti"]
-    told = instance.xcom_pull(
+    earlier = instance.xcom_pull(
         task_ids=instance.task_id, map_indexes=instance.map_index, include_prior_dates=True
     )
-    return int(told.get("untold", 0)) if isinstance(told, dict) else 0
+    return int(earlier.get("created_without_event", 0)) if isinstance(earlier, dict) else 0

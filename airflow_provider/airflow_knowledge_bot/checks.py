@@ -1,7 +1,4 @@
-"""Questions of a task to a bot: where they come from, which have passed, and what is told of them.
-
-The check operator and the answer sensor share it.
-"""
+"""What the check operator and the answer sensor share: questions, what has passed, and reports."""
 
 import hashlib
 import logging
@@ -13,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
-from airflow_knowledge_bot.failures import key_at_fault, passes_by_itself
+from airflow_knowledge_bot.failures import is_temporary, key_at_fault
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.links import service_page
 from airflow_knowledge_bot.operators.request import (
@@ -32,7 +29,7 @@ from knowledge_bot.checks import (
     load_questions,
 )
 from knowledge_bot.checks._files import parse_questions
-from knowledge_bot.checks._questions import made
+from knowledge_bot.checks._questions import question_of
 from knowledge_bot.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -44,18 +41,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Holds `max_tries` and the marks of what has `passed`.
+# Holds `max_tries` and the digests of the questions that have `passed`.
 _KEY = "knowledge_bot_passed"
 
-# Seconds that what has passed waits to be written, with whatever else passes meanwhile: a write
-# goes over the network. What passed so shortly before its worker was killed is asked again.
+# Seconds for which writes are collected, since each goes over the network. If the worker is killed
+# meanwhile, the questions that passed in this time are asked again.
 _SAVE_AFTER = 0.5
 
 # Seconds between two lines of progress.
-_TELL_EVERY = 10.0
+_LOG_EVERY = 10.0
 
-# So many questions in a row get no answer, and the others are not tried: Airflow's next try or poke
-# is the better moment.
+# After so many questions in a row without an answer, the others are left to Airflow's next try or
+# poke.
 _GIVE_UP_AFTER = 10
 
 # XCom is for small values, a log for a person who reads.
@@ -80,8 +77,8 @@ class Task(Protocol):
 class Passed:
     """Which questions have passed, over all tries and pokes of one task instance.
 
-    It is kept in the task's state store (Airflow 3.3), and without one in this object alone. A task
-    that a person cleared starts anew.
+    It is kept in the task's state store (Airflow 3.3), and without one only in this object. A task
+    that a person cleared starts over.
 
     Args:
         context: the task's context.
@@ -89,36 +86,36 @@ class Passed:
 
     def __init__(self, context: "Context") -> None:
         self._store = context.get("task_state_store")
-        self._marks: set[str] = set()
+        self._digests: set[str] = set()
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         if self._store is not None:
-            # Clearing a task raises its `max_tries`, trying again does not.
+            # Clearing a task raises its `max_tries`; a retry does not.
             self._max_tries = context["ti"].max_tries
             kept = cast("dict[str, Any]", self._store.get(_KEY) or {})
             if kept.get("max_tries") == self._max_tries:
-                self._marks.update(kept["passed"])
+                self._digests.update(kept["passed"])
 
-    def __contains__(self, mark: str) -> bool:
-        return mark in self._marks
+    def __contains__(self, digest: str) -> bool:
+        return digest in self._digests
 
-    def add(self, mark: str) -> None:
-        """Remember a question that has passed; it is written soon."""
+    def add(self, digest: str) -> None:
+        """Remember a question that has passed; it is stored soon."""
         with self._lock:
-            self._marks.add(mark)
+            self._digests.add(digest)
             if self._store is not None and self._timer is None:
                 self._timer = threading.Timer(_SAVE_AFTER, self.save)
                 self._timer.daemon = True
                 self._timer.start()
 
     def save(self) -> None:
-        """Write what is not written yet."""
+        """Store what is not stored yet."""
         with self._lock:
             if self._store is None or self._timer is None:
                 return
             self._timer.cancel()
             self._timer = None
-            kept: dict[str, Any] = {"max_tries": self._max_tries, "passed": sorted(self._marks)}
+            kept: dict[str, Any] = {"max_tries": self._max_tries, "passed": sorted(self._digests)}
             self._store.set(_KEY, kept)
 
 
@@ -130,17 +127,17 @@ def ask(
     interval: float = 15.0,
     stop: threading.Event | None = None,
 ) -> CheckReport:
-    """Ask what has not passed yet, and remember what does.
+    """Ask the questions that have not passed yet, and remember those that do.
 
     Args:
-        task: whose questions are asked.
+        task: the task whose questions are asked.
         passed: what passed in earlier tries and pokes; what passes now is added.
-        wait: seconds within which a question may be asked again; 0: once.
+        wait: for how many seconds a question may be asked again; 0: each is asked once.
         interval: seconds between two messages with the same question, at least.
         stop: ends it early.
 
     Returns:
-        What came of all questions; those that passed earlier have no attempts.
+        The results of all questions; those that passed earlier have no attempts.
 
     Raises:
         AirflowFailException: a parameter cannot be used. Nothing was sent.
@@ -153,11 +150,11 @@ def ask(
     task.service_page = service_page(base_url)
     bot_id = _bot_id(task, hook.settings)
     questions = questions_of(task.questions, task.file)
-    marks = {one.id: _mark(base_url, bot_id, one) for one in questions}
-    before = [one.id for one in questions if marks[one.id] in passed]
+    digests = {one.id: _digest(base_url, bot_id, one) for one in questions}
+    before = [one.id for one in questions if digests[one.id] in passed]
     still = len(questions) - len(before)
     logger.info("Asking %s %d of %d questions at %s", bot_id, still, len(questions), base_url)
-    watch = _Watch(passed, marks, stop, gives_up=wait == 0)
+    watcher = _Watcher(passed, digests, stop, gives_up=wait == 0)
     try:
         with hook.get_conn() as client:
             report = check(
@@ -169,31 +166,31 @@ def ask(
                 concurrency=task.concurrency,
                 min_pass=task.min_pass,
                 passed_before=before,
-                on_result=watch.on_result,
-                on_progress=watch.on_progress,
-                stop=watch,
+                on_result=watcher.on_result,
+                on_progress=watcher.on_progress,
+                stop=watcher,
             )
     finally:
         passed.save()
-    if watch.gave_up and report.stopped is CheckStop.REQUESTED:
-        # To the check it is somebody's wish; to the task, the service is away.
+    if watcher.gave_up and report.stopped is CheckStop.REQUESTED:
+        # For the check a person stopped it; for the task the service is down.
         return replace(report, stopped=None, stop_reason="")
     return report
 
 
-class _Watch:
-    """Follows a check: notes what passes, tells how far it is, ends it where nobody answers."""
+class _Watcher:
+    """Follows a check: stores what passes, logs the progress, and stops it if nothing answers."""
 
     def __init__(
         self,
         passed: Passed,
-        marks: Mapping[str, str],
+        digests: Mapping[str, str],
         stop: threading.Event | None,
         *,
         gives_up: bool,
     ) -> None:
-        self._passed, self._marks, self._stop, self._gives_up = passed, marks, stop, gives_up
-        self._unanswered, self._told_at = 0, time.monotonic()
+        self._passed, self._digests, self._stop, self._gives_up = passed, digests, stop, gives_up
+        self._unanswered, self._logged_at = 0, time.monotonic()
         self.gave_up = False
 
     def is_set(self) -> bool:
@@ -201,14 +198,14 @@ class _Watch:
 
     def on_result(self, result: Result) -> None:
         if result.passed:
-            self._passed.add(self._marks[result.id])
-        self._unanswered = self._unanswered + 1 if _is_away(result) else 0
+            self._passed.add(self._digests[result.id])
+        self._unanswered = self._unanswered + 1 if _may_still_answer(result) else 0
         if self._gives_up and self._unanswered >= _GIVE_UP_AFTER:
             self.gave_up = True
 
     def on_progress(self, progress: Progress) -> None:
-        if time.monotonic() >= self._told_at + _TELL_EVERY:
-            self._told_at = time.monotonic()
+        if time.monotonic() >= self._logged_at + _LOG_EVERY:
+            self._logged_at = time.monotonic()
             logger.info(
                 "%d of %d have passed, %d are open; %d messages in %.0f s.",
                 progress.passed,
@@ -223,11 +220,11 @@ def questions_of(
     questions: Iterable[Question | dict[str, Any]] | None,
     file: "str | PathLike[str] | ObjectStoragePath | None",
 ) -> list[Question]:
-    """Return the questions that a task's parameters give.
+    """Return the questions of a task's parameters.
 
     Args:
-        questions: the parameter of that name, once it is rendered.
-        file: likewise.
+        questions: the rendered parameter of this name.
+        file: the rendered parameter of this name.
 
     Raises:
         AirflowFailException: none or both are given, one is empty, or the file cannot be read.
@@ -256,7 +253,7 @@ def _question(given: object, number: int) -> Question:
             f"{where}: expected a dict such as {{'ask': …, 'contains': …}}, not "
             f"{type(given).__name__}"
         )
-    return made(given, where)
+    return question_of(given, where)
 
 
 def _read(file: "str | PathLike[str] | ObjectStoragePath") -> list[Question]:
@@ -289,26 +286,26 @@ def _bot_id(task: Task, settings: "Settings") -> str:
     return given
 
 
-def _mark(base_url: str, bot_id: str, question: Question) -> str:
+def _digest(base_url: str, bot_id: str, question: Question) -> str:
     # Not the id alone, which an author may keep while the question changes between two tries.
     written = f"{base_url}\n{bot_id}\n{question.model_dump_json()}"
     return hashlib.sha256(written.encode()).hexdigest()[:16]
 
 
-def _is_away(result: Result) -> bool:
-    """Tell whether an answer is missing that the same question may get later."""
+def _may_still_answer(result: Result) -> bool:
+    """Return whether there is no answer, and a later attempt may get one."""
     if result.verdict is Verdict.UNASKED:
         return True
-    return result.error is not None and passes_by_itself(result.error)
+    return result.error is not None and is_temporary(result.error)
 
 
 def log_report(report: CheckReport) -> None:
-    """Write what came of each question to the task's log, a fact in each line.
+    """Write the result of each question to the task's log, one fact a line.
 
-    Not in columns: the names of the levels, which stand before them, differ in width.
+    There are no columns, because the levels' names before them differ in width.
     """
     shown = report.results
-    if len(shown) > _SHOWN:  # then those that a person must look at
+    if len(shown) > _SHOWN:  # then only those that need attention
         shown = tuple(one for one in shown if not one.passed)[:_SHOWN]
     for one in shown:
         level = logging.INFO if one.passed else logging.WARNING
@@ -331,10 +328,10 @@ def _how(one: Result) -> str:
 
 def log_open(report: CheckReport) -> str:
     """Write to the task's log what has not passed yet, and return it as one text."""
-    told = _sentences(report)
-    for line in told:
+    lines = _sentences(report)
+    for line in lines:
         logger.info("Not yet: %s", line)
-    return " ".join(told)
+    return " ".join(lines)
 
 
 def summary(report: CheckReport) -> dict[str, Any]:
@@ -363,17 +360,17 @@ def summary(report: CheckReport) -> dict[str, Any]:
 
 
 def failure_of(report: CheckReport, task: Task, *, waiting: bool = False) -> Exception | None:
-    """Return what fails the task where too few questions have passed; None where enough have.
+    """Return the error that fails the task if too few questions have passed, or None.
 
     Args:
-        report: what came of them.
-        task: whose parameters are named.
-        waiting: a wrong answer may still become the right one; then None is returned also where
-            waiting may mend it.
+        report: the results.
+        task: the task whose parameters are named.
+        waiting: whether a wrong answer may still become right; then None is returned as well if
+            waiting may help.
 
     Returns:
-        `AirflowFailException` where trying again mends nothing, with what a person must do;
-        `AirflowException` where the answers that are missing may do.
+        `AirflowFailException` if a retry cannot help, with what a person must do;
+        `AirflowException` if the missing answers could make the difference.
     """
     if report.ok:
         return None
@@ -383,8 +380,8 @@ def failure_of(report: CheckReport, task: Task, *, waiting: bool = False) -> Exc
             return None
     else:
         again = report.stopped is CheckStop.REQUESTED
-    told = " ".join([*_sentences(report), _AGAIN if again else _advice(report, task)])
-    return AirflowException(told) if again else AirflowFailException(told)
+    text = " ".join([*_sentences(report), _AGAIN if again else _advice(report, task)])
+    return AirflowException(text) if again else AirflowFailException(text)
 
 
 def _advice(report: CheckReport, task: Task) -> str:
@@ -394,7 +391,7 @@ def _advice(report: CheckReport, task: Task) -> str:
         case CheckStop.PAYMENT:
             return "Clear the task once the service's quota allows more."
         case CheckStop.BOT:
-            return "It is about the task's parameter 'bot_id'."
+            return "The refusal is about the task's parameter 'bot_id'."
         case _:
             return _FOR_GOOD
 
@@ -404,16 +401,16 @@ _AGAIN = (
     "in the service."
 )
 _FOR_GOOD = (
-    "Airflow does not run this task again by itself. Look whether the bot's sources say what is "
-    "expected, mend them or the questions, and clear the task: then all are asked anew."
+    "Airflow does not retry this task. Check whether the bot's sources say what is expected, "
+    "correct them or the questions, and clear the task: then all questions are asked again."
 )
 
 
 def _may_become_ok(report: CheckReport, *, waiting: bool) -> bool:
-    """Tell whether enough would pass if every answer that may still come were the right one."""
+    """Return whether enough would pass if every answer that may still come were right."""
     results = tuple(
         replace(one, verdict=Verdict.PASSED)
-        if _is_away(one) or (waiting and one.verdict is Verdict.FAILED)
+        if _may_still_answer(one) or (waiting and one.verdict is Verdict.FAILED)
         else one
         for one in report.results
     )
@@ -422,16 +419,16 @@ def _may_become_ok(report: CheckReport, *, waiting: bool) -> bool:
 
 def _sentences(report: CheckReport) -> list[str]:
     wanted = "all" if report.min_pass == 1 else f"{report.min_pass:.4g} of all"
-    told = [f"{report.passed} of {len(report.results)} questions passed, and {wanted} must."]
+    lines = [f"{report.passed} of {len(report.results)} questions passed, and {wanted} must."]
     if report.stopped is not None:
-        return [*told, f"The check was stopped: {report.stop_reason.rstrip('.')}."]
+        return [*lines, f"The check was stopped: {report.stop_reason.rstrip('.')}."]
     failures = [one for one in report.results if not one.passed]
-    told += [
+    lines += [
         f'{one.verdict}: "{_line(one.question.ask)}": {_reason(one)}' for one in failures[:_QUOTED]
     ]
     if len(failures) > _QUOTED:
-        told.append(f"And {len(failures) - _QUOTED} more.")
-    return told
+        lines.append(f"And {len(failures) - _QUOTED} more.")
+    return lines
 
 
 def _reason(one: Result) -> str:

@@ -16,11 +16,11 @@ class Extra(BaseModel):
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
-    # A description completes the sentence that tells a person what the field expects.
+    # A description completes the error's sentence on what the field expects.
     timeout: float = Field(60.0, gt=0, description="seconds above 0")
     """How long one request may wait for its answer."""
     max_retries: int = Field(2, ge=0, description="a whole number of 0 or more")
-    """How often one try of a task sends a request again that the service cannot have acted on."""
+    """How often one try of a task resends a request on which the service cannot have acted."""
     verify: bool | str = Field(
         True,
         union_mode="left_to_right",
@@ -32,7 +32,7 @@ class Extra(BaseModel):
 
 
 class Settings(BaseModel):
-    """Everything a client needs to know, read from a connection."""
+    """Everything a client needs, read from a connection."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -68,8 +68,8 @@ class Settings(BaseModel):
 def _base_url(conn_id: str, connection: "Connection") -> str:
     """Put the base URL together.
 
-    The host usually holds it all. A connection that was written as an URI is cut into parts by
-    Airflow instead: its path is in `schema`, where other HTTP connections keep the protocol.
+    The host usually holds all of it. If the connection was written as a URI, Airflow splits it: the
+    path is then in `schema`, where other HTTP connections keep the protocol.
     """
     host = (connection.host or "").strip()
     if not host:
@@ -83,7 +83,7 @@ def _base_url(conn_id: str, connection: "Connection") -> str:
         url = urlsplit(host if "://" in host else f"{protocol}://{host}")
         has_port = url.port is not None
     except ValueError:
-        # Without the reason, which quotes a part of it: a key may have been pasted there.
+        # The reason would quote a part of it, and a key may have been pasted there.
         raise ConfigurationError(
             f"The connection {conn_id!r}: its host is not a URL: put the service's base URL there, "
             "as in https://service.example/public/v1"
@@ -103,7 +103,7 @@ def _extra(conn_id: str, extra: object) -> Extra:
     try:
         return Extra.model_validate(given)
     except ValidationError as error:
-        # Without the value: what was pasted into the wrong field may be a secret.
+        # The value is left out: a secret may have been pasted into the wrong field.
         fields = dict.fromkeys(str(problem["loc"][0]) for problem in error.errors())
         wrong = "; ".join(
             f"the field {field!r} of its extra expects {Extra.model_fields[field].description}"

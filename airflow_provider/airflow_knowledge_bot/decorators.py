@@ -14,7 +14,7 @@ from airflow_knowledge_bot.operators import (
     KnowledgeBotCreateTextSourceOperator,
     KnowledgeBotIngestOperator,
 )
-from airflow_knowledge_bot.operators.ingest import PLACES
+from airflow_knowledge_bot.operators.ingest import ITEM_SOURCES
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def knowledge_bot_text_task(
     python_callable: Callable[..., str] | None = None, **kwargs: Any
 ) -> TaskDecorator:
-    """Make a function a task that creates a source from the text it returns.
+    """Turn a function into a task that creates a source from the text it returns.
 
     ```python
     @task.knowledge_bot_text(
@@ -34,9 +34,9 @@ def knowledge_bot_text_task(
     ```
 
     Args:
-        python_callable: the function, where the decorator stands without parentheses.
-        kwargs: parameters of `KnowledgeBotCreateTextSourceOperator` but `content`. Where `name` is
-            left out, it is the function's name.
+        python_callable: the function, if the decorator is used without parentheses.
+        kwargs: parameters of `KnowledgeBotCreateTextSourceOperator` but `content`. `name` is
+            by default the function's name.
     """
     return task_decorator_factory(
         python_callable=python_callable, decorated_operator_class=_TextTask, **kwargs
@@ -46,7 +46,7 @@ def knowledge_bot_text_task(
 def knowledge_bot_ingest_task(
     python_callable: Callable[..., Iterable[Any]] | None = None, **kwargs: Any
 ) -> TaskDecorator:
-    """Make a function a task that ingests the items it yields, or returns.
+    """Turn a function into a task that ingests the items it yields or returns.
 
     ```python
     @task.knowledge_bot_ingest(collections="col_shop", ledger_conn_id="ledger", origin="stock")
@@ -56,12 +56,12 @@ def knowledge_bot_ingest_task(
     ```
 
     An item is a dict or an object of `knowledge_bot.ingest`, as for the operator's `items`, and is
-    no template. The function is taken item by item while earlier ones are sent. A retry calls it
-    again, and so does a try that finds some of its items being sent by another run; what the
-    ledger knows is not sent again.
+    not templated. The generator is read one item at a time while earlier ones are sent. A retry
+    calls the function again, and so does a try that finds another run sending some of its items;
+    what the ledger knows is not sent again.
 
     Args:
-        python_callable: the function, where the decorator stands without parentheses.
+        python_callable: the function, if the decorator is used without parentheses.
         kwargs: parameters of `KnowledgeBotIngestOperator` but those that say where items come from.
     """
     return task_decorator_factory(
@@ -99,7 +99,7 @@ class _TextTask(DecoratedOperator, KnowledgeBotCreateTextSourceOperator):
         """Call the function, then create the source from its text.
 
         Raises:
-            AirflowFailException: the function returned no text; else as the operator.
+            AirflowFailException: the function returned no text; otherwise as the operator.
             KnowledgeBotError: Airflow may try the task again.
         """
         context_merge(context, self.op_kwargs)
@@ -131,14 +131,16 @@ class _IngestTask(DecoratedOperator, KnowledgeBotIngestOperator):
     )
 
     def __init__(self, *, python_callable: Callable[..., Iterable[Any]], **kwargs: Any) -> None:
-        given = [name for name in (*PLACES, "source_options", "sql_conn_id") if name in kwargs]
+        given = [
+            name for name in (*ITEM_SOURCES, "source_options", "sql_conn_id") if name in kwargs
+        ]
         if given:
             raise TypeError(
-                f"@task.knowledge_bot_ingest takes no {given[0]!r}: the function gives the items"
+                f"@task.knowledge_bot_ingest takes no {given[0]!r}: the function yields the items"
             )
         check_synchronous("@task.knowledge_bot_ingest", python_callable)
         # What Airflow's web UI shows until the function has run.
-        items = [f"(what {python_callable.__name__} gives)"]
+        items = [f"(what {python_callable.__name__} yields)"]
         super().__init__(python_callable=python_callable, items=items, **kwargs)
 
     def execute(self, context: "Context") -> dict[str, Any]:
@@ -147,7 +149,7 @@ class _IngestTask(DecoratedOperator, KnowledgeBotIngestOperator):
         Raises:
             AirflowFailException: as the operator.
             IncompleteIngestionError: as the operator.
-            Exception: what the function raises, after what came before it was sent.
+            Exception: what the function raises, once its earlier items are sent.
         """
         context_merge(context, self.op_kwargs)
         function, arguments = self.python_callable, tuple(self.op_args)
@@ -155,6 +157,6 @@ class _IngestTask(DecoratedOperator, KnowledgeBotIngestOperator):
         def items() -> Any:
             return call_with_context(function, context, arguments, jinja_env=self.get_template_env)
 
-        items.__name__ = name_of(function)  # by which the log tells it
+        items.__name__ = name_of(function)  # for the log
         self.items = items
         return KnowledgeBotIngestOperator.execute(self, context)

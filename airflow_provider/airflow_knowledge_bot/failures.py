@@ -1,8 +1,8 @@
-"""What a failed request means for the task: try it again later, or fail at once.
+"""What a failed request means for the task: retry later, or fail at once.
 
-Airflow runs a failed task again unless it raises `AirflowFailException`. A POST may run again only
-where the service cannot have acted on it, or the DAG's author says so, and only where the same
-request may do better next time.
+Airflow retries a failed task unless it raises `AirflowFailException`. A POST may be retried only if
+the service cannot have acted on it, or the DAG's author allows it, and only if the same request may
+succeed next time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,26 +28,24 @@ from knowledge_bot.ingest import LedgerError
 # The parameters whose values name something that the service may not know.
 _NAMING = ("bot_id", "collections", "conversation_id", "url")
 
-_MAY_HAVE_ACTED = (
-    "Airflow does not run this task again by itself; clear the task to send the request once more."
-)
+_MAY_HAVE_ACTED = "Airflow does not retry this; clear the task to send the request once more."
 
 
 @contextmanager
 def task_fails_for_good(
     conn_id: str, parameters: Mapping[str, Any], on_unknown: str
 ) -> Iterator[None]:
-    """Make the errors after which a POST must not, or need not, be sent again the task's last.
+    """Turn errors after which a POST must not, or need not, be retried into `AirflowFailException`.
 
     Args:
-        conn_id: the task's connection, named where the key is at fault.
+        conn_id: the task's connection, named if the key is at fault.
         parameters: the task's own parameters, to name the one that the service refused.
         on_unknown: `resend` leaves what the service may have acted on to Airflow's next try.
 
     Raises:
         AirflowFailException: the service may have acted or refused for good, or there is no such
             connection.
-        KnowledgeBotError: as it is, where the next try may send the request again.
+        KnowledgeBotError: unchanged, if the next try may send the request again.
     """
     try:
         yield
@@ -57,14 +55,14 @@ def task_fails_for_good(
         if error.delivery is Delivery.UNKNOWN:
             next_try_may_send = on_unknown == "resend"
         else:
-            next_try_may_send = passes_by_itself(error)
+            next_try_may_send = is_temporary(error)
         if next_try_may_send:
             raise
         raise AirflowFailException(_sentence(error, conn_id, parameters)) from error
 
 
-def passes_by_itself(error: Exception) -> bool:
-    """Tell whether what failed so may do better later, with nothing changed."""
+def is_temporary(error: Exception) -> bool:
+    """Return whether the same call may succeed later, with nothing changed."""
     return isinstance(
         error,
         ConnectionFailedError
@@ -77,15 +75,15 @@ def passes_by_itself(error: Exception) -> bool:
 
 
 def no_connection(conn_id: str) -> str:
-    """Return the sentence that says that there is no such connection."""
+    """Return the sentence about a connection that does not exist."""
     return (
-        f"The task's parameter 'knowledge_bot_conn_id' names a connection that there is not: "
+        f"The task's parameter 'knowledge_bot_conn_id' names a connection that does not exist: "
         f"{conn_id!r}. Nothing was sent."
     )
 
 
 def key_at_fault(conn_id: str) -> str:
-    """Return the sentence that says where the key is that the service refused."""
+    """Return the sentence that says where the refused key is stored."""
     return (
         f"The key is the password of the connection {conn_id!r}, which the task's parameter "
         "'knowledge_bot_conn_id' names."
@@ -98,16 +96,16 @@ def _sentence(error: KnowledgeBotError, conn_id: str, parameters: Mapping[str, A
     if isinstance(error, AuthenticationError | PermissionDeniedError):
         return f"{error} {key_at_fault(conn_id)}"
     if isinstance(error, APIError) and (name := _parameter_at_fault(error, parameters)):
-        return f"{error} It is about the task's parameter {name!r}."
+        return f"{error} The refusal is about the task's parameter {name!r}."
     if isinstance(error, ConfigurationError):
-        # It names the client's argument, and the task's parameter is named the same.
+        # The task's parameters are named like the client's arguments.
         return f"Nothing was sent: {error}"
     return str(error)
 
 
 def _parameter_at_fault(error: APIError, parameters: Mapping[str, Any]) -> str | None:
-    # The values of `code` are not documented (interface section 7), but a message that is of use to
-    # a person quotes what it does not know.
+    # The values of `code` are not documented (interface section 7), but a useful message quotes the
+    # value that it does not know.
     for name in _NAMING:
         value = parameters.get(name) or ()
         if any(text in error.message for text in ([value] if isinstance(value, str) else value)):

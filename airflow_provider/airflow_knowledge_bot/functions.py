@@ -1,4 +1,4 @@
-"""Functions that a DAG's author gives to a task: what they may ask for, and how they are called."""
+"""Functions that a DAG's author passes to a task: their parameters, and how they are called."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +10,8 @@ from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
 
 from airflow_knowledge_bot._compat import AirflowFailException
 
-# What Airflow hands to a callable in a template field (apache/airflow#48375), by the same names.
-_ALSO = ("context", "jinja_env")
+# What Airflow passes to a callable in a template field (apache/airflow#48375), by the same names.
+_PASSED_AS_WELL = ("context", "jinja_env")
 
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _SEVERAL = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
@@ -21,27 +21,27 @@ def check_function(parameter: str, function: Callable[..., Any]) -> None:
     """Refuse a function that no run could call, while the DAG is parsed.
 
     Args:
-        parameter: the task's parameter that it is given as.
+        parameter: the task's parameter that holds it.
         function: what the DAG's author wrote.
 
     Raises:
-        ValueError: it is asynchronous, or needs something that is no part of Airflow's context.
+        ValueError: it is asynchronous, or needs something that is not in Airflow's context.
     """
-    told = f"{parameter}: the function {name_of(function)!r}"
+    subject = f"{parameter}: the function {name_of(function)!r}"
     if hasattr(function, "_airflow_is_task_decorator"):
-        raise ValueError(f"{told} is a task: call it, as in {parameter}={name_of(function)}()")
+        raise ValueError(f"{subject} is a task: call it, as in {parameter}={name_of(function)}()")
     check_synchronous(parameter, function)
-    for each in _parameters(told, function):
+    for each in _parameters(subject, function):
         if each.default is not Parameter.empty or each.kind in _SEVERAL:
             continue
         if each.kind is Parameter.POSITIONAL_ONLY:
             raise ValueError(
-                f"{told} takes {each.name!r} by its position, where Airflow's context is given by "
-                "names: take the / out of its signature"
+                f"{subject} takes {each.name!r} by position only, and Airflow's context is passed "
+                "by name: remove the / from its signature"
             )
-        if each.name not in KNOWN_CONTEXT_KEYS and each.name not in _ALSO:
+        if each.name not in KNOWN_CONTEXT_KEYS and each.name not in _PASSED_AS_WELL:
             raise ValueError(
-                f"{told} asks for {each.name!r}, which is no part of Airflow's context: give it a "
+                f"{subject} asks for {each.name!r}, which is not in Airflow's context: give it a "
                 "default, bind it with functools.partial, or name a part of the context, such as "
                 "dag_run, params or ti"
             )
@@ -51,7 +51,7 @@ def check_synchronous(parameter: str, function: Callable[..., Any]) -> None:
     """Refuse a function that would have to be awaited.
 
     Args:
-        parameter: what it is given as.
+        parameter: the parameter that holds it.
         function: what the DAG's author wrote.
 
     Raises:
@@ -76,20 +76,20 @@ def call_with_context(
     """Call a function with the parts of a task's context that it names.
 
     Args:
-        function: what a DAG's author wrote. One with `**context` gets all parts, one that names
-            `context` or `jinja_env` these.
-        context: the task's context, and what else can be named.
-        arguments: positional arguments, before those.
-        jinja_env: makes Airflow's Jinja environment, where the function names it.
+        function: what the DAG's author wrote. With `**context` it gets all parts; it may also name
+            `context` and `jinja_env`.
+        context: the task's context, and whatever else can be named.
+        arguments: positional arguments, which come first.
+        jinja_env: makes Airflow's Jinja environment, if the function names it.
 
     Raises:
-        AirflowFailException: it needs a part that this run's context does not have.
+        AirflowFailException: it needs a part that this run's context lacks.
         Exception: what the function raises.
     """
-    told = f"The function {name_of(function)!r}"
-    parameters = _parameters(told, function)
+    subject = f"The function {name_of(function)!r}"
+    parameters = _parameters(subject, function)
     positional = [each for each in parameters if each.kind in _POSITIONAL][: len(arguments)]
-    # What functools.partial has bound stays bound, although its signature still shows it.
+    # The signature of a functools.partial still shows the keywords that it has bound.
     bound = function.keywords if isinstance(function, partial) else {}
     taken = {*bound, *(each.name for each in positional)}
     given: dict[str, Any] = {}
@@ -106,7 +106,7 @@ def call_with_context(
             given["jinja_env"] = jinja_env()
         elif each.default is Parameter.empty and each not in positional:
             raise AirflowFailException(
-                f"{told} asks for {each.name!r}, which this run's context does not have: a run "
+                f"{subject} asks for {each.name!r}, which this run's context does not have: a run "
                 "without a logical date has no ds, ts or data_interval_start. Give it a default, "
                 "or take dag_run.run_after. Nothing was sent."
             )
@@ -114,13 +114,13 @@ def call_with_context(
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return the name of a function as a person knows it."""
+    """Return the name of a function as its author knows it."""
     inner = function.func if isinstance(function, partial) else function
     return str(getattr(inner, "__name__", type(inner).__name__))
 
 
-def _parameters(told: str, function: Callable[..., Any]) -> list[Parameter]:
+def _parameters(subject: str, function: Callable[..., Any]) -> list[Parameter]:
     try:
         return list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # of some that are written in C
-        raise ValueError(f"{told} does not tell what it takes: wrap it in one of yours") from None
+    except (TypeError, ValueError):  # some functions written in C
+        raise ValueError(f"{subject} has no signature: wrap it in a function of yours") from None

@@ -1,7 +1,7 @@
 """What Airflow's provider discovery reads: entry point `apache_airflow_provider`.
 
-Discovery runs in every Airflow process, before Airflow's configuration is ready: nothing of Airflow
-is imported here.
+Discovery runs in every Airflow process, before Airflow's configuration is ready, so nothing of
+Airflow is imported here.
 """
 
 from typing import Any
@@ -84,8 +84,8 @@ def get_provider_info() -> dict[str, Any]:
                     "max_retries": {
                         "label": "Retries within a task's try",
                         "description": (
-                            "How often a request is sent again that the service cannot have acted "
-                            "on. A request that it may have acted on is never sent again."
+                            "How often a request is resent on which the service cannot have acted. "
+                            "A request on which it may have acted is never resent."
                         ),
                         "schema": {"type": ["integer", "null"], "default": 2, "minimum": 0},
                     },

@@ -28,7 +28,7 @@ SOURCE_FIELDS: "dict[str, Any]" = {
     "collections": {"__all__": {"id", "name"}},
     "created_at": True,
 }
-"""What of a source is handed on, as pydantic's `include` takes it: the documented fields."""
+"""A source's documented fields, in the form of pydantic's `include`."""
 
 MESSAGE_FIELDS: "dict[str, Any]" = {
     "id": True,
@@ -36,7 +36,7 @@ MESSAGE_FIELDS: "dict[str, Any]" = {
     "conversation_id": True,
     "created_at": True,
 }
-"""What of a message is handed on."""
+"""A message's documented fields."""
 
 _NAMED: "dict[str, Any]" = {"id": True, "name": True}
 
@@ -44,14 +44,14 @@ _NAMED: "dict[str, Any]" = {"id": True, "name": True}
 class KnowledgeBotHook(BaseHook):
     """Calls the service that a connection of type `knowledge_bot` describes.
 
-    It has the interface's endpoints as methods, which return plain values: a task may return them,
-    and an agent may be given them (`HookToolset(KnowledgeBotHook(), allowed_methods=[…])` of
-    Airflow's common-ai provider). `get_conn` gives the client itself. Nothing is looked up before
-    it is needed; the core client loads with the first call.
+    It has the interface's endpoints as methods. They return plain values, which a task may return
+    and an agent may use (`HookToolset(KnowledgeBotHook(), allowed_methods=[…])` of Airflow's
+    common-ai provider). `get_conn` returns the client itself. Nothing is looked up before it is
+    needed; the core client loads with the first call.
 
-    All methods but `test_connection` raise `AirflowNotFoundException` where there is no such
-    connection, `ConfigurationError` where the connection or an argument cannot be used, and
-    `KnowledgeBotError` where the service does not do it; its `delivery` says whether it may have.
+    All methods except `test_connection` raise `AirflowNotFoundException` if there is no such
+    connection, `ConfigurationError` if the connection or an argument cannot be used, and
+    `KnowledgeBotError` if the request fails; `delivery` says whether the service may have acted.
 
     Args:
         knowledge_bot_conn_id: id of the connection: its host is the base URL (a missing protocol
@@ -86,7 +86,7 @@ class KnowledgeBotHook(BaseHook):
         connection, extra = await aget_connection(self.knowledge_bot_conn_id)
 
         def new_client() -> "AsyncClient":
-            import aiohttp  # noqa: F401 - or the client's first request would import it
+            import aiohttp  # noqa: F401 - else the first request would import it
 
             from airflow_knowledge_bot.connections import Settings
             from knowledge_bot import AsyncClient
@@ -94,20 +94,20 @@ class KnowledgeBotHook(BaseHook):
             self.settings = Settings.read(self.knowledge_bot_conn_id, connection, extra)
             return _client_of(AsyncClient, self.settings)
 
-        # Imports and the TLS context take longer than a triggerer's event loop may stand still:
-        # it warns from 0.2 s on.
+        # Imports and the TLS context block for longer than a triggerer's event loop allows: it
+        # warns from 0.2 s on.
         return await asyncio.to_thread(new_client)
 
     @cached_property
     def settings(self) -> "Settings":
-        """What the connection says, looked up once."""
+        """The connection's settings, looked up once."""
         from airflow_knowledge_bot.connections import Settings
 
         connection = self.get_connection(self.knowledge_bot_conn_id)
         return Settings.read(self.knowledge_bot_conn_id, connection, connection.extra_dejson)
 
     def ping(self) -> bool:
-        """Check that the service is alive: True, or an error."""
+        """Check that the service is alive; returns True or raises."""
         return self.get_conn().ping()
 
     def list_collections(self) -> list[dict[str, Any]]:
@@ -182,7 +182,7 @@ class KnowledgeBotHook(BaseHook):
             collections: collection ids; by default the connection's `default_collection_id`.
 
         Returns:
-            As `create_webpage_source`.
+            As for `create_webpage_source`.
         """
         into = collections or self._default("collections", "default_collection_id")
         source = self.get_conn().create_text_source(name=name, collections=into, content=content)
@@ -195,7 +195,7 @@ class KnowledgeBotHook(BaseHook):
         collections: list[str] | None = None,
         filename: str | None = None,
     ) -> dict[str, Any]:
-        """Create a source from a file of this machine. Each call creates a new one.
+        """Create a source from a file on this machine. Each call creates a new one.
 
         Args:
             name: the source's name.
@@ -204,7 +204,7 @@ class KnowledgeBotHook(BaseHook):
             filename: the name that the service sees; by default the file's own.
 
         Returns:
-            As `create_webpage_source`.
+            As for `create_webpage_source`.
         """
         into = collections or self._default("collections", "default_collection_id")
         source = self.get_conn().upload_source(
@@ -216,7 +216,7 @@ class KnowledgeBotHook(BaseHook):
         """Ping the service, then list its bots, so that a wrong key shows.
 
         Returns:
-            Whether both went well, and a sentence for the person who pressed the button.
+            Whether both worked, and a sentence for the person who pressed the button.
         """
         from knowledge_bot.errors import KnowledgeBotError
 
@@ -234,7 +234,7 @@ class KnowledgeBotHook(BaseHook):
         return field_behaviour(cls.conn_type)
 
     def _default(self, name: str, field: str) -> str:
-        """Return what the connection gives for an argument that is not given."""
+        """Return the connection's default for an argument that is missing."""
         from knowledge_bot.errors import ConfigurationError
 
         given: str | None = getattr(self.settings.extra, field)

@@ -1,9 +1,9 @@
-"""Write-ahead intents: what a later try of a task must know of the request of an earlier one.
+"""Write-ahead intents: what a later try of a task must know about the request of an earlier one.
 
-XCom is cleared when a try begins, and a worker can be killed in the middle of a request. So, before
-the request leaves, an intent is written to the task's state store (Airflow 3.3; all tries of a task
-instance share it), and after it, the answer. Airflow 3.1 and 3.2 have no such store: there, a try
-that breaks off between its request and its end is the one after which a retry sends it again.
+XCom is cleared when a try begins, and a worker can be killed in the middle of a request. So an
+intent is written to the task's state store before the request leaves (Airflow 3.3; all tries of a
+task instance share the store), and the answer after it. Airflow 3.1 and 3.2 have no such store:
+there, if a worker is killed after its request, the retry sends it again.
 """
 
 import logging
@@ -21,28 +21,28 @@ OnUnknown = Literal["hold", "resend"]
 """What to do where the service may have acted on a request whose answer never arrived."""
 
 # Holds `max_tries` and either the `answer` or a `state`: `sending`, or `reported` once the task has
-# failed for a person to look at.
+# failed and asked for a person.
 _KEY = "knowledge_bot_request"
 
 _log = logging.getLogger(__name__)
 
 _UNKNOWN = (
-    "An earlier try of this task ended in the middle of its request ({what}), so that the service "
-    "may have acted on it. Nothing was sent this time. Look in the service first; clear the task "
-    "to send the request again."
+    "An earlier try of this task ended in the middle of its request ({what}), so the service may "
+    "have acted on it. Nothing was sent this time. Look in the service first; clear the task to "
+    "send the request again."
 )
 
 
 class Intent:
-    """What the tries of one task instance tell each other about its one request.
+    """What the tries of one task instance share about its one request.
 
-    A task that a person cleared starts anew, except where nobody was told yet that the outcome of
-    its request is unknown.
+    A task that a person cleared starts over, unless the unknown outcome of its request has not been
+    reported yet.
 
     Args:
         context: the task's context.
         on_unknown: `hold` never sends twice, `resend` never loses.
-        what: what is sent, for the person who looks for it in the service.
+        what: the request in a few words, for a person who looks for it in the service.
 
     Attributes:
         is_kept: whether a later try will know of this one.
@@ -52,11 +52,11 @@ class Intent:
         self._on_unknown, self._what = on_unknown, what
         self._store = context.get("task_state_store")
         self.is_kept: bool = self._store is not None
-        # Clearing a task raises its `max_tries`, trying again does not.
+        # Clearing a task raises its `max_tries`; a retry does not.
         self._start = {} if self._store is None else {"max_tries": context["ti"].max_tries}
 
     def earlier_answer(self) -> dict[str, Any] | None:
-        """Return the answer that an earlier try got, or None where the request is to be sent.
+        """Return the answer that an earlier try got, or None if the request should be sent.
 
         Raises:
             AirflowFailException: an earlier try may have sent it, and `on_unknown` is `hold`.
@@ -72,18 +72,18 @@ class Intent:
         )
         if unknown and self._on_unknown == "hold":
             what = earlier.get("what", self._what)
-            self._note(state="reported", what=what)
+            self._store_state(state="reported", what=what)
             raise AirflowFailException(_UNKNOWN.format(what=what))
         if unknown:
             _log.warning(
-                "on_unknown='resend': an earlier try may have sent it (%s). It is sent again now, "
-                "so it may be there twice.",
+                "on_unknown='resend': an earlier try may have sent the request (%s). It is sent "
+                "again now, so its result may exist twice.",
                 earlier.get("what", self._what),
             )
         return None
 
     def send(self, request: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Note that the request is about to leave, send it, and note its answer.
+        """Store the intent, send the request, and store its answer.
 
         Args:
             request: sends the request and returns its answer as plain JSON.
@@ -93,25 +93,25 @@ class Intent:
         """
         now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
         what = f"{self._what}, sent at {now}"
-        self._note(state="sending", what=what)
+        self._store_state(state="sending", what=what)
         try:
             answer = request()
         except KnowledgeBotError as error:
             if error.delivery is not Delivery.UNKNOWN:
                 self._forget()
             elif self._on_unknown == "hold":
-                self._note(state="reported", what=what)
+                self._store_state(state="reported", what=what)
             else:
                 _log.warning(
-                    "on_unknown='resend': the next try, if there is one, sends it again (%s), so "
-                    "it may be there twice.",
+                    "on_unknown='resend': the next try, if any, sends the request again (%s), so "
+                    "its result may exist twice.",
                     what,
                 )
             raise
-        self._note(answer=answer)
+        self._store_state(answer=answer)
         return answer
 
-    def _note(self, **what: Any) -> None:
+    def _store_state(self, **what: Any) -> None:
         if self._store is not None:
             self._store.set(_KEY, {**self._start, **what})
 

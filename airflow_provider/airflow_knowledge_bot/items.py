@@ -1,4 +1,4 @@
-"""From the ingest operator's parameters to the items that are ingested."""
+"""From the ingest operator's parameters to the items that it ingests."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,11 +32,11 @@ from knowledge_bot.ingest import (
     from_urls,
 )
 
-# Which field of a dict tells what kind of item it is.
+# The field of a dict that decides which kind of item it is.
 _KINDS: dict[str, type[Item]] = {"url": WebPage, "content": Text, "path": File}
 
-# What finds the items of a place, and so knows its options; `items` has none.
-_FINDING: dict[str, Callable[..., Any]] = {
+# What finds the items of a source, and so defines its options; `items` has none.
+_FINDERS: dict[str, Callable[..., Any]] = {
     "folder": from_folder,
     "objects": found,
     "site": from_site,
@@ -48,74 +48,76 @@ _FINDING: dict[str, Callable[..., Any]] = {
     "documents": from_loader,
 }
 
-# Where a document has its text, and how many fields of one that has none are named.
+# Where a document has its text. Where it has none, an error names so many of its fields.
 _TEXTS = ("page_content", "text")
 _FIELDS = 10
 
-# The operator has a parameter of its own for it.
+# The operator has its own parameter for it.
 _NO_OPTION = "origin"
 
 
 class Items:
-    """The items of the one place that a task names.
+    """The items of the one source that a task names.
 
     Args:
-        place: the parameter that names it.
+        item_source: the parameter that names it.
         value: its value; a function is called each time.
         options: the task's `source_options`.
         sql_conn_id: the connection of a query.
-        alone: makes a context in which code of the DAG's author runs, which may call Airflow.
+        exclusive: makes a context in which code of the DAG's author may call Airflow.
 
     Attributes:
-        origin: what the ledger knows the place by; None where it has no name of its own.
-        collections: those that items named for themselves so far.
-        found: the items, to be taken once.
+        origin: the source's name in the ledger; None where it has none.
+        collections: those that items have named for themselves so far.
+        found: the items, to be iterated over once.
 
     Raises:
-        AirflowFailException: the place or an option cannot be used, or is not there.
+        AirflowFailException: the source or an option cannot be used, or does not exist.
     """
 
     def __init__(
         self,
-        place: str,
+        item_source: str,
         value: Any,
         options: Any = None,
         *,
         sql_conn_id: str | None = None,
-        alone: Callable[[], AbstractContextManager[None]] = nullcontext,
+        exclusive: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._place, self._value, self._sql_conn_id = place, value, sql_conn_id
-        self._alone = alone
-        self._options = _checked(place, options)
+        self._item_source, self._value, self._sql_conn_id = item_source, value, sql_conn_id
+        self._exclusive = exclusive
+        self._options = _checked(item_source, options)
         self.collections: set[str] = set()
         self.found: Any = self._found()
         self.origin: str | None = getattr(self.found, "origin", None)
 
     def _found(self) -> Any:
-        place, value = self._place, self._value
-        if place in ("items", "documents"):
+        item_source, value = self._item_source, self._value
+        if item_source in ("items", "documents"):
             value = self._called(value)
-            check_several(place, value, Item, "items")
-        elif place in ("folder", "jsonl"):
-            value = _there(place, value)
-        elif place == "urls":
-            value = _there(place, value) if isinstance(value, str | Path) else _texts(value)
-        elif place in ("site", "sitemap", "feed") and not isinstance(value, str):
-            raise _of_a_wrong_type(place, value, "an address as text")
-        if place == "items":
+            check_several(item_source, value, Item, "items")
+        elif item_source in ("folder", "jsonl"):
+            value = _existing(item_source, value)
+        elif item_source == "urls":
+            value = (
+                _existing(item_source, value) if isinstance(value, str | Path) else _texts(value)
+            )
+        elif item_source in ("site", "sitemap", "feed") and not isinstance(value, str):
+            raise _wrong_type(item_source, value, "an address as text")
+        if item_source == "items":
             return self._noting(map(_item, self._each(value)))
-        if place == "documents":
+        if item_source == "documents":
             return from_loader(map(_document, self._each(value)), **self._options)
-        if place == "sql":
+        if item_source == "sql":
             return rows_of(value, self._sql_conn_id, self._options)
         try:
-            items = _FINDING[place](value, **self._options)
+            items = _FINDERS[item_source](value, **self._options)
         except (ConfigurationError, TypeError) as error:
             raise AirflowFailException(
-                f"The task's parameter {place!r}, or an option in 'source_options', cannot be "
-                f"used: {str(error).rstrip('.')}. Nothing was sent."
+                f"The task's parameter {item_source!r}, or an option in 'source_options', cannot "
+                f"be used: {str(error).rstrip('.')}. Nothing was sent."
             ) from error
-        if place == "jsonl":
+        if item_source == "jsonl":
             take = items.take
             return replace(items, take=lambda: self._noting(take()))
         return items
@@ -123,14 +125,14 @@ class Items:
     def _called(self, value: Any) -> Any:
         if not callable(value):
             return value
-        with self._alone():
+        with self._exclusive():
             return value()
 
     def _each(self, given: Iterable[object]) -> Iterator[object]:
-        with self._alone():
+        with self._exclusive():
             iterator = iter(given)
         while True:
-            with self._alone():
+            with self._exclusive():
                 try:
                     one = next(iterator)
                 except StopIteration:
@@ -145,32 +147,32 @@ class Items:
 
 
 @cache
-def _options_of(place: str) -> dict[str, bool]:
-    """Return the names of a place's options, each with whether it must be given."""
-    if place == "items":
+def _options_of(item_source: str) -> dict[str, bool]:
+    """Return the names of a source's options, and whether each is required."""
+    if item_source == "items":
         return {}
-    _, *parameters = inspect.signature(_FINDING[place]).parameters.values()
+    _, *parameters = inspect.signature(_FINDERS[item_source]).parameters.values()
     return {each.name: each.default is each.empty for each in parameters if each.name != _NO_OPTION}
 
 
-def _checked(place: str, options: Any) -> dict[str, Any]:
+def _checked(item_source: str, options: Any) -> dict[str, Any]:
     if options is None:
         options = {}
     if not isinstance(options, Mapping):
-        raise _of_a_wrong_type("source_options", options, "a dict, as in {'exclude': '*.tmp'}")
-    known = _options_of(place)
-    there_are = ", ".join(known) or "none"
+        raise _wrong_type("source_options", options, "a dict, as in {'exclude': '*.tmp'}")
+    known = _options_of(item_source)
+    options_are = ", ".join(known) or "none"
     for name in options:
         if name not in known:
             raise AirflowFailException(
-                f"The task's parameter 'source_options' has {name!r}, which {place!r} does not "
-                f"take. There are: {there_are}. Nothing was sent."
+                f"The task's parameter 'source_options' has {name!r}, which {item_source!r} does "
+                f"not take. Its options: {options_are}. Nothing was sent."
             )
     missing = [name for name, required in known.items() if required and not options.get(name)]
     if missing:
         raise AirflowFailException(
             f"The task's parameter 'source_options' lacks {' and '.join(map(repr, missing))}, "
-            f"which {place!r} needs. There are: {there_are}. Nothing was sent."
+            f"which {item_source!r} needs. Its options: {options_are}. Nothing was sent."
         )
     return dict(options)
 
@@ -186,44 +188,44 @@ def _item(given: object) -> object:
             except ValidationError as error:
                 # Without the value, which may be a whole text or a secret.
                 wrong = "; ".join(f"{one['loc'][0]}: {one['msg']}" for one in error.errors())
-                return _no_item(given, wrong)
+                return _invalid(given, wrong)
             except TypeError as error:  # of a path, whose check goes before pydantic's own
-                wrong = f"a field of it is of a wrong type: {error}"
-                return _no_item(given, wrong)
-    return _no_item(given, "it has none of the fields url, content and path")
+                wrong = f"one of its fields has a wrong type: {error}"
+                return _invalid(given, wrong)
+    return _invalid(given, "it has none of the fields url, content and path")
 
 
-def _no_item(given: dict[str, Any], reason: str) -> Skipped:
-    told = (given.get(field) for field in ("name", "url", "path", "key"))
-    name = str(next(filter(None, told), "an item"))
-    # It may be known from an earlier run, and is not gone then.
+def _invalid(given: dict[str, Any], reason: str) -> Skipped:
+    names = (given.get(field) for field in ("name", "url", "path", "key"))
+    name = str(next(filter(None, names), "an item"))
+    # Partial: an earlier run may have sent it, and then it must not count as gone.
     return Skipped(name, reason, invalid=True, partial=True)
 
 
 def _document(given: object) -> object:
-    """Return a dict of a document, as Airflow hands it on, as the object that it was made of."""
+    """Return a document that Airflow passed on as a dict as an object again."""
     if not isinstance(given, dict):
         return given
     if any(isinstance(given.get(field), str) for field in _TEXTS):
         return SimpleNamespace(**{str(name): value for name, value in given.items()})
     has = f"has only {', '.join(map(repr, list(given)[:_FIELDS]))}" if given else "is empty"
-    return _no_item(
+    return _invalid(
         given,
-        "it is no document: a dict needs its text in 'text' or 'page_content', as a string, and "
-        f"perhaps 'metadata', and this one {has}",
+        "it is no document: a dict needs its text as a string in 'text' or 'page_content', and may "
+        f"have 'metadata'; this one {has}",
     )
 
 
 def _texts(addresses: Any) -> list[str]:
-    # Those of a list of anything else would be told as none of the web, one by one.
+    # Otherwise each element of a wrong list would be reported as no web address, one by one.
     if not isinstance(addresses, list | tuple) or not all(isinstance(a, str) for a in addresses):
-        raise _of_a_wrong_type("urls", addresses, "a file's path, or a list of addresses as text")
+        raise _wrong_type("urls", addresses, "a file's path, or a list of addresses as text")
     return list(addresses)
 
 
-def _there(parameter: str, given: object) -> Path:
+def _existing(parameter: str, given: object) -> Path:
     if not isinstance(given, str | Path):
-        raise _of_a_wrong_type(parameter, given, "a path")
+        raise _wrong_type(parameter, given, "a path")
     path, is_folder = Path(given), parameter == "folder"
     if not (path.is_dir() if is_folder else path.is_file()):
         raise AirflowFailException(
@@ -233,7 +235,7 @@ def _there(parameter: str, given: object) -> Path:
     return path
 
 
-def _of_a_wrong_type(parameter: str, given: object, wanted: str) -> AirflowFailException:
+def _wrong_type(parameter: str, given: object, wanted: str) -> AirflowFailException:
     return AirflowFailException(
         f"The task's parameter {parameter!r} is {type(given).__name__} where {wanted} is needed. "
         "Nothing was sent."

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from knowledge_bot.ingest import Ledger
 
-# What of a PostgreSQL connection's extra is meant for the driver: Airflow keeps other things there.
+# The parts of a PostgreSQL connection's extra that are for the driver.
 _DRIVER_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs", "options")
 
 
@@ -24,8 +24,8 @@ class KnowledgeBotLedgerHook(BaseHook):
 
     Args:
         ledger_conn_id: id of the connection. With a database, host, port, login and password it is
-            in PostgreSQL; with a path as the host and no database, in a SQLite file of the machine
-            that the task runs on. Connections of type `postgres` and `sqlite` do as well.
+            in PostgreSQL; with a path as the host and no database, in a SQLite file on the machine
+            that runs the task. Connections of type `postgres` and `sqlite` work as well.
     """
 
     conn_name_attr = "ledger_conn_id"
@@ -41,15 +41,15 @@ class KnowledgeBotLedgerHook(BaseHook):
         """Return the ledger, which opens its database when it is used.
 
         Raises:
-            AirflowFailException: there is no such connection, or it is none for a ledger.
+            AirflowFailException: there is no such connection, or it cannot hold a ledger.
         """
         return ledger_of(self.ledger_conn_id)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Open the ledger, and count what it knows.
+        """Open the ledger, and count its items.
 
         Returns:
-            Whether that went well, and a sentence for the person who pressed the button.
+            Whether it worked, and a sentence for the person who pressed the button.
         """
         from knowledge_bot.ingest import LedgerError
 
@@ -59,7 +59,7 @@ class KnowledgeBotLedgerHook(BaseHook):
             if file is not None and not file.parent.is_dir():
                 return False, f"There is no folder {file.parent} on the machine of the API server."
             if not ledger.exists():
-                return True, f"There is no ledger at {ledger} yet: the first run makes it."
+                return True, f"There is no ledger at {ledger} yet: the first run creates it."
             held = ledger.status()
         except (AirflowFailException, LedgerError) as error:
             return False, str(error)
@@ -77,7 +77,7 @@ def ledger_of(conn_id: str) -> "Ledger":
     """Return the ledger of a connection of type `knowledge_bot_ledger`, `postgres` or `sqlite`.
 
     Raises:
-        AirflowFailException: there is no such connection, or it is none for a ledger.
+        AirflowFailException: there is no such connection, or it cannot hold a ledger.
     """
     from airflow_knowledge_bot.operators.request import check_filled
     from knowledge_bot.ingest import Ledger
@@ -87,7 +87,7 @@ def ledger_of(conn_id: str) -> "Ledger":
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
         raise AirflowFailException(
-            f"The task's parameter 'ledger_conn_id' names a connection that there is not: "
+            f"The task's parameter 'ledger_conn_id' names a connection that does not exist: "
             f"{conn_id!r}. Nothing was sent."
         ) from error
     return Ledger(_address(conn_id, connection))

@@ -1,6 +1,6 @@
-"""What a task read and where it put it, in OpenLineage's terms.
+"""What a task read and wrote, in OpenLineage's terms.
 
-Only loaded where Airflow's OpenLineage provider is installed, which asks for it.
+Only loaded by Airflow's OpenLineage provider.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,11 +33,11 @@ def lineage(
 def checked(*, service: str, results: "Sequence[Result]") -> "OperatorLineage[Dataset, RunFacet]":
     """Return the lineage of a check: the bot is a dataset, each question an assertion about it.
 
-    Without the answers: lineage goes to whoever reads the catalogue.
+    The answers are left out, since anybody may read the catalogue.
 
     Args:
         service: an address of the service.
-        results: what came of the questions to one bot; at least one.
+        results: the results of one bot's questions; at least one.
     """
     facet = data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet(
         assertions=[_assertion(one) for one in results]
@@ -56,7 +56,7 @@ def _assertion(result: "Result") -> data_quality_assertions_dataset.Assertion:
         "description": result.question.ask,
         "actual": result.reason or None,
     }
-    # Before 1-1-0 of the facet there was no place but the assertion itself.
+    # Before 1-1-0 of the facet, the assertion itself had to hold the question.
     known = attr.fields_dict(data_quality_assertions_dataset.Assertion)
     return data_quality_assertions_dataset.Assertion(
         assertion="answer" if "description" in known else result.question.ask,
@@ -68,7 +68,7 @@ def _assertion(result: "Result") -> data_quality_assertions_dataset.Assertion:
 def dataset(uri: str) -> Dataset:
     """Return the dataset of an address or a path, by OpenLineage's naming.
 
-    Without an address's user and query: a connection's id or a secret may be there.
+    An address's user and query are left out: they may hold a connection's id or a secret.
     """
     if "://" not in uri:
         return Dataset(namespace="file", name=uri)

@@ -1,4 +1,4 @@
-"""The link from a task to the service that it worked with."""
+"""The link from a task to its service."""
 
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -27,11 +27,11 @@ def service_page(base_url: str) -> str:
 
 
 def host_of(base_url: str) -> str:
-    """Return host and port, without what a person may have put before them."""
+    """Return host and port, without a user before them."""
     return urlsplit(base_url).netloc.rpartition("@")[2]
 
 
 def without_secrets(address: str) -> str:
-    """Return an address without a user, a connection's id, a key or a query that it may hold."""
+    """Return an address without user, connection id, key or query."""
     url = urlsplit(address)
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"

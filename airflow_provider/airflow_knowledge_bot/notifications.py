@@ -1,4 +1,4 @@
-"""The notifier: what is to be told of a run becomes a source, so that bots can be asked of it."""
+"""The notifier: a message about a run becomes a source, so that bots can answer questions on it."""
 
 from collections.abc import Generator, Sequence
 from copy import copy
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class KnowledgeBotTextNotifier(BaseNotifier):
     """Creates a source from a text about a task or a run (POST /sources/write), for a callback.
 
-    Each call sends one text, once. Where no answer arrived, Airflow's log says that the service may
-    have it all the same, and nothing is sent again; a failure here does not change the state of the
-    task or the run. A callback of a task is called by each of its tries, where it is
-    `on_retry_callback`, and else by its last.
+    Each call sends one text, once. If no answer arrives, Airflow's log says that the service may
+    have it anyway, and nothing is sent again; a failure here does not change the state of the task
+    or the run. Airflow calls an `on_retry_callback` in each failed try, and the other callbacks of
+    a task in its last one.
 
-    As an `AsyncCallback` of a deadline it runs in the triggerer, and a triggerer that is restarted
+    As an `AsyncCallback` of a deadline it runs in the triggerer, and a triggerer that restarts
     meanwhile runs it again: give deadlines a `SyncCallback`.
 
     Args:
@@ -32,7 +32,7 @@ class KnowledgeBotTextNotifier(BaseNotifier):
         collections: id or ids of the collections it belongs to (templated); by default the
             connection's `default_collection_id`.
         knowledge_bot_conn_id: the connection (templated).
-        context: Airflow's context, which it gives itself.
+        context: Airflow's context, which Airflow passes.
     """
 
     template_fields: Sequence[str] = ("name", "content", "collections", "knowledge_bot_conn_id")
@@ -54,20 +54,20 @@ class KnowledgeBotTextNotifier(BaseNotifier):
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
 
     def __call__(self, *args: Any) -> None:
-        """Send the text of this call; one of `default_args` is called for many tasks."""
-        # Airflow's base renders what it is called on, and would never render it anew.
+        """Send the text of this call; a notifier in `default_args` is called for many tasks."""
+        # Airflow's base renders the object itself, so that a second call would not render again.
         super(KnowledgeBotTextNotifier, copy(self)).__call__(*args)
 
     def __await__(self) -> "Generator[Any, Any, Any]":
         """Send the text of this call, without blocking the event loop."""
         return super(KnowledgeBotTextNotifier, copy(self)).__await__()
 
-    def notify(self, context: "Context") -> None:  # noqa: ARG002 - it was rendered with it
+    def notify(self, context: "Context") -> None:  # noqa: ARG002 - Airflow has rendered with it
         """Create the source.
 
         Raises:
             ValueError: the name or the text is empty once it is rendered.
-            AirflowFailException: no collections are given, nor has the connection a default.
+            AirflowFailException: no collections are given, and the connection has no default.
             AirflowNotFoundException: there is no such connection.
             KnowledgeBotError: the source was not created, or, by its `delivery`, may have been.
         """

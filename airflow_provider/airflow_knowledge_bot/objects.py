@@ -1,4 +1,4 @@
-"""Objects in a storage that Airflow reaches: found, and opened for an upload."""
+"""Objects in a storage that Airflow reaches: listed, and opened for an upload."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,9 +13,8 @@ from knowledge_bot.ingest.sources._objects import objects_in
 if TYPE_CHECKING:
     from knowledge_bot.ingest.sources._objects import Objects
 
-# What tells of an object that is not there for us; the last three, of a connection that is missing
-# or a protocol that nothing is installed for. Other failures of a storage pass, and Airflow may
-# try the task again.
+# Raised for an object that does not exist or may not be read; the last three, for a missing
+# connection or a protocol without an installed package. A retry may help against other failures.
 _NOT_THERE = (
     FileNotFoundError,
     IsADirectoryError,
@@ -29,19 +28,19 @@ _WILDCARDS = frozenset("*?[")
 
 
 def is_object(file: object) -> bool:
-    """Tell an object or its address (`s3://…`) from a path on this machine."""
+    """Return whether this is an object or its address (`s3://…`), and not a local path."""
     return isinstance(file, ObjectStoragePath) or "://" in str(file)
 
 
 @contextmanager
 def opened(file: str | ObjectStoragePath) -> Iterator[tuple[BinaryIO, str]]:
-    """Open an object, and give its stream and its name.
+    """Open an object; gives its stream and its name.
 
     Args:
         file: the value of the operator's parameter `file`.
 
     Raises:
-        AirflowFailException: it is not there, or nothing is installed for its protocol.
+        AirflowFailException: it does not exist, or nothing is installed for its protocol.
     """
     try:
         path = file if isinstance(file, ObjectStoragePath) else ObjectStoragePath(file)

@@ -18,7 +18,7 @@ _AT_ONCE = 500
 
 
 class QueryError(Exception):
-    """A query failed; the database may answer the next try."""
+    """A query failed; the next try may succeed."""
 
 
 def rows_of(sql: object, conn_id: str | None, options: Mapping[str, Any]) -> "Rows":
@@ -30,7 +30,7 @@ def rows_of(sql: object, conn_id: str | None, options: Mapping[str, Any]) -> "Ro
         options: the columns, as `from_rows` takes them.
 
     Raises:
-        AirflowFailException: the query is none, there is no such connection, or no hook for it.
+        AirflowFailException: the query is not text, or its connection or its hook is missing.
     """
     if not isinstance(sql, str):
         raise AirflowFailException(
@@ -42,7 +42,7 @@ def rows_of(sql: object, conn_id: str | None, options: Mapping[str, Any]) -> "Ro
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a query, as texts. Each iteration runs it anew."""
+    """The rows of a query, as texts. Each iteration runs the query again."""
 
     sql: str
     hook: "DbApiHook"
@@ -51,7 +51,7 @@ class Rows:
     origin: str | None = None
 
     def named(self, origin: str) -> "Rows":
-        """Return the same rows under a name, which their keys begin with."""
+        """Return the same rows with an origin, which begins their keys."""
         return replace(self, origin=origin)
 
     def __iter__(self) -> Iterator[object]:
@@ -62,10 +62,10 @@ class Rows:
                 yield from from_rows(_Described(rows), origin=self.origin, **self.options)
         except (GeneratorExit, AirflowFailException):
             raise
-        except ValueError as error:  # a column that is not there
-            told = str(error).rstrip(". ")
+        except ValueError as error:  # a missing column
+            reason = str(error).rstrip(". ")
             raise AirflowFailException(
-                f"The task's parameter 'source_options': {told}. Nothing was sent."
+                f"The task's parameter 'source_options': {reason}. Nothing was sent."
             ) from error
         except Exception as error:
             raise QueryError(
@@ -75,7 +75,7 @@ class Rows:
 
 
 class _Described:
-    """A cursor whose columns are known before its rows: some tell them with the first row alone."""
+    """A cursor with its columns known before its rows; some drivers need the first row for it."""
 
     def __init__(self, cursor: Any) -> None:
         self._cursor, self._first = cursor, cursor.fetchone()
@@ -85,7 +85,7 @@ class _Described:
         if self._first is None:
             return
         yield self._first
-        # By iteration psycopg fetches many at once; not every driver's cursor can be iterated over.
+        # Iteration lets psycopg fetch many at once; not every driver's cursor has it.
         if hasattr(self._cursor, "__iter__"):
             yield from self._cursor
         else:
@@ -93,7 +93,7 @@ class _Described:
 
 
 def _cursor(connection: Any) -> Any:
-    """Return a cursor that holds some rows at a time, where the driver has such a one."""
+    """Return a cursor that holds some rows at a time, if the driver has one."""
     try:
         cursor = connection.cursor(name="knowledge_bot")  # kept on the server, by psycopg
     except TypeError:
@@ -107,10 +107,10 @@ def _hook(conn_id: str) -> "DbApiHook":
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
         raise AirflowFailException(
-            "The task's parameter 'sql_conn_id' names a connection that there is not: "
+            "The task's parameter 'sql_conn_id' names a connection that does not exist: "
             f"{conn_id!r}. Nothing was sent."
         ) from error
-    told = (
+    subject = (
         f"The task's parameter 'sql_conn_id' names the connection {conn_id!r} of type "
         f"{connection.conn_type!r}"
     )
@@ -118,7 +118,7 @@ def _hook(conn_id: str) -> "DbApiHook":
         from airflow.providers.common.sql.hooks.sql import DbApiHook
     except ImportError as error:
         raise AirflowFailException(
-            f"{told}, and Airflow's SQL hooks are not installed on this worker: pip install "
+            f"{subject}, and Airflow's SQL hooks are not installed on this worker: pip install "
             "apache-airflow-providers-common-sql and the provider of that database, such as "
             "apache-airflow-providers-postgres. Nothing was sent."
         ) from error
@@ -126,11 +126,11 @@ def _hook(conn_id: str) -> "DbApiHook":
         hook = connection.get_hook()  # type: ignore[no-untyped-call] # Airflow leaves it untyped
     except Exception as error:  # Airflow raises its base class here, and what the import raises
         raise AirflowFailException(
-            f"{told}, for which no provider is installed on this worker ({error}): install it, "
+            f"{subject}, for which no provider is installed on this worker ({error}): install it, "
             "such as apache-airflow-providers-postgres or -sqlite. Nothing was sent."
         ) from error
     if not isinstance(hook, DbApiHook):
         raise AirflowFailException(
-            f"{told}, which is no database that takes SQL. Nothing was sent."
+            f"{subject}, which is not a database that takes SQL. Nothing was sent."
         )
     return hook

@@ -38,15 +38,15 @@ _TRIGGER = "airflow_knowledge_bot.triggers.KnowledgeBotPingTrigger"
 class KnowledgeBotPingSensor(BaseSensorOperator):
     """Waits until the service answers a ping (GET /ping).
 
-    Connection failures, timeouts, 429 and 5xx mean "not yet". What waiting cannot mend fails at
-    once: a connection that is missing or wrong, a refusal, an address where something else answers.
+    Connection failures, timeouts, 429 and 5xx mean "not yet". What waiting cannot help fails at
+    once: a missing or wrong connection, a refusal, an address where something else answers.
 
     Args:
         knowledge_bot_conn_id: the connection (templated).
         deferrable: wait in the triggerer, without a worker's slot; by default Airflow's setting
             `[operators] default_deferrable`.
-        start_from_trigger: go to the triggerer at once, without a worker that starts only to defer.
-            Mapped tasks, and all before Airflow 3.3, defer from a worker all the same.
+        start_from_trigger: start in the triggerer, without a worker that starts only to defer.
+            Mapped tasks, and all tasks before Airflow 3.3, still defer from a worker.
         kwargs: of every sensor: `poke_interval` and `timeout` in seconds, `mode` (`poke` or
             `reschedule`), `soft_fail` and so on.
     """
@@ -73,9 +73,9 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
         """Ping once.
 
         Raises:
-            AirflowFailException: waiting cannot mend what went wrong.
+            AirflowFailException: waiting cannot help.
         """
-        from airflow_knowledge_bot.failures import no_connection, passes_by_itself
+        from airflow_knowledge_bot.failures import is_temporary, no_connection
         from knowledge_bot.errors import KnowledgeBotError
 
         check_filled("knowledge_bot_conn_id", self.knowledge_bot_conn_id)
@@ -85,14 +85,14 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
         except AirflowNotFoundException as error:
             raise AirflowFailException(no_connection(self.knowledge_bot_conn_id)) from error
         except KnowledgeBotError as error:
-            if not passes_by_itself(error):
+            if not is_temporary(error):
                 raise AirflowFailException(str(error)) from error
             self.log.info("Not yet: %s", error)
             return False
         return True
 
     def execute(self, context: "Context") -> Any:
-        """Wait here, or hand the waiting to the triggerer."""
+        """Wait on the worker, or defer to the triggerer."""
         if not self.deferrable:
             return super().execute(context)
 
@@ -118,7 +118,7 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
             trigger_kwargs={
                 "knowledge_bot_conn_id": self.knowledge_bot_conn_id,
                 "poke_interval": float(self.poke_interval),
-                # The moment is known when the task starts, not when its DAG is parsed.
+                # It is known when the task starts, not when its DAG is parsed.
                 "deadline": None,
             },
             next_method="execute_complete",
@@ -130,7 +130,7 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
 
         Raises:
             AirflowSensorTimeout: the service was not ready in time.
-            AirflowFailException: waiting cannot mend what went wrong, or the event is not one of
+            AirflowFailException: waiting cannot help, or the event is not from
                 `KnowledgeBotPingTrigger`.
         """
         match event:
@@ -141,41 +141,39 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
             case {"status": "failed", "message": str(message)}:
                 raise AirflowFailException(message)
             case _:
-                raise AirflowFailException(
-                    f"The trigger fired an event that means nothing: {event!r}"
-                )
+                raise AirflowFailException(f"The trigger fired an unknown event: {event!r}")
 
 
 class KnowledgeBotAnswerSensor(BaseSensorOperator):
-    """Waits until a bot answers questions as expected: until what was fed is known.
+    """Waits until a bot answers questions as expected, that is, until it knows its new sources.
 
-    The service accepts a source long before a bot can answer from it, and tells no status of it;
-    asking alone shows. Each poke asks what has not passed yet, once, in a new conversation (POST
-    /messages), and every message counts at the service: give it one question that only the newest
-    source can answer, and pokes far apart.
+    The service accepts a source long before a bot can answer from it, and does not report its
+    status, so asking is the only way to find out. Each poke asks the questions that have not passed
+    yet, once, each in a new conversation (POST /messages). Every message counts against the quota:
+    use one question that only the newest source can answer, and a long `poke_interval`.
 
     Wrong answers, connection failures, timeouts, 429 and 5xx mean "not yet". What waiting cannot
-    mend fails at once: a key, quota or bot that the service refuses, a parameter that cannot be
+    help fails at once: a key, quota or bot that the service refuses, a parameter that cannot be
     used.
 
-    It cannot be deferred, since a triggerer that is restarted would ask again; `mode="reschedule"`
-    gives the worker's slot back between two pokes. On Airflow 3.3 no later poke and no later try
-    asks again what has passed. Airflow 3.1 and 3.2 keep nothing between two processes: there a
-    rescheduled poke asks all, and only `mode="poke"` remembers what has passed.
+    It cannot be deferred, since a restarted triggerer would ask again; `mode="reschedule"` frees
+    the worker's slot between two pokes. On Airflow 3.3 what has passed is not asked again, by any
+    later poke or try. Airflow 3.1 and 3.2 keep nothing between processes: there a rescheduled poke
+    asks everything, and only `mode="poke"` remembers what has passed.
 
-    XCom, once it is done: as of `KnowledgeBotCheckOperator`, of the last poke.
+    XCom, once it is done: as for `KnowledgeBotCheckOperator`, from the last poke.
 
     Args:
         bot_id: the bot that is asked (templated); by default the connection's `default_bot_id`.
         questions: what is asked and what the answers must hold (templated), as
-            `KnowledgeBotCheckOperator` takes it.
-        file: a file of questions instead (templated), likewise.
+            `KnowledgeBotCheckOperator` takes them.
+        file: a file of questions instead (templated), as there.
         min_pass: the share of the questions that has to pass, 0 to 1.
-        concurrency: how many messages are under way at most.
+        concurrency: how many messages are in flight at most.
         mode: `reschedule`, or `poke`, which holds the worker's slot.
         poke_interval: seconds (or a timedelta) between two pokes.
-        timeout: seconds (or a timedelta) after which it fails. An hour and not Airflow's week,
-            since messages cost.
+        timeout: seconds (or a timedelta) after which it fails; by default an hour, since messages
+            cost, and not Airflow's week.
         knowledge_bot_conn_id: the connection (templated).
         kwargs: of every sensor: `soft_fail`, `exponential_backoff`, `max_wait` and so on.
     """
@@ -220,10 +218,10 @@ class KnowledgeBotAnswerSensor(BaseSensorOperator):
         """Poke until enough has passed.
 
         Raises:
-            AirflowSensorTimeout: too few answers were as expected in time; it says which were not.
-            AirflowFailException: waiting cannot mend what went wrong.
+            AirflowSensorTimeout: too few answers were as expected in time; it names the others.
+            AirflowFailException: waiting cannot help.
         """
-        # Airflow may run one operator object for several runs.
+        # Airflow may use one operator object for several runs.
         self._passed = None
         try:
             return super().execute(context)
@@ -231,10 +229,10 @@ class KnowledgeBotAnswerSensor(BaseSensorOperator):
             raise AirflowSensorTimeout(f"{error} {self._open}") from None
 
     def poke(self, context: "Context") -> PokeReturnValue:
-        """Ask what has not passed yet, once.
+        """Ask the questions that have not passed yet, once.
 
         Raises:
-            AirflowFailException: waiting cannot mend what went wrong.
+            AirflowFailException: waiting cannot help.
         """
         from airflow_knowledge_bot.checks import Passed, ask, failure_of, log_open, summary
         from airflow_knowledge_bot.failures import task_fails_for_good

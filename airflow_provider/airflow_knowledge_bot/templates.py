@@ -1,8 +1,8 @@
-"""What of the items in a DAG file is a template: what they are called and where they are.
+"""Which parts of the items in a DAG file are templates: their names, keys and addresses.
 
-Their content is not, nor is a document's: a text about Helm or Jinja holds braces of its own, and
-each string that Airflow renders costs more than to send it. What comes from an upstream task is
-taken as it is, as everywhere in Airflow.
+Their content is not, nor is a document's: a text about Helm or Jinja has braces of its own, and
+rendering a string costs more than sending it. Values from an upstream task are not rendered, as
+everywhere in Airflow.
 """
 
 import os
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import jinja2
     from airflow.sdk import BaseOperator, Context
 
-_AS_THEY_ARE = ("content", "text", "page_content", "metadata")
+_NOT_TEMPLATES = ("content", "text", "page_content", "metadata")
 
 
 class Rendering:
@@ -25,7 +25,7 @@ class Rendering:
         operator: renders as Airflow does.
         context: the task's context.
         jinja_env: Airflow's Jinja environment.
-        seen: ids of what is rendered already, such as what a mapped task was given.
+        seen: ids of values that are rendered already, such as a mapped task's arguments.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class Rendering:
         )
 
     def __call__(self, parameter: str, items: Any) -> Any:
-        """Return a parameter's items as they are to be sent.
+        """Return a parameter's items, rendered.
 
         Args:
             parameter: its name, for errors.
-            items: a list as the DAG's author wrote it, a template or an upstream task's output of
-                one, or a function, which is left alone.
+            items: a list from the DAG file, a template or an upstream task's output that gives one,
+                or a function, which is not called.
 
         Raises:
             AirflowFailException: a template in them cannot be rendered.
@@ -61,13 +61,13 @@ class Rendering:
         try:
             if isinstance(items, list | tuple):
                 return [self._item(item) for item in items]
-            if isinstance(items, dict):  # no list, which is told later
+            if isinstance(items, dict):  # not a list, which is reported later
                 return items
             return self._rendered(items)
         except TemplateError as error:
-            told = str(error).rstrip(". ")
+            reason = str(error).rstrip(". ")
             raise AirflowFailException(
-                f"The task's parameter {parameter!r} cannot be rendered: {told}. Mend the "
+                f"The task's parameter {parameter!r} cannot be rendered: {reason}. Correct the "
                 "template, or keep its braces in {% raw %}. Nothing was sent."
             ) from error
 
@@ -80,11 +80,11 @@ class Rendering:
         }
 
     def _is_plain(self, field: object, value: object) -> bool:
-        """Tell what is sent as it is, and what would look the same once it is rendered."""
+        """Return whether a value is not a template, or would not change if it were rendered."""
         if isinstance(value, str):
-            return field in _AS_THEY_ARE or not any(mark in value for mark in self._marks)
+            return field in _NOT_TEMPLATES or not any(mark in value for mark in self._marks)
         if isinstance(value, Mapping):
-            return field in _AS_THEY_ARE
+            return field in _NOT_TEMPLATES
         return value is None or isinstance(value, os.PathLike)
 
     def _rendered(self, value: Any) -> Any:

@@ -1,8 +1,8 @@
-"""What all tries of a task have counted together.
+"""Counts over all tries of a task.
 
 An item that an earlier try created is unchanged to the next one. So each try writes its counts to
-the task's state store (Airflow 3.3), where a person sees them while it runs. Airflow 3.1 and 3.2
-have no such store: there the counts are those of the last try.
+the task's state store (Airflow 3.3), where they can be read while it runs. Airflow 3.1 and 3.2 have
+no such store: there the counts are those of the last try.
 """
 
 import logging
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Holds the `counts` of the tries until now, when the first of them `began`, and a `state`, which is
-# `running` and, after a try that told what it had counted, `failed` or `done`.
+# Holds the `counts` of the tries so far, when the first of them `began`, and a `state`: `running`,
+# and `failed` or `done` once a try has stored its final counts.
 _KEY = "knowledge_bot_ingest"
 
-# What is counted when it happens. All else says how things are, and the newest count is right.
+# Counts of events, which add up over tries. The other counts are states: the newest one holds.
 _EVENTS = ("created", "superseded", "same_content")
 
 
 class Tries:
-    """What the tries of one task instance tell each other, until one of them ends well.
+    """Counts that the tries of one task instance share, until one of them succeeds.
 
     Args:
         context: the task's context.
 
     Attributes:
-        began: Unix seconds when the first of these tries began.
-        earlier: the counts of those before this one.
-        all_known: whether no earlier try can have created what is not counted.
+        began: when the first of these tries began, in Unix seconds.
+        earlier: the counts of the tries before this one.
+        all_known: whether the counts hold all that earlier tries created.
     """
 
     def __init__(self, context: "Context") -> None:
@@ -52,27 +52,27 @@ class Tries:
         instance = context["ti"]
         self.all_known = self._store is not None or getattr(instance, "try_number", 1) <= 1
 
-    def begin(self, ledger: "Ledger", *place: object) -> None:
-        """Note that this try begins; a try that was killed is counted by what the ledger knows.
+    def begin(self, ledger: "Ledger", *route: object) -> None:
+        """Store that this try begins; what a killed try created is counted from the ledger.
 
         Args:
-            ledger: remembers what it created.
-            place: what the items go to and come from, as an `Entry` of the ledger tells it: the
+            ledger: knows what the killed try created.
+            route: where the items go and come from, as an `Entry` of the ledger holds it: the
                 service, the collections and the origin.
         """
         if self._was_killed:
-            recorded = self._recorded(ledger, place)
+            recorded = self._recorded(ledger, route)
             self.earlier["created"] = max(self.earlier.get("created", 0), recorded)
         self._note(self.earlier)
 
-    def _recorded(self, ledger: "Ledger", place: tuple[object, ...]) -> int:
+    def _recorded(self, ledger: "Ledger", route: tuple[object, ...]) -> int:
         try:
             return sum(
                 entry.updated_at.timestamp() >= int(self.began)
-                and (entry.service, entry.collections, entry.origin) == place
+                and (entry.service, entry.collections, entry.origin) == route
                 for entry in ledger.entries(State.CREATED)
             )
-        except LedgerError:  # told by the run itself, if it lasts
+        except LedgerError:  # if it lasts, the run itself reports it
             return 0
 
     def total(self, report: "Report") -> "Report":
@@ -80,25 +80,25 @@ class Tries:
         return added(self.earlier, report)
 
     def note(self, report: "Report") -> None:
-        """Write down what this try has counted so far."""
+        """Store the counts of this try so far."""
         self._note(self.total(report).counts, current=report.current[:200])
 
-    def end(self, total: "Report", *, well: bool) -> None:
-        """Write down what all tries have counted; after one that ends well the next begins anew."""
-        self._note(total.counts, state="done" if well else "failed")
+    def end(self, total: "Report", *, succeeded: bool) -> None:
+        """Store the counts of all tries; after a success, the next try starts from zero."""
+        self._note(total.counts, state="done" if succeeded else "failed")
 
     def _note(self, counts: Mapping[str, int], state: str = "running", **more: str) -> None:
         if self._store is None:
             return
-        told: dict[str, Any] = {name: count for name, count in counts.items() if count}
+        found: dict[str, Any] = {name: count for name, count in counts.items() if count}
         try:
-            self._store.set(_KEY, {"state": state, "began": self.began, "counts": told, **more})
+            self._store.set(_KEY, {"state": state, "began": self.began, "counts": found, **more})
         except Exception as error:  # noqa: BLE001 - Airflow's own; the ledger knows what was sent
-            _log.warning("The task's state store did not take the counts: %s", error)
+            _log.warning("The counts could not be written to the task's state store: %s", error)
 
 
 def added(earlier: Mapping[str, int], report: "Report") -> "Report":
-    """Return a report that also counts what was created before it, of the same items."""
+    """Return a report that includes the counts of earlier tries over the same items."""
     counts = {name: earlier.get(name, 0) + getattr(report, name) for name in _EVENTS}
     counts["unchanged"] = max(report.unchanged - earlier.get("created", 0), 0)
     return replace(report, **counts)

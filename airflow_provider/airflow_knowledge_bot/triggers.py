@@ -11,14 +11,14 @@ from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundE
 # isort: split
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_knowledge_bot.failures import no_connection, passes_by_itself
+from airflow_knowledge_bot.failures import is_temporary, no_connection
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.operators.request import check_filled
 from knowledge_bot.errors import KnowledgeBotError
 
-# Thousands of triggers share one event loop: none may spin, whatever interval it was given.
+# Thousands of triggers share one event loop: none may spin, whatever its interval.
 _SHORTEST_PAUSE = 0.5
-# A triggerer that was down past the deadline still asks once, for so many seconds.
+# Seconds for a last ping if the triggerer was down when the deadline passed.
 _LAST_CHANCE = 5.0
 
 
@@ -32,8 +32,9 @@ class KnowledgeBotPingTrigger(BaseTrigger):
         knowledge_bot_conn_id: the connection; its key is looked up where the trigger runs, and is
             never among the values that Airflow stores.
         poke_interval: seconds between two pings, give or take a fifth, at least 0.5.
-        deadline: when to give up, in seconds since the epoch. Wall-clock, so that a triggerer that
-            is restarted does not wait from the beginning. None leaves it to Airflow's own timeout.
+        deadline: when to give up, in seconds since the epoch. It is an absolute time, so that a
+            restarted triggerer does not wait from the beginning. None: Airflow's own timeout
+            applies.
     """
 
     def __init__(
@@ -43,10 +44,10 @@ class KnowledgeBotPingTrigger(BaseTrigger):
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
         self.poke_interval = poke_interval
         self.deadline = deadline
-        self._last_failure = "no ping came to an end"
+        self._last_failure = "no ping ended"
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the plain values that make this trigger again."""
+        """Return the class path and the plain values that recreate this trigger."""
         return "airflow_knowledge_bot.triggers.KnowledgeBotPingTrigger", {
             "knowledge_bot_conn_id": self.knowledge_bot_conn_id,
             "poke_interval": self.poke_interval,
@@ -75,7 +76,7 @@ class KnowledgeBotPingTrigger(BaseTrigger):
                 try:
                     await client.ping()
                 except KnowledgeBotError as error:
-                    if not passes_by_itself(error):
+                    if not is_temporary(error):
                         raise
                     self._last_failure = str(error)
                     self.log.info("Not yet: %s", error)

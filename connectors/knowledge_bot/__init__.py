@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from knowledge_bot.models import Bot, Collection, Conversation, Header, Message, Source
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "APIError",

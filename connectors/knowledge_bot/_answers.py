@@ -1,9 +1,9 @@
-"""What a bot's answer says beside its words: which sources it names, and that it found nothing.
+"""A bot's answer, read: its text, the sources it names, and whether anything was found.
 
 The interface has one field for it all, `answer` (section 2, "Message answer"). A service may name
 its sources as data too, in fields that the interface does not know: `sources`, a list of objects
-with a `name`, and `found`. Where it does, these are believed; where it does not, the text is read
-as the embedded service writes it: the words, an empty line, and `Sources: ` with the names.
+with a `name`, and `found`. Those fields win. Without them the text is read as
+the embedded service writes it: the answer, an empty line, and `Sources: ` with the names.
 """
 
 import re
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SOURCES: Final = "\n\nSources: "
 
-# Who does not know says so at once; further on, such words are about something else.
+# Characters in which a refusal stands; further on, such words are about something else.
 _A_BEGINNING: Final = 200
 
 _REFUSAL: Final = re.compile(
@@ -30,14 +30,14 @@ _REFUSAL: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, whoever gave it.
+    """An answer, of a bot or of any function.
 
     Attributes:
         text: all of it, as it came.
         listed: the names of its sources, where they came as data; otherwise None.
         found: whether something was found, where that came as data; otherwise None.
         message_id: the message's id, `msg_…`; None where no service gave the answer.
-        conversation_id: the conversation's id, `conv_…`; None as well.
+        conversation_id: the conversation's id, `conv_…`; None likewise.
     """
 
     text: str
@@ -48,7 +48,7 @@ class Answer:
 
     @classmethod
     def of(cls, message: "Message") -> "Answer":
-        """Return what a message of the service says."""
+        """Read a message of the service."""
         more = message.model_extra or {}
         found = more.get("found")
         return cls(
@@ -76,15 +76,15 @@ class Answer:
     def source_names(self) -> tuple[str, ...]:
         """The names of the sources one by one, none where it names none.
 
-        Names that came as data are exactly those. A text that lists them is cut at its commas, so
-        that a name which holds a comma itself is told in parts.
+        Names that came as data are exact. Names in the text are split at commas, so a name with a
+        comma in it comes in parts.
         """
         if self.listed is not None:
             return self.listed
         return tuple(filter(None, (name.strip() for name in self.sources.split(", "))))
 
     def names(self, source: str) -> bool:
-        """Tell whether a source is among those that the answer names; capitals do not matter."""
+        """Return whether the answer names a source; capitals do not matter."""
         name = source.strip().lower()
         if self.listed is not None:
             return name in (one.strip().lower() for one in self.listed)
@@ -93,7 +93,7 @@ class Answer:
 
     @property
     def refuses(self) -> bool:
-        """Whether the answer is that nothing was found: as data, or in words of English."""
+        """Whether the answer is that nothing was found: said as data, or in English."""
         if self.found is not None:
             return not self.found
         beginning = self.words[:_A_BEGINNING].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")

@@ -56,7 +56,7 @@ class AsyncChat:
     ) -> None:
         self._send_message, self._bot_id = send_message, identifier("bot_id", bot_id, "bot_")
         self.conversation_id = conversation_id
-        # A lock belongs to the first event loop in which somebody had to wait for it.
+        # A lock belongs to the first event loop in which a task had to wait for it.
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
             WeakKeyDictionary()
         )
@@ -84,7 +84,7 @@ def ask_bots(client: "Client", bot_ids: Sequence[str], content: str) -> "list[Me
 
     Raises:
         KnowledgeBotError: the first failure in the order of `bot_ids`, once every bot has answered
-            or failed, so that no question goes on unseen. A note on it tells of the other bots.
+            or failed, so that no question is left running. Notes on it name the other failures.
     """
 
     def ask(bot_id: str) -> "Message | Exception":

@@ -1,7 +1,7 @@
 """The two clients: the only places that send anything.
 
-Each carries out `_retries.exchange` with its own kind of I/O; what is sent, and what an answer or a
-failure means, stands in `_endpoints`, `_responses` and `_retries`.
+Each runs `_retries.retry_policy` with its own kind of I/O. `_endpoints` describes the requests;
+`_responses` and `_retries` decide what a response or a failure means.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from knowledge_bot._chats import AsyncChat, Chat
 from knowledge_bot._configuration import API_KEY_VARIABLE, Configuration
 from knowledge_bot._endpoints import AsyncDriver, Endpoints, Request, SyncDriver
 from knowledge_bot._responses import ACCEPT_ENCODING, LARGEST_ANSWER, outcome_of
-from knowledge_bot._retries import Failure, Sleep, exchange
+from knowledge_bot._retries import Failure, Sleep, retry_policy
 from knowledge_bot._tracing import CallSpan, Tracing
 from knowledge_bot._transports import (
     AiohttpTransport,
     AsyncHTTPClient,
     AsyncTransport,
+    Destination,
     HTTPClient,
     HTTPRequest,
     HTTPResponse,
     InjectedAsyncTransport,
     InjectedTransport,
-    Place,
     Transport,
     chain,
     proxy_for,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 logger: logging.Logger = logging.getLogger("knowledge_bot")
-logger.addHandler(logging.NullHandler())  # a library leaves it to the program what is shown
+logger.addHandler(logging.NullHandler())  # the program decides what is shown
 
 _HEADERS = (
     ("Accept", "application/json, text/plain;q=0.9"),
@@ -58,23 +58,23 @@ _DEFAULT_RETRIES = 2
 
 
 class _Connections:
-    """What a client sends over, shared with the clients that are derived from it."""
+    """A transport and its fixed headers, shared by a client and those derived from it."""
 
     def __init__(
-        self, transport: Any, place: Place, key: "SecretStr | None", *, given: bool
+        self, transport: Any, destination: Destination, key: "SecretStr | None", *, given: bool
     ) -> None:
-        self.transport, self.place = transport, place
+        self.transport, self.destination = transport, destination
         self.given = given
         self.closed: bool = False
         fixed = [*_HEADERS]
         if key is not None:
             fixed.append(("X-API-KEY", key.get_secret_value()))
-        # The key is where neither `vars` nor a traceback shows it.
+        # A bound method, so that neither `vars` nor a traceback shows the key.
         self.headers: Callable[[], list[tuple[str, str]]] = fixed.copy
 
 
 class _BaseClient(Endpoints, ABC):
-    """What both clients are before they send: configured, derived, copied and pickled."""
+    """What both clients share: settings, derived clients, copies and pickles."""
 
     def __init__(
         self,
@@ -109,11 +109,11 @@ class _BaseClient(Endpoints, ABC):
         elif given:
             self._check_transport(transport)
         else:
-            # Found out later, what cannot be used would look like a call that failed on its way.
+            # Checked now: later, an unusable proxy would look like a failed call.
             proxy = proxy_for(self.base_url)
             transport = self._default(ssl_context(settings.verify), proxy)
-        place = Place(self.base_url, proxy)
-        self._connections = _Connections(transport, place, settings.api_key, given=given)
+        destination = Destination(self.base_url, proxy)
+        self._connections = _Connections(transport, destination, settings.api_key, given=given)
         self._tracing = Tracing.of(self.base_url)
 
     @staticmethod
@@ -163,8 +163,7 @@ class _BaseClient(Endpoints, ABC):
         return f"{type(self).__name__}(base_url={self.base_url!r})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        # Frameworks copy the objects that hold a client; a copy with connections of its own would
-        # be closed by nobody.
+        # Frameworks copy the objects that hold a client; nobody would close a copy's connections.
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -181,14 +180,14 @@ class _BaseClient(Endpoints, ABC):
 
     def _ingestion_span(self) -> AbstractContextManager[Callable[[Mapping[str, int]], None]]:
         """Record an ingestion through this client, where spans are recorded."""
-        return self._whole_span("ingest")
+        return self._run_span("ingest")
 
-    def _whole_span(self, name: str) -> AbstractContextManager[Callable[[Mapping[str, int]], None]]:
-        tracing = self._recorder()
-        return nullcontext(lambda _counts: None) if tracing is None else tracing.whole(name)
+    def _run_span(self, name: str) -> AbstractContextManager[Callable[[Mapping[str, int]], None]]:
+        tracing = self._active_tracing()
+        return nullcontext(lambda _counts: None) if tracing is None else tracing.run(name)
 
-    def _recorder(self) -> Tracing | None:
-        """Return what records spans, if anybody collects them now."""
+    def _active_tracing(self) -> Tracing | None:
+        """Return the tracing, if spans are collected at present."""
         tracing = self._tracing
         if tracing is None or isinstance(tracing.provider(), tracing.silent):
             return None
@@ -211,15 +210,15 @@ class _BaseClient(Endpoints, ABC):
 
     def _steps(self, request: Request[T]) -> Any:
         settings = self._configuration
-        return exchange(
+        return retry_policy(
             request,
             max_retries=settings.max_retries,
-            place=self._connections.place,
+            destination=self._connections.destination,
             key=settings.api_key,
         )
 
     def _http_request(self, request: Request[T], content: Any, body: Body | None) -> HTTPRequest:
-        """Return the request as it travels. It holds the key: no frame of ours keeps it."""
+        """Build the HTTP request. It holds the key, so no frame of ours keeps it."""
         settings = self._configuration
         headers = self._connections.headers()
         if body is not None:
@@ -240,7 +239,7 @@ class _BaseClient(Endpoints, ABC):
 
 
 class Client(_BaseClient, SyncDriver):
-    """A client of the Knowledge-Bot Service that blocks.
+    """A blocking client of the Knowledge-Bot Service.
 
     It may be shared between threads, and a deep copy is the client itself; used before a fork, it
     opens its own connections in the child. Pickling it, for example for a process pool, takes the
@@ -251,8 +250,8 @@ class Client(_BaseClient, SyncDriver):
             reading calls are sent.
         base_url: the service's address; by default `KNOWLEDGE_BOT_BASE_URL`. Without a path,
             `/public/v1` is added.
-        timeout: seconds to wait for a connection, and again for the answer after sending. Of an
-            answer's headers, each read is bounded and not the whole; `AsyncClient` bounds both.
+        timeout: seconds to wait for a connection, and again for the answer after sending. While
+            headers arrive it bounds each read, not their sum; `AsyncClient` bounds both.
         max_retries: how many times a request is sent again where that cannot duplicate anything.
             Before that it waits as long as the answer's `Retry-After` asks for, at most 120
             seconds, or else a random time of up to 0.5, 1, 2, … 8 seconds (exponential backoff with
@@ -314,7 +313,7 @@ class Client(_BaseClient, SyncDriver):
         return Chat(self.send_message, bot_id, conversation_id)
 
     def to_async(self) -> "AsyncClient":
-        """Return an asynchronous client with the same configuration; it is closed by itself.
+        """Return an asynchronous client with the same settings, to be closed separately.
 
         Raises:
             ConfigurationError: this client sends with a `transport` or an `http_client` of yours.
@@ -330,7 +329,7 @@ class Client(_BaseClient, SyncDriver):
         return client
 
     def close(self) -> None:
-        """Close the connections, once no call is under way any more.
+        """Close the connections, when no call is under way.
 
         Calls after this raise `ConfigurationError`.
         """
@@ -347,14 +346,14 @@ class Client(_BaseClient, SyncDriver):
 
     def _call(self, request: Request[T]) -> T:
         self._check(request)
-        if (tracing := self._recorder()) is None:
-            return self._exchanged(request)
+        if (tracing := self._active_tracing()) is None:
+            return self._send_with_retries(request)
         with tracing.call(request) as span:
-            result = self._exchanged(request, span)
-            span.ended(result)
+            result = self._send_with_retries(request, span)
+            span.record_result(result)
             return result
 
-    def _exchanged(self, request: Request[T], span: CallSpan | None = None) -> T:
+    def _send_with_retries(self, request: Request[T], span: CallSpan | None = None) -> T:
         steps = self._steps(request)
         reply: HTTPResponse | Failure | None = None
         while True:
@@ -365,13 +364,13 @@ class Client(_BaseClient, SyncDriver):
             if isinstance(step, Sleep):
                 logger.info("%s: trying again in %.1f s", request, step.seconds)
                 if span is not None:
-                    span.again(step.seconds)
+                    span.record_retry(step.seconds)
                 time.sleep(step.seconds)
                 reply = None
             else:
                 started = time.monotonic()
                 reply = self._attempt(request, started)
-                _log(request, step.attempt, reply, started)
+                _log(request, step.number, reply, started)
 
     def _attempt(self, request: Request[T], started: float) -> HTTPResponse | Failure:
         body = None
@@ -392,7 +391,7 @@ class Client(_BaseClient, SyncDriver):
 
 
 class AsyncClient(_BaseClient, AsyncDriver):
-    """A client of the Knowledge-Bot Service that awaits.
+    """An asynchronous client of the Knowledge-Bot Service.
 
     It takes the same arguments as `Client`, with an `AsyncTransport` as `transport` and an
     `httpx.AsyncClient` or `httpx2.AsyncClient` as `http_client`. It may be used from one event loop
@@ -445,7 +444,7 @@ class AsyncClient(_BaseClient, AsyncDriver):
         return AsyncChat(self.send_message, bot_id, conversation_id)
 
     async def _open(self) -> None:
-        """Make ready to send in the running loop: what is heavy is loaded and made by then."""
+        """Prepare to send in the running loop: load and make what is slow to load and make."""
         if isinstance(self._connections.transport, AiohttpTransport):
             await self._connections.transport.open()
 
@@ -464,17 +463,17 @@ class AsyncClient(_BaseClient, AsyncDriver):
 
     def _call(self, request: Request[T]) -> Coroutine[Any, Any, T]:
         self._check(request)
-        if (tracing := self._recorder()) is None:
-            return self._exchanged(request)
+        if (tracing := self._active_tracing()) is None:
+            return self._send_with_retries(request)
         return self._traced(request, tracing)
 
     async def _traced(self, request: Request[T], tracing: Tracing) -> T:
         with tracing.call(request) as span:
-            result = await self._exchanged(request, span)
-            span.ended(result)
+            result = await self._send_with_retries(request, span)
+            span.record_result(result)
             return result
 
-    async def _exchanged(self, request: Request[T], span: CallSpan | None = None) -> T:
+    async def _send_with_retries(self, request: Request[T], span: CallSpan | None = None) -> T:
         steps = self._steps(request)
         reply: HTTPResponse | Failure | None = None
         while True:
@@ -485,13 +484,13 @@ class AsyncClient(_BaseClient, AsyncDriver):
             if isinstance(step, Sleep):
                 logger.info("%s: trying again in %.1f s", request, step.seconds)
                 if span is not None:
-                    span.again(step.seconds)
+                    span.record_retry(step.seconds)
                 await asyncio.sleep(step.seconds)
                 reply = None
             else:
                 started = time.monotonic()
                 reply = await self._attempt(request, started)
-                _log(request, step.attempt, reply, started)
+                _log(request, step.number, reply, started)
 
     async def _attempt(self, request: Request[T], started: float) -> HTTPResponse | Failure:
         body = None
@@ -522,7 +521,7 @@ def _checked(response: Any, started: float) -> HTTPResponse | Failure:
 
 
 def _failure(error: Exception, started: float, body: Body | None) -> Failure:
-    """Return what a transport's exception stands for; re-raise what is the caller's own."""
+    """Return a transport's exception as a `Failure`; re-raise errors of the caller's own."""
     if body is not None and body.error is not None:
         raise body.error
     if isinstance(error, ConfigurationError | AssertionError):  # the latter of a test's mock
@@ -532,10 +531,7 @@ def _failure(error: Exception, started: float, body: Body | None) -> Failure:
 
 
 def _note_interruption(error: BaseException, request: Request[T], body: Body | None) -> None:
-    """Add the delivery to a cancellation or a Ctrl-C, which stay what they are.
-
-    It becomes a note for people, and for programs the attribute that our errors have as well.
-    """
+    """Add the delivery to a cancellation or Ctrl-C: as a note, and as the attribute `delivery`."""
     _forget_frames(error)
     incomplete = body is not None and not body.handed_over
     delivery = Delivery.NOT_DELIVERED if incomplete else Delivery.UNKNOWN
@@ -544,8 +540,8 @@ def _note_interruption(error: BaseException, request: Request[T], body: Body | N
 
 
 def _forget_frames(error: BaseException) -> None:
-    # The libraries' frames hold the request and with it the key, and tell a person nothing; the
-    # exceptions of httpx hold it too.
+    # The libraries' frames hold the request, and so the key, and help no reader; the exceptions of
+    # httpx hold it too.
     for each in chain(error):
         each.with_traceback(None)
         vars(each).pop("_request", None)

@@ -1,4 +1,4 @@
-"""What a client is configured with: checked once, before anything is sent."""
+"""A client's settings, checked once, before anything is sent."""
 
 import ipaddress
 import os
@@ -20,10 +20,10 @@ API_KEY_VARIABLE = "KNOWLEDGE_BOT_API_KEY"
 
 _VERSION_PATH = "/public/v1"
 
-# What every clock and socket takes, in seconds: eleven days.
+# Seconds that every clock and socket accepts: eleven days.
 _LONGEST_TIMEOUT = 1_000_000
 
-# RFC 1035, section 2.3.4; underscores and the final dot are met in practice.
+# RFC 1035, section 2.3.4; underscores and a final dot occur in practice.
 _LABELS = re.compile(r"(?:[^.]{1,63}\.)*[^.]{1,63}\.?")
 
 
@@ -120,7 +120,7 @@ def _base_url(url: str | None) -> str:
     except ValueError as error:
         raise ConfigurationError(f"base_url: the base URL is not a URL: {error}") from None
     if parts.username is not None or parts.password is not None:
-        # Not quoted: what stands there is a secret.
+        # Not quoted: it is a secret.
         raise ConfigurationError(
             "base_url: a base URL holds no user name or password; use api_key="
         )

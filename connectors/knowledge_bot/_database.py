@@ -1,4 +1,4 @@
-"""Where something is kept, such as a ledger: addresses and connections, SQLite and PostgreSQL.
+"""Databases for a ledger and the like: addresses and connections, SQLite and PostgreSQL.
 
 Statements are written once, for the standard library's `sqlite3` and for psycopg 3; where the two
 differ, this module says how. Everything here blocks.
@@ -51,20 +51,20 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Database(ABC):
-    """Where something is kept.
+    """The database of one thing, such as a ledger.
 
     Attributes:
-        noun: what is kept there, for messages.
+        noun: what the thing is called in messages.
         error: what is raised where it cannot be used.
         busy: how many seconds SQLite waits for another process's transaction before it says that
             it is locked.
         patience: for how many seconds a statement is tried again while the database is locked,
             restarted or failed over.
-        tables: the statements that make its tables, with the kinds of columns that the two
-            databases call differently as `{identity}` and `{bytes}`.
+        tables: the statements that create its tables; `{identity}` and `{bytes}` stand for the
+            types of columns that the two databases name differently.
         file: SQLite's file; None for PostgreSQL.
         url: what PostgreSQL's driver connects to; may hold a password.
-        told: the address for messages, without a password.
+        name: the address for messages, without a password.
     """
 
     noun: ClassVar[str]
@@ -75,14 +75,14 @@ class Database(ABC):
 
     file: Path | None
     url: str
-    told: str
+    name: str
 
     @classmethod
     def of(cls, address: str | os.PathLike[str]) -> Self:
         """Return the database of `sqlite:///file`, `postgresql://…`, or the path of a SQLite file.
 
         Raises:
-            DatabaseError: the address is none of these. As everywhere here, it is `error`.
+            DatabaseError: the address is none of these. As everywhere here, its class is `error`.
         """
         text = os.fspath(address)
         scheme, mark, rest = text.partition("://")
@@ -96,8 +96,8 @@ class Database(ABC):
                     f"the {cls.noun}'s address is not a database URL, such as sqlite:///kbot.db or "
                     "postgresql://user:password@host/database: a port is a number"
                 )
-            told = f"postgresql://{user.partition(':')[0]}{':***' * bool(at)}{at}"
-            return cls(None, f"postgresql://{rest}", told + place.partition("?")[0])
+            name = f"postgresql://{user.partition(':')[0]}{':***' * bool(at)}{at}"
+            return cls(None, f"postgresql://{rest}", name + place.partition("?")[0])
         if mark and scheme.isalnum():
             if scheme != "sqlite":
                 raise cls.error(f"a {cls.noun} is kept in SQLite or PostgreSQL, not in {scheme!r}")
@@ -114,13 +114,13 @@ class Database(ABC):
         return cls(file, "", str(file))
 
     def open(self, *, reading: bool) -> "Connection | None":
-        """Open it, made where there is none; a reader gets None then, and makes nothing.
+        """Open the database, created where there is none; a reader gets None instead.
 
         Raises:
-            DatabaseError: it cannot be opened, it is something else, or of another version.
+            DatabaseError: it cannot be opened, it holds something else, or another version.
         """
         if self.file is not None and os.path.isdir(self.file):  # noqa: PTH112 - it never raises
-            raise self.error(f"{self.told} is a folder; name a file, such as {self.told}/kbot.db")
+            raise self.error(f"{self.name} is a folder; name a file, such as {self.name}/kbot.db")
         try:
             if reading and self.file is not None:
                 self.file.stat()
@@ -128,7 +128,7 @@ class Database(ABC):
             return None
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise self.error(f"the {self.noun} {self.told} cannot be read: {reason}") from None
+            raise self.error(f"the {self.noun} {self.name} cannot be read: {reason}") from None
         connection = self.connect(reading=reading)
         try:
             with self.explaining("read" if reading else "made"):
@@ -144,7 +144,7 @@ class Database(ABC):
         return None
 
     def connect(self, *, reading: bool) -> "Connection":
-        """Open a connection, to whatever is there.
+        """Open a connection, whatever the database holds.
 
         Raises:
             DatabaseError: it cannot be opened.
@@ -153,7 +153,7 @@ class Database(ABC):
             if self.file is None:
                 return Connection(self._postgresql_connection(), sqlite=False)
             raw = _sqlite_connection(self.file, "mode=rw" if reading else "mode=rwc", self.busy)
-            # What was committed survives a power cut, and so a claim.
+            # A committed claim has to survive a power cut.
             raw.execute("PRAGMA query_only=ON" if reading else "PRAGMA synchronous=FULL")
             try:
                 raw.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -161,34 +161,34 @@ class Database(ABC):
                 denied = "unable to open" in str(error) or "readonly" in str(error)
                 if not (reading and denied):
                     raise
-                # In a folder that nobody may write to, where no writer can be either.
+                # In a read-only folder, where there is no writer either.
                 raw = _sqlite_connection(self.file, "immutable=1", self.busy)
             return Connection(raw, sqlite=True)
 
     @abstractmethod
     def is_made(self, connection: "Connection") -> bool:
-        """Tell whether a database has the tables; False where they can be made.
+        """Return whether a database has the tables; False where they can be created.
 
         Raises:
-            DatabaseError: it is something else, or of another version.
+            DatabaseError: it holds something else, or another version.
         """
 
     @abstractmethod
     def check_replaced(self, *, there: bool) -> None:
-        """Meet a file that was removed while it was in use, or replaced (`there`).
+        """Decide about a file that was removed while in use, or replaced (`there`).
 
         Raises:
-            DatabaseError: what was in it is needed. Otherwise a new one is made.
+            DatabaseError: its content is needed. Otherwise a new file is created.
         """
 
     def _make(self, connection: "Connection") -> None:
         if connection.sqlite:
-            # Readers and the writer do not wait for each other then; kept in the file. SQLite does
-            # not wait for this lock by itself, when another process makes the same file.
+            # In this mode, which the file keeps, readers and the writer do not wait for each other.
+            # SQLite itself does not wait for this lock when another process creates the same file.
             deadline = time.monotonic() + self.patience
             while connection.locked_out_of("PRAGMA journal_mode=WAL"):
                 if time.monotonic() > deadline:
-                    raise self.error(f"the {self.noun} {self.told} cannot be made: it is locked")
+                    raise self.error(f"the {self.noun} {self.name} cannot be made: it is locked")
                 time.sleep(0.02)
         kinds = {"identity": "INTEGER PRIMARY KEY", "bytes": "BLOB"}
         if not connection.sqlite:
@@ -197,12 +197,12 @@ class Database(ABC):
         self.make(connection, self.tables.format(**kinds), lambda: self.is_made(connection))
 
     def make(self, connection: "Connection", statements: str, is_made: Callable[[], bool]) -> None:
-        """Make tables, unless another process just did.
+        """Create tables, unless another process just did.
 
         Args:
             connection: where.
-            statements: what makes them.
-            is_made: tells whether they are there.
+            statements: what creates them.
+            is_made: returns whether they are there.
         """
         if is_made():
             return
@@ -214,7 +214,7 @@ class Database(ABC):
                     connection.run(statement)
 
     def file_identity(self) -> tuple[int, int] | None:
-        """Return what tells SQLite's file from another one of its name; None without a file."""
+        """Return what identifies SQLite's file, whatever its name; None without a file."""
         try:
             status = None if self.file is None else self.file.stat()
         except OSError:
@@ -227,16 +227,16 @@ class Database(ABC):
         try:
             yield
         except Exception as error:
-            if not is_of_a_database(error):
+            if not is_database_error(error):
                 raise
             raise self.explained(error, what) from error
 
     def explained(self, error: BaseException, what: str) -> DatabaseError:
         """Return a database's error as ours."""
-        said = " ".join(str(error).split())
-        reason = next((told for sign, told in _REASONS.items() if sign in said.lower()), "")
+        said = " ".join(str(error).split()).rstrip(".?!")
+        reason = next((text for sign, text in _REASONS.items() if sign in said.lower()), "")
         detail = f"{reason.format(noun=self.noun)} ({said[:200]})" if reason else said[:300]
-        return self.error(f"the {self.noun} {self.told} cannot be {what}: {detail}")
+        return self.error(f"the {self.noun} {self.name} cannot be {what}: {detail}")
 
     def _postgresql_connection(self) -> Any:
         try:
@@ -255,11 +255,11 @@ class Database(ABC):
             )
         except psycopg.ProgrammingError:  # it quotes the address, and with it a password
             raise self.error(
-                f"{self.told} is not a database URL that PostgreSQL's driver takes, such as "
+                f"{self.name} is not a database URL that PostgreSQL's driver takes, such as "
                 "postgresql://user:password@host/database"
             ) from None
-        # A pooler such as PgBouncer tells an id of its own. It may give each transaction to another
-        # server, where a prepared statement of this name is missing, or is another one.
+        # A pooler such as PgBouncer reports another id. It may run each transaction on another
+        # server, where a prepared statement of this name is missing or different.
         ((pid,),) = connection.execute("SELECT pg_backend_pid()").fetchall()
         if pid != connection.info.backend_pid:
             connection.prepare_threshold = None
@@ -311,7 +311,7 @@ class Connection:
         try:
             self.run(statement)
         except sqlite3.OperationalError as error:
-            if is_passing(error):
+            if is_transient(error):
                 return True
             raise
         return False
@@ -351,17 +351,17 @@ class Connection:
 
 
 class Session:
-    """One connection that several threads use, one at a time, made anew where it broke.
+    """One connection that threads use in turn, opened again when it breaks.
 
-    What fails since the database is locked, restarted or away is tried again for a while. A
-    child of `os.fork` makes a connection of its own.
+    What fails because the database is locked, restarting or away is tried again for a while. A
+    child of `os.fork` opens a connection of its own.
 
     Args:
         database: where to connect to.
         reading: whether nothing may be written.
 
     Attributes:
-        given_up: set where nobody waits any longer for a database that is away.
+        given_up: when set, a database that is away is no longer waited for.
     """
 
     def __init__(self, database: Database, *, reading: bool = False) -> None:
@@ -374,20 +374,20 @@ class Session:
         _sessions.add(self)
 
     def open(self) -> Connection | None:
-        """Open the database, made where there is none; None in place of that for a reader.
+        """Open the database, created where there is none; a reader gets None instead.
 
         Raises:
-            DatabaseError: it cannot be opened, it is something else, or of another version.
+            DatabaseError: it cannot be opened, it holds something else, or another version.
         """
         self._connection = self._database.open(reading=self._reading)
         self._file, self._opened = self._database.file_identity(), self._connection is not None
         return self._connection
 
     def do(self, what: str, work: Callable[[Connection], T]) -> T:
-        """Do something with the connection, again while the database is away.
+        """Do something with the connection, and try again while the database is away.
 
         Args:
-            what: what could not be done, where an error says so: "read" or "written".
+            what: what an error says could not be done: "read" or "written".
             work: it may be called several times.
 
         Raises:
@@ -400,12 +400,12 @@ class Session:
                     return work(self._connected())
                 except Exception as error:
                     cause = error.__cause__ if isinstance(error, DatabaseError) else error
-                    if cause is None or not is_of_a_database(cause):
+                    if cause is None or not is_database_error(cause):
                         raise
                     if self._connection is not None and not self._connection.sqlite:
                         self._connection.close()
                         self._connection = None
-                    if not is_passing(cause) or self.given_up or time.monotonic() > deadline:
+                    if not is_transient(cause) or self.given_up or time.monotonic() > deadline:
                         raise self._database.explained(cause, what) from cause
             time.sleep(_PAUSE)
 
@@ -428,7 +428,7 @@ class Session:
         return self._connection
 
     def _leave_to_the_parent(self) -> None:
-        # It uses this connection, which would be closed there as well if it were closed here.
+        # Closing the connection here would close it for the parent as well.
         _of_parents.append(self._connection)
         self._connection, self._lock = None, threading.Lock()
 
@@ -439,7 +439,7 @@ _sessions: WeakSet[Session] = WeakSet()
 
 def _after_a_fork() -> None:
     for session in _sessions:
-        session._leave_to_the_parent()  # noqa: SLF001 - it is no one else's
+        session._leave_to_the_parent()  # noqa: SLF001 - this module's own
 
 
 if hasattr(os, "register_at_fork"):
@@ -460,13 +460,13 @@ def _sqlite_connection(file: Path, options: str, busy: float) -> sqlite3.Connect
     )
 
 
-def is_of_a_database(error: BaseException) -> bool:
-    """Tell whether a driver raised it."""
+def is_database_error(error: BaseException) -> bool:
+    """Return whether a database driver raised an error."""
     return isinstance(error, sqlite3.Error) or _is_a_psycopg(error, "Error")
 
 
-def is_passing(error: BaseException) -> bool:
-    """Tell whether the same may succeed a moment later, over a new connection."""
+def is_transient(error: BaseException) -> bool:
+    """Return whether the same may succeed a moment later, over a new connection."""
     if isinstance(error, sqlite3.Error):
         return "is locked" in str(error)
     state: str | None = getattr(error, "sqlstate", None)

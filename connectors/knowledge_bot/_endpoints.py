@@ -29,7 +29,7 @@ from urllib.parse import quote, urlsplit
 from knowledge_bot._uploads import OnProgress, Upload, UploadFile
 from knowledge_bot.errors import ConfigurationError
 
-if TYPE_CHECKING:  # pydantic takes longer to load than the client: when the first answer is read
+if TYPE_CHECKING:  # pydantic is slow to load, so it waits for the first answer
     from knowledge_bot.models import Bot, Collection, Conversation, Header, Message, Source
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Request(Generic[T]):
     Attributes:
         method: `GET` reads; `POST` creates something, each time it is sent.
         path: below the base URL, quoted.
-        read: makes the answer's body into the result; raises ValueError where it cannot.
+        read: parses the answer's body into the result; raises ValueError where it cannot.
         body: the JSON body, or None.
         upload: the multipart body instead, for the one endpoint that takes a file.
     """
@@ -61,19 +61,19 @@ class Request(Generic[T]):
     upload: Upload | None = None
 
     def __str__(self) -> str:
-        # Without a query (`kbot api`), which may hold what no log is to show.
+        # Without the query (`kbot api`), which may hold secrets.
         return f"{self.method} {self.path.partition('?')[0]}"
 
 
 class SyncDriver(ABC):
-    """What an endpoint needs of a client that blocks."""
+    """What an endpoint needs of a blocking client."""
 
     @abstractmethod
     def _call(self, request: Request[T]) -> T: ...
 
 
 class AsyncDriver(ABC):
-    """What an endpoint needs of a client that awaits."""
+    """What an endpoint needs of an asynchronous client."""
 
     @abstractmethod
     def _call(self, request: Request[T]) -> Coroutine[Any, Any, T]: ...
@@ -119,7 +119,7 @@ class Endpoints:
     - an `APIError` where the service refused or failed,
     - `UnexpectedResponseError` where its answer cannot be understood;
 
-    `error.delivery` tells whether the service may have acted.
+    `error.delivery` says whether the service may have acted.
     """
 
     @endpoint
@@ -251,7 +251,7 @@ class Endpoints:
 
 
 def _post(path: str, fields: Mapping[str, Any], read: Callable[[bytes], T]) -> Request[T]:
-    from pydantic_core import PydanticSerializationError, to_json  # the key has loaded it
+    from pydantic_core import PydanticSerializationError, to_json  # loaded already, for the key
 
     try:
         return Request("POST", path, read, to_json({"value": fields}))
@@ -262,10 +262,10 @@ def _post(path: str, fields: Mapping[str, Any], read: Callable[[bytes], T]) -> R
 
 
 def _reader(model: str, *, listed: bool = False) -> Callable[[bytes], Any]:
-    """Return what reads an answer into a model, wrapped in `value` or bare (section 4)."""
+    """Return a parser of answers into a model, wrapped in `value` or bare (section 4)."""
 
     @functools.cache
-    def reading() -> tuple[Callable[[bytes], Any], Callable[[Any], Any]]:
+    def parsers() -> tuple[Callable[[bytes], Any], Callable[[Any], Any]]:
         from pydantic import TypeAdapter
         from pydantic_core import from_json
 
@@ -276,7 +276,7 @@ def _reader(model: str, *, listed: bool = False) -> Callable[[bytes], Any]:
         return from_json, TypeAdapter(kind).validate_python
 
     def read(body: bytes) -> Any:
-        parse, validate = reading()
+        parse, validate = parsers()
         answer = _unwrapped(parse(body))
         if not listed:
             return validate(answer)
@@ -351,13 +351,13 @@ def check_number(
         whole: whether it has no fraction.
 
     Raises:
-        ConfigurationError: it is none, or out of these bounds.
+        ConfigurationError: it is not a number, or out of bounds.
     """
     kind = int if whole else int | float
     fits = isinstance(value, kind) and not isinstance(value, bool)
     if not fits or not least <= value <= most:  # type: ignore[operator] # a number by now
-        told = f"{least} or more" if most == math.inf else f"{least} to {most}"
-        raise ConfigurationError(f"{name}: expected {told}, not {value!r}")
+        bounds = f"{least} or more" if most == math.inf else f"{least} to {most}"
+        raise ConfigurationError(f"{name}: expected {bounds}, not {value!r}")
 
 
 def identifier(argument: str, value: object, prefix: str) -> str:

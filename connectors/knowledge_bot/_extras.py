@@ -1,10 +1,10 @@
-"""What tells, in one sentence, that an extra of the distribution is not installed."""
+"""The error for an extra of the distribution that is not installed."""
 
 from importlib.util import find_spec
 
 
 def require(package: str, extra: str, *modules: str) -> None:
-    """Check that what an extra brings is there, without importing it.
+    """Check that an extra is installed, without importing it.
 
     Args:
         package: what needs it.

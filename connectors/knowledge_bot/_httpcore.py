@@ -1,8 +1,8 @@
-"""The default of blocking calls: httpcore's pool of connections.
+"""The default transport of blocking calls: httpcore's connection pool.
 
-httpx's client adds cookies, redirects and logins, which no call to this service has, for a third of
-a call's time, and hides the connection. Seeing it is what lets an upload end when the service has
-refused it, instead of after the last gigabyte.
+httpx's client adds cookies, redirects and logins, which no call here needs, for a third of a call's
+time. It also hides the connection, which has to be watched so that an upload ends when the service
+refuses it, and not after the last gigabyte.
 """
 
 import functools
@@ -104,7 +104,7 @@ class _Network(httpcore.SyncBackend):
 
 
 class WrappedStream(httpcore.NetworkStream):
-    """A connection that hands everything on to another one."""
+    """A connection that delegates to another one."""
 
     def __init__(self, stream: httpcore.NetworkStream) -> None:
         self._stream = stream
@@ -133,7 +133,7 @@ class WrappedStream(httpcore.NetworkStream):
 class _Connection(WrappedStream):
     """A connection that stops sending a request once its answer is there (RFC 9112, section 9.3).
 
-    httpcore takes a failed write for what it is here, and goes on to read the answer.
+    After a failed write, httpcore goes on to read the answer.
     """
 
     def __init__(self, stream: httpcore.NetworkStream) -> None:
@@ -160,7 +160,7 @@ class _Connection(WrappedStream):
         connection = self._stream.get_extra_info("socket")
         if not isinstance(connection, ssl.SSLSocket):
             return True
-        # What can be read of a TLS connection may be its own business, such as session tickets.
+        # Readable TLS data may belong to the protocol itself, such as session tickets.
         try:
             connection.settimeout(0)
             self._arrived = connection.recv(65536)
@@ -177,7 +177,6 @@ class _Connection(WrappedStream):
         timeout: float | None = None,
     ) -> httpcore.NetworkStream:
         secured = super().start_tls(ssl_context, server_hostname, timeout)
-        # Through an https:// proxy there is one encryption inside another; what is readable there
-        # belongs to the outer one.
+        # Through an https:// proxy TLS runs inside TLS; readable data belongs to the outer layer.
         nested = self._stream.get_extra_info("ssl_object") is not None
         return secured if nested else _Connection(secured)

@@ -1,4 +1,4 @@
-"""Settings of language models that a bot has no place for, and what is said of them."""
+"""Settings of language models that bots do not have, and the warning about them."""
 
 import sys
 import warnings
@@ -22,8 +22,8 @@ WITHOUT_EFFECT: Final = frozenset(
         "top_p",
     }
 )
-"""What other models take and the service does not (interface section 4): code that changes the
-model should go on working, and hear of it."""
+"""What other models take and the service does not (interface section 4). Code that switches models
+keeps working, with a warning."""
 
 
 def warn_of_settings(arguments: Iterable[str], *, inside: Collection[str] = ()) -> None:
@@ -41,7 +41,7 @@ def warn_of_settings(arguments: Iterable[str], *, inside: Collection[str] = ()) 
 
 
 def level_outside(inside: Collection[str]) -> int:
-    """Return the `stacklevel` of the caller's warning that names the first line outside.
+    """Return the `stacklevel` with which the caller's warning names the first line outside.
 
     Args:
         inside: the packages through which a call comes, beside this one.

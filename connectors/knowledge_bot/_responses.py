@@ -11,7 +11,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from knowledge_bot._endpoints import Request
-from knowledge_bot._transports import HTTPResponse, Place
+from knowledge_bot._transports import Destination, HTTPResponse
 from knowledge_bot.errors import (
     APIError,
     AuthenticationError,
@@ -38,7 +38,7 @@ ACCEPT_ENCODING = "gzip, deflate"
 LARGEST_ANSWER = 16 * 1024 * 1024
 _TOO_LARGE = f"its body is larger than {LARGEST_ANSWER // 2**20} MiB"
 
-# How much is unpacked at a time, and how much of a body in excess is kept, in bytes.
+# Bytes unpacked at a time, and bytes kept of a body that is too large.
 _STEP = 256 * 1024
 _START = 4000
 
@@ -63,39 +63,41 @@ _BY_STATUS: dict[int, type[APIError]] = {
 }
 
 
-def result(request: Request[T], response: HTTPResponse, place: Place, key: "SecretStr | None") -> T:
-    """Return what the answer holds.
+def read_result(
+    request: Request[T], response: HTTPResponse, destination: Destination, key: "SecretStr | None"
+) -> T:
+    """Return the result that a response holds.
 
     Args:
-        request: what was asked.
+        request: the call.
         response: what was answered.
-        place: where the request went.
+        destination: where the request went.
         key: the API key, which no error repeats.
 
     Raises:
         KnowledgeBotError: an answer that says what went wrong, or that cannot be read.
     """
     if response.status >= 300:
-        raise _error(request, response, place, key)
+        raise _error(request, response, destination, key)
     body, excess = _decoded(response)
     if excess:
-        raise _unexpected(request, response, place, key, body=body, why=excess)
+        raise _unexpected(request, response, destination, key, body=body, why=excess)
     try:
         return request.read(body)
     except ValueError as error:  # invalid JSON, invalid UTF-8, pydantic's ValidationError
-        why = f"it cannot be read: {_unread(error)}. {_beginning(response, body, key)}"
-        raise _unexpected(request, response, place, key, body=body, why=why) from None
+        why = f"it cannot be read: {_parse_problem(error)}. {_beginning(response, body, key)}"
+        raise _unexpected(request, response, destination, key, body=body, why=why) from None
 
 
-def _unread(error: ValueError) -> str:
-    told = str(error)
-    if isinstance(error, _errors_of_pydantic()):  # much more than a person needs
+def _parse_problem(error: ValueError) -> str:
+    text = str(error)
+    if isinstance(error, _validation_error()):  # much more than a person needs
         found = error.errors(include_url=False, include_input=False, include_context=False)
-        told = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found)
-    return " ".join(told.split())[:300]
+        text = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found)
+    return " ".join(text.split())[:300]
 
 
-def _errors_of_pydantic() -> Any:
+def _validation_error() -> Any:
     from pydantic import ValidationError
 
     return ValidationError
@@ -110,7 +112,7 @@ def _beginning(response: HTTPResponse, body: bytes, key: "SecretStr | None") -> 
 
 
 def outcome_of(request: Request[T], delivery: Delivery) -> str:
-    """Return the sentence that tells a person what a failure means for the request."""
+    """Return the sentence that says what a failure means for the request."""
     if delivery is Delivery.NOT_DELIVERED:
         return "The service cannot have acted on it; sending it again is safe"
     if request.method == "GET":
@@ -124,7 +126,7 @@ def outcome_of(request: Request[T], delivery: Delivery) -> str:
 
 
 def _decoded(response: HTTPResponse) -> tuple[bytes, str]:
-    """Return the body as it was before it was compressed, or its start and why it is no more."""
+    """Return the decompressed body, or its start and why the rest is missing."""
     body, excess = response.body, ""
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding in ("gzip", "x-gzip", "deflate"):
@@ -159,7 +161,7 @@ def _unpacked(body: bytes, encoding: str) -> tuple[bytes, str]:
 
 
 def _error(
-    request: Request[T], response: HTTPResponse, place: Place, key: "SecretStr | None"
+    request: Request[T], response: HTTPResponse, destination: Destination, key: "SecretStr | None"
 ) -> KnowledgeBotError:
     body, _ = _decoded(response)
     headers, status = response.headers, response.status
@@ -170,8 +172,8 @@ def _error(
             f"it redirects to {target}. Redirects are never followed, since the API key would go "
             "along; set base_url to the service's own address"
         )
-        return _unexpected(request, response, place, key, body=body, why=why)
-    retry_after = seconds_of(headers.get("retry-after"))
+        return _unexpected(request, response, destination, key, body=body, why=why)
+    retry_after = retry_after_seconds(headers.get("retry-after"))
     refused = status < 500 or (status in {503, 507} and retry_after is not None)
     delivery = Delivery.REFUSED if refused else Delivery.UNKNOWN
     code, message = _code_and_message(_without(key, body))
@@ -188,7 +190,7 @@ def _error(
         retry_after=retry_after,
         delivery=delivery,
         outcome=outcome_of(request, delivery),
-        request=f"{request} to {place}",
+        request=f"{request} to {destination}",
         advice=advice,
     )
 
@@ -196,14 +198,14 @@ def _error(
 def _unexpected(
     request: Request[T],
     response: HTTPResponse,
-    place: Place,
+    destination: Destination,
     key: "SecretStr | None",
     *,
     body: bytes,
     why: str,
 ) -> UnexpectedResponseError:
     return UnexpectedResponseError(
-        f"{request} to {place} was answered with {response.status}, but {why}",
+        f"{request} to {destination} was answered with {response.status}, but {why}",
         status_code=response.status,
         body=_without(key, body),
         outcome=outcome_of(request, Delivery.UNKNOWN),
@@ -216,12 +218,12 @@ def _code_and_message(body: bytes) -> tuple[str | None, str]:
     A proxy or a framework before the service may refuse in words of its own.
     """
     try:
-        told = json.loads(body)
-        if isinstance(told, dict) and isinstance(told.get("value"), dict):
-            told = told["value"]
-        code, message = told.get("code"), told.get("message")
-        if told and code is None and message is None:
-            message = json.dumps(told, ensure_ascii=False)
+        found = json.loads(body)
+        if isinstance(found, dict) and isinstance(found.get("value"), dict):
+            found = found["value"]
+        code, message = found.get("code"), found.get("message")
+        if found and code is None and message is None:
+            message = json.dumps(found, ensure_ascii=False)
     except (ValueError, AttributeError, RecursionError):
         text = re.sub(r"<[^>]*>|\s+", " ", body[:_START].decode("utf-8", "replace"))
         return None, _printable(" ".join(text.split()))[:_MESSAGE_LENGTH]
@@ -232,13 +234,13 @@ def _code_and_message(body: bytes) -> tuple[str | None, str]:
 
 
 def _printable(text: str) -> str:
-    """Return a text that every terminal and log takes: what the service wrote may be anything."""
+    """Return text that is safe in any terminal and log; the service may have sent anything."""
     spaced = " ".join(text.splitlines())
     return "".join(each if each.isprintable() else "\ufffd" for each in spaced)
 
 
 def _without(key: "SecretStr | None", body: bytes) -> bytes:
-    """Return a body without the key, as it is and as JSON may write it."""
+    """Return a body without the key, in its plain spelling and in those of JSON."""
     if key is None:
         return body
     plain = key.get_secret_value()
@@ -253,7 +255,7 @@ def _without_in_text(key: "SecretStr | None", text: str) -> str:
     return _without(key, text.encode("utf-8", "replace")).decode("utf-8")
 
 
-def seconds_of(value: str | None) -> float | None:
+def retry_after_seconds(value: str | None) -> float | None:
     """Return the seconds of a `Retry-After` (RFC 9110, section 10.2.3); None where it has none."""
     if value is None:
         return None

@@ -2,7 +2,7 @@
 
 The interface has no idempotency key and no way to look a source up (section 4), so a POST is sent
 again only where the service cannot have acted on it: it did not arrive as a whole, or the service
-said that it refused. `exchange` is the whole policy, without I/O; the clients only carry it out.
+said that it refused. `retry_policy` decides it all, without I/O; the clients only carry it out.
 """
 
 import random
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from knowledge_bot._endpoints import Request
-from knowledge_bot._responses import outcome_of, result
-from knowledge_bot._transports import HTTPResponse, Place, chain
+from knowledge_bot._responses import outcome_of, read_result
+from knowledge_bot._transports import Destination, HTTPResponse, chain
 from knowledge_bot.errors import (
     APIError,
     ConnectionFailedError,
@@ -34,8 +34,8 @@ _FIRST_BACKOFF = 0.5
 _LONGEST_BACKOFF = 8.0
 _LONGEST_RETRY_AFTER = 120.0
 
-# The exceptions of httpcore, httpx, httpx2 and aiohttp by name: whichever of them is used, it is
-# loaded by whoever uses it. These are raised before the first byte of a request leaves.
+# Exceptions of httpcore, httpx, httpx2 and aiohttp that mean that no byte of a request was sent. By
+# name, so that none of these libraries is loaded for it.
 _BEFORE_SENDING = frozenset(
     {
         "ConnectError",
@@ -48,7 +48,7 @@ _BEFORE_SENDING = frozenset(
         "ConnectionTimeoutError",
         "ClientHttpProxyError",
         "InvalidURL",
-        # Python's own, of somebody's transport
+        # Python's own, from a user's transport
         "ConnectionRefusedError",
         "gaierror",
     }
@@ -56,22 +56,22 @@ _BEFORE_SENDING = frozenset(
 
 
 @dataclass(slots=True)
-class Send:
-    """A step of an exchange: send the request now."""
+class Attempt:
+    """A step of the retry policy: send the request now."""
 
-    attempt: int
+    number: int
 
 
 @dataclass(slots=True)
 class Sleep:
-    """A step of an exchange: wait so many seconds."""
+    """A step of the retry policy: wait so many seconds."""
 
     seconds: float
 
 
 @dataclass(slots=True)
 class Failure:
-    """No whole answer came.
+    """An attempt that brought no complete answer.
 
     Attributes:
         error: what the transport raised.
@@ -84,18 +84,18 @@ class Failure:
     incomplete: bool = False
 
 
-def exchange(
-    request: Request[T], *, max_retries: int, place: Place, key: "SecretStr | None"
-) -> Generator[Send | Sleep, HTTPResponse | Failure | None, T]:
-    """Say what to do next until the request has its result.
+def retry_policy(
+    request: Request[T], *, max_retries: int, destination: Destination, key: "SecretStr | None"
+) -> Generator[Attempt | Sleep, HTTPResponse | Failure | None, T]:
+    """Decide what to do next until the request has its result.
 
-    Yields `Send`, and takes the `HTTPResponse` or `Failure` that came of it; or `Sleep`, and takes
-    None.
+    Yields `Attempt`, and takes the `HTTPResponse` or `Failure` that came of it; or `Sleep`, and
+    takes None.
 
     Args:
         request: the call.
         max_retries: how many times it may be sent again.
-        place: where it goes, as the errors name it.
+        destination: where it goes, as the errors name it.
         key: the API key, which no error repeats.
 
     Returns:
@@ -106,17 +106,17 @@ def exchange(
     """
     attempt = 0
     while True:
-        reply = yield Send(attempt)
+        reply = yield Attempt(attempt)
         if isinstance(reply, Failure):
-            error = _failed(request, reply, place)
+            error = _failed(request, reply, destination)
             error.__cause__ = reply.error
         elif reply is None:
-            raise TypeError("a Send is answered with a response or a Failure")
+            raise TypeError("an Attempt is answered with a response or a Failure")
         else:
             try:
-                return result(request, reply, place, key)
+                return read_result(request, reply, destination, key)
             except KnowledgeBotError as answered:
-                # Its frames, and pydantic's error behind it, hold the answer with all it repeats.
+                # Its frames, and pydantic's error behind it, hold the whole answer.
                 error = answered.with_traceback(None)
                 error.__context__ = None
         if attempt >= max_retries or not may_be_sent_again(request, error):
@@ -126,7 +126,7 @@ def exchange(
 
 
 def may_be_sent_again(request: Request[T], error: KnowledgeBotError) -> bool:
-    """Tell whether sending the request once more can neither duplicate nor is bound to fail."""
+    """Return whether sending the request again is safe, and may succeed."""
     if request.upload is not None and not request.upload.replayable:
         return False
     if isinstance(error, APIError):
@@ -144,9 +144,9 @@ class _Waiting:
 
 @contextmanager
 def no_waiting() -> Iterator[None]:
-    """Let no call and no ingestion of this process wait before it sends again, within the block.
+    """Let nothing in this process wait before it sends a request again, within the block.
 
-    An ingestion still waits for a service that cannot be reached, for which it looks with pings.
+    An ingestion still waits for a service that cannot be reached, and pings it meanwhile.
     """
     before, _Waiting.allowed = _Waiting.allowed, False
     try:
@@ -156,7 +156,7 @@ def no_waiting() -> Iterator[None]:
 
 
 def seconds_to_wait(seconds: float) -> float:
-    """Return the seconds, or 0 where a test lets nothing wait."""
+    """Return the seconds, or 0 within `no_waiting`."""
     return seconds if _Waiting.allowed else 0.0
 
 
@@ -166,7 +166,7 @@ def _pause(attempt: int, error: KnowledgeBotError) -> float:
     return random.uniform(0, min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2**attempt))  # noqa: S311
 
 
-def _failed(request: Request[T], failure: Failure, place: Place) -> KnowledgeBotError:
+def _failed(request: Request[T], failure: Failure, destination: Destination) -> KnowledgeBotError:
     error = failure.error
     names = {cls.__name__ for cls in type(error).__mro__}
     never_left = isinstance(error, ConnectionFailedError) or not _BEFORE_SENDING.isdisjoint(names)
@@ -179,26 +179,26 @@ def _failed(request: Request[T], failure: Failure, place: Place) -> KnowledgeBot
         else:
             phase = "no progress of the upload" if failure.incomplete else "no whole answer"
         return RequestTimeoutError(
-            f"{request} to {place}: {phase}, given up after {failure.seconds:.1f} s",
+            f"{request} to {destination}: {phase}, given up after {failure.seconds:.1f} s",
             delivery=delivery,
             outcome=outcome,
         )
     if never_left:
         return ConnectionFailedError(
-            f"{request}: no connection to {place}: {reason}",
+            f"{request}: no connection to {destination}: {reason}",
             delivery=delivery,
             outcome=outcome,
-            advice=_advice(error, place),
+            advice=_advice(error, destination),
         )
     where = "before the whole request was sent" if failure.incomplete else "before a whole answer"
     return ConnectionLostError(
-        f"{request} to {place}: the connection broke {where}: {reason}",
+        f"{request} to {destination}: the connection broke {where}: {reason}",
         delivery=delivery,
         outcome=outcome,
     )
 
 
-def _advice(error: BaseException, place: Place) -> str | None:
+def _advice(error: BaseException, destination: Destination) -> str | None:
     """Return what to do about a connection that was not made; None: what the error's class says."""
     for behind in chain(error):
         if isinstance(behind, ssl.SSLCertVerificationError):
@@ -210,7 +210,7 @@ def _advice(error: BaseException, place: Place) -> str | None:
             return (
                 "Check that the base URL's port speaks TLS, or begins with http:// if it does not"
             )
-    if place.proxy is not None:
+    if destination.proxy is not None:
         return (
             "Check the proxy's address and login in HTTP_PROXY or HTTPS_PROXY, or name the "
             "service's host in NO_PROXY"
@@ -220,7 +220,7 @@ def _advice(error: BaseException, place: Place) -> str | None:
 
 def _in_short(error: BaseException) -> str:
     # aiohttp's own text names an `ssl:default` for http:// too; what the system said is enough.
-    told = getattr(error, "os_error", None) or error
-    if isinstance(told, KnowledgeBotError):  # of somebody's transport
-        told = str(told).partition(f". {told.advice}")[0] if told.advice else told
-    return (" ".join(str(told).split()) or type(told).__name__)[:300]
+    reason = getattr(error, "os_error", None) or error
+    if isinstance(reason, KnowledgeBotError):  # from a user's transport
+        reason = str(reason).partition(f". {reason.advice}")[0] if reason.advice else reason
+    return (" ".join(str(reason).split()) or type(reason).__name__)[:300]

@@ -1,8 +1,7 @@
-"""Clients that are shared by all objects which reach the service in the same way.
+"""Clients shared by all objects that reach the service in the same way.
 
-A framework makes its objects anew whenever it likes, LangChain for each call with a configuration
-of its own, and closes none of them. With a client for each, every call would open a connection and
-leave it open.
+Frameworks make their objects anew at will (LangChain for each call with its own configuration) and
+close none of them. With a client for each, every call would open a connection and leave it open.
 """
 
 import os
@@ -17,18 +16,18 @@ from knowledge_bot._configuration import Configuration
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from knowledge_bot._transports import Place
+    from knowledge_bot._transports import Destination
 
-# The latest ways to reach a service, as of the tenants of a program. A client that is not among
-# them any more lasts as long as somebody has it; then its connections are closed.
+# How many clients are kept, the latest used, for example one for each tenant. A client that is
+# dropped lasts as long as somebody holds it; then its connections are closed.
 _MOST = 64
 
-# By what a client holds anyway, so that no key is kept longer than a client has it.
-_clients: "OrderedDict[tuple[Configuration, Place], Client]" = OrderedDict()
+# Found by what the client itself holds, so that no API key outlives its client.
+_clients: "OrderedDict[tuple[Configuration, Destination], Client]" = OrderedDict()
 _twins: "weakref.WeakKeyDictionary[Client, AsyncClient]" = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 if hasattr(os, "register_at_fork"):  # not on Windows
-    # Nobody holds the lock in the child; the clients open connections of their own there.
+    # So that the lock is free in the child, where clients open connections of their own.
     os.register_at_fork(
         before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
     )
@@ -43,21 +42,21 @@ def shared_client(
 ) -> Client:
     """Return the client for a key, an address and settings; the same one for the same.
 
-    It is nobody's own, so nobody closes it. What is left out comes from the environment, at the
-    time of the call.
+    It is shared, so do not close it. What is left out comes from the environment at the time of
+    the call.
 
     Raises:
         ConfigurationError: no base URL, or an argument or a proxy that cannot be used.
     """
     client = Client(api_key, base_url, timeout=timeout, max_retries=max_retries)
     # The proxy is the environment's, which may have changed.
-    way = configuration_of(client), client._connections.place  # noqa: SLF001 - the core's own
+    way = configuration_of(client), client._connections.destination  # noqa: SLF001 - the core's own
     with _lock:
         known = _clients.pop(way, None)
         if known is None or known._is_closed:  # noqa: SLF001 - the core's own
             known = client
             connections = client._connections  # noqa: SLF001 - the core's own
-            # Those of a call that is under way, or of a derived client, are not garbage yet.
+            # Connections that a call or a derived client still uses are not garbage yet.
             closing = weakref.finalize(connections, connections.transport.close)
             closing.atexit = (
                 False  # then a call may be under way in a thread, and would be waited for

@@ -1,8 +1,8 @@
 """OpenTelemetry spans, where its API is installed (extra `otel`); nothing at all where it is not.
 
-One span covers a call with all its tries, one an ingestion, and one a check. Names are those of
-OpenTelemetry's conventions for generative AI (`gen_ai.*`), HTTP and errors; what is this project's
-own begins with `knowledge_bot.`. What was asked and answered is recorded only where the user opts
+There is one span for a call with all its tries, for an ingestion, and for a check. Names are those
+of OpenTelemetry's conventions for generative AI (`gen_ai.*`), HTTP and errors; what is this
+project's own begins with `knowledge_bot.`. Questions and answers are recorded only if the user opts
 in, with `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`.
 """
 
@@ -33,8 +33,8 @@ class Tracing:
     """Makes the spans of what goes to one service.
 
     Attributes:
-        provider: returns whoever records spans in this process.
-        silent: the kinds of it that record nothing, so that a call need not begin a span.
+        provider: returns the tracer provider of this process.
+        silent: the classes of providers that record nothing, for which no span is begun.
     """
 
     def __init__(self, trace: Any, base_url: str) -> None:
@@ -52,7 +52,7 @@ class Tracing:
 
     @classmethod
     def of(cls, base_url: str) -> "Tracing | None":
-        """Return what makes the spans of a client; None without OpenTelemetry."""
+        """Return the tracing of a client; None without OpenTelemetry."""
         trace = _api()
         return None if trace is None else cls(trace, base_url)
 
@@ -82,8 +82,8 @@ class Tracing:
                 raise
 
     @contextmanager
-    def whole(self, name: str) -> Iterator[Callable[[Mapping[str, int]], None]]:
-        """Record an ingestion (`ingest`) or a check (`check`); yields what takes its counts."""
+    def run(self, name: str) -> Iterator[Callable[[Mapping[str, int]], None]]:
+        """Record an ingestion (`ingest`) or a check (`check`); yields a function for its counts."""
         with self._tracer.start_as_current_span(
             name,
             attributes={**self._server, "gen_ai.provider.name": "knowledge_bot"},
@@ -108,26 +108,26 @@ class Tracing:
         delivery = getattr(error, "delivery", None)
         if delivery is not None:
             span.set_attribute("knowledge_bot.delivery", str(delivery))
-        # Our own errors are written to be read and hold no key; of others only the kind is told.
-        told = str(error) if isinstance(error, KnowledgeBotError) else type(error).__qualname__
-        span.set_status(self._trace.StatusCode.ERROR, told)
+        # Our own errors hold no key; of others only the class is recorded.
+        reason = str(error) if isinstance(error, KnowledgeBotError) else type(error).__qualname__
+        span.set_status(self._trace.StatusCode.ERROR, reason)
 
 
 class CallSpan:
-    """The span of one call, told what happens meanwhile."""
+    """The span of one call."""
 
     def __init__(self, span: Any, asked: dict[str, Any]) -> None:
         self._span, self._asked = span, asked
         self._resends = 0
 
-    def again(self, seconds: float) -> None:
+    def record_retry(self, seconds: float) -> None:
         """Record that the request is sent again, after so many seconds."""
         self._resends += 1
         self._span.set_attribute("http.request.resend_count", self._resends)
         self._span.add_event("retry", {"knowledge_bot.wait_seconds": seconds})
 
-    def ended(self, result: Any) -> None:
-        """Record what came of it."""
+    def record_result(self, result: Any) -> None:
+        """Record the answer to a message."""
         if not self._asked:
             return
         self._span.set_attribute("gen_ai.response.id", result.id)

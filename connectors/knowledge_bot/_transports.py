@@ -1,4 +1,4 @@
-"""How requests travel: the protocol of two methods, and what is not the default blocking way.
+"""How requests are sent: the protocol of a transport, and all but the default blocking one.
 
 A transport sends one request and reads one answer, of bounded size; it knows nothing of keys,
 retries or what an answer means. Beside the default for blocking calls (`_httpcore`) there are two
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CONNECTIONS = 100
 
 # Below the idle timeout of every usual server and proxy, so that a request rarely meets a
-# connection that is just being closed: whether such a request arrived, nobody can tell.
+# connection that is just being closed, where nothing says whether it arrived.
 KEEPALIVE_SECONDS = 5.0
 
 
@@ -47,11 +47,11 @@ class HTTPRequest:
         method: `GET` or `POST`.
         url: the whole address.
         headers: names and values, the API key among them, `Content-Length` wherever it is known.
-        body: the bytes; or pieces, each of which is asked for when the one before was taken:
-            blocking for a `Transport`, awaiting for an `AsyncTransport`; or None.
+        body: the bytes; or pieces, each requested once the one before was sent: an iterable for a
+            `Transport`, an asynchronous one for an `AsyncTransport`; or None.
         timeout: seconds to wait for a connection, and again for each step after it.
-        max_bytes: how much of the answer's body is read at most, in bytes; what comes after is
-            left, and the connection given up.
+        max_bytes: how many bytes of the answer's body to read at most; the rest is left, and the
+            connection closed.
     """
 
     method: str
@@ -72,9 +72,9 @@ class HTTPResponse:
     Attributes:
         status: the HTTP status.
         headers: the headers, with names in lower case or looked up case-insensitively.
-        body: the body as it came, still compressed where `content-encoding` says so. Of an answer
-            with status 400 or above, which tells by its status what came of the request, this may
-            be what arrived before the connection broke.
+        body: the body as it came, still compressed where `content-encoding` says so. With status
+            400 or above, where the status alone says what became of the request, it may be what
+            arrived before the connection broke.
     """
 
     status: int
@@ -92,11 +92,11 @@ class Transport(Protocol):
         """Send a request once and read its answer. Redirects are answers and not followed.
 
         Raises:
-            ConnectionFailedError: nothing of the request left this machine. So may the exceptions
-                of httpx and aiohttp that mean this, and `ConnectionRefusedError`.
-            TimeoutError: there was no whole answer in time.
-            Exception: the connection broke in another way; whether the request arrived, nobody
-                can tell, unless it had a body of pieces that was not asked for its last one.
+            ConnectionFailedError: no byte of the request was sent. The exceptions of httpx and
+                aiohttp that mean this, and `ConnectionRefusedError`, are understood too.
+            TimeoutError: there was no complete answer in time.
+            Exception: the connection broke in another way. The request may have arrived, unless
+                its body came in pieces and the last one was never requested.
         """
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class Transport(Protocol):
 
 
 class AsyncTransport(Protocol):
-    """Sends for an `AsyncClient`, from whichever event loop runs."""
+    """Sends for an `AsyncClient`, from any running event loop."""
 
     async def send(self, request: HTTPRequest) -> HTTPResponse:
         """Send a request once and read its answer, as `Transport.send` does."""
@@ -121,7 +121,7 @@ class Proxy:
     """The HTTP proxy that the environment names for an address.
 
     Attributes:
-        url: its address, without what logs in.
+        url: its address, without user name and password.
         login: user name and password, or None.
     """
 
@@ -166,7 +166,7 @@ def proxy_for(url: str) -> Proxy | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Destination:
     """Where requests go, as errors name it.
 
     Attributes:
@@ -183,7 +183,7 @@ class Place:
 
 
 def ssl_context(verify: bool | str | ssl.SSLContext) -> ssl.SSLContext:
-    """Return what `verify=` stands for, built once in a process.
+    """Return the TLS context for `verify=`, built once in a process.
 
     Raises:
         ConfigurationError: `verify`, `SSL_CERT_FILE` or `SSL_CERT_DIR` cannot be loaded.
@@ -230,8 +230,8 @@ class _Process:
     """Counts the forks between this process and the first one."""
 
     forks = 0
-    # A child must not even collect what its parent had open: closing an event loop's socket there
-    # takes it out of the parent's selector, which both share.
+    # A child must not even garbage-collect what its parent had open: closing an event loop's socket
+    # there takes it out of the parent's selector, which both share.
     kept: list[object] = []  # noqa: RUF012 - the process's own
 
     @classmethod
@@ -249,12 +249,12 @@ def forks() -> int:
 
 
 def keep_for_ever(inherited: object) -> None:
-    """Never collect what belongs to the process that this one was forked from."""
+    """Keep an object of the parent process from ever being garbage-collected."""
     _Process.kept.append(inherited)
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an exception and those behind it."""
+    """Yield an exception and its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -270,7 +270,7 @@ class AiohttpTransport:
     """The default of asynchronous calls: aiohttp, with connections that outlive no event loop.
 
     Connections belong to the loop they were opened in. A caller of `asyncio.run` has a new loop
-    each time and closes nothing; an asynchronous generator that waits in the loop does it, since a
+    each time and closes nothing. So an asynchronous generator waits in each loop to close them: a
     loop finishes its generators before it ends (`loop.shutdown_asyncgens`).
     """
 
@@ -285,7 +285,7 @@ class AiohttpTransport:
         ] = {}
 
     async def open(self) -> Callable[..., Any]:
-        """Make ready to send in the running loop: what is heavy is loaded and made by then."""
+        """Prepare to send in the running loop: load and make what is slow to load and make."""
         return self._held() or await self._opened()
 
     def _held(self) -> Callable[..., Any] | None:
@@ -322,7 +322,7 @@ class AiohttpTransport:
             )
         )
 
-        def exchange(request: HTTPRequest, body: Any, total: float | None) -> Any:
+        def begin(request: HTTPRequest, body: Any, total: float | None) -> Any:
             # Without a tunnel the proxy reads the request itself.
             plain = request.url.startswith("http:")
             return session.request(
@@ -335,17 +335,17 @@ class AiohttpTransport:
             )
 
         keeper = _closed_at_the_end(session)
-        self._sessions[asyncio.get_running_loop()] = exchange, session, keeper
+        self._sessions[asyncio.get_running_loop()] = begin, session, keeper
         await anext(keeper)
-        return exchange
+        return begin
 
     async def send(self, request: HTTPRequest) -> HTTPResponse:
         """Send a request in the running loop."""
-        exchange = self._held() or await self._opened()
-        # Nothing else bounds a send that stalls or an answer that drips.
+        begin = self._held() or await self._opened()
+        # Nothing else bounds a send that stalls or an answer that trickles in.
         patience = 2 * request.timeout
         if request.body is None or isinstance(request.body, bytes):
-            async with exchange(request, request.body, patience) as response:
+            async with begin(request, request.body, patience) as response:
                 length = response.content_length
                 if response.status < 400 and length is not None and length <= request.max_bytes:
                     return HTTPResponse(response.status, response.headers, await response.read())
@@ -353,7 +353,7 @@ class AiohttpTransport:
                     request, response.status, response.headers, response.content.iter_any()
                 )
         async with asyncio.timeout(patience) as limit:
-            async with exchange(request, _paced(request, limit), None) as response:
+            async with begin(request, _paced(request, limit), None) as response:
                 return await _read(
                     request, response.status, response.headers, response.content.iter_any()
                 )
@@ -405,7 +405,7 @@ async def _finish(keeper: AsyncGenerator[None, None]) -> None:
 
 
 def _paced(request: HTTPRequest, limit: asyncio.Timeout) -> Any:
-    """Return the body; of one in pieces, each begins the time to answer anew."""
+    """Return the body; if it comes in pieces, each restarts the time limit."""
     body = request.body
     return body if body is None or isinstance(body, bytes) else _pieces(body, request, limit)
 
@@ -433,11 +433,11 @@ async def _read(
     return HTTPResponse(status, headers, body)
 
 
-# The HTTP client of a user ------------------------------------------------------------------------
+# The user's own HTTP client -----------------------------------------------------------------------
 
 
 class HTTPClient(Protocol):
-    """What is used of an `httpx.Client`, which an `httpx2.Client` offers as well."""
+    """The part of an `httpx.Client` that is used; an `httpx2.Client` has it too."""
 
     @property
     def headers(self) -> Any:
@@ -455,7 +455,7 @@ class HTTPClient(Protocol):
 
 
 class AsyncHTTPClient(Protocol):
-    """What is used of an `httpx.AsyncClient`, which an `httpx2.AsyncClient` offers as well."""
+    """The part of an `httpx.AsyncClient` that is used; an `httpx2.AsyncClient` has it too."""
 
     @property
     def headers(self) -> Any:
@@ -473,7 +473,7 @@ class AsyncHTTPClient(Protocol):
 
 
 class _Injected:
-    """What both injected transports do: the user's library's own requests, and what it read."""
+    """What both injected transports share: making requests, and answers that were read already."""
 
     def __init__(self, http_client: Any, kind: str) -> None:
         self._client, self._library = http_client, _library_of(http_client, kind)
@@ -494,7 +494,7 @@ class _Injected:
         )
 
     @staticmethod
-    def _was_read(response: Any) -> HTTPResponse | None:
+    def _already_read(response: Any) -> HTTPResponse | None:
         """Return an answer that a mock, a cache or an event hook has read, and so decoded."""
         if not response.is_stream_consumed:
             return None
@@ -515,7 +515,7 @@ class InjectedTransport(_Injected):
             self._request(request, request.body), stream=True, follow_redirects=False
         )
         try:
-            return self._was_read(response) or read_within(
+            return self._already_read(response) or read_within(
                 request, response.status_code, response.headers, response.iter_raw()
             )
         finally:
@@ -540,7 +540,7 @@ class InjectedAsyncTransport(_Injected):
                 follow_redirects=False,
             )
             try:
-                return self._was_read(response) or await _read(
+                return self._already_read(response) or await _read(
                     request, response.status_code, response.headers, response.aiter_raw()
                 )
             finally:

@@ -1,4 +1,4 @@
-"""Files as multipart bodies (RFC 7578): constant memory, an explicit length, and honest endings.
+"""Files as multipart bodies (RFC 7578): constant memory and an explicit length.
 
 A body knows whether its last byte was handed to the network. Until then the service cannot hold a
 complete request, so an upload that broke before may be sent again.
@@ -135,7 +135,7 @@ class Body:
         length: the body's size in bytes, or None for a stream of unknown size.
         handed_over: whether the last piece was given to the network. False proves that the service
             has no complete request.
-        error: what stopped the body itself, for example a file that changed; transports wrap it.
+        error: what went wrong in making the body, such as a file that changed; transports wrap it.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Body:
         self.error: Exception | None = None
         self._upload, self._stream, self._owned, self._size = upload, stream, owned, size
         self._sent = 0
-        # A cancelled call may leave a thread inside `read`; nobody closes the file under it.
+        # A cancelled call may leave a thread inside `read`; the file is not closed under it.
         self._reading = threading.Lock()
 
     def stream(self) -> Iterator[bytes]:
@@ -184,8 +184,8 @@ class Body:
         except Exception as error:
             self.error = error
             raise
-        # Set before the piece leaves: a break while it is written can no longer be told apart from
-        # one after it.
+        # Set before the piece leaves: a break while it is written looks the same as one
+        # after it.
         self.handed_over = True
         yield self._tail
 
@@ -267,7 +267,7 @@ def _start_of(file: BinaryIO) -> int | None:
 
 
 def _guessed_type(name: str) -> str:
-    # A compressed file is not of the type of what is in it.
+    # A compressed file does not have the type of its content.
     guessed, compression = mimetypes.guess_type(name)
     return guessed if guessed and not compression else "application/octet-stream"
 

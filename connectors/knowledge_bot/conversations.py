@@ -7,17 +7,16 @@ two together:
 
 - The newest answer of the bot in a list is its anchor. What stands before it was sent already, so
   only what follows is sent, into the anchor's conversation.
-- A conversation's last answer is its head. Of several lists that continue from the same answer one
-  alone gets the conversation; the others are forks, as is a list in which something before the
+- A conversation's last answer is its head. Of several lists that continue from the same answer only
+  one gets the conversation; the others are forks, as is a list in which something before the
   anchor was changed. By default a fork is sent as a whole into a new conversation, so that no list
   is answered with messages that are not in it.
-- Who knows the heads is an object, `Heads`: in this process alone, or in a database that several
-  workers share.
+- `Heads` remembers the heads: in this process alone, or in a database that several workers share.
 
-No class of a framework is used here: adapters make `Said`s of their messages, and keep
-`Reply.kept()` with the answer, from which `Place.of` knows it again. Where nothing can be kept with
-a message, as in a list that comes over OpenAI's API, the heads recognise an answer by all that was
-said up to it.
+No class of a framework is used here: adapters turn their messages into `Said`, and store
+`Reply.kept()` with the answer, from which `Place.of` restores its place. Where nothing can be
+stored with a message, as in a list that comes over OpenAI's API, `Heads` recognises an answer by
+all that was said up to it.
 """
 
 import asyncio
@@ -58,8 +57,7 @@ History: TypeAlias = Literal["transcript", "latest", "replay", "error"]
 alone, the user's turns one by one, or nothing."""
 
 OnFork: TypeAlias = Literal["new", "continue", "error"]
-"""Where a list goes whose conversation has gone on without it, or is another one by now: into a new
-conversation, into the old one all the same, or nowhere."""
+"""Where a fork is sent: into a new conversation, into the old one all the same, or nowhere."""
 
 T = TypeVar("T")
 
@@ -71,7 +69,7 @@ ROLES: Final[Mapping[str, Role]] = {
     "tool": "tool",
     "function": "tool",
 }
-"""Who says a message, by the names that chat APIs have for it."""
+"""Roles by the names that chat APIs have for them."""
 
 _DAY: Final = 86_400  # seconds
 
@@ -84,10 +82,10 @@ class Place:
 
     Attributes:
         conversation_id: the conversation, `conv_…`.
-        message_id: the answer's message, `msg_…`; None where nobody kept it.
+        message_id: the answer's message, `msg_…`; None where it was not stored.
         system: digests of the system's turns before it.
         turns: digests of the others since the answer before it in this conversation, and its own;
-            None where nobody kept them, and nobody can tell whether something was changed.
+            None where they were not stored, so that changes go unnoticed.
     """
 
     conversation_id: str
@@ -97,10 +95,10 @@ class Place:
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self | None:
-        """Return what `Reply.kept` says, among whatever else; None where it names no conversation.
+        """Restore a place from what `Reply.kept` returned; None where it names no conversation.
 
         Args:
-            kept: a mapping that came through JSON, perhaps, or was changed by someone.
+            kept: that mapping, perhaps with other keys, read from JSON, or altered.
         """
         conversation_id, message_id = kept.get("conversation_id"), kept.get("message_id")
         if not isinstance(conversation_id, str) or not conversation_id:
@@ -123,8 +121,8 @@ class Said:
     Attributes:
         role: who said it.
         text: what was said; may be empty.
-        name: what the speaker is called beside the role; a transcript's history tells it.
-        place: where the asked bot said it; None for everyone else's messages.
+        name: the speaker's name, which a transcript shows beside the role.
+        place: where the bot that is asked said it; None for everyone else's messages.
     """
 
     role: Role
@@ -134,18 +132,18 @@ class Said:
 
     @property
     def digest(self) -> str:
-        """What tells this message from another one."""
+        """A digest of role and text."""
         return _digest(f"{self.role}\0{self.text}")
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer, and after what it was given.
+    """An answer, and the list that it answers.
 
     Attributes:
         message: the service's answer.
-        messages: the list that it answers.
-        heard: how many of them its conversation had heard before.
+        messages: the list.
+        heard: how many of them its conversation held before.
     """
 
     message: Message
@@ -153,7 +151,7 @@ class Reply:
     heard: int
 
     def kept(self, text: str | None = None) -> dict[str, Any]:
-        """Return what is to be kept with the answer, for `Place.of`, as plain JSON.
+        """Return what to store with the answer, for `Place.of`, as plain JSON.
 
         Args:
             text: the answer as the list will hold it, where that is not the whole one.
@@ -182,11 +180,11 @@ class ForkError(ConfigurationError):
 class Heads:
     """The last answer of each conversation, as far as it is known here.
 
-    Nobody can ask the service for it. An object without an address knows what went through it: a
-    conversation that it has not met is taken for what the list of messages says. One with an
-    address shares its knowledge with all that have the same: workers, machines, and the same
-    process after a restart. There, a list that continues a conversation which is not known is a
-    fork, so no list is ever answered with messages that are not in it.
+    The service cannot be asked for it. Without an address, an object knows what went through it,
+    and takes the list's word for conversations it has not seen. With an address, all that have the
+    same one share what they know: workers, machines, and the same process after a restart. There, a
+    list that continues an unknown conversation is a fork, so no list is ever answered with messages
+    that are not in it.
 
     May be shared between threads and event loops, and used in children of `os.fork`. A pickle of it
     holds the address, and with it perhaps a password.
@@ -194,13 +192,13 @@ class Heads:
     Args:
         address: `sqlite:///file`, `postgresql://…`, or the path of a SQLite file; a ledger may be
             in the same database. None: in this object alone.
-        remembered: without an address, how many conversations are known; the one that was longest
-            silent is forgotten first.
-        days: with an address, after how many silent days a conversation is forgotten.
+        remembered: without an address, how many conversations are remembered; the least recently
+            used is forgotten first.
+        days: with an address, after how many days without a message a conversation is forgotten.
 
     Raises:
         HeadsError: the address cannot be used. From a call: the database cannot be read or written.
-        ConfigurationError: a number cannot be used, or the address is no text and no path.
+        ConfigurationError: a number cannot be used, or the address is neither text nor a path.
     """
 
     def __init__(
@@ -219,23 +217,23 @@ class Heads:
         check_number("days", days, 1, whole=True)
         self._made_of = (address, remembered, days)
         self._store: _Store = (
-            _InThisProcess(remembered)
+            _MemoryStore(remembered)
             if address is None
-            else _InADatabase(_HeadsDatabase.of(address), days)
+            else _DatabaseStore(_HeadsDatabase.of(address), days)
         )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._store.told})"
+        return f"{type(self).__name__}({self._store.name})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _heads, self._made_of
 
     @classmethod
     def of(cls, client: Client) -> "Heads":
-        """Return what this process knows of the conversations that a client is used for.
+        """Return the heads of a client's conversations in this process.
 
         Args:
-            client: each has heads of its own, which go with it.
+            client: each has heads of its own, which are dropped with it.
         """
         with _of_clients_lock:
             heads = _of_clients.get(client)
@@ -263,7 +261,7 @@ class Heads:
         def take(head: _Head | None) -> _Head | None:
             nonlocal taken
             head = head if head is not None or self.shared else _Head(after)
-            # Its own claim is met again where the connection broke after it was written.
+            # After a broken connection, it may meet its own claim, already written.
             taken = head is not None and (
                 head.sender == message.sender or (head.answer == after and head.sender is None)
             )
@@ -288,7 +286,7 @@ class Heads:
         self._store.change(thread, join)
 
     def _find(self, service: str, said: str) -> Place | None:
-        """Return the head whose answer was given after all this; of several, any one."""
+        """Return the place of the head with this digest of all that was said; of several, any."""
         return self._store.find(service, said)
 
     def _answered(
@@ -307,7 +305,7 @@ class Heads:
         self._settle(thread, sender, before)
 
     def _lost(self, thread: "_Thread", sender: str) -> None:
-        """Note that a message was sent, perhaps, and that no answer will come."""
+        """Note that a message may have been sent, and that no answer will come."""
         self._settle(thread, sender, lambda head: head._replace(lost=True))
 
     def _settle(
@@ -338,17 +336,17 @@ _of_clients_lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Conversations:
-    """How lists of messages are brought into conversations; asks a bot with them.
+    """Asks a bot with lists of messages, each sent into the conversation that it continues.
 
     Attributes:
-        heads: who knows which answer is a conversation's last.
+        heads: remember which answer is a conversation's last.
         history: what is sent where there is more than a question. "transcript": all of it, as one
             text (`knowledge_bot.transcripts`). "latest": what the user said last. "replay": the
             user's turns one by one, each a message of its own; the last one's answer counts.
             "error": such a list is refused.
-        on_fork: where a list goes that continues from an answer which is not its conversation's
+        on_fork: where a list is sent that continues from an answer which is not its conversation's
             last, or before which something was changed.
-        recognise: whether answers without a place are known again by the whole list up to them.
+        recognise: whether answers without a place are recognised by the whole list up to them.
     """
 
     heads: Heads
@@ -379,14 +377,14 @@ class Conversations:
             The answer.
 
         Raises:
-            ConfigurationError: there is nothing that can be sent, or nowhere to; nothing was.
+            ConfigurationError: there is nothing to send, or nowhere to send it; nothing was sent.
             ForkError: the same, where the list is a fork and `on_fork` is "error".
             HeadsError: shared heads cannot be read or written; nothing was sent.
             KnowledgeBotError: as `send_message`. Where `history` is "replay", messages before the
                 one that failed are in the conversation.
         """
         service = client.base_url
-        exchange = self._begun(service, bot_id, messages, conversation_id, default)
+        exchange = self._begin(service, bot_id, messages, conversation_id, default)
         try:
             for content in exchange.contents:
                 exchange.message = client.send_message(
@@ -410,7 +408,7 @@ class Conversations:
         """Ask as `ask` does, without blocking; arguments, result and errors are the same."""
         service = client.base_url
         exchange = await self._off_the_loop(
-            self._begun, service, bot_id, messages, conversation_id, default
+            self._begin, service, bot_id, messages, conversation_id, default
         )
         try:
             for content in exchange.contents:
@@ -428,7 +426,7 @@ class Conversations:
             return work(*arguments)
         return await asyncio.to_thread(work, *arguments)
 
-    def _begun(
+    def _begin(
         self,
         service: str,
         bot_id: str,
@@ -443,8 +441,8 @@ class Conversations:
         contents = self._contents(messages[at + 1 :])
         place = messages[at].place if at >= 0 else None
         conversation_id = place.conversation_id if place is not None else named or default
-        if conversation_id is None:  # which nobody knows yet, so nobody else takes the turn
-            if self.heads.shared:  # they have to know the answer, once it is there
+        if conversation_id is None:  # a new one, whose turn nobody else can take
+            if self.heads.shared:  # the answer will have to be recorded
                 self.heads.check()
             return _Exchange(bot_id, messages, 0, contents)
         sending = _Sending(secrets.token_hex(8), _digest("\n".join(contents)))
@@ -474,19 +472,19 @@ class Conversations:
         return [*messages[:at], replace(messages[at], place=found), *messages[at + 1 :]]
 
     def _fork(self, service: str, before: Sequence[Said], place: Place, sending: "_Sending") -> str:
-        """Take the turn after an answer; return why that cannot be, empty where it was done."""
-        if not _are_as_they_were(before, place):
+        """Take the turn after an answer; return why that failed, empty where it did not."""
+        if not _is_unchanged(before, place):
             return "something before the bot's last answer in this list was changed since"
         thread = (service, place.conversation_id)
         if self.heads._take(thread, place.message_id, sending):  # noqa: SLF001 - its only user
             return ""
-        told = f"{place.conversation_id} has gone on since the bot's last answer in this list"
-        return f"{told}, or is not known to {self.heads}" if self.heads.shared else told
+        reason = f"{place.conversation_id} has gone on since the bot's last answer in this list"
+        return f"{reason}, or is not known to {self.heads}" if self.heads.shared else reason
 
     def _contents(self, messages: Sequence[Said]) -> list[str]:
         """Return what is sent of some messages."""
         spoken = [message for message in messages if message.text.strip()]
-        # Where the user said nothing, another agent speaks to the bot, or a tool.
+        # Without a message of the user's, another agent or a tool speaks to the bot.
         roles = {message.role for message in spoken}
         asking = {"user"} if "user" in roles else {"assistant", "tool"}
         end = len(spoken)
@@ -501,14 +499,14 @@ class Conversations:
         while start and asking == {"user"} == {spoken[start - 1].role}:
             start -= 1
         question = [Turn("user", message.text) for message in spoken[start:end]]
-        # Behind the question stand instructions, and what tools and other models said to it.
+        # After the question may come instructions, and what tools and other models said to it.
         others = [*spoken[:start], *spoken[end:]]
         if self.history == "latest" or not others:
             return [render(question)]
         if self.history == "error":
-            told = sorted({message.role for message in others})
+            found = sorted({message.role for message in others})
             raise ConfigurationError(
-                f"messages: besides the question there are messages of {', '.join(told)}, which "
+                f"messages: besides the question there are messages of {', '.join(found)}, which "
                 'the service has no place for. Leave them out, or set history="transcript" to send '
                 "them as text. Nothing was sent"
             )
@@ -526,8 +524,8 @@ class Conversations:
         conversation_id = exchange.conversation_id
         if conversation_id is None:
             return
-        if exchange.goes_on is None and not self.recognise and not self.heads.shared:
-            return  # what is not known is taken for what the list says
+        if exchange.continues is None and not self.recognise and not self.heads.shared:
+            return  # for an unknown conversation the list's word is taken
         thread, sender = (service, conversation_id), exchange.sender
         unknown = getattr(error, "delivery", Delivery.UNKNOWN) is Delivery.UNKNOWN
         try:
@@ -539,21 +537,21 @@ class Conversations:
             else:
                 self.heads._refused(thread, sender)  # noqa: SLF001
         except HeadsError as failure:
-            # The answer is there, and must not be lost for this. Nobody else takes the turn: who
-            # continues this conversation is sent into a new one.
+            # The answer must not be lost over this. The turn stays taken, so whoever continues this
+            # conversation is sent into a new one.
             _logger.warning("The turn in %s is not given back: %s", conversation_id, failure)
 
 
 @dataclass(slots=True)
 class _Exchange:
-    """A list on its way.
+    """A list that is being sent.
 
     Attributes:
         bot_id: the bot that it goes to.
         messages: the list.
-        heard: how many of them the conversation has heard.
+        heard: how many of them the conversation holds.
         contents: what is sent.
-        goes_on: the conversation that it continues; None starts a new one.
+        continues: the conversation that it continues; None starts a new one.
         sender: who has the turn there; empty in a new one.
         message: the last answer so far.
     """
@@ -562,13 +560,13 @@ class _Exchange:
     messages: Sequence[Said]
     heard: int
     contents: list[str]
-    goes_on: str | None = None
+    continues: str | None = None
     sender: str = ""
     message: Message | None = None
 
     @property
     def conversation_id(self) -> str | None:
-        return self.goes_on if self.message is None else self.message.conversation_id
+        return self.continues if self.message is None else self.message.conversation_id
 
     @property
     def said(self) -> str | None:
@@ -597,14 +595,14 @@ def _anchor(messages: Sequence[Said], named: str | None) -> int:
     return -1
 
 
-def _are_as_they_were(messages: Sequence[Said], anchor: Place) -> bool:
-    """Tell whether messages, the anchor's the last, are what was said, or the end of it."""
+def _is_unchanged(messages: Sequence[Said], anchor: Place) -> bool:
+    """Return whether messages up to the anchor are what was said, or the end of it."""
     system, _ = _digests(messages)
     rest = iter(anchor.system)
     if anchor.turns is not None and not all(one in rest for one in system):
-        return False  # not even some of them, in their order
+        return False  # not even a subsequence
     since: list[str] = []
-    is_cut = True  # as frameworks do with long lists: what was said first is gone
+    is_cut = True  # frameworks cut the beginning off long lists
     for message in messages:
         if message.role != "system":
             since.append(message.digest)
@@ -624,9 +622,9 @@ def _digests(messages: Sequence[Said]) -> tuple[list[str], list[str]]:
 
 
 def _digest_of(bot_id: str, messages: Sequence[Said]) -> str:
-    """Return what tells a bot's list from any other one."""
-    told = "".join((bot_id, *(message.digest for message in messages)))
-    return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+    """Return a digest of a bot's list."""
+    text = "".join((bot_id, *(message.digest for message in messages)))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _digest(text: str) -> str:
@@ -651,8 +649,8 @@ class _Head(NamedTuple):
         answer: the id of its last answer; None where that is not known.
         sender: who has the turn after it; None where nobody has.
         content: a digest of what is being sent.
-        lost: whether it was sent, perhaps, and no answer will come.
-        said: a digest of all that was said up to the answer, where somebody wants it.
+        lost: whether it may have been sent, and no answer will come.
+        said: a digest of all that was said up to the answer, where answers are recognised by it.
     """
 
     answer: str | None
@@ -666,18 +664,18 @@ class _Store(Protocol):
     """Where heads are kept."""
 
     shared: bool
-    told: str
+    name: str
 
     def change(self, thread: _Thread, change: Callable[[_Head | None], _Head | None]) -> None:
-        """Replace a head by what is made of it, as one step; None where there is none."""
+        """Replace a head in one step by what `change` makes of it; None stands for no head."""
 
     def find(self, service: str, said: str) -> Place | None:
-        """Return the place of an answer that is a head, after which nothing is on its way."""
+        """Return the place of a head after which no message is under way."""
 
 
-class _InThisProcess:
+class _MemoryStore:
     shared = False
-    told = ""
+    name = ""
 
     def __init__(self, remembered: int) -> None:
         self._heads: OrderedDict[_Thread, _Head] = OrderedDict()
@@ -715,11 +713,11 @@ class _InThisProcess:
 
 
 class _HeadsDatabase(Database):
-    """Where heads are shared."""
+    """The database of shared heads."""
 
     noun = "store of heads"
     error = HeadsError
-    # Somebody waits for an answer.
+    # Short, since a user is waiting for an answer.
     busy = 0.5
     patience = 3.0
     tables = """
@@ -739,19 +737,19 @@ CREATE INDEX kbot_heads_said ON kbot_heads (said) WHERE said IS NOT NULL;
 """
 
     def is_made(self, connection: Connection) -> bool:
-        """Tell whether a database has the table; what else is in it does not matter."""
+        """Return whether a database has the table; what else is in it does not matter."""
         return "kbot_heads" in connection.names()
 
     def check_replaced(self, *, there: bool) -> None:
-        """Let a new one be made: what it does not know is a fork."""
+        """Allow a new file: what it does not know is a fork."""
 
 
-class _InADatabase:
+class _DatabaseStore:
     shared = True
 
     def __init__(self, database: _HeadsDatabase, days: int) -> None:
         self._session = Session(database)
-        self.told = repr(database.told)
+        self.name = repr(database.name)
         self._seconds = days * _DAY
         self._tidied = 0.0
 
@@ -766,8 +764,8 @@ class _InADatabase:
                 if after is None:
                     connection.run(_REMOVE, *thread)
                 elif after != before:
-                    told = (after.answer, after.sender, after.content, int(after.lost), after.said)
-                    connection.run(_WRITE, *thread, *told, int(time.time()))
+                    values = (after.answer, after.sender, after.content, int(after.lost))
+                    connection.run(_WRITE, *thread, *values, after.said, int(time.time()))
                 self._tidy(connection)
 
         self._session.do("used", write)

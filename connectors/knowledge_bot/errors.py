@@ -16,8 +16,8 @@
         ├── RateLimitError            429
         └── ServerError               5xx
 
-Nothing here derives from `RuntimeError` or `OSError`: asynchronous frameworks swallow the one, and
-retrying wrappers treat the other as passing.
+Nothing here derives from `RuntimeError` or `OSError`: asynchronous frameworks swallow the
+former, and retry wrappers take the latter for a passing fault.
 """
 
 from enum import StrEnum
@@ -27,8 +27,8 @@ from typing import Any, ClassVar
 class Delivery(StrEnum):
     """What a failure means for the request: may the service have acted on it?
 
-    The interface offers neither an idempotency key nor a way to look a source up, so this is all
-    that a caller can decide a resend on.
+    The interface offers neither an idempotency key nor a way to look a source up, so a
+    caller has nothing else to decide a resend by.
     """
 
     NOT_DELIVERED = "not_delivered"
@@ -36,7 +36,7 @@ class Delivery(StrEnum):
     REFUSED = "refused"
     """The service answered that it did not act."""
     UNKNOWN = "unknown"
-    """The service may have acted; nobody can tell from here."""
+    """The service may have acted; there is no way to know from here."""
 
 
 class InsecureTransportWarning(UserWarning):
@@ -46,8 +46,8 @@ class InsecureTransportWarning(UserWarning):
 class KnowledgeBotError(Exception):
     """The root of all errors of this project.
 
-    `str()` tells the person on call what was tried, what came back, what to do about it, and
-    whether the service may have acted.
+    `str()` is written for the person on call: what was tried, what came back, what to do about it,
+    and whether the service may have acted.
 
     Attributes:
         delivery: what the failure means for the request, see `Delivery`.
@@ -193,7 +193,7 @@ class ConflictError(APIError):
 
 
 class RateLimitError(APIError):
-    """429: too many requests; `retry_after` holds the seconds to wait, where they were told."""
+    """429: too many requests; `retry_after` holds the seconds to wait, if it named them."""
 
     advice = "Send fewer requests at a time, and this one again later"
 

@@ -19,10 +19,10 @@ transcripts can follow it, and `read` gives the list back:
 
 The rules:
 
-- The question is whatever the user said last. It stands at the end, letter by letter as it was
-  asked. Several user turns at the end are one question, joined by a blank line.
-- A list of user turns alone is no transcript: its question is the whole text, without a frame. Only
-  a question that itself begins like a transcript gets one, so that nobody mistakes it for one.
+- The question is whatever the user said last. It stands at the end, exactly as it was asked.
+  Several user turns at the end are one question, joined by a blank line.
+- A list of user turns alone is not a transcript: its question is the whole text, without a frame.
+  Only a question that itself begins like a transcript gets one, to avoid a mistake.
 - Before the question, a line inside a turn that begins like a label (`User:`, `New question:`) gets
   a backslash in front, and one more if there are some already. Whatever ends a line for
   `str.splitlines` ends one here. So no turn can pretend to be several.
@@ -30,8 +30,9 @@ The rules:
 - A text is a transcript if `render` could have written it, and else one question as a whole,
   whatever it mentions.
 
-Whoever writes a whole message can write a transcript: what users type goes through `render`, and a
-service gives the turns that it reads, system texts too, no more trust than the rest of a message.
+Anyone who can write a whole message can write a transcript. So what users type goes through
+`render`, and a service trusts the turns that it reads, system texts too, no more than the rest of a
+message.
 """
 
 import re
@@ -62,7 +63,7 @@ class Turn:
         text: what was said; may be empty.
 
     Raises:
-        ConfigurationError: the role is none of `Role`, or the text is not a string.
+        ConfigurationError: the role is not one of `Role`, or the text is not a string.
     """
 
     role: Role
@@ -71,7 +72,7 @@ class Turn:
     def __post_init__(self) -> None:
         if self.role not in _ROLES:
             raise ConfigurationError(
-                f"role: {str(self.role)[:40]!r} is none of {', '.join(_ROLES)}"
+                f"role: {str(self.role)[:40]!r} is not one of {', '.join(_ROLES)}"
             )
         if not isinstance(self.text, str):
             raise ConfigurationError(f"text: expected a string, not {type(self.text).__name__}")
@@ -158,7 +159,7 @@ def render(turns: Iterable[Turn]) -> str:
 def read(text: str) -> Transcript:
     """Return the turns of a text that `render` wrote, or any other text as one turn of the user's.
 
-    The time it takes grows with the length of the text alone, whoever wrote it.
+    The time it takes is proportional to the length of the text, whatever is in it.
 
     Args:
         text: the `content` of a message.
@@ -173,7 +174,7 @@ def read(text: str) -> Transcript:
     plain = Transcript((Turn("user", text),))
     if not _opens(text):
         return plain
-    # Inside of earlier turns this line is escaped, so where it first stands, the question begins.
+    # Earlier turns have this line escaped, so the question begins where it first stands.
     history, _, question = text.partition(_QUESTION)
     _, *said = _TURN.split(history)
     if not question.strip():

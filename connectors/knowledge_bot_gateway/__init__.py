@@ -1,10 +1,10 @@
-"""Bots for agents and chat windows: an MCP server and OpenAI's API, before any service.
+"""Bots for agents and chat windows: an MCP server and OpenAI's API, in front of any service.
 
-`kbot mcp` and `kbot gateway` run it, and `kbot serve` has both beside its own interface. What all
-of it keeps is the core's promise: no message is sent twice silently, and every error says whether
-the service may have acted.
+`kbot mcp` and `kbot gateway` run it, and `kbot serve` offers both beside its own interface. It
+keeps the core's promise: no message is silently sent twice, and every error says whether the
+service may have acted.
 
-A name is loaded when it is first used, since every start of `kbot` imports this package, also where
+A name is loaded when it is first used, since every start of `kbot` imports this package, even if
 the extra `gateway` is not installed.
 """
 
@@ -33,7 +33,7 @@ def require_extra() -> None:
     """Check that the extra `gateway` is installed.
 
     Raises:
-        ModuleNotFoundError: it is not; the text says what to install.
+        ModuleNotFoundError: it is not installed; the text says what to install.
     """
     require(__name__, "gateway", "fastapi", "mcp", "uvicorn")
 

@@ -1,4 +1,4 @@
-"""The gateway as one web application, and beside a service that runs in the same process."""
+"""The gateway as a web application, by itself or beside a service in the same process."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,7 +20,7 @@ from knowledge_bot_gateway._messages import ERRORS, bots
 from knowledge_bot_gateway._problems import no_such_model
 from knowledge_bot_gateway._service import Upstream
 
-# The gate checks the key, before the body is read. This says so in the description.
+# The gate checks the key before the body is read. This only documents it.
 _KEY = Security(HTTPBearer(auto_error=False))
 
 
@@ -34,13 +34,13 @@ def create_app(
     """Make the web application.
 
     Args:
-        upstream: the service that it stands before; closed with it.
+        upstream: the service behind it; closed with the application.
         admission: who may use it.
-        mcp: the server of `/mcp`, of `create_mcp_server`. None: there is no such path.
+        mcp: the server for `/mcp`, from `create_mcp_server`. None: there is no such path.
         openai: whether there is `/v1`.
 
     Returns:
-        An ASGI application: `/v1/models`, `/v1/chat/completions`, `/v1/responses`, `/mcp`.
+        An ASGI application with `/v1/models`, `/v1/chat/completions`, `/v1/responses` and `/mcp`.
     """
 
     @asynccontextmanager
@@ -51,7 +51,7 @@ def create_app(
                 await stack.enter_async_context(mcp.session_manager.run())
             yield
 
-    # The usual documentation pages load scripts from elsewhere.
+    # The usual documentation pages load scripts from other hosts.
     app = FastAPI(
         title="Knowledge-Bot gateway",
         version=__version__,
@@ -89,7 +89,7 @@ def _models(upstream: Upstream) -> APIRouter:
         id: str,  # noqa: A002 - OpenAI's name for the parameter
         request: Request,
     ) -> dict[str, Any]:
-        """Tell of one bot."""
+        """Describe one bot."""
         found = await bots(upstream, request)
         if id not in found:
             raise no_such_model(id)
@@ -104,8 +104,8 @@ async def mount_openai(base_url: str, data: Path) -> AsyncIterator[ASGIApp]:
 
     Args:
         base_url: the service's address.
-        data: its data folder, where the last answers of the conversations are kept, so that chats
-            go on after a restart.
+        data: its data folder, which keeps the last answer of each conversation, so that chats
+            continue after a restart.
 
     Yields:
         The application.
@@ -126,13 +126,13 @@ async def mount_mcp(base_url: str, data: Path) -> AsyncIterator[ASGIApp]:
 
 def _upstream(base_url: str, data: Path) -> Upstream:
     file = data / "heads.sqlite3"
-    # For the folder's owner alone, as all that is in it.
+    # Only for the folder's owner, like everything in it.
     file.touch(mode=0o600)
     return Upstream(base_url, heads=Heads(file))
 
 
 def _model(bot_id: str, name: str) -> dict[str, Any]:
-    # When a bot was made is not told by the service; the field cannot be left out.
+    # The field is required, but the service does not say when a bot was created.
     return {
         "id": bot_id,
         "object": "model",

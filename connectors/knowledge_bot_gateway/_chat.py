@@ -1,7 +1,7 @@
-"""`/v1/chat/completions`: a list of messages, each time whole, and its answer.
+"""`/v1/chat/completions`: the whole list of messages each time, and its answer.
 
-Nothing is kept between two of them, so the conversation is known again by the list itself: its
-newest answer, and all that was said up to it. Who edits or regenerates goes on in another one.
+Nothing links two requests, so the conversation is recognised by the list itself: its newest answer,
+and everything before it. After an edit or a regeneration, the chat continues in a new conversation.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ from knowledge_bot_gateway._problems import invalid, unsupported
 from knowledge_bot_gateway._service import Upstream
 from knowledge_bot_gateway._sources import citations
 
-# Token counts that nobody knows are not invented. Some clients cannot do without the object.
+# Unknown token counts are not invented, but some clients require the object.
 NO_TOKENS: Final = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 _REFUSED: Final[Mapping[str, tuple[Any, ...]]] = {
@@ -56,7 +56,7 @@ class ChatCompletionRequest(Asked):
 
     messages: list[dict[str, Any]] = Field(min_length=1)
     stream_options: _StreamOptions | None = None
-    stop: str | list[str] | None = Field(None, description="Where the answer is cut.")
+    stop: str | list[str] | None = Field(None, description="Texts before which the answer is cut.")
     functions: list[Any] | None = None
     function_call: Any = None
     n: int | None = None
@@ -68,22 +68,22 @@ class ChatCompletionRequest(Asked):
 
 
 def router(upstream: Upstream) -> APIRouter:
-    """Return the endpoint, before a service."""
+    """Return the endpoint for a service."""
     routes = APIRouter()
 
     @routes.post("/v1/chat/completions", responses=ERRORS)
     async def create_chat_completion(body: ChatCompletionRequest, request: Request) -> Response:
         """Ask a bot with a list of messages.
 
-        `temperature`, `max_tokens` and what else steers a language model changes nothing. `usage`
-        is zero throughout: the service counts no tokens.
+        `temperature`, `max_tokens` and other settings of language models have no effect. `usage` is
+        always zero, since the service counts no tokens.
         """
         body.refuse_others(_REFUSED)
         stops = _stops(body)
         messages = [_said(message, index) for index, message in enumerate(body.messages)]
         named = body.named
         if named is not None:
-            # Who names the conversation vouches for it: it has heard what stands before.
+            # A caller who names the conversation states that it has the earlier messages.
             messages = _since_the_last_answer(messages)
         message = (await ask(upstream, request, body, messages, named=named)).message
         text = _cut(message.answer, stops)
@@ -97,7 +97,7 @@ def router(upstream: Upstream) -> APIRouter:
                 "choices": [
                     {
                         "index": 0,
-                        "message": {"refusal": None, **_spoken(message, text)},
+                        "message": {"refusal": None, **_assistant_message(message, text)},
                         "logprobs": None,
                         "finish_reason": "stop",
                     }
@@ -113,7 +113,7 @@ def _said(message: Mapping[str, Any], index: int) -> Said:
     place = f"messages[{index}]"
     role = role_of(message, place)
     if message.get("tool_calls") or message.get("function_call"):
-        raise unsupported(f"{place}.tool_calls", "a bot reads texts alone")
+        raise unsupported(f"{place}.tool_calls", "bots only read text")
     if message.get("content") is None and role != "assistant":
         raise invalid(f"{place}.content: expected a text.", f"{place}.content", "invalid_type")
     name = message.get("name")
@@ -152,9 +152,9 @@ def _envelope(model: str, message: Message, kind: str) -> dict[str, Any]:
     }
 
 
-def _spoken(message: Message, text: str) -> dict[str, Any]:
+def _assistant_message(message: Message, text: str) -> dict[str, Any]:
     named = citations(message)
-    # This shape has citations of addresses alone; every source is in a field of ours.
+    # This format only cites addresses; our own field has every source.
     return {
         "role": "assistant",
         "content": text,
@@ -185,9 +185,9 @@ def _chunks(
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return {**envelope, "choices": [choice], **usage}
 
-    spoken = _spoken(message, text)
-    yield None, chunk({"role": spoken.pop("role"), "content": "", "refusal": None})
-    yield None, chunk(spoken)
+    delta = _assistant_message(message, text)
+    yield None, chunk({"role": delta.pop("role"), "content": "", "refusal": None})
+    yield None, chunk(delta)
     yield None, chunk({}, "stop")
     if wants_usage:
         yield None, {**envelope, "choices": [], "usage": NO_TOKENS}

@@ -1,4 +1,4 @@
-"""Who is let in: the key, the host by which the gateway is called, and the size of what is sent."""
+"""Admission of requests: the key, the host name, and the size of the body."""
 
 import asyncio
 import hmac
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from knowledge_bot import ConfigurationError
 from knowledge_bot_gateway._problems import Problem
 
-# A question is a page of text at most, a chat window's list some hundred of them.
+# A question is at most a page of text, and a chat window's list some hundred of these.
 MOST_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -22,14 +22,14 @@ class Admission:
     """Who may use the gateway.
 
     Args:
-        keys: the gateway's own keys; a request has one of them as `Authorization: Bearer`. None of
-            them: any key is let in, and left to the service to judge.
-        open: whether requests without a key are let in as well.
-        hosts: the names by which the gateway may be called, without a port. None: by any. A page
-            in a browser may have its own name lead to this machine (DNS rebinding), but it cannot
-            have the request say another name.
-        most_bytes: how large a request's body may be.
-        body_seconds: how long it may take to arrive.
+        keys: the gateway's own keys; a request sends one of them as `Authorization: Bearer`. If
+            there are none, any key is admitted, and the service checks it.
+        open: whether requests without a key are admitted as well.
+        hosts: the host names, without a port, under which the gateway may be called. None: any. A
+            web page can point its own host name at this machine (DNS rebinding), but it cannot
+            send another name in the request.
+        most_bytes: the largest body of a request.
+        body_seconds: how long a body may take to arrive.
 
     Raises:
         ConfigurationError: a key is empty or cannot be sent in a header.
@@ -47,16 +47,16 @@ class Admission:
         given = [key.get_secret_value() if isinstance(key, SecretStr) else key for key in keys]
         if not all(key and key.isascii() and key.isprintable() and " " not in key for key in given):
             raise ConfigurationError(
-                "keys: a key of the gateway is empty, or has characters that no header takes"
+                "keys: a key of the gateway is empty, or has characters that a header cannot hold"
             )
-        # Where neither `vars` nor a traceback shows them.
+        # In a closure, so that neither `vars` nor a traceback shows them.
         self._is_known: Callable[[str], bool] = _known([key.encode() for key in given])
         self._has_keys, self._open = bool(given), open
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
         self.most_bytes, self.body_seconds = most_bytes, body_seconds
 
     def check(self, headers: Headers) -> None:
-        """Check a request before anything of its body is read.
+        """Check a request before its body is read.
 
         Raises:
             Problem: 401, 403, 413 or 421.
@@ -65,13 +65,15 @@ class Admission:
             if _name_of(f"//{headers.get('host', '')}") not in self._hosts:
                 raise Problem(
                     421,
-                    "The gateway is not called by this name. Call it by the name or address that "
-                    "it was started with, or start it with --allow-host.",
+                    "The gateway does not accept this host name. Use the name or address that it "
+                    "was started with, or start it with --allow-host.",
                     code="wrong_host",
                 )
             origin = headers.get("origin")
             if origin is not None and _name_of(origin) not in self._hosts:
-                raise Problem(403, "Pages of this origin may not ask here.", code="wrong_origin")
+                raise Problem(
+                    403, "Pages of this origin may not send requests here.", code="wrong_origin"
+                )
         key = bearer(headers)
         if not self._open and not (self._is_known(key) if self._has_keys else key):
             raise Problem(
@@ -87,7 +89,7 @@ class Admission:
 
     @property
     def too_large(self) -> Problem:
-        """What a body over the limit is answered with."""
+        """The answer to a body over the limit."""
         return Problem(
             413,
             f"The request body is larger than {self.most_bytes:,} bytes, the limit here. "
@@ -97,13 +99,13 @@ class Admission:
 
 
 def bearer(headers: Headers) -> str:
-    """Return the key that a request brings, or an empty text."""
+    """Return a request's key, or an empty text."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else ""
 
 
 def loopback_names(host: str) -> tuple[str, ...] | None:
-    """Return by which names a listener at a host is called; None where it is not loopback alone."""
+    """Return the host names of a loopback listener; None if it is not on loopback."""
     try:
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -112,11 +114,11 @@ def loopback_names(host: str) -> tuple[str, ...] | None:
 
 
 class Gate:
-    """ASGI middleware that lets nothing else pass.
+    """ASGI middleware that passes on only admitted requests.
 
     Args:
-        app: what a request goes on to.
-        admission: who may.
+        app: the application behind it.
+        admission: who may use it.
     """
 
     def __init__(self, app: ASGIApp, *, admission: Admission) -> None:
@@ -136,7 +138,7 @@ class Gate:
 
 
 def _bounded(receive: Receive, admission: Admission) -> Receive:
-    """Bound a body in size and time while it arrives; what comes after it waits for ever."""
+    """Limit a body in size and time while it arrives; messages after it are not limited."""
     received, whole = 0, False
     loop = asyncio.get_running_loop()
     until = loop.time() + admission.body_seconds
@@ -167,7 +169,7 @@ def _bounded(receive: Receive, admission: Admission) -> Receive:
 
 def _known(keys: Sequence[bytes]) -> Callable[[str], bool]:
     def is_known(key: str) -> bool:
-        # Every key is compared, always, and as bytes: compare_digest refuses other text.
+        # Always compares every key, and as bytes, since compare_digest refuses non-ASCII text.
         given = key.encode("utf-8", "surrogatepass")
         return sum(hmac.compare_digest(given, one) for one in keys) > 0
 

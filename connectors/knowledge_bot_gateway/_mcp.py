@@ -1,7 +1,7 @@
-"""Bots as an MCP server: tools to ask them, to list what there is, and to add to it if allowed.
+"""Bots as an MCP server: tools to ask them, to list what there is, and to add sources if allowed.
 
-One server object speaks over stdio and HTTP, to several clients at once. Where callers bring their
-own keys, each message is answered with the key that came with it.
+One server object works over stdio and HTTP, for several clients at once. If callers use their own
+keys, each message is handled with the key that came with it.
 """
 
 import json
@@ -30,26 +30,26 @@ from knowledge_bot_gateway._sources import citations
 
 _log = logging.getLogger("knowledge_bot.gateway")
 
-# With more of them, a list of tools is longer than what an agent chooses well from.
+# Agents choose badly from longer lists of tools.
 _MOST_BOT_TOOLS: Final = 10
 
-# How many conversations are listed at most, as many as a model can do something with.
+# How many conversations are listed at most; a model has no use for more.
 _MOST_CONVERSATIONS: Final = 200
 
-# How long the list of bots is believed, in seconds.
+# Seconds for which the list of bots is cached.
 _FRESH: Final = 60.0
 
 _INSTRUCTIONS: Final = (
     "Bots of a knowledge base answer questions from their sources. Pass an answer's "
-    "conversation_id on to ask further in the same conversation. An error says whether the service "
-    "may have acted: its delivery is not_delivered or refused where it has not, and unknown where "
-    "it may have. A question that was cancelled may have been asked."
+    "conversation_id to ask a follow-up question in the same conversation. An error says whether "
+    "the service may have acted: its delivery is not_delivered or refused if it has not, and "
+    "unknown if it may have. A question that was cancelled may have been asked."
 )
 
 _READING: Final = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True
 )
-# A question adds a message to a conversation, and changes nothing that bots know.
+# A question adds a message to a conversation, but does not change what bots know.
 _ASKING: Final = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=False, open_world_hint=True
 )
@@ -60,7 +60,7 @@ _WRITING: Final = ToolAnnotations(
 _Question = Annotated[str, Field(description="The question, in whole sentences.")]
 _ConversationId = Annotated[
     str | None,
-    Field(description="The conversation_id of an earlier answer, to go on there."),
+    Field(description="The conversation_id of an earlier answer, to continue there."),
 ]
 
 
@@ -73,13 +73,13 @@ class SourceName(BaseModel):
 
 
 class BotAnswer(BaseModel):
-    """What a bot answered."""
+    """A bot's answer."""
 
     answer: str = Field(description="The answer, as the bot gave it.")
-    conversation_id: str = Field(description="Where to go on.")
+    conversation_id: str = Field(description="Pass it to continue.")
     message_id: str
     found: bool = Field(description="Whether the bot found something in its sources.")
-    sources: list[SourceName] = Field(description="What the bot names as its sources.")
+    sources: list[SourceName] = Field(description="The sources that the bot names.")
 
 
 class Named(BaseModel):
@@ -102,7 +102,7 @@ class CollectionList(BaseModel):
 
 
 class ConversationList(BaseModel):
-    """The conversations of a bot, the newest of them."""
+    """A bot's newest conversations."""
 
     conversations: list[Named]
     more: int = Field(description="How many older ones are left out.")
@@ -118,7 +118,7 @@ class AddedSource(BaseModel):
 
 
 def create_mcp_server(upstream: Upstream, *, allow_writes: bool = False) -> MCPServer[None]:
-    """Make an MCP server before a service.
+    """Make an MCP server for a service.
 
     Args:
         upstream: the service.
@@ -134,7 +134,7 @@ def create_mcp_server(upstream: Upstream, *, allow_writes: bool = False) -> MCPS
         instructions=_INSTRUCTIONS,
         version=__version__,
         log_level="WARNING",
-        subscriptions=False,  # the service tells of no changes (interface section 6)
+        subscriptions=False,  # the service reports no changes (interface section 6)
         middleware=[callers],
     )
     callers.server = server
@@ -159,7 +159,7 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
         if not question.strip():
             raise ToolError("question: is empty. Nothing was asked (delivery: not_delivered).")
         await ctx.report_progress(0, 1, "The question is on its way.")
-        with _told():
+        with _tool_errors():
             bot_id = await callers.bot_id(bot)
             reply = await upstream.ask(
                 callers.client, bot_id, [Said("user", question)], conversation_id
@@ -180,7 +180,7 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
     @server.tool(title="List the bots", annotations=_READING)
     async def list_bots() -> BotList:
         """List the bots that can be asked."""
-        with _told():
+        with _tool_errors():
             return BotList(bots=_named(await callers.bots(fresh=True)))
 
     @server.tool(title="List the collections", annotations=_READING)
@@ -206,7 +206,7 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
     @server.resource("knowledge-bot://bots", title="Bots", mime_type="application/json")
     async def bots() -> str:
         """The bots that can be asked."""
-        with _told(ResourceError):
+        with _tool_errors(ResourceError):
             return _json(await callers.bots(fresh=True))
 
     @server.resource(
@@ -228,9 +228,9 @@ def _add_writing(server: MCPServer[None], upstream: Upstream, callers: "_Callers
         url: Annotated[str, Field(description="The address of the page.")],
         collections: ids,
     ) -> AddedSource:
-        """Add a web page to what bots know. There is no way to take it back.
+        """Add a web page to what bots know. It cannot be removed again.
 
-        A call whose outcome is unknown may have created the source: look before another one.
+        A call of unknown outcome may have created the source: look before you repeat it.
         """
         async with _requesting(upstream):
             created = await callers.client.create_webpage_source(
@@ -244,9 +244,9 @@ def _add_writing(server: MCPServer[None], upstream: Upstream, callers: "_Callers
         content: Annotated[str, Field(description="The text.")],
         collections: ids,
     ) -> AddedSource:
-        """Add a text to what bots know. There is no way to take it back.
+        """Add a text to what bots know. It cannot be removed again.
 
-        A call whose outcome is unknown may have created the source: look before another one.
+        A call of unknown outcome may have created the source: look before you repeat it.
         """
         async with _requesting(upstream):
             created = await callers.client.create_text_source(
@@ -256,10 +256,10 @@ def _add_writing(server: MCPServer[None], upstream: Upstream, callers: "_Callers
 
 
 class _Callers:
-    """Middleware of the MCP server: whose key a message came with, and a tool for each bot.
+    """Middleware of the MCP server: the key of each message, and a tool for each bot.
 
-    A tool of a bot is `ask_bot` with the bot filled in. Which there are depends on the key, so they
-    are told and called here, and the server knows nothing of them.
+    A bot's tool is `ask_bot` with the bot filled in. The tools depend on the key, so they are
+    listed and called here, and the server does not know them.
     """
 
     server: MCPServer[None]
@@ -286,15 +286,15 @@ class _Callers:
 
     @property
     def client(self) -> AsyncClient:
-        """What to reach the service with for the present caller.
+        """The client for the present caller.
 
         Raises:
-            ConfigurationError: the message came without a key, and there is no other.
+            ConfigurationError: the message has no key, and neither has the gateway.
         """
         return self._upstream.client(self._key.get())
 
     async def bots(self, *, fresh: bool = False) -> list[Bot]:
-        """Return the bots; with `fresh`, as the service lists them now.
+        """Return the bots, from the cache unless `fresh`.
 
         Raises:
             KnowledgeBotError: they cannot be listed.
@@ -308,29 +308,29 @@ class _Callers:
         return found
 
     async def bot_id(self, bot: str) -> str:
-        """Return the id of a bot that an id or a name stands for.
+        """Return the id of the bot with an id or a name.
 
         Raises:
             KnowledgeBotError: the bots cannot be listed.
-            ToolError: there is none, or several are called so.
+            ToolError: no bot, or more than one, has this name.
         """
         if bot.startswith("bot_"):
             return bot
         called = [one.id for one in await self.bots() if one.name.casefold() == bot.casefold()]
         if len(called) != 1:
-            told = "Several bots are" if called else "No bot is"
+            who = "Several bots are" if called else "No bot is"
             raise ToolError(
-                f"{told} called {bot[:100]!r}; list_bots tells their ids. Nothing was asked "
+                f"{who} called {bot[:100]!r}; list_bots gives their ids. Nothing was asked "
                 "(delivery: not_delivered)."
             )
         return called[0]
 
     async def _tools(self) -> dict[str, Bot]:
-        """Return the bots by the names of their tools; none where there are too many."""
+        """Return the bots by the names of their tools; empty if there are too many."""
         try:
             found = await self.bots()
         except KnowledgeBotError as error:
-            _log.warning("There are no tools of single bots now: %s", error)
+            _log.warning("The tools of single bots are left out now: %s", error)
             return {}
         return dict(_tool_names(found)) if len(found) <= _MOST_BOT_TOOLS else {}
 
@@ -348,7 +348,7 @@ class _Callers:
                 arguments = {**arguments, "bot": bot.id}
                 ctx = replace(ctx, params={**params, "name": "ask_bot", "arguments": arguments})
                 name = "ask_bot"
-        # The library passes over what it does not know, such as a misspelt conversation_id.
+        # The library ignores unknown arguments, such as a misspelt conversation_id.
         for tool in await self.server.list_tools():
             known = tool.input_schema.get("properties", {})
             if tool.name == name and (unknown := set(arguments) - set(known)):
@@ -371,15 +371,15 @@ class _Callers:
 
 
 def _unknown_arguments(tool: str, unknown: Sequence[str], known: Iterable[str]) -> CallToolResult:
-    told = ", ".join(repr(name[:50]) for name in unknown[:10])
+    names = ", ".join(repr(name[:50]) for name in unknown[:10])
     takes = f" It takes {', '.join(known)}." if known else ""
-    text = f"{tool} has no argument {told}.{takes} Nothing was done (delivery: not_delivered)."
+    text = f"{tool} has no argument {names}.{takes} Nothing was done (delivery: not_delivered)."
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
 _ASK: Final = "ask_"
 
-# What an LLM's API takes as the name of a tool.
+# The limit of LLM APIs for a tool's name.
 _LONGEST_NAME: Final = 64
 
 
@@ -387,7 +387,7 @@ def _tool_names(bots: Sequence[Bot]) -> Iterator[tuple[str, Bot]]:
     taken = {"ask_bot", _ASK}
     for bot in bots:
         name = _tool_name(bot.name)
-        if name in taken:  # two of one name, or none in Latin letters
+        if name in taken:  # a duplicate, or no Latin letters
             name = _tool_name(bot.id.removeprefix("bot_"))
         if name in taken:
             name = f"{name[: _LONGEST_NAME - 6]}_{len(taken)}"
@@ -418,14 +418,14 @@ def _tool_of(bot: Bot, name: str, general: Tool) -> Tool:
 
 
 @contextmanager
-def _told(kind: type[ToolError] | type[ResourceError] = ToolError) -> Iterator[None]:
-    """Surround what may fail; the error tells the sentence, and whether the service has acted."""
+def _tool_errors(kind: type[ToolError] | type[ResourceError] = ToolError) -> Iterator[None]:
+    """Turn the core's errors into tool errors that say whether the service may have acted."""
     try:
         yield
     except KnowledgeBotError as error:
         raise kind(f"{error} (delivery: {error.delivery})") from None
     except BaseException as cancelled:
-        # Nobody answers a request that was cancelled. The client's note says what was under way.
+        # A cancelled request gets no answer. The client's note says what was in flight.
         for note in getattr(cancelled, "__notes__", []):
             _log.warning("Cancelled: %s", note)
         raise
@@ -435,7 +435,7 @@ def _told(kind: type[ToolError] | type[ResourceError] = ToolError) -> Iterator[N
 async def _requesting(
     upstream: Upstream, kind: type[ToolError] | type[ResourceError] = ToolError
 ) -> AsyncIterator[None]:
-    with _told(kind):
+    with _tool_errors(kind):
         async with upstream.limits():
             yield
 

@@ -1,4 +1,4 @@
-"""What both of OpenAI's shapes have in common: texts, conversations, events."""
+"""What both of OpenAI's APIs share: texts, conversations, events."""
 
 import base64
 import binascii
@@ -25,23 +25,23 @@ from knowledge_bot_gateway._service import Upstream
 ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     400: {"model": ErrorEnvelope, "description": "The request cannot be met; nothing was sent"},
     401: {"model": ErrorEnvelope, "description": "The key is missing or wrong"},
-    # With `default`, FastAPI does not announce its 422, which never happens here.
+    # With `default`, FastAPI does not document its 422, which never happens here.
     "default": {"model": ErrorEnvelope, "description": "Any other error"},
 }
 
 
 class Asked(BaseModel):
-    """What both kinds of requests have; parameters that change nothing here are let through."""
+    """What both kinds of requests share; parameters without effect are accepted."""
 
     model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
 
-    model: str = Field(description="The id of a bot, as GET /v1/models lists them.")
+    model: str = Field(description="A bot's id, as listed by GET /v1/models.")
     stream: bool | None = None
     metadata: dict[str, Any] | None = Field(
-        None, description="`conversation_id` names a conversation to go on in."
+        None, description="`conversation_id` names a conversation to continue."
     )
     conversation: str | dict[str, Any] | None = Field(
-        None, description="A conversation to go on in: its id, or an object with its `id`."
+        None, description="A conversation to continue: its id, or an object with its `id`."
     )
     tools: list[Any] | None = None
     tool_choice: Any = None
@@ -51,7 +51,7 @@ class Asked(BaseModel):
         """The conversation that the request names.
 
         Raises:
-            Problem: it is named in a way that nobody can read.
+            Problem: its name cannot be read.
         """
         named: Any = self.conversation
         if isinstance(named, dict):
@@ -65,13 +65,13 @@ class Asked(BaseModel):
         return None if named is None else str(named)
 
     def refuse_others(self, allowed: Mapping[str, tuple[Any, ...]]) -> None:
-        """Refuse what no bot has a place for.
+        """Refuse parameters that bots do not support.
 
         Args:
-            allowed: for each such parameter the values that ask for nothing.
+            allowed: for each such parameter, the values that request nothing.
 
         Raises:
-            Problem: another value is given.
+            Problem: there is another value.
         """
         for name, values in allowed.items():
             value = getattr(self, name)
@@ -101,11 +101,11 @@ def text_of(content: Any, place: str, texts: Sequence[str]) -> str:
 
     Args:
         content: a text, or a list of parts.
-        place: where it stands in the request, for errors.
+        place: its position in the request, for errors.
         texts: the types of parts that are texts.
 
     Raises:
-        Problem: it is neither, or there is something else than text in it.
+        Problem: it is neither, or contains something other than text.
     """
     if isinstance(content, str):
         return content
@@ -123,9 +123,7 @@ def _text_of_part(part: Any, place: str, texts: Sequence[str]) -> str:
     if not isinstance(kind, str):
         raise invalid(f"{place}: expected an object with a type.", place, "invalid_type")
     if kind not in texts:
-        raise unsupported(
-            f"{place}.type", f"{kind[:40]!r} is not supported; a bot reads text alone"
-        )
+        raise unsupported(f"{place}.type", f"{kind[:40]!r} is not supported; bots only read text")
     text = part.get("refusal" if kind == "refusal" else "text")
     if not isinstance(text, str):
         raise invalid(f"{place}.text: expected a string.", f"{place}.text", "invalid_type")
@@ -133,10 +131,10 @@ def _text_of_part(part: Any, place: str, texts: Sequence[str]) -> str:
 
 
 def role_of(message: Mapping[str, Any], place: str) -> Role:
-    """Return who said a message.
+    """Return a message's role.
 
     Raises:
-        Problem: nobody that is known.
+        Problem: the role is unknown.
     """
     role = message.get("role")
     if not isinstance(role, str) or role not in ROLES:
@@ -159,7 +157,7 @@ async def ask(
 
     Raises:
         ForkError: the list is a fork, and `on_fork` is "error"; nothing was sent.
-        Problem: there is no answer; it says whether the service may have acted.
+        Problem: the request failed; it says whether the service may have acted.
     """
     try:
         client = upstream.client(bearer(request.headers))
@@ -167,7 +165,7 @@ async def ask(
     except ForkError:
         raise
     except KnowledgeBotError as error:
-        if await _is_no_bot(upstream, request, body.model, error):
+        if await _is_about_a_missing_bot(upstream, request, body.model, error):
             raise no_such_model(body.model) from None
         raise problem_of(error, own_key=not upstream.passes_keys_through) from None
 
@@ -189,10 +187,10 @@ async def _bots(client: AsyncClient) -> dict[str, str]:
     return {bot.id: bot.name for bot in await client.list_bots()}
 
 
-async def _is_no_bot(
+async def _is_about_a_missing_bot(
     upstream: Upstream, request: Request, model: str, error: KnowledgeBotError
 ) -> bool:
-    """Tell whether an error is for a bot that there is not; asked for only after one."""
+    """Return whether an error came because the bot does not exist; may list the bots."""
     if str(error).startswith("bot_id"):
         return True
     if not isinstance(error, APIError) or error.status_code not in (400, 404):
@@ -204,12 +202,12 @@ async def _is_no_bot(
 
 
 def encoded(*parts: str) -> str:
-    """Return texts without a slash as one that fits into an id."""
+    """Encode texts without slashes as part of an id."""
     return base64.urlsafe_b64encode("/".join(parts).encode()).decode().rstrip("=")
 
 
 def decoded(text: str) -> list[str]:
-    """Return what `encoded` made one text of; nothing where it did not."""
+    """Return the texts that `encoded` was given; empty if this is not its result."""
     try:
         padded = text + "=" * (-len(text) % 4)
         return base64.b64decode(padded, altchars=b"-_", validate=True).decode().split("/")
@@ -218,11 +216,11 @@ def decoded(text: str) -> list[str]:
 
 
 def event_stream(events: Iterable[tuple[str | None, Mapping[str, Any]]], end: str) -> Response:
-    """Return server-sent events as an answer: all of them, since the answer is there as a whole.
+    """Return all server-sent events in one response, since the answer is complete.
 
     Args:
         events: the name of each, or None, and its data.
-        end: what stands behind the last one.
+        end: the text after the last one.
     """
     pieces = [
         f"event: {name}\ndata: {_json(data)}\n\n" if name else f"data: {_json(data)}\n\n"

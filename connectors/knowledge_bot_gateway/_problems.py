@@ -1,10 +1,10 @@
-"""The one body of every error in OpenAI's shape, and what tells its clients to leave a POST alone.
+"""Errors in OpenAI's format, and the header that keeps its clients from resending a POST.
 
     {"error": {"message": …, "type": …, "param": …, "code": …, "delivery": …}}
 
-`delivery` is ours: whether the service may have acted. OpenAI's clients send a request again by
-themselves after 408, 409, 429, 5xx and a lost connection; the header `x-should-retry` says it
-better, and wins with them. It is `true` only where the service has certainly not acted.
+`delivery` is our own field: whether the service may have acted. OpenAI's clients retry after 408,
+409, 429, 5xx and a lost connection, unless the header `x-should-retry` says otherwise. It is `true`
+only if the service has certainly not acted.
 """
 
 import logging
@@ -34,11 +34,11 @@ _log = logging.getLogger("knowledge_bot.gateway")
 
 INVALID: Final = "invalid_request_error"
 
-_RETRY_AFTER: Final = 1  # seconds, where nobody else has said
+_RETRY_AFTER: Final = 1  # seconds, unless the service says otherwise
 
 
 class ErrorBody(BaseModel):
-    """What went wrong, in OpenAI's fields and one of ours."""
+    """What went wrong, in OpenAI's fields and our own one."""
 
     message: str
     type: str
@@ -53,11 +53,11 @@ class ErrorEnvelope(BaseModel):
     error: ErrorBody
 
 
-class Problem(HTTPException):  # FastAPI makes a 400 of any other that comes while it reads
+class Problem(HTTPException):  # FastAPI turns other errors during reading into a 400
     """A request that is answered with an error.
 
     Attributes:
-        body: what it tells.
+        body: the content of the response.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Problem(HTTPException):  # FastAPI makes a 400 of any other that comes whi
 
     @property
     def response(self) -> JSONResponse:
-        """The answer."""
+        """The HTTP response."""
         return JSONResponse(
             {"error": self.body.model_dump(mode="json")}, self.status_code, headers=self.headers
         )
@@ -88,29 +88,29 @@ def invalid(message: str, param: str | None = None, code: str | None = None) -> 
 
 
 def unsupported(param: str, what: str, code: str = "unsupported_value") -> Problem:
-    """A parameter or a value that no bot has a place for; nothing was sent."""
+    """A parameter or a value that bots do not support; nothing was sent."""
     return Problem(400, f"{param}: {what}. Nothing was sent.", param=param, code=code)
 
 
 def no_such_model(model: str) -> Problem:
-    """There is no bot of this id."""
+    """There is no bot with this id."""
     return Problem(
         404,
         f"The model {model[:100]!r} does not exist: no bot of the service has this id. "
-        "GET /v1/models lists those that there are.",
+        "GET /v1/models lists the bots.",
         param="model",
         code="model_not_found",
     )
 
 
 def problem_of(error: KnowledgeBotError, *, own_key: bool) -> Problem:
-    """Return how an error of the core is told.
+    """Return the response to an error of the core.
 
     Args:
-        error: it.
-        own_key: whether the gateway's own key was sent, so that a refused one is not the caller's.
+        error: the error.
+        own_key: whether the gateway's own key was sent, so that a refused key is not the caller's.
     """
-    status, kind, code = _told(error, own_key=own_key)
+    status, kind, code = _status_type_and_code(error, own_key=own_key)
     again = error.delivery is not Delivery.UNKNOWN and status in (429, 503)
     headers = {"x-should-retry": "true" if again else "false"}
     if again:
@@ -121,7 +121,7 @@ def problem_of(error: KnowledgeBotError, *, own_key: bool) -> Problem:
     )
 
 
-def _told(error: KnowledgeBotError, *, own_key: bool) -> tuple[int, str, str]:
+def _status_type_and_code(error: KnowledgeBotError, *, own_key: bool) -> tuple[int, str, str]:
     """Return the status, the type and the code of an error."""
     if error.delivery is Delivery.UNKNOWN:
         status = 504 if isinstance(error, RequestTimeoutError) else 502
@@ -131,7 +131,7 @@ def _told(error: KnowledgeBotError, *, own_key: bool) -> tuple[int, str, str]:
             return 502, "server_error", "gateway_key_refused"
         kind, code = _OF_STATUS.get(error.status_code, (INVALID, error.code or "refused"))
         return error.status_code, kind, code
-    fitting = (told for kind, told in _NOTHING_SENT.items() if isinstance(error, kind))
+    fitting = (found for kind, found in _NOTHING_SENT.items() if isinstance(error, kind))
     return next(fitting, (502, "server_error", "service_failed"))
 
 
@@ -154,7 +154,7 @@ _OF_STATUS: Final = {
 
 
 def install(app: FastAPI) -> None:
-    """Make an application answer every error in this shape."""
+    """Make an application answer every error in this format."""
     app.add_exception_handler(Problem, _of_problem)
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(RequestValidationError, _of_validation)
@@ -168,22 +168,22 @@ async def _of_problem(_request: Request, error: Exception) -> JSONResponse:
 
 async def _of_http(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - as above
-    told = _OF_FRAMEWORK.get(error.status_code, error.detail)
-    return Problem(error.status_code, told, headers=error.headers).response
+    message = _OF_FRAMEWORK.get(error.status_code, error.detail)
+    return Problem(error.status_code, message, headers=error.headers).response
 
 
 async def _of_validation(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
     if "json" not in request.headers.get("content-type", "").lower():
-        told = "The request body has to come with Content-Type: application/json."
-        return invalid(f"{told} Nothing was sent.", None, "invalid_content_type").response
+        message = "The request body has to come with Content-Type: application/json."
+        return invalid(f"{message} Nothing was sent.", None, "invalid_content_type").response
     first: Any = error.errors()[0]
     place = ".".join(str(step) for step in first["loc"] if step != "body")
     if first["type"] == "json_invalid":
         return invalid("The request body is not JSON. Nothing was sent.").response
-    # Never what was sent: it may be long, secret or no text.
-    told = f"{place or 'The request body'}: {first['msg']}. Nothing was sent."
-    return invalid(told, place or None, "invalid_type").response
+    # The value is never quoted: it may be long, secret or not text.
+    message = f"{place or 'The request body'}: {first['msg']}. Nothing was sent."
+    return invalid(message, place or None, "invalid_type").response
 
 
 async def _of_fault(request: Request, error: Exception) -> JSONResponse:
@@ -191,7 +191,7 @@ async def _of_fault(request: Request, error: Exception) -> JSONResponse:
     return Problem(
         500,
         "The gateway failed while it handled the request, and the service may have received it. "
-        "The gateway's log names the fault; look before you send it again.",
+        "The gateway's log names the error; look before you send it again.",
         type="server_error",
         code="outcome_unknown",
         delivery=Delivery.UNKNOWN,
@@ -200,7 +200,7 @@ async def _of_fault(request: Request, error: Exception) -> JSONResponse:
     ).response
 
 
-# What FastAPI and Starlette raise by themselves.
+# Errors that FastAPI and Starlette raise.
 _OF_FRAMEWORK: Final = {
     400: "The request body is not JSON in UTF-8. Nothing was sent.",
     404: "There is nothing at this path. A gateway has /v1/models, /v1/chat/completions, "

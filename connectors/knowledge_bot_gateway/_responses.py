@@ -1,7 +1,7 @@
-"""`/v1/responses`: an input, and what it follows.
+"""`/v1/responses`: an input, and optionally the response before it.
 
-The id of a response holds its conversation and message, so `previous_response_id` needs no storage.
-It holds a digest of the instructions as well: the same ones are sent once for a conversation.
+The id of a response contains its conversation and message, so `previous_response_id` needs no
+storage. It also contains a digest of the instructions, which are sent once per conversation.
 """
 
 import time
@@ -68,7 +68,7 @@ class ResponseRequest(Asked):
 
 @dataclass(frozen=True, slots=True)
 class _Previous:
-    """What an id of a response tells."""
+    """The content of a response's id."""
 
     conversation_id: str
     message_id: str
@@ -78,20 +78,22 @@ class _Previous:
     def of(cls, response_id: str) -> "_Previous":
         parts = decoded(response_id.removeprefix(_PREFIX))
         if not response_id.startswith(_PREFIX) or len(parts) != 3 or not all(parts[:2]):
-            raise _not_found("previous_response_id: this is not the id of a response from here.")
+            raise _not_found(
+                "previous_response_id: this is not the id of a response of this gateway."
+            )
         return cls(*parts)
 
 
 def router(upstream: Upstream) -> APIRouter:
-    """Return the endpoint, before a service."""
+    """Return the endpoint for a service."""
     routes = APIRouter()
 
     @routes.post("/v1/responses", responses=ERRORS)
     async def create_response(body: ResponseRequest, request: Request) -> Response:
-        """Ask a bot, after a previous response or anew.
+        """Ask a bot, after a previous response or in a new conversation.
 
-        `temperature`, `max_output_tokens` and what else steers a language model changes nothing.
-        `usage` is zero throughout: the service counts no tokens. No response is stored.
+        `temperature`, `max_output_tokens` and other settings of language models have no effect.
+        `usage` is always zero, since the service counts no tokens. No response is stored.
         """
         began = int(time.time())
         body.refuse_others(_REFUSED)
@@ -106,13 +108,13 @@ def router(upstream: Upstream) -> APIRouter:
             previous = _Previous.of(body.previous_response_id)
         messages = _messages(body, previous)
         try:
-            # Earlier turns are not here, so their fork cannot be sent as a whole to a new place.
+            # A fork cannot be sent as a whole, since the earlier turns are not in the request.
             on_fork: OnFork = "new" if previous is None else "error"
             reply = await ask(upstream, request, body, messages, named=named, on_fork=on_fork)
         except ForkError:
             raise _not_found(
-                "previous_response_id: its conversation has gone on since, or is not known here, "
-                "and the service does not go back. Send all that was said as input, without it."
+                "previous_response_id: its conversation has continued since, or is not known here, "
+                "and the service cannot go back. Send all messages as input, without it."
             ) from None
         answered = _Answered(body, reply.message, began)
         if body.stream:
@@ -122,11 +124,11 @@ def router(upstream: Upstream) -> APIRouter:
     return routes
 
 
-def _not_found(told: str) -> Problem:
-    # Clients that know this code send the whole list instead.
+def _not_found(message: str) -> Problem:
+    # Clients that know this code then send the whole list.
     return Problem(
         400,
-        f"{told} Nothing was sent.",
+        f"{message} Nothing was sent.",
         param="previous_response_id",
         code="previous_response_not_found",
     )
@@ -139,7 +141,7 @@ def _refuse_formats(body: ResponseRequest) -> None:
 
 
 def _messages(body: ResponseRequest, previous: _Previous | None) -> list[Said]:
-    """Return what is said, with the answer that it follows."""
+    """Return the messages, after the answer that they follow."""
     instructions = [Said("system", body.instructions)] if body.instructions else []
     given = (
         [Said("user", body.input)]
@@ -169,12 +171,12 @@ def _said(item: Mapping[str, Any], place: str) -> Said:
 
 @dataclass(frozen=True, slots=True)
 class _Answered:
-    """A request and its answer, in this shape.
+    """A request and its answer, in this format.
 
     Attributes:
         body: the request.
         message: the answer.
-        began: when it was asked, Unix seconds.
+        began: when the request came, in Unix seconds.
     """
 
     body: ResponseRequest
@@ -182,7 +184,7 @@ class _Answered:
     began: int
 
     def response(self, status: str = "completed") -> dict[str, Any]:
-        """Return the response object, as it is in a state."""
+        """Return the response object with a status."""
         body, message, done = self.body, self.message, status == "completed"
         parts = (message.conversation_id, message.id, _digest(body))
         return {
@@ -222,11 +224,11 @@ class _Answered:
         }
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Return what a stream tells, event by event."""
-        for number, (kind, data) in enumerate(self._told()):
+        """Return the events of a stream."""
+        for number, (kind, data) in enumerate(self._unnumbered_events()):
             yield kind, {"type": kind, "sequence_number": number, **data}
 
-    def _told(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _unnumbered_events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         item = {"item_id": self.message.id, "output_index": 0, "content_index": 0}
         part, text = self._part(), self.message.answer
         empty = {**part, "text": "", "annotations": []}
@@ -237,8 +239,8 @@ class _Answered:
         yield "response.content_part.added", {**item, "part": empty}
         yield "response.output_text.delta", {**item, "delta": text, "logprobs": []}
         for index, annotation in enumerate(part["annotations"]):
-            told = {**item, "annotation_index": index, "annotation": annotation}
-            yield "response.output_text.annotation.added", told
+            added = {**item, "annotation_index": index, "annotation": annotation}
+            yield "response.output_text.annotation.added", added
         yield "response.output_text.done", {**item, "text": text, "logprobs": []}
         yield "response.content_part.done", {**item, "part": part}
         yield "response.output_item.done", {"output_index": 0, "item": self._item("completed")}
@@ -262,7 +264,7 @@ class _Answered:
         }
 
 
-# As in a chat completion: never invented.
+# Token counts are never invented, as in a chat completion.
 _NO_TOKENS: Final = {
     "input_tokens": 0,
     "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},

@@ -1,4 +1,4 @@
-"""The service behind the gateway: who asks it with which key, and within which limits."""
+"""The service behind the gateway: keys, clients and limits of its callers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -18,33 +18,32 @@ from knowledge_bot._endpoints import check_number
 from knowledge_bot._shared import async_twin, shared_client
 from knowledge_bot.conversations import Conversations, Heads, OnFork, Reply, Said
 
-# The waits of a client that tries again are among them.
+# Includes the client's retries and their waits.
 _SECONDS: Final = 180.0
 
 
 class BusyError(KnowledgeBotError):
-    """As many requests as are allowed are on their way to the service. This one was not sent."""
+    """The limit of parallel requests is reached; this one was not sent."""
 
     def __init__(self, parallel: int) -> None:
         super().__init__(
-            f"The gateway has {parallel} requests on their way to the service, as many as it "
-            "allows; this one was not sent",
+            f"The gateway has {parallel} requests to the service in flight, which is its limit; "
+            "this one was not sent",
             delivery=Delivery.NOT_DELIVERED,
             advice="Send it again later",
         )
 
 
 class Upstream:
-    """A service, as the gateway reaches it for its callers.
+    """A service that the gateway reaches for its callers.
 
     Args:
         base_url: the service's address.
-        api_key: the key of the gateway's own, for all callers. None: each caller's own is passed
-            through to the service.
-        heads: who knows the last answers of the conversations; by default this process alone.
-        timeout: how long to wait for a connection to the service, and again for an answer, seconds.
-        seconds: how long a request may take altogether, with what is tried again.
-        parallel: how many requests may be on their way to the service; more are refused.
+        api_key: the gateway's own key, for all callers. None: each caller's key is passed through.
+        heads: where the last answer of each conversation is kept; by default in this process.
+        timeout: seconds to wait for a connection to the service, and again for an answer.
+        seconds: how long a request may take altogether, including retries.
+        parallel: how many requests to the service may be in flight; more are refused.
 
     Raises:
         ConfigurationError: a value cannot be used.
@@ -65,10 +64,10 @@ class Upstream:
         self._base_url, self._timeout = base_url, timeout
         self._own = None if api_key is None else AsyncClient(api_key, base_url, timeout=timeout)
         self._seconds, self._parallel = seconds, parallel
-        self._on_their_way = 0
+        self._in_flight = 0
         self._heads = Heads() if heads is None else heads
         if self._own is None:
-            self.client("any")  # an address that cannot be used is told now
+            self.client("any")  # raises now if the address cannot be used
 
     @property
     def passes_keys_through(self) -> bool:
@@ -76,19 +75,19 @@ class Upstream:
         return self._own is None
 
     def client(self, key: str | None) -> AsyncClient:
-        """Return what to reach the service with.
+        """Return the client for a caller.
 
         Args:
-            key: the caller's; not used where the gateway has one of its own.
+            key: the caller's; not used if the gateway has its own.
 
         Raises:
-            ConfigurationError: the key is missing, or cannot be one.
+            ConfigurationError: the key is missing or invalid.
         """
         if self._own is not None:
             return self._own
         if not key:
-            raise ConfigurationError("No API key of the service came with the request")
-        # One client for a key, and no more of them than are used; nobody closes them here.
+            raise ConfigurationError("The request has no API key of the service")
+        # One shared client for each key; shared clients are not closed here.
         return async_twin(shared_client(key, self._base_url, timeout=self._timeout))
 
     async def ask(
@@ -103,7 +102,7 @@ class Upstream:
 
         Raises:
             ForkError: the list is a fork, and `on_fork` is "error"; nothing was sent.
-            BusyError: too much is on its way; nothing was sent.
+            BusyError: too many requests are in flight; nothing was sent.
             KnowledgeBotError: as `aask`.
         """
         async with self.limits():
@@ -114,31 +113,31 @@ class Upstream:
 
     @asynccontextmanager
     async def limits(self) -> AsyncIterator[None]:
-        """Surround a request to the service.
+        """Apply the limits to a request to the service.
 
         Raises:
-            BusyError: too much is on its way; nothing was sent.
-            RequestTimeoutError: it took too long; its `delivery` says what that means.
+            BusyError: too many requests are in flight; nothing was sent.
+            RequestTimeoutError: it took too long; `delivery` says if the service may have acted.
         """
-        if self._on_their_way >= self._parallel:
+        if self._in_flight >= self._parallel:
             raise BusyError(self._parallel)
-        self._on_their_way += 1
+        self._in_flight += 1
         try:
             async with asyncio.timeout(self._seconds):
                 yield
         except TimeoutError as error:
             raise _too_slow(error, self._seconds) from None
         finally:
-            self._on_their_way -= 1
+            self._in_flight -= 1
 
     async def aclose(self) -> None:
-        """Close the connections of the gateway's own key."""
+        """Close the client of the gateway's own key."""
         if self._own is not None:
             await self._own.aclose()
 
 
 def _too_slow(error: TimeoutError, seconds: float) -> RequestTimeoutError:
-    # The client notes on the cancellation what was under way, and whether it had gone out.
+    # The client notes on the cancellation what was in flight, and whether it had been sent.
     cancelled = error.__cause__
     delivery = getattr(cancelled, "delivery", Delivery.UNKNOWN)
     notes = " ".join(getattr(cancelled, "__notes__", []))

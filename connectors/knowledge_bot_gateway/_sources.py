@@ -1,4 +1,4 @@
-"""The sources that an answer names, and where in its text."""
+"""The sources that an answer names, and their positions in its text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from knowledge_bot._answers import Answer
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A source that an answer names, and where in its text.
+    """A source that an answer names, and its position in the text.
 
     Attributes:
-        name: what it is called.
-        id: its id, `src_…`; empty where the service tells none.
-        url: its address; None where the service tells none.
-        start: where the name begins in the text; the text's end where it is not in it.
-        end: where it ends.
+        name: its name.
+        id: its id, `src_…`; empty if the service gives none.
+        url: its address; None if the service gives none.
+        start: where the name begins in the text; the text's end if it is not there.
+        end: where the name ends.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""`kbot mcp` and `kbot gateway`. What they need is loaded when one is called, not with `kbot`."""
+"""`kbot mcp` and `kbot gateway`; their dependencies are loaded when one of them is called."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=Callable[..., Any])
 
-_GRACE = 5  # seconds that open requests may take when the gateway is told to stop
+_GRACE = 5  # seconds for open requests to end when the gateway is stopped
 
 _KEYS = "KBOT_GATEWAY_KEY"
 
@@ -32,12 +32,12 @@ def _admitting(command: C) -> C:
             "allow_hosts",
             multiple=True,
             metavar="NAME",
-            help="A further name by which it may be called, as behind a proxy. Repeatable.",
+            help="Another host name under which it may be called, as behind a proxy. Repeatable.",
         ),
         click.option(
             "--no-key",
             is_flag=True,
-            help="Let in everyone on this machine without a key; only on a loopback address.",
+            help="Admit everyone on this machine without a key; only on a loopback address.",
         ),
         click.option(
             "--key",
@@ -45,8 +45,8 @@ def _admitting(command: C) -> C:
             multiple=True,
             envvar=_KEYS,
             metavar="KEY",
-            help="A key that callers send as a bearer token; better in the environment, where "
-            "other users do not see it. The service is then asked with kbot's own key. Repeatable. "
+            help="A key that callers send as a bearer token; the environment hides it from other "
+            "users. The service then gets kbot's own key. Repeatable. "
             " [default: callers send the service's key, which is passed through]",
         ),
     ):
@@ -57,8 +57,8 @@ def _admitting(command: C) -> C:
 _heads = click.option(
     "--heads",
     metavar="ADDRESS",
-    help="Database that knows the last answer of each conversation, shared by several gateways: "
-    "a SQLite file or postgresql://….  [default: this process alone]",
+    help="Database with the last answer of each conversation, shared by several gateways: "
+    "a SQLite file or postgresql://….  [default: kept in this process]",
 )
 _writes = click.option(
     "--allow-writes", is_flag=True, help="Offer MCP tools that add pages and texts."
@@ -87,8 +87,8 @@ def mcp(  # noqa: PLR0917 - click passes every option by name
 ) -> None:
     """Offer the bots to agents: a server of the Model Context Protocol.
 
-    An editor or an agent starts it itself, and talks with it over stdin and stdout; with --http it
-    waits for several. It reads and asks; it adds sources only with --allow-writes.
+    An editor or an agent starts it, and talks to it over stdin and stdout; with --http it serves
+    several clients. It adds sources only with --allow-writes.
 
     \b
     kbot mcp
@@ -115,8 +115,8 @@ def mcp(  # noqa: PLR0917 - click passes every option by name
 
     from knowledge_bot_gateway import create_mcp_server
 
-    # A thread waits for standard input, and a process that ends in order would wait for it. What is
-    # kept is kept after each answer, so that nothing is left to do.
+    # A thread reads standard input, and an orderly exit would wait for it. Everything is stored
+    # after each answer, so nothing is lost.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     upstream = _upstream(connection, heads, own_key=True)
     anyio.run(_over_stdio, upstream, create_mcp_server(upstream, allow_writes=allow_writes))
@@ -139,7 +139,7 @@ def mcp(  # noqa: PLR0917 - click passes every option by name
     type=click.IntRange(1),
     default=256,
     show_default=True,
-    help="How many requests may be on their way to the service.",
+    help="How many requests to the service may be in flight.",
 )
 @click.option(
     "--max-seconds",
@@ -163,7 +163,7 @@ def gateway(  # noqa: PLR0917 - click passes every option by name
 ) -> None:
     """Offer the bots to chat windows and agents: OpenAI's API at /v1, and MCP at /mcp.
 
-    Each bot is a model. A chat goes on in its own conversation, and no message is sent twice.
+    Each bot is a model. A chat continues in its own conversation, and no message is sent twice.
 
     \b
     kbot gateway
@@ -184,7 +184,7 @@ def gateway(  # noqa: PLR0917 - click passes every option by name
 
 
 def _check_extra() -> None:
-    # The server raises the signal that stopped it once more. Having stopped is no failure.
+    # The server raises the signal that stopped it again; stopping is not a failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
         require_extra()
@@ -206,13 +206,13 @@ def _upstream(
     from knowledge_bot_gateway import Upstream
 
     if own_key:
-        # This says how to set an address and a key, where there is none.
+        # Raises an error that says how to set an address and a key.
         with connection.client(needs_key=True) as client:
             base_url = client.base_url
     else:
         base_url = connection.service()
     known = Heads(heads)
-    known.check()  # better told now than to each caller
+    known.check()  # fails now rather than for each caller
     return Upstream(
         base_url,
         connection.key.secret if own_key and connection.key is not None else None,
@@ -237,6 +237,7 @@ def _serve(
 ) -> None:
     import uvicorn
 
+    from knowledge_bot._server_connections import Bounds, limited_to
     from knowledge_bot_gateway import Admission, create_app, create_mcp_server
     from knowledge_bot_gateway._gate import loopback_names
 
@@ -258,14 +259,21 @@ def _serve(
         click.echo("Stop with Ctrl-C.", err=True)
         config = uvicorn.Config(
             app,
-            # This one bounds the headers of a request: 64 KiB.
-            http="h11",
+            http=limited_to(Bounds(problem=_problem)),
+            ws="none",
             log_level="warning",
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_GRACE,
         )
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def _problem(code: str, message: str) -> dict[str, Any]:
+    from knowledge_bot_gateway._problems import INVALID, ErrorBody, ErrorEnvelope
+
+    body = ErrorBody(message=message, type=INVALID, code=code)
+    return ErrorEnvelope(error=body).model_dump(mode="json")
 
 
 def _listener(host: str, port: int) -> Any:

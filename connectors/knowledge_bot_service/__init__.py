@@ -1,8 +1,8 @@
-"""The embedded Knowledge-Bot Service: the whole interface, for real, in one process on one file.
+"""The embedded Knowledge-Bot Service: the whole interface in one process, on one SQLite file.
 
-`kbot serve` runs it; `LocalService` runs it from Python, for examples, tests and trials. A name is
-loaded when it is first used, since every start of `kbot` imports this package, also where the extra
-`serve` is not installed.
+`kbot serve` runs it; `LocalService` runs it from Python, for examples, tests and trials. Names are
+loaded on first use, since every start of `kbot` imports this package, even without the extra
+`serve`.
 """
 
 from importlib import import_module
@@ -29,7 +29,7 @@ def require_extra() -> None:
     """Check that the extra `serve` is installed.
 
     Raises:
-        ModuleNotFoundError: it is not; the text says what to install.
+        ModuleNotFoundError: it is not; the message says what to install.
     """
     require(
         __name__,

@@ -1,4 +1,4 @@
-"""Answering a question from passages, in their own sentences; no language model is involved."""
+"""Answers questions with sentences from passages; no language model is involved."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,11 +27,11 @@ _REPLIES: Final[dict[SmallTalk, str]] = {
 
 
 class NoAnswerError(Exception):
-    """The language model that words the answers gave none. str() is for the person who asked.
+    """The language model gave no answer. str() is for the person who asked.
 
     Args:
         message: what happened.
-        retry_after: in how many seconds the same question may be answered; None: asking again
+        retry_after: seconds after which the same question may be answered; None if asking again
             changes nothing.
     """
 
@@ -54,8 +54,8 @@ class CitedSource(BaseModel):
 class AnsweredMessage(Message):
     """A message, with what the service says beside the documented fields (interface section 2).
 
-    `sources` are those that the answer names, in its order. `found` is False where nothing was
-    found in the sources, and left out where nothing was looked for.
+    `sources` are those that the answer names, in its order. `found` is False if nothing was found
+    in the sources, and left out if nothing was looked for.
     """
 
     sources: tuple[CitedSource, ...]
@@ -68,7 +68,7 @@ class Answer:
 
     Attributes:
         text: its words, then the names of its sources.
-        found: whether something was found; None where nothing was looked for.
+        found: whether something was found; None if nothing was looked for.
         sources: those that it names.
         hits: the passages that were found, best first.
     """
@@ -125,7 +125,7 @@ class Answerer:
         found = self._finder.find(asked, collections)
         if not found.is_about_it:
             return Answer(REFUSAL, found=False)
-        # What was said before has chosen the passages. In them, the question's own words decide.
+        # Earlier turns helped to choose the passages. Within them, the question's own words decide.
         quotes = choose(found.hits, found.weights, found.terms)
         cited = [*(quote.hit for quote in quotes), found.hits[0]]
         return Answer.citing(_text(quotes), cited, found.hits)

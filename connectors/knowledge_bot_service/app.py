@@ -100,13 +100,13 @@ def create_app(
                 on_ready()
                 yield {"service": service, "metrics": metrics, "health": health}
 
-    # The usual documentation pages load scripts from elsewhere; our own description is enough.
+    # The usual documentation pages load scripts from other hosts; the description is enough.
     app = FastAPI(
         title="Knowledge-Bot Service",
         version="1",
         lifespan=lifespan,
         openapi_url=None,
-        # To a path of the service's own, which a proxy before it may not have.
+        # It would redirect to a path that a proxy in front of the service may not have.
         redirect_slashes=False,
     )
     app.include_router(_open)
@@ -127,7 +127,7 @@ def create_app(
 def _writer(settings: Settings) -> "Writer | None":
     if settings.answers is None:
         return None
-    # An HTTP client that most services never use: it would cost each start a tenth of a second.
+    # Loaded only if needed: it costs a tenth of a second.
     from knowledge_bot_service.written_answers import Writer
 
     return Writer.from_settings(settings.answers)
@@ -161,7 +161,7 @@ _POST_ERRORS: Final = {
     413: "The request body is larger than the service takes",
 }
 
-# The gate checks the key, before the body is read. This says so in the description.
+# The gate checks the key before the body is read. This only adds it to the description.
 _key = Security(APIKeyHeader(name=KEY_HEADER, auto_error=False))
 _json = Depends(takes("application/json"))
 _form = Depends(takes("multipart/form-data"))
@@ -173,7 +173,7 @@ _writing = APIRouter(prefix=PREFIX, dependencies=[_key], responses=_described(_P
 
 @_open.get("/ping")
 async def ping() -> str:
-    """Say that the service is there."""
+    """Answer, to show that the service runs."""
     return "pong"
 
 
@@ -255,8 +255,8 @@ async def send_message(
 ) -> Wrapped[AnsweredMessage]:
     """Ask a bot, in a conversation or as the first message of a new one.
 
-    Beside the documented fields, `sources` says as data which sources the answer names, and `found`
-    whether anything was found in them; it is left out where nothing was looked for.
+    Beside the documented fields, `sources` lists the sources that the answer names, and `found`
+    says whether anything was found; it is left out if nothing was looked for.
     """
     new = body.value
     metrics: Metrics = request.state.metrics
@@ -280,7 +280,7 @@ async def send_message(
 
 
 def _no_answer(error: NoAnswerError) -> ProblemError:
-    # Both answers tell a client that the service did not act: the conversation is as it was. Only
+    # Both answers mean that the service did not act: the conversation is unchanged. Only
     # 503 with Retry-After invites it to send the question again by itself.
     if error.retry_after is None:
         return ProblemError(

@@ -1,4 +1,4 @@
-"""Which small sources are not done yet, so that a question can wait for those before it."""
+"""Unfinished small sources, so that a question can wait for those added before it."""
 
 import asyncio
 import math

@@ -1,6 +1,7 @@
-"""A data folder as one file, taken while its service runs, and a data folder made from it."""
+"""Backs up a data folder into one file, even while its service runs, and restores it."""
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -13,23 +14,33 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from knowledge_bot_service.folder import API_KEY, DATABASE, HEADS, KEYS, MATERIAL
+from knowledge_bot_service.folder import (
+    API_KEY,
+    DATABASE,
+    HEADS,
+    KEYS,
+    MATERIAL,
+    give_to_owner,
+    mark_used,
+)
 from knowledge_bot_service.schema import SchemaError, check_version, copy_database
+from knowledge_bot_service.storage import DiskFullError, storage_error
 from knowledge_bot_service.uploads import synchronise_folder
 
-# The first member: what the file is, so that another tar archive is told from it.
+# The first member says what the file is, so that other tar archives are refused, and holds the
+# SHA-256 of each other member. The first format had no checksums.
 _MANIFEST: Final = "kbot-backup.json"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 
-# How often it begins again because a file was done with while it was being copied. Each file that
-# an earlier attempt saw stays, so that hardly ever more than one more attempt is needed.
+# Attempts if files are removed while they are copied. Files that an earlier attempt saw are kept,
+# so one more attempt is nearly always enough.
 _ATTEMPTS: Final = 100
 
 _BINARY: Final = getattr(os, "O_BINARY", 0)  # Windows
 
 
 class BackupError(Exception):
-    """A backup was not made, or not restored. str() says why, and what to do."""
+    """A backup was not made or not restored. str() says why, and what to do."""
 
 
 def write_backup(data: Path, file: Path) -> str:
@@ -66,6 +77,12 @@ def write_backup(data: Path, file: Path) -> str:
     except OSError as error:
         raise BackupError(f"cannot write {file}: {error.strerror}; nothing was written") from None
     except sqlite3.Error as error:
+        # What reads the database is what writes its copy.
+        if isinstance(storage_error(error), DiskFullError):
+            raise BackupError(
+                f"cannot write {file}: the disk of {file.parent.absolute()} is full. It needs room "
+                "for the database twice; nothing was written"
+            ) from None
         raise BackupError(
             f"cannot read the database of {data}: {error}; nothing was written"
         ) from None
@@ -73,11 +90,13 @@ def write_backup(data: Path, file: Path) -> str:
 
 
 def restore_backup(file: Path, data: Path) -> str:
-    """Make a data folder from a backup. The folder is whole or is not there.
+    """Make a data folder from a backup. The database comes last: without it no service starts.
+
+    What root restores belongs to the owner of the folder.
 
     Args:
         file: what `write_backup` wrote.
-        data: the new folder; one that is there must be empty.
+        data: the new folder; one that is there must be empty, and may be a mounted volume.
 
     Returns:
         What it holds, in words.
@@ -87,29 +106,40 @@ def restore_backup(file: Path, data: Path) -> str:
             later release. Nothing was changed.
     """
     data = data.absolute()
-    if data.exists() and (not data.is_dir() or any(data.iterdir())):
+    is_there = data.exists()
+    if is_there and (not data.is_dir() or any(data.iterdir())):
         raise BackupError(
             f"{data} is not an empty folder. Stop the service that uses it, and move it away or "
             "name another one; nothing was changed"
         )
+    restored = False
     try:
-        data.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=data.parent, prefix=".kbot-restore-") as staging:
-            made = Path(staging, "data")
-            made.mkdir(mode=0o700)
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=data, prefix=".kbot-restore-") as staging:
+            made = Path(staging)
             held = _extract(file, made)
-            if data.exists():
-                data.rmdir()
-            made.rename(data)
-            synchronise_folder(data.parent)
-    except (tarfile.TarError, EOFError, ValueError, KeyError) as error:
-        raise BackupError(f"{file} is not a backup, or is damaged: {error}") from None
+            mark_used(made)
+            give_to_owner(data, *made.rglob("*"))
+            for path in sorted(made.iterdir(), key=lambda one: one.name == DATABASE):
+                path.rename(data / path.name)
+        data.chmod(0o700)
+        synchronise_folder(data)
+        synchronise_folder(data.parent)
+        restored = True
+    except (tarfile.TarError, EOFError, ValueError, KeyError, TypeError) as error:
+        raise BackupError(
+            f"{file} is not a backup, or is damaged: {error}; nothing was changed"
+        ) from None
     except (sqlite3.Error, SchemaError) as error:
         raise BackupError(f"the database in {file} cannot be used: {error}") from None
     except OSError as error:
         raise BackupError(
             f"cannot restore {file} to {data}: {error.strerror}; nothing was changed"
         ) from None
+    finally:
+        if not restored and not is_there:
+            with contextlib.suppress(OSError):
+                data.rmdir()
     return held
 
 
@@ -127,27 +157,33 @@ def _write(data: Path, copy: Path, whole: Path) -> str:
         with closing(_reader(copy)) as connection:
             needed = _files_of(connection)
             held = _checked(connection, copy)
+        members = {DATABASE: copy, **{f"{MATERIAL}/{name}": kept / name for name in sorted(needed)}}
+        if (data / HEADS).is_file():
+            members[HEADS] = copy.with_name(HEADS)
+            with closing(_reader(data / HEADS)) as connection:
+                copy_database(connection, members[HEADS])
+        if (data / API_KEY).is_file():
+            members[API_KEY] = data / API_KEY
+        for key in sorted((data / KEYS).glob("[!.]*")):
+            with contextlib.suppress(FileNotFoundError):  # revoked a moment ago
+                members[f"{KEYS}/{key.name}"] = Path(
+                    shutil.copy(key, copy.with_name(f"key-{key.name}"))
+                )
+        manifest = copy.with_name(_MANIFEST)
+        manifest.write_text(
+            json.dumps(
+                {
+                    "format": _FORMAT,
+                    "made": datetime.now(UTC).isoformat(),
+                    "sha256": {name: _digest(path) for name, path in members.items()},
+                }
+            ),
+            encoding="utf-8",
+        )
         whole.touch(mode=0o600)
         with tarfile.open(whole, "w") as archive:
-            manifest = copy.with_name(_MANIFEST)
-            manifest.write_text(
-                json.dumps({"format": _FORMAT, "made": datetime.now(UTC).isoformat()}),
-                encoding="utf-8",
-            )
-            archive.add(manifest, _MANIFEST)
-            archive.add(copy, DATABASE)
-            for name in sorted(needed):
-                archive.add(kept / name, f"{MATERIAL}/{name}")
-            if (data / HEADS).is_file():
-                heads = copy.with_name(HEADS)
-                with closing(_reader(data / HEADS)) as connection:
-                    copy_database(connection, heads)
-                archive.add(heads, HEADS)
-            if (data / API_KEY).is_file():
-                archive.add(data / API_KEY, API_KEY)
-            for key in sorted((data / KEYS).glob("[!.]*")):
-                with contextlib.suppress(FileNotFoundError):  # revoked a moment ago
-                    archive.add(key, f"{KEYS}/{key.name}")
+            for name, path in {_MANIFEST: manifest, **members}.items():
+                archive.add(path, name)
         with whole.open("rb") as written:
             os.fsync(written.fileno())
     return held
@@ -201,10 +237,16 @@ def _extract(file: Path, folder: Path) -> str:
         manifest = archive.extractfile(first) if first and first.name == _MANIFEST else None
         if manifest is None:
             raise BackupError(f"{file} is not a backup of a service; nothing was changed")
-        if json.load(manifest)["format"] != _FORMAT:
+        told = json.load(manifest)
+        if told["format"] > _FORMAT:
             raise BackupError(
                 f"a later release of knowledge-bot made {file}; install that one. Nothing was "
                 "changed"
+            )
+        digests: dict[str, str] | None = told["sha256"] if told["format"] > 1 else None
+        if digests is not None and (lost := digests.keys() - {member.name for member in members}):
+            raise BackupError(
+                f"{file} lacks {', '.join(sorted(lost))}; it is damaged. Nothing was changed"
             )
         for name in (MATERIAL, KEYS):
             (folder / name).mkdir(mode=0o700)
@@ -220,6 +262,11 @@ def _extract(file: Path, folder: Path) -> str:
                 shutil.copyfileobj(content, target)
                 target.flush()
                 os.fsync(target.fileno())
+            if digests is not None and digests.get(member.name) != _digest(folder / member.name):
+                raise BackupError(
+                    f"{file} was changed or damaged after it was made: {member.name} is not what "
+                    "was written. Nothing was changed. Restore another backup"
+                )
     if not (folder / DATABASE).exists():
         raise BackupError(f"{file} has no database; it is damaged. Nothing was changed")
     with closing(_reader(folder / DATABASE)) as connection:
@@ -230,6 +277,11 @@ def _extract(file: Path, folder: Path) -> str:
         if missing:
             raise BackupError(f"{file} lacks {len(missing)} files of sources; it is damaged")
         return _checked(connection, file)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _belongs(name: str) -> bool:

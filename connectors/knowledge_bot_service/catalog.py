@@ -1,8 +1,9 @@
-"""The sources as people manage them: listed, read, and what is left of them removed."""
+"""Sources for people who manage them: lists and reads them, and removes deleted ones."""
 
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge_bot.models import Collection
 from knowledge_bot_service.database import Database, DatabaseClosedError, one_state
-from knowledge_bot_service.search import delete_entries
+from knowledge_bot_service.search import delete_entries, merge_index
 from knowledge_bot_service.storage import storage_error
 
 _log = logging.getLogger(__name__)
@@ -19,10 +20,16 @@ _log = logging.getLogger(__name__)
 # Passages in one transaction, of which a client waits for one at most; as when they are written.
 _BATCH: Final = 100
 
-# How long the removal waits when the database takes nothing, in seconds.
+# How long the removal waits when the database cannot be written, in seconds.
 _PAUSE: Final = 1.0
 
-# How many passages before the one that is asked for are shown with it.
+# How much of the index is merged in one transaction, in pages of the database. And how long nothing
+# is removed after all of it was merged, as a multiple of the time that took, so that replacing
+# sources all day does not keep the disk busy all day.
+_PAGES: Final = 64
+_REST: Final = 10
+
+# How many passages before the requested one are shown with it.
 _BEFORE: Final = 2
 
 _COLUMNS: Final = """
@@ -143,7 +150,7 @@ class Catalog:
     def page(self, listed: Listed) -> SourcePage:
         """List sources, newest first."""
         connection = self._database.reader()
-        # SQLite folds the letters of English alone.
+        # SQLite ignores case only for English letters.
         connection.create_function("folded", 1, str.casefold, deterministic=True)
         values = {
             **listed.model_dump(),
@@ -232,10 +239,12 @@ def _before(connection: sqlite3.Connection, source: int, passage: int, count: in
 
 
 class Removal:
-    """A thread that removes what deleted and replaced sources leave behind.
+    """A thread that removes the data of deleted and replaced sources, their files included.
 
     They are out of sight already. Their passages go in small transactions, each behind the clients'
-    own; what a process does not finish, the next one does.
+    own, and then their words in the index and in the write-ahead log: whoever deletes a text that
+    nobody should have wants it gone from the disk. What a process does not finish, the next one
+    does.
 
     Args:
         database: where their passages are.
@@ -269,28 +278,65 @@ class Removal:
             self._work.wait()
             self._work.clear()
             try:
-                while not self._stopping.is_set() and self._remove():
-                    continue
+                self._remove_all()
             except DatabaseClosedError:
                 return
             except Exception as error:  # noqa: BLE001 - the thread must live on
-                # Of a full disk and the like the database has told.
+                # The database has logged it, such as a full disk.
                 if storage_error(error) is None:
                     _log.exception("what is left of deleted sources is not removed yet")
                 self._stopping.wait(_PAUSE)
                 self._work.set()
 
-    def _remove(self) -> bool:
-        """Remove a little; returns whether there was anything."""
-        row = self._database.reader().execute("SELECT source, file FROM removal LIMIT 1").fetchone()
-        if row is None:
-            return False
-        if row["file"] is not None:
-            (self._folder / row["file"]).unlink(missing_ok=True)
+    def _remove_all(self) -> None:
+        removed: list[tuple[int]] = []
+        while not self._stopping.is_set() and (row := self._next(removed)):
+            if row["file"] is not None:
+                (self._folder / row["file"]).unlink(missing_ok=True)
+            while self._remove_passages(row["source"]):
+                if self._stopping.is_set():
+                    return
+            removed.append((row["source"],))
+        if not removed:
+            return
+        started = time.monotonic()
+        begin = True
+        while not self._stopping.is_set() and self._merge(begin=begin):
+            begin = False
+        while not self._stopping.is_set() and not self._database.empty_log():
+            self._stopping.wait(_PAUSE)
+        if self._stopping.is_set():
+            return
+        # Known until now, so that a process that dies before does not forget it.
+        self._database.write(
+            lambda connection: connection.executemany(
+                "DELETE FROM removal WHERE source = ?", removed
+            ),
+            background=_BATCH,
+        ).result()
+        self._stopping.wait(_REST * (time.monotonic() - started))
+        self._work.set()
 
-        def remove(connection: sqlite3.Connection) -> None:
-            if delete_entries(connection, row["source"], _BATCH) < _BATCH:
-                connection.execute("DELETE FROM removal WHERE source = ?", (row["source"],))
+    def _next(self, removed: list[tuple[int]]) -> sqlite3.Row | None:
+        row: sqlite3.Row | None = (
+            self._database.reader()
+            .execute(
+                "SELECT source, file FROM removal WHERE source > ? ORDER BY source LIMIT 1",
+                removed[-1] if removed else (0,),
+            )
+            .fetchone()
+        )
+        return row
 
-        self._database.write(remove, background=_BATCH).result()
-        return True
+    def _remove_passages(self, source: int) -> bool:
+        """Remove some passages of a source; returns whether there may be more."""
+        removing = self._database.write(
+            lambda connection: delete_entries(connection, source, _BATCH), background=_BATCH
+        )
+        return removing.result() == _BATCH
+
+    def _merge(self, *, begin: bool) -> bool:
+        """Merge a little of the index; returns whether there is more to do."""
+        return self._database.write(
+            lambda connection: merge_index(connection, _PAGES, begin=begin), background=_BATCH
+        ).result()

@@ -23,7 +23,7 @@ from knowledge_bot_service.schema import SchemaError
 from knowledge_bot_service.server import AddressError, run
 from knowledge_bot_service.settings import SettingsError, overridden, parse_settings
 
-# How long ending in good order may take, in seconds. Nobody is left to kill this process.
+# How long a clean end may take, in seconds. No parent is left to kill this process.
 _PATIENCE: Final = 15
 
 
@@ -34,7 +34,7 @@ def main() -> None:
     threading.Thread(target=_end_with_parent, args=(orphaned,), daemon=True).start()
     # The server raises the signal that stopped it once more, which would end this function too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    # Whoever starts a service for a test or a trial reads no line for each request.
+    # In tests and trials a log line for each request is of no use.
     logs.configure("warning")
     settings = overridden(
         parse_settings(start["settings"], origin="settings"), host="127.0.0.1", port=start["port"]

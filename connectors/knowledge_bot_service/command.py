@@ -1,5 +1,6 @@
-"""`kbot serve`. What serving needs is loaded when it is called: every `kbot` start imports this."""
+"""`kbot serve`. It imports the service only when called, since every `kbot` imports this."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -58,7 +59,7 @@ _config = click.option(
     "trusted_proxies",
     multiple=True,
     metavar="CIDR",
-    help="Network of proxies that tell the log who the client is. Repeatable.",
+    help="Network of proxies whose X-Forwarded-For names the client in the log. Repeatable.",
 )
 @click.option(
     "--log-level",
@@ -102,14 +103,14 @@ def serve(  # noqa: PLR0917 - click passes every option by name
     from knowledge_bot_service.server import AddressError, run
     from knowledge_bot_service.settings import Settings, SettingsError, overridden, read_settings
 
-    # The server raises the signal that stopped it once more. Having stopped is no failure.
+    # The server raises the signal that stopped it again. That is not a failure.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 
     is_given = context.get_parameter_source("api_key") is ParameterSource.COMMANDLINE
 
     def configured() -> Settings:
         settings = read_settings(config) if config is not None else Settings()
-        # In the environment it is a client's as well, perhaps for another service.
+        # The variable is also the client's, perhaps for another service.
         is_taken = is_given or not (settings.api_keys or settings.keys)
         if api_key and not is_taken:
             click.echo(f"KNOWLEDGE_BOT_API_KEY is set, and not used: {config} has keys.", err=True)
@@ -181,10 +182,12 @@ def add(  # noqa: PLR0917 - click passes every option by name
 
         kbot serve keys add wiki --role read --data ./knowledge
     """
-    from knowledge_bot_service.keys import add_key
+    from knowledge_bot_service.keys import KeyNameError, add_key
 
     with _as_command_errors():
         folder = _folder(context, data, config)
+        if name in _configured_names(context, config):
+            raise KeyNameError(f"the configuration has a key {name} already; choose another name")
         key = add_key(folder, name, role, expires.date() if expires else None)
     click.echo(key)
     click.echo(f"The key {name} ({role}) is taken from now on. It is not shown again.", err=True)
@@ -256,7 +259,8 @@ def backup(context: click.Context, file: Path, data: Path | None, config: Path |
 def restore(context: click.Context, file: Path, data: Path | None, config: Path | None) -> None:
     """Make a data folder from the FILE of a backup. The folder must be new or empty.
 
-    Example:
+    What root restores belongs to the owner of the folder. Example:
+
         kbot serve restore /backups/kbot-2026-11-22.tar --data ./knowledge
     """
     from knowledge_bot_service.backup import restore_backup
@@ -265,6 +269,12 @@ def restore(context: click.Context, file: Path, data: Path | None, config: Path 
         folder = _folder(context, data, config)
         held = restore_backup(file, folder)
     click.echo(f"{folder}: {held}. Start the service with --data {folder}", err=True)
+    if hasattr(os, "geteuid") and folder.stat().st_uid == os.geteuid() == 0:
+        click.echo(
+            "It belongs to root. A service that runs as another user needs it first: "
+            f"chown -R USER: {folder}",
+            err=True,
+        )
 
 
 def _folder(context: click.Context, data: Path | None, config: Path | None) -> Path:
@@ -278,6 +288,13 @@ def _folder(context: click.Context, data: Path | None, config: Path | None) -> P
     return (read_settings(config) if config is not None else Settings()).data
 
 
+def _configured_names(context: click.Context, config: Path | None) -> set[str]:
+    from knowledge_bot_service.settings import read_settings
+
+    config = config or _options_of_serve(context).get("config")
+    return set() if config is None else {key.name for key in read_settings(config).keys}
+
+
 def _options_of_serve(context: click.Context) -> dict[str, Any]:
     while context.parent is not None and context.command is not serve:
         context = context.parent
@@ -286,7 +303,7 @@ def _options_of_serve(context: click.Context) -> dict[str, Any]:
 
 @contextmanager
 def _as_command_errors() -> Iterator[None]:
-    """Tell what goes wrong in a sentence."""
+    """Turn errors into one sentence for the terminal."""
     from knowledge_bot_service.backup import BackupError
     from knowledge_bot_service.folder import FolderError
     from knowledge_bot_service.keys import KeyNameError

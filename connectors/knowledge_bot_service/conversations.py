@@ -1,4 +1,4 @@
-"""What the service remembers of conversations, and what a message asks in one."""
+"""Conversations that the service stores, and the question of a message in one."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ _CONTEXT_TURNS: Final = 4 * CONTEXT_EXCHANGES
 # whole book.
 _CONTEXT_CHARACTERS: Final = 4000
 
-# Messages that could not be stored and are kept in memory, of which each may be a transcript.
+# Most messages kept in memory because they could not be stored; each may be a long transcript.
 _MOST_UNSTORED: Final = 200
 
 # What stands between an answer's text and the names of its sources.
@@ -30,7 +30,7 @@ SOURCES: Final = "\n\nSources: "
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Something that was asked, and what was replied to it; either may be empty."""
+    """A question and the reply to it; either may be empty."""
 
     question: str
     answer: str
@@ -71,7 +71,7 @@ def asked_in(content: str, said: Sequence[Turn] = ()) -> Asked:
 
 
 def _exchanges(turns: Iterable[Turn]) -> Iterator[Exchange]:
-    """Put replies, those of tools too, to the question that they follow."""
+    """Attach replies, including those of tools, to the question before them."""
     questions: list[str] = []
     replies: list[str] = []
     for turn in turns:
@@ -246,7 +246,7 @@ class Conversations:
         return answered
 
     def store_kept(self) -> None:
-        """Try to store what could not be stored so far."""
+        """Try to store the messages that could not be stored so far."""
         if self._unstored:
             with contextlib.suppress(StorageError):
                 self._store([]).result()

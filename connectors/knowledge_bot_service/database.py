@@ -15,8 +15,8 @@ from knowledge_bot_service.storage import (
     DatabaseLostError,
     DiskFullError,
     StorageError,
+    log_storage_error,
     storage_error,
-    tell,
 )
 
 T = TypeVar("T")
@@ -29,6 +29,11 @@ _GROUP: Final = 256
 # And background operations up to this weight together. Measured with passages, each of weight 1:
 # more of them make the index no faster.
 _WEIGHT: Final = 100
+
+# How long a connection waits for another one's lock, and for readers when the log is to be emptied,
+# in milliseconds.
+_PATIENCE: Final = 30_000
+_LOG_PATIENCE: Final = 100
 
 # A disk that was full has space again from this many free bytes on.
 _SPACE: Final = 1024 * 1024
@@ -60,7 +65,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # SQLite gives its other files the rights of this one.
+        # SQLite gives its other files the permissions of this one.
         for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
             if file.exists():
                 file.chmod(0o600)
@@ -75,7 +80,7 @@ class Database:
         prepare(writer)
         writer.execute("PRAGMA journal_mode = WAL")
         writer.execute("PRAGMA synchronous = FULL")
-        # Who deletes a confidential text wants it gone: pages that become free are overwritten too.
+        # A deleted text must not stay on the disk: freed pages are overwritten.
         writer.execute("PRAGMA secure_delete = ON")
         self._trouble: StorageError | None = None
         # A first reading opens the second file too, which holds what was written last.
@@ -90,7 +95,7 @@ class Database:
         """Run `operation` in the writer's next transaction.
 
         Args:
-            operation: called with the writing connection; its own error undoes its own work alone.
+            operation: called with the writing connection; its own error undoes only its own work.
             background: above 0, clients go first, but one such operation comes after each of their
                 transactions; how many rows it writes.
 
@@ -119,7 +124,7 @@ class Database:
         thread = threading.current_thread()
         connection = self._readers.get(thread)
         if connection is None:
-            # A connection would make the file anew, or read another one.
+            # A new connection would make a new file, or read another one.
             self._check_files()
             connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
@@ -142,6 +147,25 @@ class Database:
         elif trouble is not None:
             raise trouble
 
+    def empty_log(self) -> bool:
+        """Empty the write-ahead log, which keeps what stood in the database before the last writes.
+
+        Returns:
+            Whether it is empty; not while somebody reads what it holds, as a backup does.
+
+        Raises:
+            StorageError: the file was removed or replaced.
+            sqlite3.Error: the disk takes nothing.
+        """
+        connection = self.reader()
+        # Writers wait for it in the meantime.
+        connection.execute(f"PRAGMA busy_timeout = {_LOG_PATIENCE}")
+        try:
+            is_busy: int = connection.execute("PRAGMA wal_checkpoint (TRUNCATE)").fetchone()[0]
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {_PATIENCE}")
+        return not is_busy
+
     def close(self) -> None:
         """Finish the writes that wait, then close every connection."""
         with self._changed:
@@ -154,14 +178,14 @@ class Database:
             connection.close()
 
     def _close_abandoned(self) -> None:
-        # Those who answer requests come and go with the load; each would leave open files behind.
+        # Request threads come and go with the load; each would leave open files behind.
         for thread in [thread for thread in self._readers if not thread.is_alive()]:
             self._readers.pop(thread).close()
 
     def _connect(self) -> sqlite3.Connection:
         # Threads never share a connection at the same time; `close` is called from another thread.
         connection = sqlite3.connect(
-            self._path, isolation_level=None, timeout=30, check_same_thread=False
+            self._path, isolation_level=None, timeout=_PATIENCE / 1000, check_same_thread=False
         )
         connection.row_factory = sqlite3.Row
         return connection
@@ -217,7 +241,7 @@ class Database:
             self._check_files()
         except (sqlite3.Error, StorageError) as error:
             failed = error
-            # What was written before may stand in the file that was removed alone.
+            # Earlier writes may be only in the file that was removed.
             with contextlib.suppress(sqlite3.Error):
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -227,7 +251,7 @@ class Database:
         errors = [storage_error(error) for error in (failed, *(write.error for write in group))]
         self._trouble = next((error for error in errors if error is not None), None)
         if self._trouble is not None:
-            tell(self._trouble, self._path)
+            log_storage_error(self._trouble, self._path)
         for write in group:
             write.error = storage_error(write.error) or write.error
             if failed is not None:
@@ -267,7 +291,7 @@ class _Write:
 
 @contextlib.contextmanager
 def one_state(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Let all that is read see the database as it is at the first reading."""
+    """Make all reads of the block see the database as it is at the first one."""
     connection.execute("BEGIN")
     try:
         yield connection

@@ -1,4 +1,4 @@
-"""The OpenAPI page: what the framework derives, and for who has a key the ids that are here."""
+"""The OpenAPI page: as the framework makes it, with the service's ids for clients with a key."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,8 @@ from knowledge_bot_service.settings import Settings
 def install(app: FastAPI, settings: Settings, keys: Keys) -> None:
     """Serve the description of an application at `/openapi.json`.
 
-    Who sends a valid key is told which collections and bots there are, as the list endpoints tell
-    it; a program that is made from the description then knows what a valid request is.
+    With a valid key it names the collections and bots, as the list endpoints do, so that a program
+    generated from it knows the valid ids.
     """
     ids = {
         "collections": [collection.id for collection in settings.collections],
@@ -33,7 +33,7 @@ def install(app: FastAPI, settings: Settings, keys: Keys) -> None:
 
 
 def _name(node: object, ids: Mapping[str, Sequence[str]]) -> None:
-    """Say of each field that holds ids which ones there are, wherever in the description it is."""
+    """Add the valid ids to each field that holds ids, anywhere in the description."""
     if isinstance(node, list):
         for element in node:
             _name(element, ids)

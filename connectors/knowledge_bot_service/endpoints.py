@@ -1,7 +1,6 @@
 """What the endpoints of the interface and of the page share.
 
-The service that they call, how a source is added with it or put in the place of another, and what
-it does not take, as answers.
+The service that they call, how they add or replace a source, and how they answer what it refuses.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,7 +18,7 @@ from knowledge_bot_service.uploads import receive_upload
 
 
 async def _service(request: Request) -> Service:
-    # Not a plain function: the framework would call that in a thread, for each request.
+    # async, since the framework would call a plain function in a thread, for each request.
     service: Service = request.state.service
     return service
 
@@ -34,7 +33,7 @@ def takes(content_type: str) -> Callable[[Request], Awaitable[None]]:
     async def check(request: Request) -> None:
         given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if given != content_type:
-            # The interface documents 400 (section 7); a client built on it knows no 415.
+            # The interface documents 400 (section 7) and no 415.
             raise ProblemError(
                 HTTPStatus.BAD_REQUEST,
                 "unsupported_media_type",

@@ -71,10 +71,10 @@ def extract_text(content: str) -> Document:
 
 _Kind = Literal["csv", "docx", "html", "markdown", "pdf", "text", "xml"]
 
-# How much of a document tells its kind, in bytes.
+# How much of a document is read to find its kind, in bytes.
 _START: Final = 64 * 1024
 
-# A longer text takes more memory than reading it may.
+# A longer text would need more memory than a reader may use.
 _MAX_TEXT: Final = 64 * 1024**2
 
 _BLANK: Final = b" \t\r\n\f\v\0\xef\xbb\xbf"
@@ -85,7 +85,7 @@ _PDF: Final = re.compile(rb"(?:^|[\r\n\0])%PDF-\d")
 
 _HEADING: Final = re.compile(r"^#{1,6} \S", re.MULTILINE)
 
-# A longer title, in characters, would be most of what each passage is found by.
+# A longer title, in characters, would outweigh the passages that it stands for.
 _MAX_TITLE: Final = 300
 
 # Splitting a longer paragraph into sentences would be one step of many seconds, in characters.

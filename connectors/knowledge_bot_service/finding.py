@@ -1,4 +1,4 @@
-"""Finding the passages that a question is about, and telling whether they are about it."""
+"""Finds the passages for a question, and judges whether they are about its subject."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -84,7 +84,7 @@ class Found:
 
     Attributes:
         terms: the question's own words, and its kind.
-        weights: how telling each of these words is.
+        weights: how much each of these words says about the subject.
         hits: the passages that fit best, best first.
         is_about_it: whether the best of them is about the question's subject.
     """

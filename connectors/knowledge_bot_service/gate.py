@@ -1,4 +1,4 @@
-"""What every request passes before it is read: its key, and the limits of its client."""
+"""Checks every request before its body is read: its key, and its client's limits."""
 
 import logging
 import math
@@ -29,7 +29,7 @@ _OPEN_PATHS: Final = frozenset({f"{PREFIX}/ping"})
 _KEPT: Final = (f"{PREFIX}/", "/page/")
 
 
-# Who may read may ask as well, although that is a POST.
+# A key with the role read may ask too, although that is a POST.
 _ASKED: Final = f"{PREFIX}/messages"
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -104,7 +104,7 @@ class Gate:
 def admitted(keys: Keys, given: str, scope: Scope) -> Key | None:
     """Return the key that a request brings, and leave its name in the scope for the log.
 
-    None: it is not known, or has expired; the log has a line about it.
+    None if it is unknown or has expired; that is logged.
     """
     key = keys.find(given)
     if key is None or key.has_expired:
@@ -138,10 +138,10 @@ class _Rate:
 
 def _unauthorized(key: Key | None) -> ProblemError:
     if key is None:
-        told = f"The request needs a valid key in its {KEY_HEADER} header."
+        message = f"The request needs a valid key in its {KEY_HEADER} header."
     else:
-        told = f"The key {key.name} is no longer taken since {key.expires}. Use another one."
-    return ProblemError(HTTPStatus.UNAUTHORIZED, "unauthorized", told)
+        message = f"The key {key.name} is no longer valid since {key.expires}. Use another one."
+    return ProblemError(HTTPStatus.UNAUTHORIZED, "unauthorized", message)
 
 
 def _declared_length(headers: Headers) -> int:

@@ -1,4 +1,4 @@
-"""Who may use a service: its keys, each with a name and a role, taken anew while it runs."""
+"""The keys of a service, each with a name and a role; they may change while it runs."""
 
 import asyncio
 import hashlib
@@ -18,14 +18,14 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
-from knowledge_bot_service.folder import DataFolder, FolderError, key_folder
+from knowledge_bot_service.folder import DataFolder, FolderError, give_to_owner, key_folder
 from knowledge_bot_service.settings import (
     KEY_NAME,
     KeySettings,
     Role,
     Settings,
     SettingsError,
-    fits_a_header,
+    wrong_with_key,
 )
 
 _log = logging.getLogger(__name__)
@@ -33,13 +33,17 @@ _log = logging.getLogger(__name__)
 GENERATED: Final = "generated"
 """The name of the key that a service makes for itself when it is given none."""
 
+# In the folder of keys: the names of those that the service has from its configuration, so that no
+# key is made there which has the name of one of them.
+_CONFIGURED: Final = ".configured"
+
 # Two changes of a folder within one tick of the file system's clock look like one: what was read
 # so soon after a change is read again, in nanoseconds.
 _TICK: Final = 50_000_000
 
 
 class KeyNameError(Exception):
-    """No key of this name can be added, or revoked. str() says why."""
+    """A key of this name cannot be added or revoked. str() says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +51,11 @@ class Key:
     """A key that is taken.
 
     Attributes:
-        name: by which the log and `kbot serve keys` call it.
+        name: its name in the log and in `kbot serve keys`.
         role: "read" may list and ask, "write" may do everything.
         digest: the SHA-256 of the key itself, which is kept nowhere.
-        expires: the first day, in UTC, on which it is no longer taken.
-        requests_per_minute: how many requests it may make; None: as many as the service's limits
-            say.
+        expires: the first day, in UTC, on which it is no longer valid.
+        requests_per_minute: how many requests it may make; None for the service's limit.
     """
 
     name: str
@@ -63,7 +66,7 @@ class Key:
 
     @property
     def has_expired(self) -> bool:
-        """Whether its last day has passed."""
+        """Whether its last day is over."""
         return self.expires is not None and datetime.now(UTC).date() >= self.expires
 
 
@@ -76,14 +79,15 @@ class Keys:
     Args:
         folder: the service's data folder.
         settings: what the service starts with.
-        configured: reads the settings again; None: they are from no file.
+        configured: reads the settings again; None if they are not from a file.
 
     Attributes:
         generated: the folder's own key, where the settings name none; None otherwise.
 
     Raises:
-        SettingsError: a key of the settings is not in its environment variable or file, or two of
-            them are the same.
+        SettingsError: a key of the settings is not in its environment variable or file, two of
+            them are the same, or one has the name of a key of the data folder.
+        FolderError: the data folder cannot be written to.
     """
 
     def __init__(
@@ -101,14 +105,14 @@ class Keys:
         self._read_folder()
 
     def find(self, given: str) -> Key | None:
-        """Return the key that somebody sent, be it expired; None where it is no key of these."""
-        # By its digest: how long that takes tells nothing about the key itself.
+        """Return the key that a client sent, even if it has expired; None if it is unknown."""
+        # By its digest, so that the time it takes reveals nothing about the key.
         digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest()
         self._read_folder()
         return self._named.get(digest) or self._stored.get(digest)
 
     def reread(self) -> None:
-        """Take the keys that the settings name now. Where those are wrong, the old ones stay.
+        """Read the keys of the settings again. If they are wrong, the old ones stay.
 
         The log has the names of what is taken now, or why nothing has changed.
         """
@@ -117,7 +121,7 @@ class Keys:
             return
         try:
             self._named = self._of(self._configured())
-        except SettingsError as error:
+        except (SettingsError, FolderError) as error:
             _log.error("the keys were not read again, and the old ones are still taken: %s", error)
             return
         _log.info("the keys were read again; taken are now: %s", self._names())
@@ -128,6 +132,26 @@ class Keys:
         return ", ".join(f"{key.name} ({key.role})" for key in found if not key.has_expired)
 
     def _of(self, settings: Settings) -> dict[bytes, Key]:
+        found = self._configured_keys(settings)
+        names = {key.name for key in found.values()}
+        for file in _key_files(self._folder.keys):
+            if file.name in names:
+                raise SettingsError(
+                    f"keys: {file.name} is the name of a key of the configuration and of one of "
+                    "the data folder, and the log could not tell them apart. Revoke the one with "
+                    f"`kbot serve keys revoke {file.name}`, or give the other another name"
+                )
+        noted = self._folder.keys / _CONFIGURED
+        part = noted.with_name(f"{_CONFIGURED}.part")
+        try:
+            part.touch(mode=0o600)
+            part.write_text("".join(f"{name}\n" for name in sorted(names)), encoding="ascii")
+            part.replace(noted)
+        except OSError as error:
+            raise FolderError(f"cannot write to {noted.parent}: {error.strerror}") from None
+        return found
+
+    def _configured_keys(self, settings: Settings) -> dict[bytes, Key]:
         if not settings.api_keys and not settings.keys:
             return _by_digest([Key(GENERATED, "write", _digest(self._folder.api_key()))])
         plain = (
@@ -213,21 +237,27 @@ def add_key(data: Path, name: str, role: Role, expires: date | None = None) -> s
 
     Args:
         data: the data folder; made when it is not there.
-        name: by which the log calls it: letters, digits, `.`, `_` and `-`.
+        name: its name in the log: letters, digits, `.`, `_` and `-`.
         role: "read" or "write".
-        expires: the first day, in UTC, on which it is no longer taken; None: it stays.
+        expires: the first day, in UTC, on which it is no longer valid; None if it does not expire.
 
     Returns:
         The key itself, which cannot be read again.
 
     Raises:
-        KeyNameError: the name cannot be one, or there is a key of this name.
+        KeyNameError: the name is not valid, or there is a key of this name, in the folder or in
+            the configuration that its service was last started with.
         FolderError: the folder cannot be written to.
     """
     if not _is_name(name):
         raise KeyNameError(
             f"{name!r} cannot be the name of a key: it has 1 to 60 letters, digits, '.', '_' or "
             "'-', and begins with a letter or a digit"
+        )
+    if name in _configured_names(data):
+        raise KeyNameError(
+            f"the service of this folder has a key {name} already, from its configuration; choose "
+            "another name, or take that one out and have the service read its keys again (SIGHUP)"
         )
     key = secrets.token_urlsafe(24)
     stored = {
@@ -239,17 +269,13 @@ def add_key(data: Path, name: str, role: Role, expires: date | None = None) -> s
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         data.chmod(0o700)
-        # Linked when it is whole, and only where nothing is: nobody reads half a key, and of two
-        # that add the same name one is told.
+        # Linked when it is whole, and only if the name is free: nobody reads half a key, and the
+        # second of two with the same name fails.
         with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".", encoding="utf-8") as file:
             json.dump(stored, file)
             file.flush()
             os.fsync(file.fileno())
-            if hasattr(os, "geteuid") and os.geteuid() == 0:
-                # The service, which is not root's as a rule, has to read it.
-                owner = data.stat()
-                for path in (folder, file.name):
-                    os.chown(path, owner.st_uid, owner.st_gid)
+            give_to_owner(data, folder, Path(file.name))
             os.link(file.name, folder / name)
     except FileExistsError:
         raise KeyNameError(
@@ -261,7 +287,7 @@ def add_key(data: Path, name: str, role: Role, expires: date | None = None) -> s
 
 
 def revoke_key(data: Path, name: str) -> None:
-    """Take a key out of a data folder, whose service refuses it from the next request on.
+    """Remove a key from a data folder; its service refuses it from the next request on.
 
     Raises:
         KeyNameError: the folder has no key of this name.
@@ -279,6 +305,15 @@ def revoke_key(data: Path, name: str) -> None:
         ) from None
     except OSError as error:
         raise FolderError(f"cannot write to {key_folder(data)}: {error.strerror}") from None
+
+
+def _configured_names(data: Path) -> list[str]:
+    try:
+        return (key_folder(data) / _CONFIGURED).read_text(encoding="ascii").split()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise FolderError(f"cannot read {key_folder(data)}: {error.strerror}") from None
 
 
 def _is_name(name: str) -> bool:
@@ -301,7 +336,7 @@ def _stored_key(file: Path) -> Key:
 
 def _secret_of(settings: KeySettings) -> str:
     if settings.key is not None:
-        key, origin = settings.key.get_secret_value(), "its key"
+        key, origin = settings.key.get_secret_value(), "the configuration"
     elif settings.key_env is not None:
         key = os.environ.get(settings.key_env, "").strip()
         origin = f"the environment variable {settings.key_env}"
@@ -316,10 +351,8 @@ def _secret_of(settings: KeySettings) -> str:
             ) from None
         except UnicodeDecodeError:
             key = ""
-    if not fits_a_header(key):
-        raise SettingsError(
-            f"key {settings.name}: {origin} must hold 1 to 200 visible ASCII characters"
-        )
+    if wrong := wrong_with_key(key):
+        raise SettingsError(f"key {settings.name}: {origin} must hold a key, which {wrong}")
     return key
 
 

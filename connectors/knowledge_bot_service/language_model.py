@@ -18,10 +18,10 @@ _log = logging.getLogger(__name__)
 # How large an endpoint's answer may be, in bytes.
 _MAX_ANSWER: Final = 1024 * 1024
 
-# How much of an endpoint's error goes into the log, in characters.
+# Most characters of an endpoint's error in the log.
 _MAX_LOGGED: Final = 300
 
-# When to ask again, in seconds: where the endpoint does not say it, and at most.
+# When to ask again, in seconds: if the endpoint does not say, and at most.
 _RETRY_AFTER: Final = 5
 _MAX_RETRY_AFTER: Final = 120
 
@@ -127,7 +127,7 @@ class LanguageModel:
             reply = json.loads(body)["choices"][0]["message"]["content"]
         except (ValueError, LookupError, TypeError, RecursionError):
             raise self._failure(
-                "sent an answer that is no chat completion", body.decode("utf-8", "replace")
+                "sent an answer that is not a chat completion", body.decode("utf-8", "replace")
             ) from None
         if not isinstance(reply, str) or not reply.strip():
             raise self._failure(

@@ -24,7 +24,7 @@ _UNFINISHED: Final = frozenset({"pending", "processing"})
 
 
 class LocalServiceError(Exception):
-    """The service did not start, runs already, or does not run. str() says which, and why."""
+    """The service did not start, already runs, or does not run. str() says which, and why."""
 
 
 class LocalService:
@@ -240,7 +240,7 @@ def _settings(
 
 
 def _port_of(process: "subprocess.Popen[str]", start: str) -> int:
-    """Tell a new process what to start, and wait until it says on which port it answers."""
+    """Send a new process its settings, and wait for the port on which it answers."""
     answer = ""
     with contextlib.suppress(BrokenPipeError):
         _pipe(process.stdin).write(start + "\n")

@@ -1,7 +1,8 @@
-"""The service's log: one line for each thing that happened, with its time, on standard error."""
+"""The service's log: one line per event, with its time, on standard error."""
 
 import logging
 from datetime import datetime
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote
 
@@ -9,7 +10,7 @@ from starlette.types import Scope
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
-# A path may be as long as all headers together; its beginning says what was asked for.
+# A path may be as long as all headers together; its beginning is enough.
 _PATH_LENGTH: Final = 300
 
 
@@ -21,19 +22,26 @@ def configure(level: str) -> None:
     """
     handler = logging.StreamHandler()
     handler.setFormatter(_Lines())
-    # Libraries tell of their trouble alone, whatever the service tells of its own work.
+    # Libraries log only warnings and errors, whatever the service's own level.
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("knowledge_bot_service").setLevel(level.upper())
+    for name in ("knowledge_bot_service", "knowledge_bot._server_connections"):
+        logging.getLogger(name).setLevel(level.upper())
 
 
 def client_of(scope: Scope) -> str:
-    """The address of who sent a request, as the log has it."""
-    client = scope.get("client")
-    return client[0] if client else "-"
+    """Return a client's address for the log; "-" if it is not an address.
+
+    A trusted proxy may pass on whatever a client wrote into `X-Forwarded-For`.
+    """
+    address = scope["client"][0] if scope.get("client") else ""
+    try:
+        return str(ip_address(address.partition("%")[0]))  # a zone may be any text
+    except ValueError:
+        return "-"
 
 
 def path_of(scope: Scope) -> str:
-    """A request's path as the log has it: without its query, a word of ASCII, not too long."""
+    """Return a request's path for the log: without query, in ASCII without spaces, not too long."""
     path = quote(scope["path"], safe="/:@!$&'()*+,;=~-._", errors="replace")
     return path if len(path) <= _PATH_LENGTH else f"{path[:_PATH_LENGTH]}..."
 
@@ -43,7 +51,7 @@ class _Lines(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         time = datetime.fromtimestamp(record.created).astimezone()
-        # What a client sent may be a part of it, and must neither end the line nor move the cursor.
+        # It may hold text from a client, which must neither end the line nor move the cursor.
         message = "".join(
             one if one.isprintable() else one.encode("unicode_escape").decode("ascii")
             for one in record.message

@@ -1,4 +1,4 @@
-"""What a monitoring system and an operator are told: `/healthz`, `/metrics`, a line a request."""
+"""Monitoring: `/healthz`, `/metrics`, and a log line for each request."""
 
 import asyncio
 import logging
@@ -39,21 +39,21 @@ _log = logging.getLogger(__name__)
 # In seconds. The first bucket holds what is answered from memory, the last a model's answer.
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
-# Of those that a client may make up there is no end.
+# Others are counted as one, since a client may invent any number of them.
 _METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 
-# How long a database may take to commit one row until it counts as stuck, in seconds.
+# How long a database may take to commit one row before it counts as stuck, in seconds.
 _PATIENCE: Final = 3.0
 
-# For how long a report holds, in seconds: anyone may ask for one, and each costs an fsync.
+# How long a report is kept, in seconds: anyone may ask for one, and each costs an fsync.
 _KEPT: Final = 1.0
 
-# What is written to see whether the disk takes it, in bytes: a few pages.
+# What is written to test the disk: a few pages.
 _PROBE: Final = b"\0" * 65_536
 
 
 class Metrics:
-    """What the service counts, for Prometheus: names of its own and numbers, nothing of sources.
+    """Counters for Prometheus; they hold numbers only, nothing from the sources.
 
     Args:
         database: where the sources are.
@@ -82,13 +82,13 @@ class Metrics:
         )
         self.questions = Counter(
             "kbot_service_questions",
-            "Questions by what came of them.",
+            "Questions by outcome.",
             ["outcome"],
             registry=self._registry,
         )
         self.refetches = Counter(
             "kbot_service_refetches",
-            "Web pages that were fetched again, by what came of it.",
+            "Web pages that were fetched again, by outcome.",
             ["outcome"],
             registry=self._registry,
         )
@@ -96,7 +96,7 @@ class Metrics:
             (self.questions, ("answered", "not_found", "failed")),
             (self.refetches, ("changed", "unchanged", "failed")),
         ):
-            for outcome in outcomes:  # so that there is a rate from the first one on
+            for outcome in outcomes:  # so that rates exist from the first one on
                 counter.labels(outcome)
         self._counted: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._registry.register(_Contents(database, file, connections))
@@ -104,7 +104,7 @@ class Metrics:
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answered request."""
-        # Looking labels up takes longer than counting.
+        # Looking up labels takes longer than counting.
         found = self._counted.get((method, route, status))
         if found is None:
             found = (
@@ -116,12 +116,12 @@ class Metrics:
         found[1].observe(seconds)
 
     def text(self) -> bytes:
-        """All of them in Prometheus' text format. It reads the database: not for the event loop."""
+        """Return all metrics in Prometheus' text format. It reads the database, so it blocks."""
         return generate_latest(self._registry)
 
 
 class _Contents(Collector):
-    """What the service holds at the moment of the question."""
+    """Gauges of what the service holds, read when they are asked for."""
 
     def __init__(self, database: Database, file: Path, connections: Callable[[], int]) -> None:
         self._database, self._file, self._connections = database, file, connections
@@ -165,19 +165,19 @@ class _Contents(Collector):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Whether the service can do its work, and a sentence for each thing that this takes."""
+    """Whether the service is ready, and a sentence for each check."""
 
     ready: bool
     checks: dict[str, str]
 
 
 class Health:
-    """Finds out whether the service can do its work: disk, database, workers.
+    """Checks whether the service is ready: disk, database, workers.
 
     Args:
-        database: what has to answer and to store.
-        folder: where it is.
-        workers: who has to live.
+        database: has to answer and to store.
+        folder: the data folder.
+        workers: have to be alive.
         min_free_bytes: how much of the disk has to be free.
     """
 
@@ -190,7 +190,7 @@ class Health:
         self._last: tuple[float, Report] | None = None
 
     async def report(self) -> Report:
-        """Look now, or tell what a look less than a second ago found."""
+        """Return a report that is at most a second old."""
         async with self._lock:
             if self._last is None or time.monotonic() - self._last[0] > _KEPT:
                 report = await run_in_threadpool(self._look)
@@ -207,7 +207,7 @@ class Health:
         }
         return Report(
             not any(problems.values()),
-            {name: told or _FINE[name] for name, told in problems.items()},
+            {name: problem or _FINE[name] for name, problem in problems.items()},
         )
 
     def _disk_problem(self) -> str | None:
@@ -246,7 +246,7 @@ _FINE: Final = {
 
 
 def _touch(connection: Connection) -> None:
-    # A row that changes nothing is committed as any other is.
+    # An update that changes nothing is committed like any other.
     connection.execute("UPDATE collection SET public_id = public_id WHERE id = 1")
 
 
@@ -262,11 +262,11 @@ class Monitored:
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and tell what became of it."""
+        """Pass the request on, count it and log it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # Of an application that raises, the server outside of this one makes a 500.
+        # If the application raises, the server around this answers 500.
         status, size = int(HTTPStatus.INTERNAL_SERVER_ERROR), 0
 
         async def sending(message: Message) -> None:
@@ -298,17 +298,17 @@ class Monitored:
 
 
 def _route(scope: Scope) -> str:
-    # Of the paths that are asked for there is no end, of those that are served there is.
+    # The route and not the path, since clients may ask for any number of paths.
     return getattr(scope.get("route"), "path", "other")
 
 
-# No part of the interface. Who may ask is for what stands before the service to say.
+# Not part of the interface. The proxy in front of the service decides who may ask.
 router = APIRouter(include_in_schema=False)
 
 
 @router.api_route("/healthz", methods=["GET", "HEAD"])
 async def healthz(request: Request) -> Response:
-    """Say whether the service can do its work: 200, or 503 with what is wrong."""
+    """Answer whether the service is ready: 200, or 503 with what is wrong."""
     health: Health = request.state.health
     report = await health.report()
     return JSONResponse(
@@ -319,6 +319,6 @@ async def healthz(request: Request) -> Response:
 
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
-    """The counters and gauges, for Prometheus."""
+    """Return the counters and gauges, for Prometheus."""
     counted: Metrics = request.state.metrics
     return Response(await run_in_threadpool(counted.text), media_type=CONTENT_TYPE_LATEST)

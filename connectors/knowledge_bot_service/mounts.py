@@ -1,4 +1,4 @@
-"""What other packages answer in the service's process, such as the gateway: loaded when asked for.
+"""Applications of other packages in the service's process, such as the gateway, loaded on demand.
 
 Loading one may take as long as the service's own start, and most services are never asked for it.
 """
@@ -87,7 +87,7 @@ class Beside:
         self._app, self._mounts, self._keys = app, mounts, keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on to who answers at its path."""
+        """Pass a request on to the application at its path."""
         mounted = await self._mounts.at(scope["path"]) if scope["type"] == "http" else None
         if mounted is None:
             await self._app(scope, receive, send)

@@ -43,7 +43,9 @@ def passages(text: str) -> Iterator[str]:
             if together and (is_full or (begins_section and len(together) >= _ENOUGH)):
                 yield together
                 together = ""
-            together = _PARAGRAPH.join([together, piece] if together else [*_told(path), piece])
+            together = _PARAGRAPH.join(
+                [together, piece] if together else [*_headings_shown(path), piece]
+            )
             if begins_section:
                 begins_section = False
                 for block in unit:
@@ -90,16 +92,16 @@ def _above(path: Sequence[Block], heading: Block) -> list[Block]:
     return [one for one in path if one.level < heading.level]
 
 
-def _told(path: Sequence[Block]) -> list[str]:
+def _headings_shown(path: Sequence[Block]) -> list[str]:
     """As many of the headings, from the innermost on, as there is room for."""
-    told: list[str] = []
+    shown: list[str] = []
     length = 0
     for heading in reversed(path):
         length += len(heading.text) + len(_PARAGRAPH)
         if length > _MAX_PATH:
             break
-        told.insert(0, heading.text)
-    return told
+        shown.insert(0, heading.text)
+    return shown
 
 
 def _fitting(unit: Sequence[Block], limit: int) -> Iterator[str]:

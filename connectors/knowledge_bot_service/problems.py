@@ -12,13 +12,14 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from knowledge_bot_service.settings import in_words
 from knowledge_bot_service.storage import (
     DatabaseDamagedError,
     DatabaseLostError,
     DiskFullError,
     StorageError,
+    log_storage_error,
     storage_error,
-    tell,
 )
 
 _log = logging.getLogger(__name__)
@@ -73,8 +74,8 @@ def problem_response(
     return JSONResponse({"code": code, "message": message}, status, headers=headers)
 
 
-def in_words(errors: Sequence[Any]) -> str:
-    """Validation errors as one sentence. Never what was sent: it may be long, secret or no text."""
+def sentences(errors: Sequence[Any]) -> str:
+    """Validation errors as one sentence. Never what was sent: it may be long, secret or binary."""
     return "; ".join(_sentence(error) for error in errors[:10])
 
 
@@ -82,9 +83,7 @@ def _sentence(error: Any) -> str:
     if error["type"] == "json_invalid":
         return f"the request body is not JSON: {error['ctx']['error']}, at {error['loc'][-1]}"
     place = ".".join(str(step) for step in error["loc"] if step != "body")
-    said = error["msg"].removeprefix("Value error, ")
-    for library, ours in (("Input should", "must"), ("Field required", "is missing")):
-        said = said.replace(library, ours)
+    said = _IN_JSON.get(error["type"]) or in_words(error)
     return f"{place or 'request body'}: {said}"
 
 
@@ -101,14 +100,14 @@ async def _of_http(_request: Request, error: Exception) -> JSONResponse:
 
 async def _of_validation(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
-    return problem_response(HTTPStatus.BAD_REQUEST, "invalid_request", in_words(error.errors()))
+    return problem_response(HTTPStatus.BAD_REQUEST, "invalid_request", sentences(error.errors()))
 
 
 async def _of_storage(_request: Request, error: Exception) -> JSONResponse:
     trouble = storage_error(error)
     if trouble is None:
         raise error
-    tell(trouble, "the data folder")
+    log_storage_error(trouble, "the data folder")
     status, code, headers = _OF_STORAGE.get(type(trouble), _STORAGE_FAILED)
     return problem_response(status, code, str(trouble), headers)
 
@@ -125,7 +124,16 @@ async def _of_fault(request: Request, error: Exception) -> JSONResponse:
     )
 
 
-# With Retry-After a client knows that the service has not acted.
+# JSON's words, where they differ from those of a configuration file.
+_OBJECT: Final = "must be an object"
+_IN_JSON: Final = {
+    "string_type": "must be a string",
+    "model_type": _OBJECT,
+    "dict_type": _OBJECT,
+    "model_attributes_type": _OBJECT,
+}
+
+# Retry-After means that the service did not act.
 _OF_STORAGE: Final[dict[type[StorageError], tuple[HTTPStatus, str, dict[str, str]]]] = {
     DiskFullError: (HTTPStatus.INSUFFICIENT_STORAGE, "disk_full", {"Retry-After": "60"}),
     DatabaseLostError: (HTTPStatus.SERVICE_UNAVAILABLE, "database_lost", {"Retry-After": "5"}),

@@ -1,4 +1,4 @@
-"""Choosing the sentences of an answer, and trimming them to its length."""
+"""Chooses the sentences of an answer, and trims them to its length."""
 
 # Lists of words read best as words.
 # ruff: noqa: SIM905

@@ -1,8 +1,8 @@
-"""Reading in a process of its own: from a document or a text to what goes into the index.
+"""Reads documents and texts in a separate process, up to what goes into the index.
 
-Whatever a document does to its reader, be it endless work, a gigabyte or a crash, it does to a
-child process; and those who ask never wait while Python works on a text. A child takes one document
-after another, since a new one costs a fifth of a second. Both directions are lines of JSON: a
+A document may make its reader loop, use gigabytes or crash, so it is read in a child process; this
+also keeps the interpreter free for requests. A child reads one document after another, since a new
+one costs a fifth of a second. Both directions are lines of JSON: a
 request each on its input, and on its output some of the document's passages, or the reason why
 there are none.
 """
@@ -82,7 +82,7 @@ class TooSlowError(ExtractionError):
 
 
 class ReaderDiedError(Exception):
-    """The reading process died of a document, or was killed. str() says how."""
+    """The reading process crashed on a document, or was killed. str() says how."""
 
 
 class ReaderClosedError(Exception):
@@ -162,7 +162,7 @@ class Reader:
             process.kill()
             process.wait()
             _pipe(process.stdout).close()
-            # What could not be written any more is nobody's.
+            # Nobody needs what could not be written any more.
             with contextlib.suppress(BrokenPipeError):
                 _pipe(process.stdin).close()
 
@@ -191,7 +191,7 @@ class Reader:
         self, process: "subprocess.Popen[bytes]", request: Request, limits: Limits
     ) -> Iterator[dict[str, Any]]:
         line = json.dumps({"request": asdict(request), "limits": asdict(limits)}) + "\n"
-        # A child that is gone is found out by its answer, which tells how it ended.
+        # A child that has ended is noticed when its answer is read.
         with contextlib.suppress(BrokenPipeError):
             _pipe(process.stdin).write(line.encode())
             _pipe(process.stdin).flush()
@@ -224,7 +224,7 @@ class Reader:
         was_overdue: bool,
         has_begun: bool,
     ) -> Exception:
-        """What a child's end means that came before its answer."""
+        """Return the error for a child that ended before its answer."""
         code = process.wait()
         if self._closed:
             return ReaderClosedError()
@@ -261,7 +261,7 @@ _OUT_OF_TIME: Final = -signal.SIGXCPU if hasattr(signal, "SIGXCPU") else None
 _MAX_DOCUMENTS: Final = 1000
 _MAX_RESIDENT: Final = 150 * 1024**2
 
-# Those who ask get the CPU first (nice(2)).
+# Questions get the CPU first (nice(2)).
 _NICENESS: Final = 5
 
 # What the child needs of the environment; the service's may hold keys. Coverage measures children
@@ -291,7 +291,7 @@ def _size(size: int) -> str:
     return f"{size // 1024**exponent} {('bytes', 'KiB', 'MiB', 'GiB')[exponent]}"
 
 
-# From here on, what the child does.
+# From here on, the child.
 
 
 def main() -> None:
@@ -301,7 +301,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(requests,), daemon=True).start()
-    # Whatever a library prints must not get between the parent and its answers.
+    # What a library prints must not get into the answers.
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     if hasattr(os, "nice"):
@@ -321,14 +321,14 @@ def main() -> None:
                 output.flush()
                 _limit_time(min(_cpu_seconds() + limits.seconds, end))
         except MemoryError:
-            # At once: there may be no memory to end in good order.
+            # At once: there may not be enough memory for a clean end.
             os._exit(_OUT_OF_MEMORY)
 
 
 def _receive(requests: "queue.SimpleQueue[bytes]") -> None:
     for line in sys.stdin.buffer:
         requests.put(line)
-    # The parent has ended. Whatever the other thread is at, nobody waits for it.
+    # The parent has ended, so nobody waits for what the other thread does.
     os._exit(1)
 
 
@@ -403,7 +403,7 @@ def _cpu_seconds() -> float:
 
 
 def _resident() -> int:
-    """The memory that this process has, in bytes; 0 where that is not told."""
+    """Return the memory that this process uses, in bytes; 0 if it is not known."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:

@@ -1,4 +1,4 @@
-"""Web pages, looked at again: one whose text has changed gets its new text."""
+"""Fetches web pages again, and replaces the text of those that changed."""
 
 import logging
 import threading
@@ -37,8 +37,8 @@ _BATCH: Final = 1000
 # How long stopping waits for a page that is being read, in seconds.
 _STOP_PATIENCE: Final = 2.0
 
-# Each page has a time of its own, up to a tenth earlier or later: those that came in together do
-# not all come again together.
+# Each page's time varies by up to a tenth, so that pages that were added together are not all
+# fetched together again.
 _DUE: Final = """
 SELECT source.id AS id, public_id, name, url, etag, last_modified
 FROM page JOIN source ON source.id = page.source
@@ -112,10 +112,10 @@ class Refetcher:
                 self._reader.rest()
             except (DatabaseClosedError, ReaderClosedError):
                 return
-            except StorageError:  # told by the database; a page is looked at when there is room
+            except StorageError:  # logged by the database; pages are fetched when there is room
                 continue
             except Exception:  # noqa: BLE001 - whatever a page sets off, the next one is looked at
-                _log.exception("a page could not be looked at again; it is tried later")
+                _log.exception("a page could not be fetched again; it is tried later")
 
     def _next(self, seconds: float) -> _Due | None:
         self._database.check()
@@ -158,7 +158,7 @@ class Refetcher:
         self, due: _Due, known: Validators, title: str | None, entries: list[IndexEntry]
     ) -> None:
         def replace(connection: Connection) -> None:
-            # Nothing of a source that was deleted or replaced in the meantime.
+            # Not for a source that was deleted or replaced in the meantime.
             if not _looked(connection, due, known, None):
                 return
             rows = connection.execute(
@@ -177,7 +177,7 @@ class Refetcher:
 
 
 def _looked(connection: Connection, due: _Due, known: Validators, reason: str | None) -> bool:
-    """Record a look at a page; False where it is another source's by now."""
+    """Record that a page was fetched; False if it belongs to another source by now."""
     found = connection.execute(
         "UPDATE source SET reason = ? WHERE id = ? AND url = ? AND status = 'ready' RETURNING id",
         (reason, due.id, due.url),

@@ -20,9 +20,9 @@ _ADDRESS: Final = (
     r"([^\s\x00-\x1f/?#@:\[\]\\]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?#][^\s\x00-\x1f]*)?(?!\n)$"
 )
 
-# A name is shown on one line, in lists that others read. What breaks the line, or turns the
-# direction of what follows, could make one name look like another or like two: no name has it. What
-# cannot be seen may be beside what can, as in Persian words and in emoji.
+# A name is shown on one line, in lists that others read. Characters that break the line or turn the
+# direction of text could make one name look like another, or like two, so they are refused. Other
+# invisible characters are allowed beside visible ones, as in Persian words and in emoji.
 _NO_NAME: Final = r"\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufff9-\ufffb"
 _UNSEEN: Final = (
     r"\s\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\u2800"
@@ -92,7 +92,7 @@ def _not_blank(text: str) -> str:
 
 
 def _web_address(url: str) -> str:
-    # Whether the address leads anywhere is the fetcher's to say.
+    # The fetcher checks whether the address leads anywhere.
     if not re.match(_ADDRESS, url) or not _is_unicode(url):
         raise ValueError("must be an http or https address")
     return url

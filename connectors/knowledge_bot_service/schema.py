@@ -1,4 +1,4 @@
-"""The tables of the database, and how those of an older version become the present ones."""
+"""The tables of the database, and the migrations from older versions."""
 
 import logging
 import sqlite3
@@ -60,7 +60,7 @@ CREATE TABLE removal (
     file TEXT
 ) STRICT;
 -- A web page that was fetched without headers of its own: when it was looked at, and what the
--- server sent to tell by whether it has changed.
+-- server sent for conditional requests.
 CREATE TABLE page (
     source INTEGER PRIMARY KEY REFERENCES source,
     checked_at INTEGER NOT NULL,
@@ -152,7 +152,7 @@ def prepare(connection: sqlite3.Connection) -> None:
 def _keep_copy(connection: sqlite3.Connection, version: int) -> None:
     file = Path(connection.execute("PRAGMA database_list").fetchone()[2])
     kept = file.with_name(f"{file.name}.version-{version}")
-    # It has its name when it is whole: an upgrade that was killed may have left a part.
+    # It gets its name when it is complete: an upgrade that was killed may have left a part.
     part = kept.with_name(f"{kept.name}.part")
     part.unlink(missing_ok=True)
     try:

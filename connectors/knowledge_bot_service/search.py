@@ -1,4 +1,4 @@
-"""The index of passages: what goes in, which passages fit a question, how telling a word is."""
+"""The index of passages: what goes in, which passages fit a question, and word weights."""
 
 import json
 import math
@@ -38,7 +38,7 @@ _LEVEL: Final = 10
 # common ones cost more and say less.
 _SEEN: Final = 15_000
 
-# How telling a word is, is counted in the index and so many passages more, such as any text has. Of
+# A word's weight is counted in the index and this many passages more, as any text has them. Of
 # 0, 100, 200 and 400 this one was the best for small collections, and none made a difference for
 # large ones.
 _EXPECTED: Final = 400
@@ -148,6 +148,26 @@ def delete_entries(connection: sqlite3.Connection, source: int, limit: int) -> i
     return len(rows)
 
 
+def merge_index(connection: sqlite3.Connection, pages: int, *, begin: bool) -> bool:
+    """Merge a part of the index, in the caller's transaction; returns whether there is more to do.
+
+    The index only notes that an entry is deleted: its words go with the part that held them, when
+    that is merged with the later ones.
+
+    Args:
+        connection: the writer's.
+        pages: how much of it, in pages of the database.
+        begin: whether all parts are to be merged from now on, or what was begun is to go on.
+    """
+    before = connection.total_changes
+    connection.execute(
+        "INSERT INTO passage_index (passage_index, rank) VALUES ('merge', ?)",
+        (-pages if begin else pages,),
+    )
+    # A change of one row is the note that nothing was left to do.
+    return connection.total_changes - before > 1
+
+
 class Search:
     """Finds passages. Every thread may use it.
 
@@ -169,15 +189,15 @@ class Search:
     def idf(
         self, words: Iterable[Word], expected: Callable[[Word], float] | None = None
     ) -> dict[Word, float]:
-        """How telling each word is: its inverse document frequency (Lucene's, never negative).
+        """Weigh each word: its inverse document frequency (Lucene's, never negative).
 
         FTS5's own is 1e-6 for whatever is in more than half of the passages, so that it says
         nothing about a small collection.
 
         Args:
             words: the words.
-            expected: tells the share of passages that have a word in any collection, since a small
-                one says little: common words are not in it either. None: the index alone counts.
+            expected: returns the share of passages with a word in collections in general, since a
+                small collection says little about that. None: only the index counts.
         """
         counts, total = self._count(words)
         if expected is None:

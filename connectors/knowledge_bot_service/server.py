@@ -1,30 +1,24 @@
-"""Running a service in this process until it is told to stop."""
+"""Runs a service in this process until it is stopped."""
 
-import contextlib
-import logging
 import socket
 import sqlite3
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Final
 
 import uvicorn
 
+from knowledge_bot._server_connections import Bounds, limited_to
 from knowledge_bot_service.app import create_app
-from knowledge_bot_service.connections import Bounds, limited_to
 from knowledge_bot_service.database import Database
 from knowledge_bot_service.folder import DataFolder, FolderError
 from knowledge_bot_service.gate import PREFIX
 from knowledge_bot_service.keys import Keys
 from knowledge_bot_service.mounts import Loader, Mounts
 from knowledge_bot_service.schema import SchemaError
-from knowledge_bot_service.settings import Limits, Settings
+from knowledge_bot_service.settings import Settings
 from knowledge_bot_service.storage import DiskFullError, StorageError, storage_error
 
-_log = logging.getLogger(__name__)
-
-# How long open requests may take when the service is told to stop, in seconds.
+# How long open requests may take when the service stops, in seconds.
 _GRACE = 5
 
 # How long a worker that analyses text keeps the interpreter from the thread that answers requests,
@@ -32,11 +26,7 @@ _GRACE = 5
 # of accepting a source was six times as long; the text was ready no later.
 _SWITCH_INTERVAL = 0.0005
 
-# How many files the process asks the system for, and how many of them are not for clients.
-_FILES: Final = 16_384
-_RESERVE: Final = 256
-
-# Who listens on every address is reached from this machine by one of them.
+# A server on every address is reached from this machine at one of them.
 _ANY = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - none is bound here
 
 
@@ -64,12 +54,12 @@ def run(
 
     Raises:
         FolderError: the disk is full.
-        AddressError: the address is in use or is not this machine's.
+        AddressError: the address is in use, or does not belong to this machine.
         SchemaError: the database is not one that this version can use.
         SettingsError: the key of the language model is not in the environment.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    host = settings.host
+    host, limits = settings.host, settings.limits
     with _listener(host, settings.port) as listener:
         port: int = listener.getsockname()[1]
         shown = _ANY.get(host, f"[{host}]" if ":" in host else host)
@@ -77,7 +67,7 @@ def run(
         app = create_app(
             settings,
             folder,
-            _opened(folder.database),
+            _opened(folder),
             keys,
             connections=lambda: len(server.server_state.connections),
             on_ready=lambda: on_ready(base_url, port),
@@ -85,13 +75,13 @@ def run(
         )
         config = uvicorn.Config(
             app,
-            http=limited_to(_bounds(settings.limits)),
+            http=limited_to(Bounds(limits.connections, limits.head_seconds, limits.body_seconds)),
             ws="none",
             log_config=None,
             log_level="warning",
             access_log=False,
             server_header=False,
-            # Whoever is not named here may claim to be anybody.
+            # Any other host could claim to be any client.
             proxy_headers=bool(settings.trusted_proxies),
             forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
             timeout_graceful_shutdown=_GRACE,
@@ -100,37 +90,14 @@ def run(
         server.run(sockets=[listener])
 
 
-def _bounds(limits: Limits) -> Bounds:
-    files = _open_files()
-    # Each connection is an open file. The database, the workers and uploads need some as well.
-    most = files - min(_RESERVE, files // 2)
-    if most < limits.connections:
-        _log.info("at most %d clients at once: %d files may be open", most, files)
-    return Bounds(min(limits.connections, most), limits.head_seconds, limits.body_seconds)
-
-
-def _open_files() -> int:
-    """How many files the process may open, after the limit was raised as far as it goes."""
-    try:
-        import resource
-    except ModuleNotFoundError:  # Windows, which has no such limit
-        return _FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        # macOS has a hard limit that is higher than what it takes.
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _FILES if soft == resource.RLIM_INFINITY else soft
-
-
-def _opened(path: Path) -> Database:
-    # Before the server's own start, which could tell of an error with a traceback alone.
+def _opened(folder: DataFolder) -> Database:
+    path = folder.database
+    # Before the server's own start, which would show an error as a traceback.
     try:
         database = Database(path)
-        # A disk that takes nothing is told now as well.
+        # This raises now if the disk is full.
         database.write(_write_nothing_new).result()
+        folder.mark_used()
     except (sqlite3.Error, OSError, StorageError) as error:
         if isinstance(storage_error(error), DiskFullError):
             raise FolderError(

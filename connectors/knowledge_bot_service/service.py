@@ -1,4 +1,4 @@
-"""The service itself, without its HTTP face: takes sources, answers questions, keeps both."""
+"""The service without HTTP: takes sources, answers questions, stores both."""
 
 import asyncio
 import contextlib
@@ -383,7 +383,7 @@ class Service:
             quota=self._settings.limits.sources,
             replaces=replaces,
         )
-        # The worker is told by the write itself: the client may hang up and end this coroutine.
+        # The write itself wakes the worker: the client may hang up and end this coroutine.
         stored.add_done_callback(lambda done: self._on_stored(work, material, size, done))
         await asyncio.wrap_future(stored)
         return source

@@ -37,13 +37,14 @@ CollectionId = Annotated[str, Field(pattern=_COLLECTION_ID)]
 BotId = Annotated[str, Field(pattern=_BOT_ID)]
 Network = Annotated[
     IPv4Network | IPv6Network,
-    # The union's own errors would tell about both kinds of network.
+    # The union's own errors would name both kinds of network.
     PlainValidator(ip_network),
 ]
 Name = Annotated[str, Field(min_length=1, max_length=300)]
 
 
-_FITTING: Final = "1 to 200 visible ASCII characters"
+# Shorter ones are guessed in a moment, or are a slip.
+_SHORTEST_KEY: Final = 3
 
 
 class SettingsError(Exception):
@@ -100,7 +101,7 @@ class KeySettings(_Section):
     key_env: Annotated[str, Field(min_length=1)] | None = None
     key_file: Path | None = None
     expires: date | None = None
-    requests_per_minute: int | None = Field(default=None, ge=1)
+    requests_per_minute: int | None = Field(default=None, ge=1, strict=True)
 
     @model_validator(mode="after")
     def _has_one_key(self) -> Self:
@@ -110,8 +111,6 @@ class KeySettings(_Section):
                 f"the key {self.name} must have one of key, key_env and key_file; it has "
                 f"{len(given)}"
             )
-        if self.key is not None and not fits_a_header(self.key.get_secret_value()):
-            raise ValueError(f"the key {self.name} must be {_FITTING}")
         return self
 
 
@@ -131,6 +130,9 @@ class Limits(_Section):
     faster, over any `body_seconds`.
     """
 
+    # Neither true nor "5" is a number.
+    model_config = ConfigDict(strict=True)
+
     request_bytes: int = Field(default=50 * MIB, ge=1)
     upload_bytes: int = Field(default=200 * MIB, ge=1)
     sources: int | None = Field(default=None, ge=0)
@@ -149,6 +151,8 @@ class AnswersSettings(_Section):
     answer may take, in seconds: less than the clients of the service wait. `max_passages` is how
     many passages the model is given at most.
     """
+
+    model_config = ConfigDict(strict=True)
 
     base_url: Annotated[str, AfterValidator(_endpoint)]
     model: Name
@@ -186,7 +190,7 @@ class Settings(_Section):
     """
 
     host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
-    port: int = Field(default=8700, ge=0, le=65535)
+    port: int = Field(default=8700, ge=0, le=65535, strict=True)
     data: Path = Path("kbot-data")
     api_keys: tuple[SecretStr, ...] = ()
     keys: tuple[KeySettings, ...] = ()
@@ -201,15 +205,16 @@ class Settings(_Section):
     refetch: RefetchSettings | None = None
     allow_fetch: tuple[Network, ...] = ()
     trusted_proxies: tuple[Network, ...] = ()
-    wait_for_sources: float = Field(default=5.0, ge=0, le=60)
-    workers: int = Field(default=4, ge=1, le=64)
-    admin: bool = False
+    wait_for_sources: float = Field(default=5.0, ge=0, le=60, strict=True)
+    workers: int = Field(default=4, ge=1, le=64, strict=True)
+    admin: bool = Field(default=False, strict=True)
 
     @field_validator("api_keys")
     @classmethod
-    def _keys_fit_a_header(cls, keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
-        if not all(fits_a_header(key.get_secret_value()) for key in keys):
-            raise ValueError(f"a key must be {_FITTING}")
+    def _can_be_keys(cls, keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        for key in keys:
+            if wrong := wrong_with_key(key.get_secret_value()):
+                raise ValueError(f"a key {wrong}")
         return keys
 
     @model_validator(mode="after")
@@ -218,6 +223,9 @@ class Settings(_Section):
         _refuse_repeats("collection", known)
         _refuse_repeats("bot", [bot.id for bot in self.bots])
         _refuse_repeats("key", [key.name for key in self.keys])
+        for key in self.keys:
+            if key.key is not None and (wrong := wrong_with_key(key.key.get_secret_value())):
+                raise ValueError(f"the key {key.name} {wrong}")
         for bot in self.bots:
             if missing := set(bot.collections) - set(known):
                 raise ValueError(
@@ -291,23 +299,30 @@ def parse_settings(values: dict[str, object], *, origin: str) -> Settings:
         return Settings.model_validate(values)
     except ValidationError as error:
         problems = error.errors(include_input=False, include_url=False)
-        found = "; ".join(_in_words(problem, values) for problem in problems)
+        found = "; ".join(_sentence(problem, values) for problem in problems)
         raise SettingsError(f"{origin}: {found}") from None
 
 
-def _in_words(problem: Any, values: Mapping[str, object]) -> str:
-    """A problem as one sentence, which names the setting as the file does."""
+def in_words(problem: Any) -> str:
+    """Say what a validation error tells, without its place: "must be at least 1".
+
+    Args:
+        problem: one of `ValidationError.errors()`.
+    """
     kind, given = problem["type"], problem.get("ctx", {})
     if kind == "value_error":
-        said = str(given["error"])
-    elif kind == "string_pattern_mismatch":
-        said = _PATTERNS.get(given["pattern"], f"must match {given['pattern']}")
-    elif kind in _WORDS:
-        said = _WORDS[kind].format(**given)
-    else:
-        # In the library's words, which begin so.
-        said = problem["msg"].replace("Input should be", "must be").replace("Input", "it")
-    place = _place(problem["loc"], values)
+        return str(given["error"])
+    if kind == "string_pattern_mismatch":
+        return _PATTERNS.get(given["pattern"], f"must match {given['pattern']}")
+    if kind in _WORDS:
+        return _WORDS[kind].format(**given)
+    # In the library's words, which begin so.
+    said: str = problem["msg"].replace("Input should", "must").replace("Input", "it")
+    return said
+
+
+def _sentence(problem: Any, values: Mapping[str, object]) -> str:
+    place, said = _place(problem["loc"], values), in_words(problem)
     return f"{place}: {said}" if place else said
 
 
@@ -341,6 +356,8 @@ _PATTERNS: Final = {
 _NUMBER: Final = "must be a number"
 _WHOLE: Final = "must be a whole number"
 _TABLE: Final = "must be a table, with a name and a value for each setting"
+_LIST: Final = "must be a list in brackets"
+_SWITCH: Final = "must be true or false, without quotes"
 _DATE: Final = "must be a date, such as 2027-01-31"
 
 # By the library's names of what can be wrong.
@@ -361,8 +378,12 @@ _WORDS: Final[Mapping[str, str]] = {
     "greater_than_equal": "must be at least {ge:g}",
     "less_than": "must be less than {lt:g}",
     "less_than_equal": "must be at most {le:g}",
-    "tuple_type": "must be a list in brackets",
-    "too_short": "must have at least {min_length} of them",
+    "bool_type": _SWITCH,
+    "bool_parsing": _SWITCH,
+    "tuple_type": _LIST,
+    "list_type": _LIST,
+    "too_short": "must have at least {min_length} of them, and has {actual_length}",
+    "too_long": "must have at most {max_length} of them",
     "model_type": _TABLE,
     "dict_type": _TABLE,
     "model_attributes_type": _TABLE,
@@ -374,9 +395,13 @@ _WORDS: Final[Mapping[str, str]] = {
 }
 
 
-def fits_a_header(key: str) -> bool:
-    """Whether a key can be sent: it has 1 to 200 visible ASCII characters."""
-    return 1 <= len(key) <= 200 and all("!" <= character <= "~" for character in key)
+def wrong_with_key(key: str) -> str | None:
+    """Say why a text cannot be a key, beginning with "must"; None where it can."""
+    if not 1 <= len(key) <= 200 or not all("!" <= character <= "~" for character in key):
+        return "must be 1 to 200 visible ASCII characters"
+    if len(key) < _SHORTEST_KEY:
+        return f"must have at least {_SHORTEST_KEY} characters: anybody can guess a shorter one"
+    return None
 
 
 def _refuse_repeats(kind: str, ids: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What can go wrong with the disk and the files of a data folder, as sentences."""
+"""Errors of the disk and the files of a data folder, as sentences."""
 
 import errno
 import logging
@@ -6,8 +6,8 @@ import sqlite3
 import time
 from typing import Final
 
-# By what errors of the system, and of SQLite, a disk tells that it takes no more. A quota and a
-# limit of a file's size count as well; SQLite calls them errors of writing.
+# The errors of the system, and of SQLite, that mean a full disk. A quota and a limit of a file's
+# size count too; SQLite calls them write errors.
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _SQLITE_FULL: Final = frozenset(
     {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE}
@@ -17,8 +17,8 @@ _SQLITE_FAILED: Final = frozenset(
     {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 )
 
-# How often the log tells that one thing is wrong, in seconds: every request may meet it.
-_TOLD_EVERY: Final = 60.0
+# Seconds between two log lines about the same error, which every request may meet.
+_LOGGED_EVERY: Final = 60.0
 
 _log = logging.getLogger(__name__)
 
@@ -26,12 +26,12 @@ _log = logging.getLogger(__name__)
 class StorageError(Exception):
     """The data folder cannot be used as it should. str() says why, and what to do.
 
-    Whatever raised it has stored nothing.
+    Nothing was stored.
     """
 
 
 class DiskFullError(StorageError):
-    """The disk takes no more."""
+    """The disk is full."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -52,7 +52,7 @@ class DatabaseLostError(StorageError):
 
 
 class DatabaseDamagedError(StorageError):
-    """What stands in the database's file cannot be read."""
+    """The database's file is damaged."""
 
     def __init__(self, cause: object) -> None:
         super().__init__(
@@ -62,7 +62,7 @@ class DatabaseDamagedError(StorageError):
 
 
 def storage_error(error: BaseException | None) -> StorageError | None:
-    """Return what an error says of the disk or the database; None where it says nothing.
+    """Return the storage error behind an error of SQLite or the system; None if there is none.
 
     Args:
         error: of SQLite or the system, or a StorageError, which is returned as it is.
@@ -89,10 +89,10 @@ def _of_sqlite(error: sqlite3.Error) -> StorageError | None:
     return None
 
 
-_told: dict[type[StorageError], float] = {}
+_logged: dict[type[StorageError], float] = {}
 
 
-def tell(error: StorageError, where: object) -> None:
+def log_storage_error(error: StorageError, where: object) -> None:
     """Write an error into the log, at most once a minute for each kind.
 
     Args:
@@ -100,6 +100,6 @@ def tell(error: StorageError, where: object) -> None:
         where: the file or folder that it is about.
     """
     now = time.monotonic()
-    if now - _told.get(type(error), float("-inf")) >= _TOLD_EVERY:
-        _told[type(error)] = now
-        _log.error("%s: %s (told once a minute)", where, error)
+    if now - _logged.get(type(error), float("-inf")) >= _LOGGED_EVERY:
+        _logged[type(error)] = now
+        _log.error("%s: %s (logged once a minute)", where, error)

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from knowledge_bot.models import Header
-from knowledge_bot_service.problems import in_words, invalid
+from knowledge_bot_service.problems import invalid, sentences
 from knowledge_bot_service.requests import MOST_COLLECTIONS, NewSource
 
 # The form's fields together with the headers of all parts, in bytes, and the number of its parts: a
@@ -26,7 +26,7 @@ _MAX_PARTS: Final = MOST_COLLECTIONS + 10
 
 _FILE: Final = "file"
 
-# Of what is wrong with a form its sender is told; a line for each would fill the log.
+# The sender gets the error of a bad form; a log line for each would fill the log.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
@@ -207,7 +207,7 @@ def _upload_of(form: _Form) -> Upload:
     try:
         source = NewSource.model_validate(_source_fields(form.fields))
     except ValidationError as error:
-        raise invalid(in_words(error.errors(include_input=False, include_url=False))) from None
+        raise invalid(sentences(error.errors(include_input=False, include_url=False))) from None
     return Upload(source, form.filename or source.name, form.content_type)
 
 

@@ -158,7 +158,7 @@ class Workers:
             except DatabaseClosedError:
                 break
             except Exception as error:  # noqa: BLE001 - whatever it is, the thread must live on
-                # The database itself tells of a full disk.
+                # The database itself logs a full disk.
                 if storage_error(error) is None:
                     _log.exception(
                         "a worker could not claim sources, or record what became of them; they are "

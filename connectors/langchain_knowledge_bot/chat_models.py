@@ -24,8 +24,8 @@ from langchain_knowledge_bot.messages import PROVIDER, message_fields, said_in
 from langchain_knowledge_bot.model_errors import PassingChatError, as_chat_error
 from langchain_knowledge_bot.text_only import NO_TOOLS, TextOnlyChatModel
 
-_OF_A_CALL = ("bot_id", "model", "conversation_id", "stop")
-_OF_TOOLS = ("functions", "parallel_tool_calls", "tool_choice", "tools")
+_CALL_ARGUMENTS = ("bot_id", "model", "conversation_id", "stop")
+_TOOL_ARGUMENTS = ("functions", "parallel_tool_calls", "tool_choice", "tools")
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def _as_chat_errors() -> Iterator[None]:
 
 
 class ChatFields(ConnectionFields, total=False):
-    """The fields of a `ChatKnowledgeBot` but its bot, as type checkers are told of them."""
+    """The fields of a `ChatKnowledgeBot` except its bot, for type checkers."""
 
     conversation_id: str | None
     history: History
@@ -45,7 +45,7 @@ class ChatFields(ConnectionFields, total=False):
     heads: Heads | str | PathLike[str] | None
     stop: list[str] | None
     cache: BaseCache | bool | None
-    # taken with a warning, as `WITHOUT_EFFECT` lists them
+    # accepted with a warning, see `WITHOUT_EFFECT`
     frequency_penalty: float | None
     logit_bias: dict[Any, Any] | None
     logprobs: bool | None
@@ -77,16 +77,16 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
 
     The service keeps each conversation itself, so a list of messages is not sent as a whole each
     time: what follows the bot's newest answer in it goes into that answer's conversation. A
-    question goes as it is. Where there is more (a system text, tool results, answers of other
-    models), all of it goes as one text that ends with the question, see
+    question is sent as it is. If there is more (a system text, tool results, answers of other
+    models), all of it is sent as one text that ends with the question, see
     `knowledge_bot.transcripts`.
 
-    A list that continues from an answer which its conversation has gone on from is a fork. So is
-    one in which something before the bot's newest answer was changed; a beginning that was cut
-    away, as `trim_messages` does, is no change. A fork is sent as a whole into a new conversation,
-    so that no list is answered with messages that are not in it. Who knows that a conversation has
-    gone on is `heads`: by default this process, for as long as it runs. Where several workers
-    answer the same people, or restarts shall not matter, name a database that they share.
+    A list is a fork if its newest answer of the bot is no longer the last one in its conversation,
+    or if something before that answer was changed; removing the beginning, as `trim_messages` does,
+    is not a change. A fork is sent as a whole into a new conversation, so that no list is answered
+    with messages that are not in it. `heads` remembers the last answer of each conversation: by
+    default in this process, for as long as it runs. If several workers serve the same users, or
+    the memory must survive a restart, name a database that they share.
 
     Setup:
         Install the package with its LangChain extra, and name the service.
@@ -101,15 +101,15 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
         bot_id: str
             The bot, `bot_…`. Also named `model`.
         conversation_id: str | None
-            The conversation of lists without an answer of the bot; by default each starts one.
+            The conversation for lists without an answer of the bot; by default each starts one.
         history: "transcript" | "latest" | "replay" | "error"
-            What is sent where there is more than a question: a transcript of all, the newest
-            question alone, the user's messages one by one, or nothing.
+            What is sent if there is more than a question: a transcript of everything, the newest
+            question alone, the user's messages one by one, or nothing: it raises.
         on_fork: "new" | "continue" | "error"
-            Where a fork is sent: into a new conversation, into the old one, or nowhere.
+            Where a fork is sent: into a new conversation, into the old one, or nowhere: it raises.
         heads: Heads | str | PathLike | None
-            Who knows which answer is a conversation's last: `knowledge_bot.conversations.Heads`,
-            or an address for them, `sqlite:///file` or `postgresql://…`.
+            Where the last answer of each conversation is kept: `knowledge_bot.conversations.Heads`,
+            or their address, `sqlite:///file` or `postgresql://…`.
         stop: list[str] | None
             The answer is cut before the first of these; the service writes it whole.
         cache: BaseCache | bool | None
@@ -118,7 +118,7 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
             How the service is reached, see `Connection`.
 
         `bot_id` (or `model`), `conversation_id` and `stop` are arguments of `invoke` and its
-        like, too. `temperature` and other settings of language models are taken with a warning.
+        like, too. `temperature` and other settings of language models only cause a warning.
 
     Instantiate:
         ```python
@@ -137,8 +137,8 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
         bot.invoke(history)  # sends the last message alone, into the same conversation
         ```
 
-        Where messages are trimmed, the bot's answers may be among what is cut away: keep the
-        conversation's id as well, and name it in the call.
+        If messages are trimmed, the bot's answers may be among those removed: keep the
+        conversation's id as well, and pass it in the call.
 
         ```python
         conversation_id = history[1].response_metadata["conversation_id"]
@@ -146,7 +146,7 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
         ```
 
     Stream:
-        The service answers in one piece, which is the only chunk.
+        The service answers in one piece, so there is one chunk.
 
         ```python
         for chunk in bot.stream("When does the office open?"):
@@ -162,10 +162,9 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
         ```
 
     Retry:
-        The client tries again by itself where that cannot duplicate a message. `with_retry` does
-        so by default as well. On a whole chain it retries everything; put it on the bot.
-        LangGraph's `RetryPolicy`, as it is by default, never sends a message again that the service
-        may have.
+        The client itself retries what cannot duplicate a message, and so does `with_retry` by
+        default. On a whole chain, `with_retry` retries everything; use it on the bot. LangGraph's
+        default `RetryPolicy` never resends a message that the service may have.
 
     Response metadata:
         ```python
@@ -180,9 +179,9 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
             "conversation_id": "conv_…",
             "message_id": "msg_…",
             "created_at": 1731500000000,  # Unix milliseconds
-            "sources": ["hours.md"],  # as far as the service names them
-            "found": True,  # False where the bot says that it found nothing
-            "digests": {"system": [], "turns": ["…", "…"]},  # what it followed, and itself
+            "sources": ["hours.md"],  # those that the service names
+            "found": True,  # False if the bot says that it found nothing
+            "digests": {"system": [], "turns": ["…", "…"]},  # of what came before, and of itself
             "finish_reason": "stop",
         }
         ```
@@ -190,7 +189,7 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
         Sources are also `annotations` of the message's `content_blocks`, of type "citation" with
         the source's name as `title`. Its text stays as the service wrote it.
 
-        The service tells nothing of tokens, so there is no `usage_metadata`.
+        The service counts no tokens, so there is no `usage_metadata`.
 
     Tools and structured output:
         A bot answers in text and calls no tools. Give it to an agent as a tool instead, see
@@ -202,13 +201,13 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
         ```
 
     Raises:
-        pydantic.ValidationError: from the constructor: no key or no base URL, or a field that is
-            unknown, missing or cannot be used. It is a ValueError, and holds no field's value.
+        pydantic.ValidationError: from the constructor: no key or no base URL, or a field is
+            unknown, missing or wrong. It is a ValueError, and holds no field's value.
         langchain_knowledge_bot.model_errors.ChatError: from a call. It is the error that the client
-            raised (`knowledge_bot.KnowledgeBotError`) and LangChain's `ModelError` for it as well;
-            `delivery` tells whether the service may have acted, `is_retryable` whether sending the
+            raised (`knowledge_bot.KnowledgeBotError`), and LangChain's `ModelError` for it as well;
+            `delivery` says whether the service may have acted, `is_retryable` whether sending the
             message again is safe and may help.
-        TypeError: an argument of a call that there is not.
+        TypeError: an unknown argument of a call.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -217,17 +216,17 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     """The bot, `bot_…`. Also named `model`."""
 
     conversation_id: str | None = None
-    """The conversation of lists without an answer of the bot; by default each starts one."""
+    """The conversation for lists without an answer of the bot; by default each starts one."""
 
     history: History = "transcript"
-    """What is sent where there is more than a question."""
+    """What is sent if there is more than a question."""
 
     on_fork: OnFork = "new"
-    """Where a list is sent that continues from an answer which is not its conversation's last, or
-    before which something was changed."""
+    """Where a list is sent whose newest answer is not its conversation's last, or in which
+    something before that answer was changed."""
 
     heads: HeadsField = None
-    """Who knows which answer is a conversation's last; takes `Heads` or their address."""
+    """Where the last answer of each conversation is kept; takes `Heads` or their address."""
 
     stop: list[str] | None = None
     """The answer is cut before the first of these."""
@@ -306,10 +305,10 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
         retry_if_exception_type: Any = (PassingChatError,),
         **options: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Return this model with retries, by default of what cannot send a message twice.
+        """Return this model with retries, by default only of what cannot send a message twice.
 
         Args:
-            retry_if_exception_type: the errors that are retried; by default those that say that the
+            retry_if_exception_type: the errors that are retried; by default those after which the
                 service has not acted and may do so later.
             **options: `stop_after_attempt` and the others of `Runnable.with_retry`.
         """
@@ -334,8 +333,8 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
 
     @override
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
-        # A cache's key. The default leaves out what the environment or a client brought along, and
-        # so two services or two accounts would share their answers.
+        # A cache's key. The default leaves out what comes from the environment or a client, so two
+        # services or two accounts would share their answers.
         named = {**self._identifying_params, "account": self._account, "stop": stop or self.stop}
         return str(sorted({**named, **kwargs}.items()))
 
@@ -365,14 +364,14 @@ def _named_in(arguments: Mapping[str, Any], bot_id: str) -> tuple[str, str | Non
     """Return the bot, by default `bot_id`, and the conversation that a call's arguments name.
 
     Raises:
-        TypeError: an argument that there is not.
+        TypeError: an argument is unknown.
     """
-    unknown = arguments.keys() - WITHOUT_EFFECT - set(_OF_A_CALL)
+    unknown = arguments.keys() - WITHOUT_EFFECT - set(_CALL_ARGUMENTS)
     if unknown:
-        instead = f" {NO_TOOLS}." if unknown.intersection(_OF_TOOLS) else ""
+        instead = f" {NO_TOOLS}." if unknown.intersection(_TOOL_ARGUMENTS) else ""
         raise TypeError(
-            f"ChatKnowledgeBot: there is no argument {min(unknown)!r} of a call; there are "
-            f"{', '.join(_OF_A_CALL)}.{instead} Nothing was sent."
+            f"ChatKnowledgeBot: a call takes no argument {min(unknown)!r}; it takes "
+            f"{', '.join(_CALL_ARGUMENTS)}.{instead} Nothing was sent."
         )
     warn_of_settings(arguments, inside=FRAMEWORKS)
     named = arguments.get("model") or arguments.get("bot_id") or bot_id

@@ -1,4 +1,4 @@
-"""Questions with expected answers, asked of any runnable."""
+"""Checks of any runnable: questions with expected answers."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Unpack
@@ -37,18 +37,18 @@ def check_runnable(
     Args:
         runnable: what is asked; each question is one `invoke`.
         questions: what is asked, and what is expected.
-        to_input: makes the runnable's input of a question; by default it is the question, as a
-            text.
-        to_text: makes a text of the runnable's output. By default a text, a message, documents,
-            and a mapping that holds one of these as `answer`, `output`, `result`, `text` or
-            `messages` are understood. Names of sources are the documents' `source`, or stand at
-            the end of the text as a bot of the service writes them.
+        to_input: turns a question into the runnable's input; by default the question itself, as
+            a text.
+        to_text: turns the runnable's output into a text. By default it may be a text, a message,
+            documents, or a mapping with one of these as `answer`, `output`, `result`, `text` or
+            `messages`. Names of sources are the documents' `source`, or the list at the end of
+            the text as the service's bots write it.
         config: passed to each `invoke`.
         **options: `wait`, `interval`, `concurrency`, `min_pass`, `passed_before`, `on_result`,
             `on_progress` and `stop` of `knowledge_bot.checks.check`.
 
     Returns:
-        What came of each question. What the runnable raised is the reason of a result.
+        The result of each question; an error that the runnable raised is its result's reason.
 
     Raises:
         knowledge_bot.ConfigurationError: there are no questions, two of them have the same id, or
@@ -97,20 +97,20 @@ def _answer(output: Any, to_text: Callable[[Any], str] | None) -> Answer:
     if isinstance(output, Document):
         output = [output]
     if isinstance(output, list) and all(isinstance(one, Document) for one in output):
-        return _of_documents(output)
+        return _answer_of_documents(output)
     if isinstance(output, list) and isinstance(output[-1], BaseMessage):
         output = output[-1]
     if isinstance(output, BaseMessage):
         output = output.text
     if not isinstance(output, str):
         raise TypeError(
-            f"the runnable's output is {type(output).__name__}, which has no text that is known "
-            "here; pass to_text="
+            f"the runnable's output is {type(output).__name__}, which has no known text; "
+            "pass to_text="
         )
     return Answer(str(output))
 
 
-def _of_documents(found: list[Document]) -> Answer:
+def _answer_of_documents(found: list[Document]) -> Answer:
     if not found:
         return Answer("", found=False)
     sources = tuple(str(one.metadata["source"]) for one in found if "source" in one.metadata)

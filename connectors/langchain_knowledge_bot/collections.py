@@ -1,4 +1,4 @@
-"""Documents into collections, each once, however often they are given."""
+"""Documents into collections: each is sent once, however often it is given."""
 
 import warnings
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
@@ -46,13 +46,11 @@ def _ledger(ledger: Any) -> Any:
 def _check_loader(loader: Any) -> None:
     kind = type(loader).__name__
     if isinstance(loader, type):
-        raise ConfigurationError(
-            f"loader: {loader.__name__} is a class; give a loader that was made of it"
-        )
+        raise ConfigurationError(f"loader: {loader.__name__} is a class; pass an instance of it")
     if not all(callable(getattr(loader, each, None)) for each in ("lazy_load", "alazy_load")):
         raise ConfigurationError(
-            f"loader: expected one document loader of LangChain, not {kind}. Of several, give each "
-            "in a call of its own, with an origin= of its own; documents go into add_documents()"
+            f"loader: expected one document loader of LangChain, not {kind}. Pass several "
+            "loaders in separate calls, each with its own origin=, and documents to add_documents()"
         )
 
 
@@ -67,18 +65,17 @@ class CollectionFields(ConnectionFields, total=False):
 class KnowledgeBotCollection(Connection):
     """A collection of the service, or several, as the place where documents go.
 
-    Each document becomes a source, with its text alone: the service has no place for metadata. Give
-    whole documents rather than pieces, since the service divides them by itself. What was sent is
-    in the ledger, so documents that are given again are not sent again; a changed one becomes a new
-    source, and `superseded` lists the old one; `gone` lists what a loader no longer finds. The
-    service deletes nothing. That, and that it reads nothing back, is why this is neither a vector
-    store nor a `DocumentIndex` for `index()`.
+    Each document becomes a source with its text alone, as the service stores no metadata. Pass
+    whole documents rather than chunks, since the service splits them itself. The ledger records
+    what was sent, so a document is not sent again; a changed one becomes a new source, and
+    `superseded` lists the old one; `gone` lists what a loader no longer finds. The service cannot
+    delete or return sources, so this is neither a vector store nor a `DocumentIndex` for `index()`.
 
-    A document is known by its `id`. Without one it is known by its `source` in the metadata (or its
-    `file_path`, or its `url`) and its place among the documents of that source, as the pages of a
-    file; without both, by its text. A row, which has `row` or `seq_num` in its metadata, is known
-    by its source and its text: a changed one is a new source, and `sync` tells that the old one is
-    gone. To know a document by something else, give `key`. One without text is
+    A document is identified by its `id`; without one, by the `source` in its metadata (or its
+    `file_path`, or its `url`) and its position among the documents of that source, like the pages
+    of a file; without either, by its text. A row, which has `row` or `seq_num` in its metadata, is
+    identified by its source and its text: a changed row is a new source, and `sync` marks the old
+    one as gone. To identify documents by something else, pass `key`. A document without text is
     skipped, and named in the report. `knowledge_bot.ingest.from_loader` has the same rule.
 
     Setup:
@@ -94,14 +91,15 @@ class KnowledgeBotCollection(Connection):
         collections: str | Collection | Iterable[str | Collection]
             Where the documents go, `col_…`.
         ledger: Ledger | str | Path
-            What was sent: a `knowledge_bot.ingest.Ledger`, its address, or a SQLite file's path.
+            Records what was sent: a `knowledge_bot.ingest.Ledger`, its address, or a SQLite file's
+            path.
         key: Callable[[Document], str] | None
-            What a document is known by.
+            Returns what identifies a document.
         concurrency: int
-            How many documents are under way at the same time.
+            How many documents are sent at the same time.
         on_unknown: "hold" | "resend"
-            What becomes of a document whose sending had no clear outcome, when it is given again:
-            it is reported and never sent twice, or sent again and never lost.
+            What to do with a document of unknown outcome when it is given again: report it and
+            never send it twice, or resend it and never lose it.
         api_key, base_url, timeout, max_retries, client, async_client
             How the service is reached, see `Connection`.
 
@@ -132,16 +130,16 @@ class KnowledgeBotCollection(Connection):
     """Where the documents go; takes ids, `Collection` objects, or one of either."""
 
     ledger: Annotated[Ledger, BeforeValidator(_ledger)]
-    """What was sent; takes a `Ledger`, its address, or a SQLite file's path."""
+    """Records what was sent; takes a `Ledger`, its address, or a SQLite file's path."""
 
     key: Callable[[Document], str] | None = None
-    """What a document is known by."""
+    """Returns what identifies a document."""
 
     concurrency: int = Ingestion.concurrency
-    """How many documents are under way at the same time."""
+    """How many documents are sent at the same time."""
 
     on_unknown: Literal["hold", "resend"] = Ingestion.on_unknown
-    """What becomes of a document whose sending had no clear outcome, when it is given again."""
+    """What to do with a document of unknown outcome when it is given again."""
 
     if TYPE_CHECKING:
 
@@ -162,23 +160,23 @@ class KnowledgeBotCollection(Connection):
         """Create a source of each document that is new or changed.
 
         Args:
-            documents: taken one at a time, also from a generator such as a loader's `lazy_load`.
+            documents: read one at a time; a generator such as a loader's `lazy_load` will do.
 
         Returns:
             How many were created, unchanged and superseded, and which were skipped.
 
         Raises:
-            IncompleteIngestionError: some are not there; raised when all others are.
+            IncompleteIngestionError: some were not created; raised once all others are.
             ConfigurationError: an argument cannot be used.
             LedgerError: the ledger cannot be read or written.
         """
         items = _Items(documents, self.key)
-        return self._told(self._ingestion().run(self._sync, iter(items)), items)
+        return self._checked(self._ingestion().run(self._sync, iter(items)), items)
 
     async def aadd_documents(
         self, documents: Iterable[Document] | AsyncIterable[Document]
     ) -> Report:
-        """Do as `add_documents` does, without blocking; also takes a loader's `alazy_load`."""
+        """Do as `add_documents` does, without blocking; takes a loader's `alazy_load` as well."""
         return await self._aadd(documents, self._ingestion())
 
     def sync(
@@ -188,29 +186,29 @@ class KnowledgeBotCollection(Connection):
         origin: str | None = None,
         gone_limit: float = Ingestion.gone_limit,
     ) -> Report:
-        """Add what a loader finds new or changed, as `add_documents` does; note what is gone.
+        """Add what is new or changed in a loader, as `add_documents` does; mark what is gone.
 
         Args:
-            loader: gives all documents of its origin.
-            origin: a name that stands for what the loader reads, by default the loader's class.
-                Loaders of one class that feed the same collections each need a name of their own:
-                what one of them finds is gone for the other.
-            gone_limit: the share of the origin's documents that may vanish at once, 0 to 1; where
-                more do, none is noted as gone.
+            loader: yields all documents of its origin.
+            origin: a name for what the loader reads, by default the loader's class. Loaders of one
+                class that write to the same collections each need their own name; otherwise each
+                marks the other's documents as gone.
+            gone_limit: the share of the origin's documents that may vanish at once, 0 to 1; if more
+                do, none is marked as gone.
 
         Returns:
-            As `add_documents`, and how many are gone: `gone`, which the method of this name lists,
-            `gone_withheld` where they are more than the limit, and `gone_unknown` where nobody can
-            tell.
+            As for `add_documents`, and how many are gone: `gone`, which the method of this name
+            lists, `gone_withheld` if they are more than the limit, and `gone_unknown` if it cannot
+            be known.
 
         Raises:
-            IncompleteIngestionError: some are not there; raised when all others are.
+            IncompleteIngestionError: some were not created; raised once all others are.
             ConfigurationError: an argument cannot be used.
             LedgerError: the ledger cannot be read or written.
         """
         ingestion = self._synchronising(loader, origin, gone_limit)
         items = _Items(loader.lazy_load(), self.key)
-        return self._told(ingestion.run(self._sync, iter(items)), items)
+        return self._checked(ingestion.run(self._sync, iter(items)), items)
 
     async def async_sync(
         self,
@@ -224,7 +222,7 @@ class KnowledgeBotCollection(Connection):
         return await self._aadd(loader.alazy_load(), ingestion)
 
     def superseded(self) -> Iterator[SupersededSource]:
-        """List the sources of older states of documents, which a person may remove.
+        """List the sources of older versions of documents, which a person may remove.
 
         Raises:
             LedgerError: the ledger cannot be read.
@@ -235,8 +233,8 @@ class KnowledgeBotCollection(Connection):
     def gone(self) -> Iterator[Entry]:
         """List the documents that `sync` added and that their loader no longer finds.
 
-        A person may remove their sources (`source_id`) from the service, and tell the ledger with
-        `Ledger.forget`. A document that is found again is not gone any more.
+        A person may remove their sources (`source_id`) from the service, and then their entries
+        with `Ledger.forget`. A document that is found again is no longer gone.
 
         Raises:
             LedgerError: the ledger cannot be read.
@@ -268,26 +266,26 @@ class KnowledgeBotCollection(Connection):
     ) -> Report:
         items = _Items(documents, self.key)
         given = aiter(items) if isinstance(documents, AsyncIterable) else iter(items)
-        return self._told(await ingestion.arun(self._awaiting_client(), given), items)
+        return self._checked(await ingestion.arun(self._awaiting_client(), given), items)
 
-    def _told(self, report: Report, items: "_Items") -> Report:
+    def _checked(self, report: Report, items: "_Items") -> Report:
         if not report.ok:
             raise IncompleteIngestionError(
-                report, self.collections, "Give the same documents again"
+                report, self.collections, "Pass the same documents again"
             )
         if items.placed and report.superseded > max(report.unchanged, 2):
-            there = report.superseded + report.unchanged
+            known = report.superseded + report.unchanged
             warnings.warn(
-                f"{report.superseded} of {there} documents that were there have changed. Some are "
-                "known by their place in their source: what is put in before them changes each. "
-                "Give key= to know them by something else, such as a heading",
+                f"{report.superseded} of {known} known documents have changed. Some are identified "
+                "by their position in their source, so an insertion before them changes them all. "
+                "Pass key= to identify them by something else, such as a heading",
                 stacklevel=level_outside(FRAMEWORKS),
             )
         return report
 
 
 class _Items:
-    """Documents of one call as items, one at a time, as `from_loader` makes them of a loader's."""
+    """The documents of one call as items, one at a time, made as `from_loader` makes them."""
 
     def __init__(self, documents: Any, key: Callable[[Document], str] | None) -> None:
         if isinstance(documents, Document):

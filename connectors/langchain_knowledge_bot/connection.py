@@ -1,4 +1,4 @@
-"""How a class of this package reaches the service: the fields that all of them share."""
+"""How the classes of this package reach the service: the fields that they share."""
 
 import hashlib
 from typing import Annotated, Any, Self, TypeAlias, TypedDict
@@ -21,7 +21,7 @@ from knowledge_bot._configuration import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from knowledge_bot._shared import async_twin, configuration_of, shared_client
 from knowledge_bot.conversations import Heads
 
-# Between a warning and the line of the user's that it is about.
+# Frames of these packages lie between a warning and the line of the user's code that it is about.
 FRAMEWORKS = frozenset(
     {
         "asyncio",
@@ -37,7 +37,7 @@ FRAMEWORKS = frozenset(
     }
 )
 
-# What a client has of its own.
+# The fields that a client already has.
 _CLIENTS_OWN = ("api_key", "base_url", "timeout", "max_retries")
 
 
@@ -48,11 +48,11 @@ def _heads(heads: Any) -> Any:
 HeadsField: TypeAlias = Annotated[
     Heads | None, BeforeValidator(_heads), Field(exclude=True, repr=False)
 ]
-"""A field for those who know where conversations are; takes `Heads` or their address."""
+"""A field for `Heads`; takes them or their address."""
 
 
 class ConnectionFields(TypedDict, total=False):
-    """The fields of a `Connection`, as type checkers are told of a constructor."""
+    """The fields of a `Connection`, for type checkers."""
 
     api_key: SecretStr | str | None
     base_url: str | None
@@ -65,17 +65,17 @@ class ConnectionFields(TypedDict, total=False):
 class Connection(BaseModel):
     """A service's address and key, or ready clients of it.
 
-    Objects with the same key, address and settings share their clients, which nobody has to close:
-    `configurable_fields` may change any of these for a call, and no call opens a connection that is
-    there already. Beside a client of the user's, the fields are what that client has. Pickling an
-    object takes the API key along.
+    Objects with the same key, address and settings share their clients, which need not be closed:
+    `configurable_fields` may change any of these for a call, and existing connections are reused.
+    With a client of the user's, the fields are those of that client. A pickled object contains the
+    API key.
 
     Raises:
-        pydantic.ValidationError: no key or no base URL, or a field that is unknown or cannot be
-            used. It is a ValueError, and holds no field's value.
+        pydantic.ValidationError: no key or no base URL, or a field is unknown or wrong. It is a
+            ValueError, and holds no field's value.
     """
 
-    # The framework ignores unknown fields; this wins where `Connection` is the last of the bases.
+    # The framework ignores unknown fields; this wins if `Connection` is the last of the bases.
     model_config = ConfigDict(
         arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True
     )
@@ -92,26 +92,26 @@ class Connection(BaseModel):
     """Seconds to wait for a connection, and again for the answer after sending."""
 
     max_retries: int = 2
-    """How many times a request is sent again where that cannot duplicate anything."""
+    """How many times a request is retried if that cannot duplicate anything."""
 
     client: Client | None = Field(default=None, exclude=True)
     """A client to use instead of a key, an address and the settings."""
 
     async_client: AsyncClient | None = Field(default=None, exclude=True)
-    """What asynchronous calls use; by default a client with the settings of `client`. To be given
-    where `client` sends with an `http_client` of its own."""
+    """The client of asynchronous calls; by default one with the settings of `client`. Required if
+    `client` sends with its own `http_client`."""
 
     _sync: Client = PrivateAttr()
 
     def __init__(self, *positional: Any, **fields: Any) -> None:
         name = type(self).__name__
-        if positional:  # perhaps a key, so it is not quoted
+        if positional:  # not quoted, since it may be a key
             fields_here = type(self).model_fields
             first = next(
                 each for each in ("bot_id", "collections", "client") if each in fields_here
             )
             raise TypeError(
-                f"{name}: give each argument by its name, as in {name}({first}=...); "
+                f"{name}: pass each argument by its name, as in {name}({first}=...); "
                 f"{len(positional)} came without one"
             )
         try:
@@ -123,7 +123,7 @@ class Connection(BaseModel):
     def _connect(self) -> Self:
         if self.client is None:
             if self.async_client is not None:
-                raise ConfigurationError("async_client: goes with client=; pass both")
+                raise ConfigurationError("async_client: needs client= as well; pass both")
             self._sync = shared_client(
                 self.api_key, self.base_url, timeout=self.timeout, max_retries=self.max_retries
             )
@@ -134,7 +134,7 @@ class Connection(BaseModel):
         else:
             self._sync = self.client
             own = configuration_of(self.client)
-            # A framework makes a copy from all the fields, of which some may be changed.
+            # A framework copies an object from all its fields, and may change some of them.
             given = self.model_fields_set.intersection(_CLIENTS_OWN)
             others = [
                 f"{each}="
@@ -143,8 +143,7 @@ class Connection(BaseModel):
             ]
             if others:
                 raise ConfigurationError(
-                    "client: has a key, an address and settings of its own; pass no others beside "
-                    f"it, as {', '.join(others)} here"
+                    f"client: has its own key, address and settings; leave out {', '.join(others)}"
                 )
             self.__dict__.update({each: getattr(own, each) for each in _CLIENTS_OWN})
         return self
@@ -155,18 +154,18 @@ class Connection(BaseModel):
 
     @property
     def _account(self) -> str:
-        """What tells two keys apart, and neither of them."""
+        """A digest that differs between keys and reveals none."""
         clients = [each for each in (self._sync, self.async_client) if each is not None]
         keys = [configuration_of(each).api_key or SecretStr("") for each in clients]
-        told = "\n".join(each.get_secret_value() for each in keys)
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        joined = "\n".join(each.get_secret_value() for each in keys)
+        return hashlib.sha256(joined.encode()).hexdigest()[:16]
 
     def _awaiting_client(self) -> AsyncClient:
         return self.async_client or async_twin(self._sync)
 
 
 def _without_values(error: ValidationError) -> ValidationError:
-    # `hide_input_in_errors` cleans the text alone: `errors()` still holds what was passed, and so
+    # `hide_input_in_errors` only cleans the text: `errors()` still holds what was passed, and so
     # the key, whichever field is wrong.
     details = [
         InitErrorDetails(type=each["type"], loc=each["loc"], input=None, ctx=each.get("ctx", {}))

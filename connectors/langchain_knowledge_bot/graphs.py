@@ -1,6 +1,6 @@
-"""What a tool learns of the agent's graph that calls it: what this agent asked it before.
+"""What a tool reads from the state of a LangGraph agent: the questions it was asked before.
 
-LangGraph is imported here and nowhere else; a tool that begins anew with each question needs none.
+LangGraph is only imported here; a tool that starts a conversation for each question needs none.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,23 +14,23 @@ from knowledge_bot.conversations import Place, Said
 
 
 class FollowingQuestion(BaseModel):
-    """What a bot is asked, by an agent that may ask further."""
+    """A question of an agent that may ask follow-up questions."""
 
     question: str = Field(
         description="A question; the bot knows what it was asked before and what it answered."
     )
     state: Annotated[Any, InjectedState] = None
-    """What the graph knows; LangGraph's `ToolNode` gives it, and no model sees it."""
+    """The graph's state; LangGraph's `ToolNode` passes it, and no model sees it."""
 
 
 def asked_before(state: Any, bot_id: str) -> list[Said]:
-    """Return the questions to a bot that stand answered in a graph's state, and the answers.
+    """Return the answered questions to a bot in a graph's state, with their answers.
 
-    They are read from the messages alone, so that an agent that goes on from an older checkpoint,
-    after a restart or in another worker, has asked what its messages say and nothing else.
+    They are read only from the messages, so that an agent that continues from an older checkpoint,
+    after a restart or in another worker, has asked exactly what its messages say.
 
     Args:
-        state: the state: messages, or a mapping or an object that has them as `messages`.
+        state: messages, or a mapping or an object that has them as `messages`.
         bot_id: the bot.
     """
     questions: dict[str, str] = {}
@@ -40,11 +40,11 @@ def asked_before(state: Any, bot_id: str) -> list[Said]:
             for call in message.tool_calls:
                 questions[call["id"] or ""] = str(call["args"].get("question", ""))
         elif isinstance(message, ToolMessage) and isinstance(message.artifact, Mapping):
-            told, question = message.artifact, questions.get(message.tool_call_id)
-            place = Place.of(told) if told.get("bot_id") == bot_id else None
+            artifact, question = message.artifact, questions.get(message.tool_call_id)
+            place = Place.of(artifact) if artifact.get("bot_id") == bot_id else None
             if question is not None and place is not None:
                 said.append(Said("user", question))
-                said.append(Said("assistant", str(told.get("answer", "")), place=place))
+                said.append(Said("assistant", str(artifact.get("answer", "")), place=place))
     return said
 
 

@@ -1,4 +1,4 @@
-"""LangChain's messages as the core knows them, and the service's answers as LangChain's."""
+"""Conversion of LangChain's messages to the core's, and of the service's answers to LangChain's."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,12 +19,12 @@ from knowledge_bot.transcripts import Role
 
 PROVIDER = "knowledge_bot"
 
-# What LangChain and its providers call them.
+# LangChain's and its providers' names for them.
 _ROLES: dict[str, Role] = {**ROLES, "ai": "assistant", "human": "user"}
 
 
 def said_in(messages: Sequence[BaseMessage], bot_id: str) -> list[Said]:
-    """Return messages as the core knows them, with the places of a bot's own answers.
+    """Return messages as the core's, with the positions of the bot's own answers.
 
     Raises:
         ConfigurationError: a message holds something other than text.
@@ -33,9 +33,9 @@ def said_in(messages: Sequence[BaseMessage], bot_id: str) -> list[Said]:
 
 
 def metadata_of(bot_id: str, message: Message) -> dict[str, Any]:
-    """Return what is told of an answer besides its text, as plain JSON.
+    """Return an answer's metadata as plain JSON.
 
-    Checkpoints and caches give other classes back as something else, or not at all.
+    Checkpoints and caches do not restore other classes faithfully.
     """
     answer = Answer.of(message)
     return {
@@ -49,12 +49,12 @@ def metadata_of(bot_id: str, message: Message) -> dict[str, Any]:
 
 
 def message_fields(bot_id: str, reply: Reply, stop: Sequence[str]) -> dict[str, Any]:
-    """Return what an `AIMessage` or its chunk is made of; `said_in` knows it again by these.
+    """Return the fields of an `AIMessage` or its chunk, by which `said_in` recognises it.
 
-    The service writes an answer whole, so it is cut here, before the first of `stop`.
+    The service sends the whole answer, so it is cut here, before the first of `stop`.
     """
     text = reply.message.answer
-    # A single text, as other models take it too, is no list of letters.
+    # Other models accept a single text too; it must not be read as a list of letters.
     for end in filter(None, [stop] if isinstance(stop, str) else stop):
         text = text.partition(end)[0]
     return {
@@ -79,7 +79,7 @@ def _content_blocks(message: AIMessage) -> list[ContentBlock]:
     return [text]
 
 
-# The framework's way for providers outside of it: the content stays the text that it is.
+# The framework's way for external providers: the content stays a text.
 register_translator(PROVIDER, _content_blocks, _content_blocks)
 
 
@@ -87,15 +87,15 @@ def _said(number: int, message: BaseMessage, bot_id: str) -> Said:
     role, name = _speaker(message)
     place = None
     if isinstance(message, AIMessage):
-        told = message.response_metadata
-        if told.get("model_provider") == PROVIDER and told.get("bot_id") == bot_id:
-            place = Place.of(told)
+        metadata = message.response_metadata
+        if metadata.get("model_provider") == PROVIDER and metadata.get("bot_id") == bot_id:
+            place = Place.of(metadata)
     return Said(role, _text(number, message), name or message.name, place)
 
 
 def _speaker(message: BaseMessage) -> tuple[Role, str | None]:
     if isinstance(message, ChatMessage):
-        # Its role is any text; one that is nobody's here is an assistant of that name.
+        # Its role may be any text; an unknown one is the name of an assistant.
         role = _ROLES.get(message.role.lower())
         return (role, None) if role else ("assistant", message.role)
     kind = message.type.removesuffix("MessageChunk").lower()  # a chunk's type is its class's name
@@ -111,10 +111,10 @@ def _text(number: int, message: BaseMessage) -> str:
             texts.append(block)
         elif block.get("type") == "text":
             texts.append(str(block.get("text", "")))
-        elif not isinstance(message, AIMessage):  # a model's reasoning and tool calls stay with it
+        elif not isinstance(message, AIMessage):  # a model's reasoning and tool calls are left out
             raise ConfigurationError(
                 f"messages: message {number} ({message.type}) holds a block of type "
-                f"{str(block.get('type'))[:40]!r}; the service takes text alone (interface section "
+                f"{str(block.get('type'))[:40]!r}; the service takes only text (interface section "
                 "4). Leave it out, or put what it shows into words. Nothing was sent"
             )
     return "".join(texts)

@@ -1,9 +1,9 @@
-"""The errors of asking a bot: the client's own, and LangChain's `ModelError`s at once.
+"""Errors of asking a bot, which are both the client's own and LangChain's `ModelError`s.
 
-LangChain's middleware sends a call again unless its error is a `ModelError` whose `is_retryable` is
-False. Here it is True only where the service has not acted and may do so later. LangGraph's
-`RetryPolicy` runs a node again after any error but some of Python's own, of which `RuntimeError` is
-one: what leaves open whether the service has acted is a `RuntimeError` as well.
+LangChain's middleware retries a call unless its error is a `ModelError` whose `is_retryable` is
+False. Here it is True only if the service has not acted and may do so later. LangGraph's
+`RetryPolicy` retries a node after any error except some of Python's own, such as `RuntimeError`: an
+error after which the service may have acted is therefore a `RuntimeError` as well.
 """
 
 from typing import Any, cast
@@ -42,23 +42,23 @@ from knowledge_bot.conversations import ForkError, HeadsError
 
 
 class ChatError(KnowledgeBotError, ModelError):
-    """The root of what a call of a chat model raises."""
+    """The base of the errors that a call of a chat model raises."""
 
     is_retryable = False
 
 
 class PassingChatError(ChatError):
-    """The service has not acted, and may do so if the call is made again later."""
+    """The service has not acted, and may do so if the call is repeated later."""
 
     is_retryable = True
 
 
 class UnknownDeliveryError(ChatError, RuntimeError):
-    """The service may have acted, so nothing sends the question again by itself."""
+    """The service may have acted, so the question is not retried automatically."""
 
 
 class ChatConfigurationError(ChatError, ConfigurationError, ModelInvalidRequestError):
-    """The messages or arguments of the call cannot be sent; nothing was."""
+    """The messages or arguments of the call cannot be sent; nothing was sent."""
 
 
 class ChatForkError(ChatConfigurationError, ForkError):
@@ -74,7 +74,7 @@ class ChatConnectionFailedError(PassingChatError, ConnectionFailedError, ModelCo
 
 
 class ChatConnectTimeoutError(PassingChatError, RequestTimeoutError, ModelTimeoutError):
-    """No connection came about in time, so nothing was sent."""
+    """No connection was made in time, so nothing was sent."""
 
 
 class ChatTimeoutError(UnknownDeliveryError, RequestTimeoutError, ModelTimeoutError):
@@ -94,7 +94,7 @@ class ChatAPIError(ChatError, APIError, ModelAPIError):
 
 
 class ChatUnexpectedStatusError(UnknownDeliveryError, APIError, ModelAPIError):
-    """The service answered with a status that does not tell whether it has acted."""
+    """The service answered with a status that does not say whether it has acted."""
 
 
 class ChatBadRequestError(ChatError, BadRequestError, ModelInvalidRequestError):
@@ -158,18 +158,17 @@ _KNOWN: dict[type[KnowledgeBotError], type[ChatError]] = {
 }
 
 
-# Of the others of these classes, what is a `RuntimeError` as well; made when first needed.
+# The classes above that are no `RuntimeError`, each made into one when first needed.
 _NEVER_AGAIN: dict[type[ChatError], type[ChatError]] = {}
 
 
 def as_chat_error(error: KnowledgeBotError, *, alone: bool = True) -> ChatError:
-    """Return a client's error as LangChain's at once: the same text, attributes and traceback.
+    """Return a client's error as one of LangChain's too, with the same text and traceback.
 
     Args:
         error: what the client raised.
-        alone: whether its question was the only one. If not, others may have been answered, and
-            whatever asks again asks these twice: the error is not retryable then, and a
-            `RuntimeError`.
+        alone: whether it was the only question. If not, others may have been answered, and a retry
+            would ask these twice: then the error is not retryable, and a `RuntimeError`.
     """
     kind, unknown = type(error), error.delivery is Delivery.UNKNOWN
     first, second = (_UNKNOWN, _KNOWN) if unknown else (_KNOWN, _UNKNOWN)
@@ -202,7 +201,7 @@ def _never_again(kind: type[ChatError]) -> type[ChatError]:
 
 
 def _reduced(error: ChatError) -> tuple[Any, ...]:
-    """Return how an error of such a class crosses the border of a process, for pickle."""
+    """Return what pickle restores an error of such a class from."""
     return _made_never_again, (type(error).__mro__[1], error.args, vars(error))
 
 

@@ -27,7 +27,7 @@ from langchain_knowledge_bot.model_errors import as_chat_error
 
 
 class RetrieverFields(ConnectionFields, total=False):
-    """The fields of a `KnowledgeBotRetriever` but its bots, as type checkers are told of them."""
+    """The fields of a `KnowledgeBotRetriever` except its bots, for type checkers."""
 
     k: int | None
     drop_refusals: bool
@@ -59,10 +59,10 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
         bot_ids: list[str]
             Several bots instead, asked at the same time.
         k: int | None
-            Ask the first `k` bots only. By default all are asked. Also an argument of `invoke`.
+            Ask only the first `k` bots; by default all. Also an argument of `invoke`.
         drop_refusals: bool
-            Leave out the answers that nothing was found, so that a prompt or an ensemble is not fed
-            with them. False by default: a document for each bot.
+            Leave out answers that say that nothing was found, which are of no use in a prompt or
+            an ensemble. False by default: a document for each bot.
         api_key, base_url, timeout, max_retries, client, async_client
             How the service is reached, see `Connection`.
 
@@ -81,8 +81,8 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
 
     Document metadata:
         `bot_id`, `conversation_id`, `message_id` (also the document's id), `created_at` in Unix
-        milliseconds, `sources`: the names of the sources that the answer names, and `found`: False
-        where the bot says that it found nothing.
+        milliseconds, `sources`: the names of the answer's sources, and `found`: False if the bot
+        says that it found nothing.
 
     Use within a chain:
         ```python
@@ -95,13 +95,13 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
         ```
 
     Raises:
-        pydantic.ValidationError: no key or no base URL, or a field that is unknown, missing or
-            cannot be used. It is a ValueError, and holds no field's value.
+        pydantic.ValidationError: no key or no base URL, or a field is unknown, missing or wrong. It
+            is a ValueError, and holds no field's value.
         langchain_knowledge_bot.model_errors.ChatError: from a call. It is the error that the client
-            raised (`knowledge_bot.KnowledgeBotError`); `delivery` tells whether the service may
-            have acted. Of several bots, the first that failed in their order is told of, once all
-            have answered or failed. LangGraph's `RetryPolicy`, as it is by default, never asks
-            again where a bot may have been asked.
+            raised (`knowledge_bot.KnowledgeBotError`); `delivery` says whether the service may have
+            acted. With several bots, it is the error of the first one in their order that failed,
+            raised once all have answered or failed. LangGraph's default `RetryPolicy` never repeats
+            a question that a bot may have received.
     """
 
     bot_id: str | None = None
@@ -111,10 +111,10 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
     """Several bots instead, asked at the same time."""
 
     k: PositiveInt | None = None
-    """Ask the first `k` bots only; by default all."""
+    """Ask only the first `k` bots; by default all."""
 
     drop_refusals: bool = False
-    """Whether answers that nothing was found are left out."""
+    """Whether answers that say that nothing was found are left out."""
 
     if TYPE_CHECKING:
 
@@ -161,9 +161,9 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
         retry_if_exception_type: Any = (ConnectionFailedError, RateLimitError),
         **options: Any,
     ) -> Runnable[str, list[Document]]:
-        """Return this retriever with retries, by default where no question was lost on its way.
+        """Return this retriever with retries, by default only if no question reached a bot.
 
-        A retry is a new question to every bot, also to those that had answered.
+        A retry asks every bot again, including those that have answered.
 
         Args:
             retry_if_exception_type: the errors that are retried.
@@ -175,7 +175,7 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
         if not isinstance(query, str):
             raise ConfigurationError(
                 f"query: a retriever takes the question as a text, not {type(query).__name__}; in "
-                'a chain, take it out first, as in itemgetter("question") | retriever. Nothing was '
+                'a chain, extract it first, as in itemgetter("question") | retriever. Nothing was '
                 "sent"
             )
         limit = self.k if k is None else k

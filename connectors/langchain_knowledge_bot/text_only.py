@@ -1,4 +1,4 @@
-"""A chat model whose whole answer is one text: how it is told, and what is said of the rest."""
+"""A chat model that answers with one whole text, and how it refuses the rest."""
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -31,25 +31,26 @@ NO_TOOLS = (
     "another model, and give it the bot as one of them: KnowledgeBotTool(bot_id=...)"
 )
 _NO_STRUCTURE = (
-    "A bot of the Knowledge-Bot Service answers in text. Name a model that reads a structure out "
-    "of it: bot.with_structured_output(schema, judge=other_model)"
+    "A bot of the Knowledge-Bot Service answers in text. Name a model that extracts the structure: "
+    "bot.with_structured_output(schema, judge=other_model)"
 )
 _NO_AGENT = (
-    "A bot of the Knowledge-Bot Service answers in text, so it is no agent with response_format=. "
-    "Give the agent another model, and the bot as one of its tools: KnowledgeBotTool(bot_id=...); "
-    "or ask the bot alone with bot.with_structured_output(schema, judge=other_model)"
+    "A bot of the Knowledge-Bot Service answers in text, so it cannot be an agent with "
+    "response_format=. Give the agent another model, and the bot as one of its tools: "
+    "KnowledgeBotTool(bot_id=...); or ask the bot alone with "
+    "bot.with_structured_output(schema, judge=other_model)"
 )
 
 _JUDGE = (
-    "A question was put to a knowledge bot, which answered in words. Say what the answer says in "
-    "the structure that is asked for. Add nothing that the answer does not say."
+    "A knowledge bot has answered a question in words. Put what the answer says into the requested "
+    "structure. Add nothing that the answer does not say."
 )
 
 
 class TextOnlyChatModel(BaseChatModel):
-    """A chat model without tools, structured output, images and counts of tokens.
+    """A chat model without tools, structured output, images and token counts.
 
-    An answer comes as a whole, so that a stream of it is one chunk.
+    The answer comes as a whole, so a stream has one chunk.
     """
 
     @abstractmethod
@@ -117,7 +118,7 @@ class TextOnlyChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Raise NotImplementedError: a bot calls no tools."""
-        # An agent binds the structure of its answer as a tool that has to be called.
+        # An agent binds its answer's structure as a tool that must be called.
         structured = tool_choice is not None or "response_format" in kwargs
         raise NotImplementedError(_NO_AGENT if structured else NO_TOOLS)
 
@@ -130,28 +131,26 @@ class TextOnlyChatModel(BaseChatModel):
         include_raw: bool = False,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
-        """Return this model with another one that reads a structure out of its answers.
+        """Return this model with another one that extracts a structure from its answers.
 
-        The bot is asked once; the judge is given the question and the bot's answer, and nothing
-        else of the conversation.
+        The bot is asked once; the judge gets only the question and the bot's answer.
 
         Args:
-            schema: what the answer is read into, as the judge takes it: a pydantic model, a
+            schema: the structure, as the judge takes it: a pydantic model, a
                 `TypedDict` or a JSON schema.
             judge: a chat model with structured output.
             include_raw: return a dict of `raw`, the bot's message, `parsed` and `parsing_error`.
             **kwargs: `method`, `strict` and the like of the judge's `with_structured_output`.
 
         Returns:
-            What takes a bot's input and returns what the judge's `with_structured_output` does. The
-            arguments of a call, such as `model` and `conversation_id`, are the bot's. Fields that
-            `configurable_fields` gave to a configuration are as they were made here: name another
-            bot in the call.
+            A runnable that takes the bot's input and returns what the judge's
+            `with_structured_output` does. The arguments of a call, such as `model` and
+            `conversation_id`, go to the bot. `configurable_fields` have no effect on it: name
+            another bot in the call.
 
         Raises:
-            NotImplementedError: there is no judge, as a bot answers in text; or the judge has no
-                structured output either.
-            TypeError: the judge is no chat model.
+            NotImplementedError: there is no judge, or the judge has no structured output either.
+            TypeError: the judge is not a chat model.
         """
         if judge is None:
             raise NotImplementedError(_NO_STRUCTURE)
@@ -166,15 +165,15 @@ class TextOnlyChatModel(BaseChatModel):
                 f"judge: {type(judge).__name__} has no structured output; name a chat model that "
                 "has it, or that calls tools"
             ) from error
-        asked = self._with_its_question()
+        asked = self._with_question()
         judged = RunnableLambda(_for_the_judge) | _in_one_piece(reader)
         if not include_raw:
             return asked | judged
         both = asked | RunnableParallel(raw=RunnableLambda(itemgetter("raw")), read=judged)
         return both | RunnableLambda(lambda found: {**found["read"], "raw": found["raw"]})
 
-    def _with_its_question(self) -> Runnable[Any, Any]:
-        # A `RunnableParallel` would leave out the arguments of a call.
+    def _with_question(self) -> Runnable[Any, Any]:
+        # A `RunnableParallel` drops the arguments of a call.
         def invoke(value: Any, config: RunnableConfig, **arguments: Any) -> dict[str, Any]:
             raw = self.invoke(value, config, **arguments)
             return {"question": self._question(value), "raw": raw}
@@ -186,7 +185,7 @@ class TextOnlyChatModel(BaseChatModel):
         return RunnableLambda(invoke, ainvoke)
 
     def _question(self, value: LanguageModelInput) -> str:
-        """Return what the user said last."""
+        """Return the user's last message."""
         messages = self._convert_input(value).to_messages()
         said = (each.text for each in reversed(messages) if isinstance(each, HumanMessage))
         return next(said, messages[-1].text if messages else "")
@@ -195,7 +194,7 @@ class TextOnlyChatModel(BaseChatModel):
     def get_num_tokens_from_messages(
         self, messages: list[BaseMessage], tools: Sequence[Any] | None = None
     ) -> int:
-        """Estimate the number of tokens, for trimming; the service tells nothing of them."""
+        """Estimate the number of tokens, for trimming; the service does not count them."""
         return count_tokens_approximately(messages)
 
     @override
@@ -217,14 +216,14 @@ class TextOnlyChatModel(BaseChatModel):
 
 
 def _for_the_judge(found: dict[str, Any]) -> list[BaseMessage]:
-    told = f"Question:\n{found['question']}\n\nAnswer:\n{found['raw'].text}"
-    return [SystemMessage(_JUDGE), HumanMessage(told)]
+    content = f"Question:\n{found['question']}\n\nAnswer:\n{found['raw'].text}"
+    return [SystemMessage(_JUDGE), HumanMessage(content)]
 
 
 def _in_one_piece(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
     """Return a runnable that streams its result as one piece.
 
-    The framework's parsers stream nothing of a model that does not stream itself.
+    The framework's parsers yield nothing for a model that does not stream.
     """
 
     def invoke(value: Any, config: RunnableConfig) -> Any:

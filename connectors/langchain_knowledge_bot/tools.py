@@ -40,13 +40,13 @@ from langchain_knowledge_bot.connection import Connection, ConnectionFields, Hea
 from langchain_knowledge_bot.messages import metadata_of
 from langchain_knowledge_bot.model_errors import as_chat_error
 
-# What model providers take as the name of a tool.
+# What model providers do not accept in a tool's name.
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_LENGTH = 64
 
-# The agent hears of these and goes on: with another question, later, or without this bot. Any other
-# error needs a person, and ends the run.
-_TOLD_TO_THE_AGENT = (
+# The agent gets these errors and may continue: with another question, later, or without this bot.
+# Any other error needs a person, and ends the run.
+_FOR_THE_AGENT = (
     BadRequestError,
     ConnectionFailedError,
     ConnectionLostError,
@@ -62,7 +62,7 @@ class UnknownDeliveryToolException(ToolException, RuntimeError):  # noqa: N818 -
 
 
 class Question(BaseModel):
-    """What a bot is asked."""
+    """A question to a bot."""
 
     question: str = Field(
         description="A whole question; the bot knows nothing that was said before."
@@ -70,7 +70,7 @@ class Question(BaseModel):
 
 
 class ToolFields(ConnectionFields, total=False):
-    """The fields of a `KnowledgeBotTool` but its bot, as type checkers are told of them."""
+    """The fields of a `KnowledgeBotTool` except its bot, for type checkers."""
 
     name: str
     description: str
@@ -92,12 +92,12 @@ class ToolFields(ConnectionFields, total=False):
 class KnowledgeBotTool(BaseTool, Connection):
     """A bot as a tool that an agent asks.
 
-    The content is the bot's answer. By default every question starts a conversation of its own,
-    which the service keeps. With `conversation="continue"`, an agent of LangGraph may ask further:
-    the tool goes on in the conversation of its newest answer among the agent's messages. What the
-    agent's messages do not say is never in that conversation: of two questions asked at once, one
-    goes on and the other starts a conversation with the same history, and so does an agent that
-    goes on from an older checkpoint.
+    The content is the bot's answer. By default every question starts its own conversation, which
+    the service keeps. With `conversation="continue"`, a LangGraph agent may ask follow-up
+    questions: the tool continues the conversation of its newest answer among the agent's messages.
+    That conversation never holds anything that the agent's messages do not: of two questions asked
+    at once, one continues it and the other starts a new one with the same history, and so does an
+    agent that continues from an older checkpoint.
 
     Setup:
         Install the package with its LangChain extra, and name the service.
@@ -114,15 +114,16 @@ class KnowledgeBotTool(BaseTool, Connection):
         name: str
             The tool's name; by default made of the bot's id.
         description: str
-            What the agent reads to choose the tool: say what the bot knows about.
+            What the agent reads to choose the tool: describe what the bot knows.
         conversation: "new" | "continue"
-            Where a question is asked: in a new conversation, or where the agent's messages say that
-            this tool answered last. The latter needs LangGraph's `ToolNode`, which agents have.
+            Whether a question starts a conversation, or continues the one in which this tool last
+            answered, by the agent's messages. The latter needs LangGraph's `ToolNode`, which agents
+            have.
         heads: Heads | str | PathLike | None
-            For "continue": who knows which answer is a conversation's last, as for
-            `ChatKnowledgeBot`. By default this process; name a database where there are several.
+            For "continue": where the last answer of each conversation is kept, as for
+            `ChatKnowledgeBot`. By default in this process; name a database if there are several.
         handle_tool_error: bool | str | Callable
-            By default True: a question that failed is told to the agent, with status "error".
+            By default True: the agent gets the error of a failed question, with status "error".
         api_key, base_url, timeout, max_retries, client, async_client
             How the service is reached, see `Connection`.
 
@@ -143,9 +144,9 @@ class KnowledgeBotTool(BaseTool, Connection):
 
     Invoke with a tool call:
         The message's `artifact` is a dict of `answer`, `bot_id`, `conversation_id`, `message_id`,
-        `created_at` in Unix milliseconds, `sources`: the names of the sources that the answer
-        names, and `found`: False where the bot says that it found nothing. With
-        `conversation="continue"` it also holds `digests`, by which an edited history is noticed.
+        `created_at` in Unix milliseconds, `sources`: the names of the answer's sources, and
+        `found`: False if the bot says that it found nothing. With `conversation="continue"` it
+        also holds `digests`, which reveal an edited history.
 
         ```python
         call = {
@@ -158,13 +159,13 @@ class KnowledgeBotTool(BaseTool, Connection):
         ```
 
     Raises:
-        pydantic.ValidationError: from the constructor: no key or no base URL, or a field that is
-            unknown, missing or cannot be used.
-        knowledge_bot.KnowledgeBotError: from a call, where a person has to act: a wrong key, an
-            exhausted quota, a bot that the service says is not there (404).
-        langchain_core.tools.ToolException: from a call, any other failure; only where
-            `handle_tool_error` is False, for the agent hears of it otherwise. Where the service may
-            have acted, LangGraph's `RetryPolicy`, as it is by default, does not ask again.
+        pydantic.ValidationError: from the constructor: no key or no base URL, or a field is
+            unknown, missing or wrong.
+        knowledge_bot.KnowledgeBotError: from a call, if a person has to act: a wrong key, an
+            exhausted quota, a bot that does not exist (404).
+        langchain_core.tools.ToolException: from a call, any other failure, if `handle_tool_error`
+            is False; otherwise the agent gets its text. If the service may have acted, LangGraph's
+            default `RetryPolicy` does not ask again.
     """
 
     bot_id: str
@@ -185,10 +186,10 @@ class KnowledgeBotTool(BaseTool, Connection):
         def __init__(self, *, bot_id: str, **fields: Unpack[ToolFields]) -> None: ...
 
     conversation: Literal["new", "continue"] = "new"
-    """Where a question is asked: in a new conversation, or where the agent was with this tool."""
+    """Whether a question starts a conversation or continues the agent's."""
 
     heads: HeadsField = None
-    """Who knows which answer is a conversation's last; by default this process."""
+    """Where the last answer of each conversation is kept; by default in this process."""
 
     @model_validator(mode="after")
     def _name_by_the_bot(self) -> Self:
@@ -225,7 +226,7 @@ class KnowledgeBotTool(BaseTool, Connection):
             said = self._said(question, state)
             reply = self._conversations().ask(self._sync, self.bot_id, said)
         except KnowledgeBotError as error:
-            raise _told(error) from error
+            raise _tool_error(error) from error
         return self._result(reply.message, reply.kept())
 
     @override
@@ -243,7 +244,7 @@ class KnowledgeBotTool(BaseTool, Connection):
             said = self._said(question, state)
             reply = await self._conversations().aask(client, self.bot_id, said)
         except KnowledgeBotError as error:
-            raise _told(error) from error
+            raise _tool_error(error) from error
         return self._result(reply.message, reply.kept())
 
     def _said(self, question: str, state: Any) -> list[Said]:
@@ -257,13 +258,13 @@ class KnowledgeBotTool(BaseTool, Connection):
     def _result(
         self, message: Message, kept: Mapping[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        # Plain values: a checkpoint gives any class back as a dict.
-        told = {"answer": message.answer, **metadata_of(self.bot_id, message), **(kept or {})}
-        return message.answer, told
+        # Plain values: a checkpoint restores other classes as dicts.
+        artifact = {"answer": message.answer, **metadata_of(self.bot_id, message), **(kept or {})}
+        return message.answer, artifact
 
 
 class ToolkitFields(ConnectionFields, total=False):
-    """The fields of a `KnowledgeBotToolkit`, as type checkers are told of them."""
+    """The fields of a `KnowledgeBotToolkit`, for type checkers."""
 
     bots: Sequence[Bot] | None
     descriptions: Mapping[str, str]
@@ -287,10 +288,10 @@ class KnowledgeBotToolkit(BaseToolkit, Connection):
         bots: Sequence[Bot] | None
             The bots; by default all that the service lists when the tools are asked for.
         descriptions: Mapping[str, str]
-            For a bot's id, what it knows: an agent chooses by it, and the service tells no more
-            than a bot's name.
+            What each bot knows, by its id: agents choose by it, and the service only gives a bot's
+            name.
         conversation, heads
-            Of each tool, see `KnowledgeBotTool`.
+            As for each `KnowledgeBotTool`.
         api_key, base_url, timeout, max_retries, client, async_client
             How the service is reached, see `Connection`.
 
@@ -321,13 +322,13 @@ class KnowledgeBotToolkit(BaseToolkit, Connection):
     """The bots; by default all that the service lists when the tools are asked for."""
 
     descriptions: dict[str, str] = Field(default_factory=dict)
-    """For a bot's id, what it knows."""
+    """What each bot knows, by its id."""
 
     conversation: Literal["new", "continue"] = "new"
-    """Where each tool's questions are asked, see `KnowledgeBotTool`."""
+    """As for each `KnowledgeBotTool`."""
 
     heads: HeadsField = None
-    """Who knows where each tool's conversations are, see `KnowledgeBotTool`."""
+    """As for each `KnowledgeBotTool`."""
 
     if TYPE_CHECKING:
 
@@ -344,10 +345,10 @@ class KnowledgeBotToolkit(BaseToolkit, Connection):
         """Return a toolkit of all bots that a service has now.
 
         Args:
-            client: what lists the bots, and what the tools ask with.
-            async_client: what the tools ask with in asynchronous calls; by default a client with
-                the settings of `client`.
-            descriptions: for a bot's id, what it knows.
+            client: lists the bots, and is the client of the tools.
+            async_client: the client of the tools' asynchronous calls; by default one with the
+                settings of `client`.
+            descriptions: what each bot knows, by its id.
 
         Raises:
             KnowledgeBotError: the bots could not be listed.
@@ -378,10 +379,10 @@ class KnowledgeBotToolkit(BaseToolkit, Connection):
 
     @override
     def get_tools(self) -> list[BaseTool]:
-        """Return the tools, in the order of the bots; asks the service which there are.
+        """Return the tools in the order of the bots; lists these unless `bots` is given.
 
         Raises:
-            ConfigurationError: a description is of a bot that is not there.
+            ConfigurationError: a description is for a bot that does not exist.
             KnowledgeBotError: the bots could not be listed.
         """
         return self._tools(self._sync.list_bots() if self.bots is None else self.bots)
@@ -415,7 +416,7 @@ class KnowledgeBotToolkit(BaseToolkit, Connection):
 
 
 def _names(bots: Iterable[Bot]) -> Iterator[str]:
-    """Yield a name for each bot's tool, each another one."""
+    """Yield a different name for each bot's tool."""
     taken: set[str] = set()
     for bot in bots:
         name = _tool_name(bot.name)
@@ -428,7 +429,7 @@ def _names(bots: Iterable[Bot]) -> Iterator[str]:
 
 
 def _tool_name(subject: str) -> str:
-    """Return a tool's name that tells its subject from others, whatever letters these have."""
+    """Return a tool's name that is unique to its subject, in whatever script."""
     kept = _latin(subject)
     if not kept or any(each.isalnum() and not each.isascii() for each in _plain(subject)):
         digest = hashlib.sha256(subject.encode("utf-8", "surrogatepass")).hexdigest()[:8]
@@ -446,8 +447,8 @@ def _plain(subject: str) -> str:
     return "".join(each for each in parted if not unicodedata.combining(each))
 
 
-def _told(error: KnowledgeBotError) -> Exception:
-    if not isinstance(error, _TOLD_TO_THE_AGENT):
+def _tool_error(error: KnowledgeBotError) -> Exception:
+    if not isinstance(error, _FOR_THE_AGENT):
         return as_chat_error(error)
     unknown = error.delivery is Delivery.UNKNOWN
     return (UnknownDeliveryToolException if unknown else ToolException)(str(error))

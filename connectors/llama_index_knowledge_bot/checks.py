@@ -1,4 +1,4 @@
-"""Questions with expected answers, asked of any query engine."""
+"""Checks of any query engine: questions with expected answers."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -12,7 +12,7 @@ from knowledge_bot._answers import Answer
 from knowledge_bot.checks import CheckReport, Question
 from knowledge_bot.checks._run import CheckOptions, acheck_function, check_function
 
-# Where readers keep what a node comes from, in the order in which it is looked for.
+# Where readers keep a node's source, in the order of lookup.
 _SOURCES = ("source", "file_name", "name", "sources")
 
 
@@ -30,7 +30,7 @@ def check_query_engine(
     ```
 
     Names of sources are the `source`, `file_name` or `name` in the metadata of the response's
-    nodes, or stand at the end of the text as a bot of the service writes them.
+    nodes, or the list at the end of the text as the service's bots write it.
 
     Args:
         engine: what is asked; each question is one `query`.
@@ -39,7 +39,7 @@ def check_query_engine(
             `on_progress` and `stop` of `knowledge_bot.checks.check`.
 
     Returns:
-        What came of each question. What the engine raised is the reason of a result.
+        The result of each question; an error that the engine raised is its result's reason.
 
     Raises:
         knowledge_bot.ConfigurationError: there are no questions, two of them have the same id, or
@@ -70,13 +70,13 @@ async def acheck_query_engine(
 
 
 def _answer(response: Any) -> Answer:
-    answer = Answer(str(response), found=_told(response))
+    answer = Answer(str(response), found=_found(response))
     sources = tuple(_named(response.source_nodes))
-    # Names that were cut out of this very text are read there whole, with their commas.
+    # If the names come from this text, `Answer` reads them there, with their commas.
     return answer if sources in ((), answer.source_names) else replace(answer, listed=sources)
 
 
-def _told(response: Any) -> bool | None:
+def _found(response: Any) -> bool | None:
     found = (response.metadata or {}).get("found")
     return found if isinstance(found, bool) else None
 

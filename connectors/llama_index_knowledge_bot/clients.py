@@ -1,4 +1,4 @@
-"""How every class of this package reaches the service."""
+"""How the classes of this package reach the service."""
 
 from typing import Any
 
@@ -7,27 +7,27 @@ from knowledge_bot._shared import async_twin, shared_client
 
 
 class Clients:
-    """A client that blocks, and its twin that awaits.
+    """A blocking client and its asynchronous twin.
 
-    Deep copies share the clients. Pickles hold them, and so the API key.
+    Deep copies share the clients. Pickles contain them, and so the API key.
 
     Args:
         client: the client to use; by default the one for `KNOWLEDGE_BOT_BASE_URL` and
             `KNOWLEDGE_BOT_API_KEY`, which all objects made without a client share.
-        async_client: the one to await; by default a client with the settings of `client`.
+        async_client: the asynchronous one; by default a client with the settings of `client`.
 
     Raises:
-        ConfigurationError: no base URL, or something else than a client was given.
+        ConfigurationError: there is no base URL, or an argument is not a client.
     """
 
     def __init__(
         self, client: Client | None = None, async_client: AsyncClient | None = None
     ) -> None:
-        # An argument of the wrong kind may be a key: it is named by its type, never quoted.
+        # An argument of the wrong type may be a key: its type is named, its value never quoted.
         if not isinstance(client, Client | None):
             raise ConfigurationError(
-                f"client: expected a knowledge_bot.Client, not {type(client).__name__}; a key and "
-                "an address go in there: client=Client(api_key, base_url)"
+                f"client: expected a knowledge_bot.Client, not {type(client).__name__}; pass a "
+                "key and an address to it: client=Client(api_key, base_url)"
             )
         if not isinstance(async_client, AsyncClient | None):
             raise ConfigurationError(
@@ -39,11 +39,11 @@ class Clients:
 
     @property
     def awaiting(self) -> AsyncClient:
-        """The client to await.
+        """The asynchronous client.
 
         Raises:
-            ConfigurationError: the blocking client sends with an `http_client` of its own, so that
-                `async_client=` has to be given.
+            ConfigurationError: the blocking client sends with its own `http_client`, so
+                `async_client=` is required.
         """
         return self._awaiting or async_twin(self.blocking)
 
@@ -52,17 +52,17 @@ class Clients:
 
 
 def with_clients(state: dict[str, Any]) -> dict[str, Any]:
-    """Return what a component is pickled as, once it is sure that its clients are in there.
+    """Return a component's state for pickle, after checking that it contains the clients.
 
-    The framework leaves out what cannot be pickled; the copy would then send with the key of the
-    environment, which may be another account's.
+    The framework drops what cannot be pickled; the copy would then send with the key of the
+    environment, which may belong to another account.
 
     Raises:
-        TypeError: the clients were left out.
+        TypeError: the clients were dropped.
     """
     if "clients" not in state["__dict__"]:
         raise TypeError(
-            "a client that sends with an http_client of yours cannot be pickled; give one that is "
-            "made of a key and an address: client=Client(api_key, base_url)"
+            "a client with your own http_client cannot be pickled; pass one made from a key and an "
+            "address: client=Client(api_key, base_url)"
         )
     return state

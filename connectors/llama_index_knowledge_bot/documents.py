@@ -1,4 +1,4 @@
-"""Documents as texts for a collection, also where a splitter was there before."""
+"""Documents as texts for a collection, including documents that come split."""
 
 import hashlib
 import uuid
@@ -18,7 +18,7 @@ from knowledge_bot import ConfigurationError
 from knowledge_bot.ingest import Skipped, Text
 from knowledge_bot.ingest.sources._loader import text_or_skipped
 
-# What readers call a document's name, the best first.
+# Where readers keep a document's name, the best first.
 _NAMES = ("title", "file_name", "file_path", "url", "source")
 
 _LONGEST_NAME = 80
@@ -27,9 +27,9 @@ _LONGEST_NAME = 80
 def texts_of(nodes: Iterable[BaseNode]) -> Iterator[Text | Skipped]:
     """Yield each document as one text, in the order in which the documents begin.
 
-    Nodes of one document are those that refer to it (`ref_doc_id`), or the document itself. What
-    cannot be a text is yielded as `Skipped`, with what to do about it: an image, parts that do not
-    give their document's text back, and several documents with one id.
+    The nodes of a document are those that refer to it (`ref_doc_id`), or the document itself. What
+    cannot become a text is yielded as `Skipped`, with what to do about it: an image, parts that do
+    not restore their document's text, and several documents with one id.
     """
     given: object = nodes
     if isinstance(given, str | BaseNode) or not isinstance(given, Iterable):
@@ -48,37 +48,38 @@ def texts_of(nodes: Iterable[BaseNode]) -> Iterator[Text | Skipped]:
 
 
 def _text(document_id: str, parts: Sequence[BaseNode]) -> Text | Skipped:
-    told = _told_name(parts[0])
+    name = _name(parts[0])
     whole = {_content(part) for part in parts if part.ref_doc_id is None}
     if len(whole) > 1 or (not whole and len({_hash_of_source(part) for part in parts}) > 1):
         return Skipped(
-            told or document_id,
-            f"several documents have its id, {document_id!r}; give each an id of its own",
+            name or document_id,
+            f"several documents have its id, {document_id!r}; give each its own id",
             invalid=True,
         )
     content = whole.pop() if whole else _joined(parts)
     if content is None:
         return Skipped(
-            told or document_id,
-            f"it came split, and from its {len(parts)} parts its text cannot be told; put the sink "
-            "before what splits it, as the first step of the pipeline: it returns what it is given",
+            name or document_id,
+            f"it came split, and its {len(parts)} parts do not restore its text; put the sink "
+            "before the splitter, as the first step of the pipeline: it returns its nodes "
+            "unchanged",
             invalid=True,
         )
     if not content.strip():
         if any(isinstance(part, ImageDocument | ImageNode) for part in parts):
-            reason = "it is an image; a collection takes its text, or its file by upload_source()"
-            return Skipped(told or document_id, reason, invalid=True)
-        told = told or document_id
-    if not _made_up(document_id):
-        return text_or_skipped(told or document_id, content, document_id)
+            reason = "it is an image; send its text instead, or its file with upload_source()"
+            return Skipped(name or document_id, reason, invalid=True)
+        name = name or document_id
+    if not _is_random(document_id):
+        return text_or_skipped(name or document_id, content, document_id)
     # The framework gives a document without an id a new one each time it is read. Such a document
-    # is known by what it is: unchanged, it is recognised; changed, it is another document.
-    name = told or " ".join(content.split())[:_LONGEST_NAME]
+    # is identified by its content: unchanged, it is recognised; changed, it is another document.
+    name = name or " ".join(content.split())[:_LONGEST_NAME]
     digest = hashlib.sha256(f"{name}\0{content}".encode("utf-8", "surrogatepass")).hexdigest()
     return text_or_skipped(name, content, f"sha256:{digest}")
 
 
-def _told_name(part: BaseNode) -> str | None:
+def _name(part: BaseNode) -> str | None:
     for key in _NAMES:
         name = part.metadata.get(key)
         if isinstance(name, str) and name.strip():
@@ -86,7 +87,7 @@ def _told_name(part: BaseNode) -> str | None:
     return None
 
 
-def _made_up(document_id: str) -> bool:
+def _is_random(document_id: str) -> bool:
     try:
         return uuid.UUID(document_id).version == 4
     except ValueError:
@@ -102,12 +103,11 @@ def _hash_of_source(part: BaseNode) -> str | None:
 
 
 def _joined(parts: Sequence[BaseNode]) -> str | None:
-    """Return the text of the document that these are parts of; None where it cannot be proven.
+    """Return the text of the document of these parts, or None if it cannot be proven.
 
-    Splitters drop what stands between parts, and look for where a part begins with `str.find`,
-    which text that repeats leads astray. So the parts have to lie without a gap from the beginning
-    on and agree where they overlap, and the text that they give has to have the hash that each of
-    them holds of its document.
+    Splitters drop text between parts, and find the start of a part with `str.find`, which fails on
+    repeated text. So the parts must follow each other from the beginning without a gap and agree
+    where they overlap, and their joined text must have the hash of the document that each holds.
     """
     text, before = "", -1
     for part in parts:
@@ -126,7 +126,7 @@ def _joined(parts: Sequence[BaseNode]) -> str | None:
 
 
 def _is_of(text: str, source: RelatedNodeInfo) -> bool:
-    """Tell by its hash whether a text is the one of a document, or of a node that was split."""
+    """Return whether a text has the hash of the document or node that was split."""
     return any(
         kind(text=text, metadata=source.metadata).hash == source.hash
         for kind in (Document, TextNode)

@@ -1,4 +1,4 @@
-"""Engines that ask a bot: question by question, or in a conversation."""
+"""Engines that ask a bot: single questions, or in a conversation."""
 
 import asyncio
 import os
@@ -46,19 +46,19 @@ from llama_index_knowledge_bot.turns import Turns
 class KnowledgeBotQueryEngine(BaseQueryEngine):
     """A bot that answers questions one by one, for queries, routers, agents and workflows.
 
-    A query is one message to the service, in a conversation of its own, which the service keeps.
+    A query is one message to the service, in its own conversation, which the service keeps.
     The response's metadata holds `bot_id`, `conversation_id`, `message_id`, `created_at` in Unix
     milliseconds, the names of the `sources`, and whether the bot `found` anything.
 
-    The service names its sources and does not give their passages. So a response has one source
-    node for each named source, with the name as `source` in its metadata, and all of them hold the
-    same text: the answer's words without the list of names. Where a bot quotes, as the embedded
-    service does, these are words of the sources; where it writes freely, they are not, and an
-    evaluator that compares the answer with its source nodes compares it with itself. An answer
-    that names no source is one such node without a `source`; one that found nothing has none.
+    The service names its sources but does not return their passages. So a response has one source
+    node for each named source, with the name as `source` in its metadata, and all of them have the
+    same text: the answer without the list of names. If a bot quotes, as the embedded service does,
+    these are words of the sources; if it writes freely, they are not, and an evaluator that
+    compares the answer with its source nodes compares it with itself. An answer that names no
+    source has one such node without a `source`; one that found nothing has none.
 
-    An engine may be used from any thread and event loop. Pickles and deep copies hold its clients,
-    and pickles so the API key.
+    An engine may be used from any thread and event loop. Pickles and deep copies contain its
+    clients, and so pickles contain the API key.
 
     Example:
         ```python
@@ -71,13 +71,13 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
         bot_id: the bot that is asked, `bot_…`.
         client: the client to ask with; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
             `KNOWLEDGE_BOT_API_KEY`.
-        async_client: what asynchronous calls use; by default a client with the settings of
-            `client`. To be given where `client` sends with an `http_client` of its own.
+        async_client: the client of asynchronous calls; by default one with the settings of
+            `client`. Required if `client` sends with its own `http_client`.
         callback_manager: the framework's handlers of events; by default those of its `Settings`.
 
     Raises:
-        ConfigurationError: no base URL, or a query that holds an image.
-        KnowledgeBotError: from a query, as the client raised it; `delivery` tells whether the
+        ConfigurationError: there is no base URL, or a query contains an image.
+        KnowledgeBotError: from a query, as the client raised it; `delivery` says whether the
             service may have acted.
     """
 
@@ -108,7 +108,7 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
         Args:
             name: the tool's name, of letters, digits, `_` and `-`.
             description: what the bot knows; agents and routers choose by it.
-            return_direct: whether an agent ends with this tool's answer.
+            return_direct: whether this tool's answer ends the agent's run.
         """
         return QueryEngineTool.from_defaults(
             self, name=name, description=description, return_direct=return_direct
@@ -118,17 +118,17 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
         return {}
 
     def _query(self, query_bundle: QueryBundle) -> Response:
-        with self._told(query_bundle) as event:
+        with self._query_event(query_bundle) as event:
             answer = self._llm.complete(text_of(query_bundle), formatted=True)
             return self._response(answer, event)
 
     async def _aquery(self, query_bundle: QueryBundle) -> Response:
-        with self._told(query_bundle) as event:
+        with self._query_event(query_bundle) as event:
             answer = await self._llm.acomplete(text_of(query_bundle), formatted=True)
             return self._response(answer, event)
 
-    def _told(self, query: QueryBundle) -> AbstractContextManager[EventContext]:
-        # The framework's base class tells its dispatcher of a query, but not its callbacks.
+    def _query_event(self, query: QueryBundle) -> AbstractContextManager[EventContext]:
+        # The framework's base class reports a query to its dispatcher, but not to its callbacks.
         asked: dict[str, Any] = {EventPayload.QUERY_STR: query.query_str}
         return self.callback_manager.event(CBEventType.QUERY, asked)
 
@@ -141,7 +141,7 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
 
 
 class _LLMOfConversations(KnowledgeBotLLM):
-    """The LLM of a chat engine: it goes on from an answer only while that is the last one."""
+    """The LLM of a chat engine: it continues from an answer only while that is the last one."""
 
     on_fork: OnFork = "new"
     heads: Heads | None = Field(default=None, exclude=True, repr=False)
@@ -156,12 +156,12 @@ class _LLMOfConversations(KnowledgeBotLLM):
 
 @dataclass
 class _Conversation:
-    """What one conversation knows; a turn that ends after `reset` still belongs to the old one."""
+    """One conversation's state; a turn that ends after `reset` still belongs to the old one."""
 
     id: str | None
     history: list[ChatMessage] = field(default_factory=list)
     heard: list[Said] = field(default_factory=list)
-    """The same, and which answer in it was given where."""
+    """The same messages, with the position of each answer."""
 
     turns: Turns = field(default_factory=Turns)
 
@@ -169,16 +169,16 @@ class _Conversation:
     def restored(
         cls, conversation_id: str | None, message_id: str | None, history: Sequence[ChatMessage]
     ) -> "_Conversation":
-        """Return one that goes on after an answer; without its id, after whatever is there."""
+        """Return one that continues after an answer or, without its id, the newest message."""
         heard = said_of(history)
         if conversation_id is not None and message_id is not None:
-            # Nothing was said here: it marks the place, and no transcript holds it.
+            # An empty message marks the position, and is left out of transcripts.
             heard.append(Said("assistant", "", place=Place(conversation_id, message_id)))
         return cls(conversation_id, list(history), heard)
 
     @property
     def place(self) -> Place | None:
-        """Where its last answer was given; None until one is known."""
+        """The position of its last answer; None until one is known."""
         return self.heard[-1].place if self.heard else None
 
     def asking(self, said: ChatMessage) -> tuple[list[ChatMessage], dict[str, str]]:
@@ -188,7 +188,7 @@ class _Conversation:
         return [FollowingMessage.of(said, self.heard)], {}
 
     def answered(self, said: ChatMessage, reply: ChatResponse) -> ChatResponse:
-        """Note a turn, and return its answer as the one piece of a stream."""
+        """Record a turn, and return its answer as the one piece of a stream."""
         raw: Any = reply.raw
         self.id = raw["conversation_id"]
         self.history += [said, reply.message]
@@ -200,26 +200,25 @@ class _Conversation:
 class KnowledgeBotChatEngine(BaseChatEngine):
     """A conversation with a bot, kept by the service; each turn is one message.
 
-    Turns are taken one after another, in the order in which they were called for, from whichever
-    threads and event loops: two at once on a new engine would start two conversations. A streamed
-    turn gives its answer in one piece; it is over when `stream_chat` returns, and its `response`
-    is there, whether or not somebody reads the stream.
+    Turns run one after another, in the order of the calls, from any threads and event loops: two at
+    once on a new engine would start two conversations. A streamed turn gives its answer in one
+    piece; it is over when `stream_chat` returns, and its `response` is set, whether or not the
+    stream is read.
 
-    A conversation can be restored by its id, in another worker as well. The service shows nobody
-    what is in a conversation, so an engine goes on in it only from an answer that is still the last
-    one, as far as the `heads` know; they are those of this process unless several workers share
-    them. Otherwise the turn is a fork: by default it goes into a new conversation, as a transcript
-    with all that is in `chat_history`, so that no answer is given with turns that this engine does
-    not know. Then `conversation_id` is another one. An engine that is restored by `conversation_id`
-    alone takes its first turn after whatever is there by then; with the last answer's `message_id`
-    that is a fork too if somebody else was there meanwhile.
+    A conversation can be restored by its id, also in another worker. The service does not return
+    the messages of a conversation, so an engine continues one only from an answer that is still its
+    last, according to the `heads`; these belong to this process unless several workers share them.
+    Otherwise the turn is a fork: by default it goes into a new conversation, as a transcript with
+    the whole `chat_history`, so that no answer depends on turns that this engine does not know.
+    `conversation_id` then changes. An engine restored by `conversation_id` alone takes its first
+    turn after whatever the conversation holds by then; with the last answer's `message_id` as well,
+    that turn is a fork if anybody else has continued the conversation.
 
-    The metadata of what `chat` and `achat` return holds what a query's does, see
-    `KnowledgeBotQueryEngine`; the framework's streams have no place for it. All have the same
-    source nodes.
+    The responses of `chat` and `achat` have the same metadata as a query's, see
+    `KnowledgeBotQueryEngine`; the framework's streams have none. All have the same source nodes.
 
-    Pickles and deep copies hold the clients and continue the same conversation, without waiting for
-    each other's turns; whoever comes second forks. A pickle holds the API key, and the address of
+    Pickles and deep copies contain the clients and continue the same conversation, without waiting
+    for each other's turns; the second one forks. A pickle contains the API key and the address of
     the heads.
 
     Example:
@@ -233,23 +232,23 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         bot_id: the bot that is asked, `bot_…`.
         client: the client to ask with; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
             `KNOWLEDGE_BOT_API_KEY`.
-        async_client: what asynchronous turns use; by default a client with the settings of
-            `client`. To be given where `client` sends with an `http_client` of its own.
-        conversation_id: a conversation to go on in, `conv_…`; by default the first turn starts one.
-        message_id: the last answer in it, `msg_…`, as `message_id` and the metadata of a turn tell.
-        chat_history: what was said in it, for `chat_history` and for forks.
-        heads: who knows which answer is a conversation's last: `Heads`, or the address of a
+        async_client: the client of asynchronous turns; by default one with the settings of
+            `client`. Required if `client` sends with its own `http_client`.
+        conversation_id: a conversation to continue, `conv_…`; by default the first turn starts one.
+        message_id: the last answer in it, `msg_…`, from `message_id` or the metadata of a turn.
+        chat_history: the earlier messages in it, for `chat_history` and for forks.
+        heads: where the last answer of each conversation is kept: `Heads`, or the address of a
             database that workers share, such as `sqlite:///heads.db` or `postgresql://…`.
-        on_fork: where a turn goes whose conversation has gone on without this engine: "new" into a
-            new conversation; "continue" into the old one all the same; "error" nowhere.
+        on_fork: where a turn goes if its conversation has continued without this engine: "new" into
+            a new conversation; "continue" into the old one anyway; "error" nowhere: it raises.
         callback_manager: the framework's handlers of events; by default those of its `Settings`.
 
     Raises:
-        ConfigurationError: no base URL, an argument that cannot be used, a `chat_history` passed to
-            a turn, a fork where `on_fork` is "error", or a blocking turn that would have to wait
-            for another one inside a running event loop. Nothing was sent.
+        ConfigurationError: there is no base URL, an argument cannot be used, a turn gets a
+            `chat_history`, a turn is a fork and `on_fork` is "error", or a blocking turn would have
+            to wait for another one inside a running event loop. Nothing was sent.
         HeadsError: shared heads cannot be read or written. Nothing was sent.
-        KnowledgeBotError: from a turn, as the client raised it; `delivery` tells whether the
+        KnowledgeBotError: from a turn, as the client raised it; `delivery` says whether the
             service may have acted. After one of unknown delivery the next turn is a fork.
     """
 
@@ -271,7 +270,7 @@ class KnowledgeBotChatEngine(BaseChatEngine):
                 f"on_fork: expected one of {', '.join(get_args(OnFork))}, not {on_fork!r}"
             )
         if message_id is not None and conversation_id is None:
-            raise ConfigurationError("message_id: goes with conversation_id=; pass both")
+            raise ConfigurationError("message_id: needs conversation_id= as well; pass both")
         self.callback_manager = callback_manager or Settings.callback_manager
         self._llm = _LLMOfConversations(
             bot_id,
@@ -302,7 +301,7 @@ class KnowledgeBotChatEngine(BaseChatEngine):
 
     @property
     def chat_history(self) -> list[ChatMessage]:
-        """The turns that this engine knows: those it was given, and took since it was reset."""
+        """The turns that this engine knows: those it was given, and its own since a reset."""
         return list(self._conversation.history)
 
     def reset(self) -> None:
@@ -315,7 +314,7 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         """Take a turn.
 
         Args:
-            message: what the user says.
+            message: the user's message.
             chat_history: must be empty, since the service keeps the conversation.
         """
         return self._response(self._turn(message, chat_history))
@@ -346,8 +345,7 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         async def pieces() -> ChatResponseAsyncGen:
             yield reply
 
-        # Callers of the framework's engines await the task that writes the turn down; here that is
-        # done already.
+        # Callers of the framework's engines await the task that records the turn; here it is done.
         written = asyncio.create_task(asyncio.sleep(0))
         await written
         return self._stream(reply, achat_stream=pieces(), awrite_response_to_history_task=written)
@@ -369,9 +367,9 @@ class KnowledgeBotChatEngine(BaseChatEngine):
     ) -> tuple[_Conversation, ChatMessage]:
         if chat_history:
             raise ConfigurationError(
-                "chat_history: the service keeps the conversation, and a turn takes none; leave it "
-                "out, and make the engine with conversation_id= to continue a conversation, or "
-                "with chat_history= to start one with it. Nothing was sent"
+                "chat_history: a turn takes none, since the service keeps the conversation; pass "
+                "conversation_id= to the engine to continue a conversation, or chat_history= to "
+                "start one with it. Nothing was sent"
             )
         if not isinstance(text, str):
             raise ConfigurationError(
@@ -382,14 +380,14 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         return self._conversation, ChatMessage(role=MessageRole.USER, content=text)
 
     def _response(self, reply: ChatResponse) -> AgentChatResponse:
-        text, metadata = self._told(reply)
+        text, metadata = self._text_and_metadata(reply)
         nodes = source_nodes(text, metadata)
         return AgentChatResponse(response=text, source_nodes=nodes, metadata=metadata)
 
     def _stream(self, reply: ChatResponse, **stream: Any) -> StreamingAgentChatResponse:
-        text, metadata = self._told(reply)
+        text, metadata = self._text_and_metadata(reply)
         response = StreamingAgentChatResponse(
-            # As the framework strips what it has collected of a stream.
+            # The framework strips the text of a stream, too.
             response=text.strip(),
             source_nodes=source_nodes(text, metadata),
             is_writing_to_memory=False,
@@ -398,6 +396,6 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         response.is_done = True
         return response
 
-    def _told(self, reply: ChatResponse) -> tuple[str, dict[str, Any]]:
+    def _text_and_metadata(self, reply: ChatResponse) -> tuple[str, dict[str, Any]]:
         raw: Any = reply.raw
         return raw["answer"], metadata_of(self._llm.bot_id, raw, reply.additional_kwargs)

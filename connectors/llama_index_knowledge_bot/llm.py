@@ -1,4 +1,4 @@
-"""A bot in the place of a language model."""
+"""A bot as a language model."""
 
 from collections.abc import AsyncGenerator, Generator, Sequence
 from typing import Any, TypeVar, get_args
@@ -30,7 +30,7 @@ from llama_index_knowledge_bot.messages import found_in, said_of
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
-# Calls come through these, so that a warning points at the line outside of them.
+# A warning points at the first line outside of these packages.
 _INSIDE = (
     "llama_index",
     "llama_index_instrumentation",
@@ -39,8 +39,8 @@ _INSIDE = (
     "wrapt",
 )
 
-# What belongs to another class, which may have been meant.
-_OF_CONVERSATIONS = ("chat_history", "heads", "message_id", "on_fork")
+# Arguments of `KnowledgeBotChatEngine`, which may have been meant.
+_CHAT_ENGINE_ARGUMENTS = ("chat_history", "heads", "message_id", "on_fork")
 
 _NO_STRUCTURE = (
     "a bot answers in text and fills no schema; let another model read its answer: "
@@ -48,32 +48,31 @@ _NO_STRUCTURE = (
 )
 
 _JUDGE = PromptTemplate(
-    "A question was answered. Take what is asked for from the answer alone.\n\n"
+    "A question was answered. Extract what is requested from the answer alone.\n\n"
     "Question:\n{question}\n\nAnswer:\n{answer}\n"
 )
 
 
 class KnowledgeBotLLM(LLM):
-    """A bot in the place of a language model, for components that take nothing else.
+    """A bot as a language model, for components that accept nothing else.
 
-    A bot answers questions from the sources it reads; it follows no instructions, calls no tools
-    and reads no images. To ask a bot, `KnowledgeBotQueryEngine` and `KnowledgeBotChatEngine` are
-    the better fit. Each call is one message to the service, and starts a conversation that the
-    service keeps unless `conversation_id=` is passed with the call. A stream is one piece, asked
-    for when the first is taken.
+    A bot answers questions from its sources; it follows no instructions, calls no tools and reads
+    no images. `KnowledgeBotQueryEngine` and `KnowledgeBotChatEngine` are better ways to ask one.
+    Each call is one message to the service, and starts a conversation, which the service keeps,
+    unless the call has a `conversation_id=`. A stream has one piece; the bot is asked when it is
+    read.
 
-    The user's messages at the end of a list are the question. Alone they are sent as they are;
-    where there are others (system texts, earlier answers, results of tools), `history` says what
-    is sent. Prompts that a component makes
-    of such a list, and `system_prompt`, go the same way.
+    The user's messages at the end of a list are the question. Alone they are sent as they are; if
+    there are others (system texts, earlier answers, tool results), `history` says what is sent. The
+    same goes for prompts that a component renders from such a list, and for `system_prompt`.
 
-    The answer as the service writes it is in a response's `raw`. The response's
-    `additional_kwargs` hold its `conversation_id`, the names of its `sources`, and whether the bot
-    `found` anything. There are no token counts: the service gives none.
+    A response's `raw` is the service's message. Its `additional_kwargs` hold the `conversation_id`,
+    the names of the `sources`, and whether the bot `found` anything. There are no token counts,
+    since the service gives none.
 
-    An LLM may be used from any thread and event loop. Pickles and deep copies hold its clients, and
-    pickles so the API key; `to_dict` and `to_json` do not, and `from_dict` makes a client from the
-    environment.
+    An LLM may be used from any thread and event loop. Pickles and deep copies contain its clients,
+    and so pickles contain the API key; `to_dict` and `to_json` do not, and `from_dict` makes a
+    client from the environment.
 
     Example:
         ```python
@@ -87,27 +86,27 @@ class KnowledgeBotLLM(LLM):
         bot_id: the bot that is asked, `bot_…`.
         client: the client to ask with; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
             `KNOWLEDGE_BOT_API_KEY`.
-        async_client: what asynchronous calls use; by default a client with the settings of
-            `client`. To be given where `client` sends with an `http_client` of its own.
-        history: what is sent where there is more than a question: "transcript" all of it, as one
-            text that the service reads (see `knowledge_bot.transcripts`); "latest" the newest
-            question alone; "replay" the user's messages one by one, each as a message of its own,
-            of which the last one's answer is returned; "error" nothing.
+        async_client: the client of asynchronous calls; by default one with the settings of
+            `client`. Required if `client` sends with its own `http_client`.
+        history: what is sent if there is more than a question: "transcript" all of it, as one text
+            that the service reads (see `knowledge_bot.transcripts`); "latest" the newest question
+            alone; "replay" each of the user's messages by itself, with the answer to the last one
+            as the result; "error" nothing: it raises.
         judge: another LLM, which fills the schema of `structured_predict` and `as_structured_llm`
-            from the bot's answer. Without it these are refused.
-        context_window: how much text, in tokens, components may put into one message; the service
-            shows no limit (interface section 8).
-        is_chat_model: whether components shall call `chat` rather than `complete`.
+            from the bot's answer. Without it these raise.
+        context_window: how many tokens of text components may put into one message; the service
+            states no limit (interface section 8).
+        is_chat_model: whether components call `chat` rather than `complete`.
         options: fields of `llama_index.core.llms.LLM`, such as `callback_manager`, and
-            `system_prompt`, which goes before each transcript. `temperature` and other settings of
-            language models are taken with a warning, here and in calls.
+            `system_prompt`, which precedes each transcript. `temperature` and other settings of
+            language models only cause a warning, here and in calls.
 
     Raises:
-        ConfigurationError: no base URL, an argument that is not known or cannot be used, a message
-            that holds more than text, a list that asks nothing or cannot be sent under `history`, a
-            schema without a `judge`. Nothing was sent.
-        KnowledgeBotError: from a call, as the client raised it; `delivery` tells whether the
-            service may have acted.
+        ConfigurationError: there is no base URL, an argument is unknown or cannot be used, a
+            message holds more than text, a list has no question or cannot be sent under `history`,
+            or a schema has no `judge`. Nothing was sent.
+        KnowledgeBotError: from a call, as the client raised it; `delivery` says whether the service
+            may have acted.
     """
 
     bot_id: str
@@ -133,15 +132,15 @@ class KnowledgeBotLLM(LLM):
         options = {name: value for name, value in options.items() if name not in WITHOUT_EFFECT}
         identifier("bot_id", bot_id, "bot_")
         unknown = options.keys() - type(self).model_fields.keys()
-        if placed := unknown.intersection(_OF_CONVERSATIONS):
+        if misplaced := unknown.intersection(_CHAT_ENGINE_ARGUMENTS):
             raise ConfigurationError(
-                f"{', '.join(sorted(placed))}: no argument of {type(self).__name__}, which keeps "
-                "no conversation; KnowledgeBotChatEngine takes it"
+                f"{', '.join(sorted(misplaced))}: {type(self).__name__} takes no such argument, "
+                "since it keeps no conversation; KnowledgeBotChatEngine takes it"
             )
         if unknown:
             raise ConfigurationError(
-                f"{', '.join(sorted(unknown))}: no argument of {type(self).__name__}; a key, an "
-                "address and a time-out go into its client: client=Client(api_key, base_url)"
+                f"{', '.join(sorted(unknown))}: {type(self).__name__} takes no such argument; pass "
+                "a key, an address and a timeout to its client: client=Client(api_key, base_url)"
             )
         if history not in get_args(History):
             raise ConfigurationError(
@@ -149,12 +148,12 @@ class KnowledgeBotLLM(LLM):
             )
         if options.get("system_prompt") and history != "transcript":
             raise ConfigurationError(
-                f"system_prompt: is sent with a transcript alone, and with history={history!r} "
-                'there is none. Leave it out, or set history="transcript"'
+                f"system_prompt: is only sent with a transcript, and history={history!r} sends "
+                'none. Leave it out, or set history="transcript"'
             )
-        # A component that makes one text of a list makes the text that the service reads.
+        # A component that renders a list as one text uses the form that the service reads.
         options["messages_to_prompt"] = options.get("messages_to_prompt") or _transcript_of
-        # The framework unpickles by passing all fields to this method, and so `clients`.
+        # The framework unpickles by passing all fields to this method, `clients` among them.
         clients = options.pop("clients", None) or Clients(client, async_client)
         super().__init__(
             bot_id=bot_id,
@@ -171,12 +170,12 @@ class KnowledgeBotLLM(LLM):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return the name that stands for this class in what is written down."""
+        """Return the class's name in serialised form."""
         return "knowledge_bot_llm"
 
     @property
     def metadata(self) -> LLMMetadata:
-        """What components plan with."""
+        """The settings that components read."""
         return LLMMetadata(
             context_window=self.context_window,
             num_output=-1,
@@ -185,7 +184,7 @@ class KnowledgeBotLLM(LLM):
         )
 
     def to_payload(self) -> dict[str, Any]:
-        """Return what events tell of this LLM; tracing tools look for `model`."""
+        """Return this LLM's description for events; tracing tools look for `model`."""
         return {
             "class_name": self.class_name(),
             "model": self.bot_id,
@@ -210,7 +209,7 @@ class KnowledgeBotLLM(LLM):
     def stream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponseGen:
-        """Ask the bot when the answer's one piece is taken."""
+        """Ask the bot when the stream's one piece is read."""
         said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
 
         def pieces() -> CompletionResponseGen:
@@ -222,7 +221,7 @@ class KnowledgeBotLLM(LLM):
     async def astream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponseAsyncGen:
-        """Ask the bot when the answer's one piece is taken."""
+        """Ask the bot when the stream's one piece is read."""
         said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
 
         async def pieces() -> CompletionResponseAsyncGen:
@@ -244,7 +243,7 @@ class KnowledgeBotLLM(LLM):
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        """Ask the bot when the answer's one piece is taken."""
+        """Ask the bot when the stream's one piece is read."""
         said, conversation_id = self._of_messages(messages, kwargs)
 
         def pieces() -> ChatResponseGen:
@@ -256,7 +255,7 @@ class KnowledgeBotLLM(LLM):
     async def astream_chat(
         self, messages: Sequence[ChatMessage], **kwargs: Any
     ) -> ChatResponseAsyncGen:
-        """Ask the bot when the answer's one piece is taken."""
+        """Ask the bot when the stream's one piece is read."""
         said, conversation_id = self._of_messages(messages, kwargs)
 
         async def pieces() -> ChatResponseAsyncGen:
@@ -276,8 +275,8 @@ class KnowledgeBotLLM(LLM):
         Args:
             output_cls: the schema.
             prompt: the question, as a template.
-            llm_kwargs: arguments of the call to the bot, as `conversation_id`.
-            prompt_args: what is put into the template.
+            llm_kwargs: arguments of the call to the bot, such as `conversation_id`.
+            prompt_args: the values for the template.
 
         Raises:
             ConfigurationError: there is no `judge`. Nothing was sent.
@@ -310,7 +309,7 @@ class KnowledgeBotLLM(LLM):
         llm_kwargs: dict[str, Any] | None = None,
         **prompt_args: Any,
     ) -> Generator[_Model, None, None]:
-        """Do what `structured_predict` does; the whole result is the one piece."""
+        """Do what `structured_predict` does; the result is the stream's one piece."""
         self._judged(prompt, prompt_args)
 
         def pieces() -> Generator[_Model, None, None]:
@@ -334,7 +333,7 @@ class KnowledgeBotLLM(LLM):
         return pieces()
 
     def as_structured_llm(self, output_cls: type[BaseModel], **kwargs: Any) -> StructuredLLM:
-        """Return an LLM whose answers are of a schema, filled by the `judge`.
+        """Return an LLM that answers with a schema, filled by the `judge`.
 
         Raises:
             ConfigurationError: there is no `judge`.
@@ -348,8 +347,8 @@ class KnowledgeBotLLM(LLM):
             raise ConfigurationError(f"structured_predict: {_NO_STRUCTURE}")
         return self.judge, self._get_prompt(prompt, **prompt_args)
 
-    # The framework puts the system prompt before a prompt, or does not, as the method may be. Here
-    # every call goes through `_all_said`, which does it once.
+    # The framework adds the system prompt in some methods and not in others. Here every call goes
+    # through `_all_said`, which adds it once.
 
     def _extend_prompt(self, formatted_prompt: str) -> str:
         if self.query_wrapper_prompt is None:
@@ -404,7 +403,7 @@ def _conversation_id(options: dict[str, Any]) -> str | None:
     if unknown := options.keys() - WITHOUT_EFFECT - {"conversation_id"}:
         raise ConfigurationError(
             f"{', '.join(sorted(unknown))}: a bot takes no such argument; leave it out. How a bot "
-            "answers is set up in the service, and conversation_id= is all that a call can add"
+            "answers is configured in the service, and a call can only add conversation_id="
         )
     conversation_id: str | None = options.get("conversation_id")
     return conversation_id
@@ -423,7 +422,7 @@ def _completion(message: Message, *, streamed: bool = False) -> CompletionRespon
         text=message.answer,
         delta=message.answer if streamed else None,
         raw=message.model_dump(mode="json"),
-        additional_kwargs=_told(message),
+        additional_kwargs=_additional_kwargs(message),
     )
 
 
@@ -433,9 +432,9 @@ def _reply(message: Message, *, streamed: bool = False) -> ChatResponse:
         message=ChatMessage(role=MessageRole.ASSISTANT, content=message.answer),
         delta=message.answer if streamed else None,
         raw=message.model_dump(mode="json"),
-        additional_kwargs=_told(message),
+        additional_kwargs=_additional_kwargs(message),
     )
 
 
-def _told(message: Message) -> dict[str, Any]:
+def _additional_kwargs(message: Message) -> dict[str, Any]:
     return {"conversation_id": message.conversation_id, **found_in(message)}

@@ -1,4 +1,4 @@
-"""What goes to a bot and what comes back, in the framework's terms."""
+"""Conversion of the framework's messages and queries, and of a bot's answers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,37 +11,36 @@ from knowledge_bot import ConfigurationError, Message
 from knowledge_bot._answers import Answer
 from knowledge_bot.conversations import ROLES, Said
 
-# What a provider keeps of a prompt says nothing to anybody.
+# A block that only marks what a provider caches.
 _WITHOUT_CONTENT = "cache"
 
 
 class FollowingMessage(ChatMessage):
-    """A message, and what was said before it in its conversation.
+    """A message, with the earlier messages of its conversation.
 
-    That is private: what a conversation has heard is not sent again, and so neither told to
-    callbacks nor counted.
+    These are private: they are not sent again, so callbacks and token counters must not see them.
     """
 
     _before: Sequence[Said] = PrivateAttr(default=())
 
     @classmethod
     def of(cls, message: ChatMessage, before: Sequence[Said]) -> "FollowingMessage":
-        """Return a message with what was said before it."""
+        """Return a message with those before it."""
         following = cls(role=message.role, blocks=message.blocks)
         following._before = before
         return following
 
     @property
     def before(self) -> Sequence[Said]:
-        """What was said before it, oldest first."""
+        """The messages before it, oldest first."""
         return self._before
 
 
 def said_of(messages: Sequence[ChatMessage]) -> list[Said]:
-    """Return the framework's messages as those of a conversation.
+    """Return the framework's messages as the core's.
 
     Raises:
-        ConfigurationError: a message holds more than text, and no model said it.
+        ConfigurationError: a message that is not a model's holds more than text.
     """
     said: list[Said] = []
     for position, message in enumerate(messages, 1):
@@ -55,11 +54,11 @@ def text_of(query: QueryBundle) -> str:
     """Return a query's text.
 
     Raises:
-        ConfigurationError: the query is empty, or holds an image, which no bot can see.
+        ConfigurationError: the query is empty, or contains an image, which no bot can see.
     """
     if query.image_path is not None:
         raise ConfigurationError(
-            "query: holds an image, and a bot reads text only; describe the image in the question"
+            "query: contains an image, and bots only read text; describe it in the question"
         )
     if not query.query_str.strip():
         raise ConfigurationError("query: is empty; say what is asked. Nothing was sent")
@@ -73,12 +72,12 @@ def found_in(message: Message) -> dict[str, Any]:
 
 
 def metadata_of(bot_id: str, raw: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return where an answer came from, and what it says of itself; a new dictionary each time.
+    """Return an answer's metadata, as a new dictionary each time.
 
     Args:
-        bot_id: who gave it.
-        raw: the message as the service writes it.
-        found: what `found_in` returned, among whatever else.
+        bot_id: the bot that gave it.
+        raw: the service's message.
+        found: a mapping with what `found_in` returned.
     """
     return {
         "bot_id": bot_id,
@@ -97,13 +96,14 @@ def answer_node(bot_id: str, message: Message) -> NodeWithScore:
 
 
 def source_nodes(text: str, metadata: Mapping[str, Any]) -> list[NodeWithScore]:
-    """Return one node for each source that an answer names, with the answer's words.
+    """Return one node for each source that an answer names, with the answer's text.
 
-    An answer that found something and names no source is one node; one that found nothing is none.
+    An answer that found something but names no source has one node, and one that found nothing has
+    none.
 
     Args:
         text: the answer.
-        metadata: what `metadata_of` returned of it.
+        metadata: what `metadata_of` returned for it.
     """
     if not metadata["found"]:
         return []
@@ -115,17 +115,17 @@ def source_nodes(text: str, metadata: Mapping[str, Any]) -> list[NodeWithScore]:
 
 
 def _said(position: int, message: ChatMessage) -> Said:
-    # Whatever else the framework has or gets is some model's name for what it says itself.
+    # Any other role is a provider's name for the model itself.
     role = ROLES.get(message.role.value, "assistant")
     for block in message.blocks:
-        # A model's reasoning and its calls of tools stay with it.
+        # A model's reasoning and tool calls are left out.
         if isinstance(block, TextBlock) or role == "assistant":
             continue
         if getattr(block, "block_type", None) != _WITHOUT_CONTENT:
             raise ConfigurationError(
-                f"messages: number {position} holds a {type(block).__name__}, and a bot reads text "
-                "only; put into words what it shows, or add the file to a collection that the bot "
-                "reads and ask about it. Nothing was sent"
+                f"messages: number {position} holds a {type(block).__name__}, and bots only read "
+                "text; put into words what it shows, or add the file to a collection of the bot "
+                "and ask about it. Nothing was sent"
             )
     name = message.additional_kwargs.get("name")  # of a tool
     return Said(role, message.content or "", name if isinstance(name, str) else None)
@@ -134,8 +134,8 @@ def _said(position: int, message: ChatMessage) -> Said:
 def _node(
     node_id: str, text: str, metadata: Mapping[str, Any], source: str | None = None
 ) -> NodeWithScore:
-    # What changes with every question is no part of what is embedded or shown to a model. A node
-    # without a score is dropped by postprocessors.
+    # What changes with every question must not be embedded or shown to a model. Postprocessors drop
+    # nodes without a score.
     volatile = list(metadata)
     node = TextNode(
         id_=node_id,

@@ -16,14 +16,14 @@ class KnowledgeBotRetriever(BaseRetriever):
     """The answers of one bot or several, as one node for each bot.
 
     A node's text is an answer, written by the bot from the passages that it found; the service does
-    not give the passages themselves. Its score is 1.0, since the service gives none and a node
-    without one is dropped by postprocessors. Its metadata stays out of what is embedded or shown to
-    a model: `bot_id`, `conversation_id`, `message_id`, `created_at` in Unix milliseconds, the names
-    of the answer's `sources`, and whether the bot `found` anything. Every question starts a
-    conversation of its own, which the service keeps.
+    not give the passages themselves. Its score is 1.0, since the service gives none and
+    postprocessors drop nodes without one. Its metadata is neither embedded nor shown to a model:
+    `bot_id`, `conversation_id`, `message_id`, `created_at` in Unix milliseconds, the names of the
+    answer's `sources`, and whether the bot `found` anything. Every question starts its own
+    conversation, which the service keeps.
 
-    A retriever may be used from any thread and event loop. Pickles and deep copies hold its
-    clients, and pickles so the API key.
+    A retriever may be used from any thread and event loop. Pickles and deep copies contain its
+    clients, and so pickles contain the API key.
 
     Example:
         ```python
@@ -37,18 +37,19 @@ class KnowledgeBotRetriever(BaseRetriever):
         bot_ids: several bots instead, asked at the same time.
         client: the client to ask with; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
             `KNOWLEDGE_BOT_API_KEY`.
-        async_client: what asynchronous calls use; by default a client with the settings of
-            `client`. To be given where `client` sends with an `http_client` of its own.
-        drop_refusals: whether answers that nothing was found are left out, so that no prompt is
-            fed "I could not find that". They are told by `found` of the service's answer, and
-            without it by their English words.
+        async_client: the client of asynchronous calls; by default one with the settings of
+            `client`. Required if `client` sends with its own `http_client`.
+        drop_refusals: whether to leave out answers such as "I could not find that", which are of
+            no use in a prompt. They are recognised by `found` in the service's answer, or without
+            it by their English words.
         callback_manager: the framework's handlers of events.
 
     Raises:
-        ConfigurationError: not one bot and not several, or no client and no base URL.
-        KnowledgeBotError: from a call, as the client raised it; `delivery` tells whether the
-            service may have acted. Of several bots, the first that failed in their order is told
-            of, once all have answered or failed.
+        ConfigurationError: both or neither of `bot_id` and `bot_ids` are given, or there is no
+            client and no base URL.
+        KnowledgeBotError: from a call, as the client raised it; `delivery` says whether the service
+            may have acted. With several bots, it is the error of the first one in their order that
+            failed, raised once all have answered or failed.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from llama_index_knowledge_bot.messages import found_in
 _READING = ["ask_bot", "list_bots", "list_collections", "list_conversations"]
 _WRITING = ["add_text", "add_webpage"]
 
-# What OpenAI's interface, and so most agents, take.
+# The limit of OpenAI's API, and so of most agents.
 _LONGEST_NAME = 64
 
 
@@ -35,23 +35,23 @@ def bot_tools(
         client: the client to ask with; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
             `KNOWLEDGE_BOT_API_KEY`.
         bots: the bots; by default all that the service lists, which is a blocking call.
-        descriptions: for a bot's id, what it knows: agents and routers choose by it, and the
-            service tells no more than a bot's name.
-        async_client: what asynchronous calls use, as for `KnowledgeBotQueryEngine`.
+        descriptions: what each bot knows, by its id: agents and routers choose by it, and the
+            service only gives a bot's name.
+        async_client: the client of asynchronous calls, as for `KnowledgeBotQueryEngine`.
         callback_manager: the framework's handlers of events.
 
     Returns:
-        The tools, each named like its bot's id; where agents take no such name, like what they take
-        of it and a digest, so that no two are named alike.
+        The tools, each named after its bot's id; characters that agents do not accept are replaced,
+        and a digest keeps the names apart.
 
     Raises:
-        ConfigurationError: no base URL, or a description of a bot that is not there.
+        ConfigurationError: there is no base URL, or a description is for a bot that does not exist.
         KnowledgeBotError: from listing the bots, as the client raised it.
     """
     clients = Clients(client, async_client)
     listed = clients.blocking.list_bots() if bots is None else bots
-    told = descriptions or {}
-    _check_described(told, listed)
+    described = descriptions or {}
+    _check_described(described, listed)
     return [
         KnowledgeBotQueryEngine(
             bot.id,
@@ -60,7 +60,7 @@ def bot_tools(
             callback_manager=callback_manager,
         ).as_tool(
             name=_tool_name(bot.id),
-            description=told.get(
+            description=described.get(
                 bot.id, f"Answers questions from what the bot {bot.name!r} knows."
             ),
         )
@@ -79,8 +79,8 @@ def _check_described(descriptions: Mapping[str, str], bots: Sequence[Bot]) -> No
 class KnowledgeBotToolSpec(BaseToolSpec):
     """The service as tools of an agent: ask any bot, and see what there is.
 
-    An agent may add sources only where `write_to` names collections, and only to those. Each call
-    of such a tool adds one: the service recognises no source that it already has.
+    An agent may add sources only to the collections that `write_to` names. Each call adds one, even
+    if the service already has the same source.
 
     Example:
         ```python
@@ -90,16 +90,16 @@ class KnowledgeBotToolSpec(BaseToolSpec):
     Args:
         client: the client to use; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
             `KNOWLEDGE_BOT_API_KEY`.
-        async_client: what asynchronous calls use; by default a client with the settings of
+        async_client: the client of asynchronous calls; by default one with the settings of
             `client`.
-        descriptions: for a bot's id, what it knows; told beside its name where bots are listed.
-            With any, `to_tool_list` lists the bots, which is a blocking call.
+        descriptions: what each bot knows, by its id; listed beside its name. With any,
+            `to_tool_list` lists the bots, which is a blocking call.
         write_to: the collections that the agent may add sources to, as one or several ids; by
             default none, and the tools for it are left out.
 
     Raises:
-        ConfigurationError: no base URL; from `to_tool_list`, a description of a bot that is not
-            there.
+        ConfigurationError: there is no base URL; from `to_tool_list`, a description is for a bot
+            that does not exist.
         KnowledgeBotError: from a tool, as the client raised it; agents read its text.
     """
 
@@ -200,9 +200,9 @@ class KnowledgeBotToolSpec(BaseToolSpec):
         )
 
     def _described(self, bots: Iterable[Bot]) -> list[dict[str, Any]]:
-        told = self._descriptions
+        known = self._descriptions
         return [
-            {**_plain(bot), **({"description": told[bot.id]} if bot.id in told else {})}
+            {**_plain(bot), **({"description": known[bot.id]} if bot.id in known else {})}
             for bot in bots
         ]
 

@@ -1,4 +1,4 @@
-"""One turn after another, whoever takes it: threads, and tasks of any event loop."""
+"""A queue of turns for threads and for tasks of any event loop."""
 
 import asyncio
 import threading
@@ -12,66 +12,66 @@ from knowledge_bot import ConfigurationError
 
 
 class Turns:
-    """A lock that both blocking and awaiting callers may take, in the order in which they came.
+    """A fair lock for both blocking and asynchronous callers.
 
-    An `asyncio.Lock` belongs to one event loop, and a `threading.Lock` would stop the loop that
-    waits for it. Here each comer waits for a future of its own, which is set by whoever leaves
-    before it. Pickles and deep copies are new ones: nobody waits there.
+    An `asyncio.Lock` belongs to one event loop, and a `threading.Lock` would block the loop that
+    waits for it. Here each caller waits for its own future, which the caller before it sets.
+    Pickles and deep copies are new locks without waiters.
     """
 
     def __init__(self) -> None:
-        self._door = threading.Lock()
+        self._lock = threading.Lock()
         self._queue: deque[Future[None]] = deque()
-        """Who has the turn, and then who waits for it."""
+        """The holder of the lock, and then those who wait for it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Turns, ()
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Wait for the turns before this one, and hold it for the `with` block.
+        """Wait for earlier turns, and hold the lock for the `with` block.
 
         Raises:
-            ConfigurationError: it would have to wait inside a running event loop, where the turn
-                before may need that same loop to end.
+            ConfigurationError: it would have to wait inside a running event loop, which the earlier
+                turn may need to end.
         """
-        mine = self._come()
+        mine = self._enqueue()
         try:
             if not mine.done() and _in_event_loop():
                 raise ConfigurationError(
-                    "a turn of this conversation is under way, and waiting for it here would stop "
+                    "a turn of this conversation is running, and waiting for it here would block "
                     "the event loop; await the asynchronous method instead"
                 )
             mine.result()
             yield
         finally:
-            self._leave(mine)
+            self._release(mine)
 
     @asynccontextmanager
     async def ataken(self) -> AsyncIterator[None]:
-        """Wait for the turns before this one, and hold it for the `async with` block."""
-        mine = self._come()
+        """Wait for earlier turns, and hold the lock for the `async with` block."""
+        mine = self._enqueue()
         try:
-            # Shielded, since whoever leaves may set the future while this wait is cancelled.
+            # Shielded, since the future may be set while this wait is cancelled.
             await asyncio.shield(asyncio.wrap_future(mine))
             yield
         finally:
-            self._leave(mine)
+            self._release(mine)
 
-    def _come(self) -> "Future[None]":
+    def _enqueue(self) -> "Future[None]":
         mine: Future[None] = Future()
-        with self._door:
+        with self._lock:
             self._queue.append(mine)
             if self._queue[0] is mine:
                 mine.set_result(None)
         return mine
 
-    def _leave(self, mine: "Future[None]") -> None:
-        """End a turn, or give up waiting for it; only the one who had it passes it on."""
-        with self._door:
-            had_it = self._queue[0] is mine
+    def _release(self, mine: "Future[None]") -> None:
+        """End a turn, or stop waiting for one; only its holder passes the lock on."""
+        with self._lock:
+            held = self._queue[0] is mine
             self._queue.remove(mine)
-            following = self._queue[0] if had_it and self._queue else None
+            following = self._queue[0] if held and self._queue else None
         if following is not None:
             following.set_result(None)
 

@@ -45,9 +45,13 @@ start older
 grep ' warning ' log.txt | sed "s/^[^ ]* //; s|$PWD/||"
 stop
 
-say 'Night: the disk dies. The backup makes a new folder, on which the service goes on.'
+say 'Night: somebody tidies up the disk, and the service does not begin with nothing.'
+rm knowledge/knowledge.sqlite3*
+kbot serve --port "$port" --data knowledge 2>&1 | sed "s|$PWD/||g"
+
+say 'The backup makes a new folder, on which the service goes on.'
 rm -r knowledge
-kbot serve restore monday.tar --data knowledge 2>&1 | sed "s|$PWD/||g"
+kbot serve restore monday.tar --data knowledge 2>&1 | sed -n 1p # root is told whose it is, too
 start knowledge
 kbot ask 'When does the library open on Saturdays?' 2>chat.txt
 curl --silent "$KNOWLEDGE_BOT_BASE_URL/metrics" | grep '^kbot_service_sources'

@@ -47,9 +47,10 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.fixture(scope="session")
-def dags() -> Dags:
-    """Runs DAGs from the lines of their files, for real; the first run takes half a minute."""
-    return Dags()
+def dags(tmp_path_factory: pytest.TempPathFactory) -> Dags:
+    """Runs DAGs from the lines of their files, for real, in the test's own process."""
+    own = tmp_path_factory.getbasetemp()
+    return Dags(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
 
 
 @pytest.fixture(scope="session")

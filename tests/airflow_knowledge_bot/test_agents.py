@@ -1,13 +1,12 @@
 """Airflow's own agents, of its common-ai provider, with a bot as a tool."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
+
+pytestmark = pytest.mark.integration
 
 toolsets = pytest.importorskip(
     "airflow.providers.common.ai.toolsets.hook", reason="Airflow's common-ai provider, from 1.0 on"
@@ -27,60 +26,34 @@ ENDPOINTS = [
 
 # The model "test" of pydantic-ai needs no network: it calls every tool once, and repeats what they
 # returned.
-DAG_FILE = """
-import json
+AGENT = """
 from airflow.providers.common.ai.operators.agent import AgentOperator
 from airflow.providers.common.ai.toolsets.hook import HookToolset
-from airflow.sdk import dag
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
-
-@dag(schedule=None)
-def asks():
-    AgentOperator(
-        task_id="agent",
-        prompt="Ask the bot.",
-        llm_conn_id="model",
-        model_id="test",
-        toolsets=[HookToolset(KnowledgeBotHook(), allowed_methods=["send_message"])],
-    )
-
-asking = asks()
-if __name__ == "__main__":
-    from airflow.utils.db import initdb
-    initdb()
-    (task,) = asking.test().get_task_instances()
-    print(task.state, json.dumps(task.xcom_pull(task_ids="agent")))
+---
+AgentOperator(
+    task_id="agent",
+    prompt="Ask the bot.",
+    llm_conn_id="model",
+    model_id="test",
+    toolsets=[HookToolset(KnowledgeBotHook(), allowed_methods=["send_message"])],
+)
 """
 
 
-def test_an_agent_asks_a_bot(connected, monkeypatch, tmp_path):
+def test_an_agent_asks_a_bot(dags, connected, monkeypatch, caplog, capfd):
     KnowledgeBotHook().create_text_source("Letter a", "The letter a opens at nine.")
-    file = tmp_path / "dags" / "asks.py"
-    file.parent.mkdir()
-    file.write_text(DAG_FILE)
-    done = subprocess.run(
-        [sys.executable, file],
-        env=os.environ
-        | {
-            "AIRFLOW_HOME": str(tmp_path / "airflow"),
-            "AIRFLOW__CORE__DAGS_FOLDER": str(file.parent),
-            "AIRFLOW_CONN_MODEL": json.dumps({"conn_type": "pydanticai"}),
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    state, _, said = done.stdout.splitlines()[-1].partition(" ")
-    assert state == "success"
-    message = json.loads(json.loads(said)["send_message"])
+    monkeypatch.setenv("AIRFLOW_CONN_MODEL", json.dumps({"conn_type": "pydanticai"}))
+    done = dags.run(dags.load(AGENT))
+    assert done.state == "success", done.log
+    message = json.loads(done.task.xcom["send_message"])
     assert set(message) == {"id", "answer", "conversation_id", "created_at"}
     asked = [each["id"] for each in KnowledgeBotHook().list_conversations()]
     assert asked.count(message["conversation_id"]) == 1
-    assert connected.api_key not in done.stdout + done.stderr
+    assert connected.api_key not in "".join([done.log, caplog.text, *capfd.readouterr()])
 
 
-def test_a_model_is_told_every_argument_of_every_endpoint():
+def test_a_model_sees_every_argument_of_every_endpoint():
     hook = KnowledgeBotHook()
     toolsets.HookToolset(hook, allowed_methods=ENDPOINTS)
     for name in ENDPOINTS:

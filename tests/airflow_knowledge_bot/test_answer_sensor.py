@@ -28,7 +28,7 @@ def sensor(**options):
 
 
 def poke(instance=None, store=None, **options):
-    """Poke once in a process of its own, as a rescheduled sensor does; tell whether it is done."""
+    """Poke once in a process of its own, as a rescheduled sensor does; return if it is done."""
     try:
         rescheduled(instance, store, **options)
     except AirflowRescheduleException:
@@ -42,8 +42,13 @@ def rescheduled(instance=None, store=None, **options):
 
 
 def test_right_answers_end_the_wait_and_the_counts_are_handed_on(bot):
-    told = sensor().execute({})
-    assert (told["ok"], told["passed"], told["messages"], told["failures"]) == (True, 3, 3, [])
+    result = sensor().execute({})
+    assert (result["ok"], result["passed"], result["messages"], result["failures"]) == (
+        True,
+        3,
+        3,
+        [],
+    )
     assert bot.asked == ONCE
 
 
@@ -173,8 +178,8 @@ def test_each_poke_tells_in_the_log_what_is_open(bot, caplog):
     bot.knows[OPENING["ask"]] = NOT_YET
     with caplog.at_level("INFO"):
         assert not poke()
-    told = [one.getMessage() for one in caplog.records if "Not yet" in one.getMessage()]
-    assert told == [
+    lines = [one.getMessage() for one in caplog.records if "Not yet" in one.getMessage()]
+    assert lines == [
         "Not yet: 2 of 3 questions passed, and all must.",
         'Not yet: failed: "When do you open?": The answer does not contain "nine".',
     ]

@@ -1,4 +1,4 @@
-"""Collections as assets, and what the assets' events tell."""
+"""Collections as assets, and what their events hold."""
 
 import pytest
 from airflow.sdk import Asset, AssetAlias
@@ -18,7 +18,7 @@ from scripted_server import answer
 
 HANDBOOK = Asset("knowledgebot://svc.example/col_1")
 ALIAS = AssetAlias("whatever_was_fed")
-TOLD = {"source_id": "src_1", "source_name": "Handbook", "collections": ["col_1"]}
+EXTRA = {"source_id": "src_1", "source_name": "Handbook", "collections": ["col_1"]}
 
 
 class Store(dict):
@@ -72,7 +72,7 @@ def adding(**options):
     )
 
 
-def test_outlets_are_told_of_the_source_also_by_a_retry_that_sends_nothing(connect, scripted):
+def test_outlets_get_the_source_also_from_a_retry_that_sends_nothing(connect, scripted):
     server = scripted(answer(body={"value": SOURCE}))
     connect(server.url)
     operator = adding(outlets=[HANDBOOK, ALIAS])
@@ -81,15 +81,15 @@ def test_outlets_are_told_of_the_source_also_by_a_retry_that_sends_nothing(conne
         events = OutletEventAccessors()
         instance = type("TaskInstance", (), {"max_tries": 2})
         operator.execute({"outlet_events": events, "task_state_store": store, "ti": instance})
-        assert events[HANDBOOK].extra == TOLD
+        assert events[HANDBOOK].extra == EXTRA
         # An alias becomes the collections that the source really went into.
         (resolved,) = events[ALIAS].asset_alias_events
         assert resolved.dest_asset_key.uri == collection_uri(server.url, "col_1")
-        assert resolved.extra == TOLD
+        assert resolved.extra == EXTRA
     assert len(server.requests) == 1
 
 
-def test_outlets_of_a_question_are_told_of_the_message(connect, scripted):
+def test_outlets_of_a_question_get_the_message(connect, scripted):
     connect(scripted(answer(body={"value": MESSAGE})).url)
     events = OutletEventAccessors()
     asking = KnowledgeBotSendMessageOperator(

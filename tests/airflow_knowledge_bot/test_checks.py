@@ -1,4 +1,4 @@
-"""Checks in a task: what is asked and how often, what is told, and which failures are for good."""
+"""Checks in a task: what is asked, how often, what is reported, and which failures are for good."""
 
 import json
 import re
@@ -39,14 +39,14 @@ def failed(operator, kind, match, **context):
     return instance.xcoms.get("return_value"), str(caught.value)
 
 
-# What is asked, and what is told of it
+# What is asked, and what is reported
 
 
 def test_right_answers_pass_and_the_counts_are_handed_on(bot):
-    told = run(checking())
-    duration = told.pop("duration")
+    result = run(checking())
+    duration = result.pop("duration")
     assert 0 <= duration < 30
-    assert told == {
+    assert result == {
         "ok": True,
         "passed": 3,
         "failed": 0,
@@ -61,10 +61,10 @@ def test_right_answers_pass_and_the_counts_are_handed_on(bot):
 
 def test_a_wrong_answer_fails_for_good_after_all_were_asked(bot):
     bot.knows[OPENING["ask"]] = "At ten."
-    told, said = failed(checking(), AirflowFailException, 'does not contain "nine"')
+    result, said = failed(checking(), AirflowFailException, 'does not contain "nine"')
     assert bot.asked == ONCE
-    assert (told["ok"], told["passed"], told["failed"]) == (False, 2, 1)
-    (failure,) = told["failures"]
+    assert (result["ok"], result["passed"], result["failed"]) == (False, 2, 1)
+    (failure,) = result["failures"]
     assert failure.pop("id")
     assert failure == {
         "question": "When do you open?",
@@ -79,8 +79,8 @@ def test_a_wrong_answer_fails_for_good_after_all_were_asked(bot):
 def test_a_share_may_be_enough(bot, min_pass, passes):
     bot.knows[OPENING["ask"]] = "At ten."
     if passes:
-        told = run(checking(min_pass=min_pass))
-        assert (told["ok"], told["failed"]) == (True, 1)
+        result = run(checking(min_pass=min_pass))
+        assert (result["ok"], result["failed"]) == (True, 1)
     else:
         failed(checking(min_pass=min_pass), AirflowFailException, "0.7 of all must")
 
@@ -112,16 +112,16 @@ def test_the_log_has_a_fact_in_each_line(bot, caplog):
 def test_a_long_check_has_a_short_log_and_a_small_xcom(bot, caplog):
     questions = [{"ask": f"Question {n}? " + "x" * 2000, "contains": "y"} for n in range(150)]
     with caplog.at_level("INFO", logger="airflow_knowledge_bot"):
-        told, _ = failed(checking(questions=questions), AirflowFailException, "And 145 more")
-    assert (told["failed"], len(told["failures"])) == (150, 20)
-    assert len(json.dumps(told)) < 40_000
+        result, _ = failed(checking(questions=questions), AirflowFailException, "And 145 more")
+    assert (result["failed"], len(result["failures"])) == (150, 20)
+    assert len(json.dumps(result)) < 40_000
     texts = [record.getMessage() for record in caplog.records]
     assert len(texts) < 320
     assert max(map(len, texts)) < 600
     assert "… and 50 more." in texts
 
 
-def test_outlets_are_told_the_counts(bot):
+def test_outlets_get_the_counts(bot):
     handbook, alias = Asset("knowledgebot://svc.example/col_1"), AssetAlias("fed")
     bot.knows[OPENING["ask"]] = "At ten."
     events = OutletEventAccessors()
@@ -235,7 +235,7 @@ def test_the_connection_names_the_bot_where_the_task_does_not(bot, connect):
         ({"questions": Question(**OPENING)}, "gives Question instead of several"),
         ({"questions": [OPENING, 7]}, "'questions', question 2: expected a dict .* not int"),
         ({"questions": [{"ask": "When?"}]}, "question 1: nothing is expected of the answer"),
-        ({"questions": [OPENING | {"contain": "a"}]}, "question 1: 'contain' is no field"),
+        ({"questions": [OPENING | {"contain": "a"}]}, "question 1: 'contain' is not a field"),
         ({"questions": [{"ask": "?", "matches": "("}]}, "question 1: .*no regular expression"),
         ({"questions": [OPENING, OPENING]}, "two have the id"),
         ({"file": ""}, "'file' is empty"),
@@ -250,14 +250,14 @@ def test_the_connection_names_the_bot_where_the_task_does_not(bot, connect):
         ({"knowledge_bot_conn_id": ""}, "'knowledge_bot_conn_id' is empty once it is rendered"),
     ],
 )
-def test_what_cannot_be_asked_is_told_in_a_sentence_and_nothing_is_sent(bot, options, said):
-    told, message = failed(checking(**options), AirflowFailException, said)
-    assert told is None
+def test_what_cannot_be_asked_is_reported_in_a_sentence_and_nothing_is_sent(bot, options, said):
+    result, message = failed(checking(**options), AirflowFailException, said)
+    assert result is None
     assert "Nothing was sent" in message or "nothing was sent" in message
     assert bot.started == 0
 
 
-def test_a_file_that_is_no_text_is_told(bot, tmp_path):
+def test_a_file_that_is_no_text_is_reported(bot, tmp_path):
     (tmp_path / "q.toml").write_bytes(b"\xff\xfe")
     for file in (f"{tmp_path}/q.toml", f"file://{tmp_path}/q.toml"):
         failed(checking(file=file), AirflowFailException, r"'file' .*UTF-8 text.* Nothing was sent")
@@ -303,10 +303,10 @@ AWAY = [silence, close, reset, answer(500), answer(503), answer(429)]
 def test_a_lost_answer_is_asked_again_by_the_next_try_alone(bot, reply):
     bot.knows[PARKING["ask"]] = reply
     store = StateStore()
-    told, said = failed(
+    result, said = failed(
         checking(), AirflowException, "unanswered: .*Where do visitors park", task_state_store=store
     )
-    assert (told["passed"], told["failed"], told["unanswered"]) == (2, 1, 1)
+    assert (result["passed"], result["failed"], result["unanswered"]) == (2, 1, 1)
     assert "The next try asks again what has not passed" in said
     bot.knows.update(RIGHT)
     again = run(checking(), task_state_store=store)
@@ -316,17 +316,17 @@ def test_a_lost_answer_is_asked_again_by_the_next_try_alone(bot, reply):
 
 def test_a_service_that_is_not_there_may_be_back_for_the_next_try(connect):
     connect("http://127.0.0.1:9", max_retries=0)
-    told, _ = failed(checking(), AirflowException, "0 of 3 questions passed")
-    assert told["unanswered"] == 3
+    result, _ = failed(checking(), AirflowException, "0 of 3 questions passed")
+    assert result["unanswered"] == 3
 
 
 @pytest.mark.usefixtures("impatient")
 def test_a_service_that_is_away_is_not_asked_all_questions(bot):
     bot.reply_to = lambda received: silence
     many = [{"ask": f"Question {number}?", "contains": "y"} for number in range(200)]
-    told, said = failed(checking(questions=many), AirflowException, "unanswered")
+    result, said = failed(checking(questions=many), AirflowException, "unanswered")
     assert 10 <= len(bot.requests) <= 16
-    assert told["unanswered"] == 200
+    assert result["unanswered"] == 200
     assert "And 195 more." in said
 
 
@@ -398,9 +398,9 @@ def test_a_task_that_ends_in_the_middle_has_kept_what_passed(bot):
 
     threading.Thread(target=kill).start()
     bot_timeout = {"task_state_store": store}
-    told, said = failed(operator, AirflowException, "next try", **bot_timeout)
-    assert told["stopped"] == "requested"
-    assert told["passed"] == 2
+    result, said = failed(operator, AirflowException, "next try", **bot_timeout)
+    assert result["stopped"] == "requested"
+    assert result["passed"] == 2
     assert "The check was stopped: it was asked to." in said
     bot.knows.update(RIGHT)
     assert run(checking(), task_state_store=store)["messages"] == 1
@@ -408,8 +408,8 @@ def test_a_task_that_ends_in_the_middle_has_kept_what_passed(bot):
 
 def test_waiting_asks_again_what_has_not_passed_within_one_try(bot):
     bot.knows[PARKING["ask"]] = [close, "I do not know.", "Behind the workshop."]
-    told = run(checking(wait=20, interval=0.2))
-    assert told["ok"]
+    result = run(checking(wait=20, interval=0.2))
+    assert result["ok"]
     assert bot.asked == Counter({**dict.fromkeys(RIGHT, 1), PARKING["ask"]: 3})
 
 
@@ -419,13 +419,13 @@ def test_waiting_asks_again_what_has_not_passed_within_one_try(bot):
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_key_that_is_refused_fails_at_once_and_names_the_connection(bot, status):
     bot.reply_to = lambda received: answer(status, {"code": "no", "message": "Not you."})
-    told, _ = failed(
+    result, _ = failed(
         checking(concurrency=1),
         AirflowFailException,
         f"{status}.*password of the connection 'knowledge_bot_default'",
     )
     assert len(bot.requests) == 1
-    assert told["stopped"] == "authentication"
+    assert result["stopped"] == "authentication"
 
 
 def test_a_used_up_quota_fails_at_once(bot):
@@ -435,19 +435,19 @@ def test_a_used_up_quota_fails_at_once(bot):
 
 
 def test_a_bot_that_is_not_there_fails_at_once_and_names_those_that_are(bot):
-    told, _ = failed(
+    result, _ = failed(
         checking(bot_id="bot_other", concurrency=1),
         AirflowFailException,
         "There is no bot_other.*has bot_guide.*task's parameter 'bot_id'",
     )
     assert sum(bot.asked.values()) == 1
-    assert told["stopped"] == "bot"
+    assert result["stopped"] == "bot"
 
 
 def test_a_question_that_is_refused_is_not_tried_again(bot):
     bot.knows[PARKING["ask"]] = answer(400, {"code": "no", "message": "Too long."})
-    told, _ = failed(checking(), AirflowFailException, "unanswered: .*Too long")
-    assert (told["passed"], told["unanswered"]) == (2, 1)
+    result, _ = failed(checking(), AirflowFailException, "unanswered: .*Too long")
+    assert (result["passed"], result["unanswered"]) == (2, 1)
 
 
 def test_an_address_where_something_else_answers_fails_for_good(bot):

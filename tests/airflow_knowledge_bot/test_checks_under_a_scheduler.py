@@ -165,11 +165,11 @@ def test_a_service_that_is_away_for_a_while_is_waited_for(airflow, bots):
     assert bots.asked_of("bot_waits_for_a_service") == ONCE
 
 
-def test_openlineage_is_told_which_answers_were_right(airflow):
+def test_openlineage_gets_which_answers_were_right(airflow):
     pytest.importorskip("airflow.providers.openlineage", reason="Airflow's OpenLineage provider")
     assert ran(airflow, "is_answered_wrongly")[0] == "failed"
 
-    def told():
+    def finished():
         events = [json.loads(line) for line in (airflow.home / "lineage.jsonl").open()]
         ended = [
             event["inputs"]
@@ -178,7 +178,7 @@ def test_openlineage_is_told_which_answers_were_right(airflow):
         ]
         return ended or None
 
-    (bot,) = airflow.until(told, 60, "the event of the task's end")[0]
+    (bot,) = airflow.until(finished, 60, "the event of the task's end")[0]
     assert bot["name"] == "bot_is_answered_wrongly"
     found = bot["inputFacets"]["dataQualityAssertions"]["assertions"]
     assert [one["success"] for one in found] == [False, True]

@@ -3,9 +3,7 @@
 import json
 import os
 import re
-import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,10 +12,12 @@ from airflow.sdk import Connection
 from airflow_knowledge_bot.connections import Extra
 from airflow_knowledge_bot.get_provider_info import get_provider_info
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.ledgers import _DRIVER_OPTIONS, KnowledgeBotLedgerHook, ledger_of
+from airflow_knowledge_bot.ledgers import KnowledgeBotLedgerHook, ledger_of
 from knowledge_bot import Client, ConfigurationError
 from knowledge_bot.ingest import Ledger, Text, ingest
 from scripted_server import answer, close
+
+pytestmark = pytest.mark.integration
 
 FOLDER = Path(__file__).parents[2] / "docs" / "airflow"
 PAGE = (FOLDER / "connections.md").read_text(encoding="utf-8")
@@ -66,32 +66,40 @@ def test_what_the_environment_gives_is_the_connection(monkeypatch, name, value):
         assert address(ledger_of(conn_id)) == expected
 
 
-def test_what_the_commands_add_is_the_connection(monkeypatch, tmp_path):
-    script = "\n".join(
-        [
-            "set -e",
-            "airflow db migrate",
-            *COMMANDS,
-            f"airflow connections export {shlex.quote(str(tmp_path / 'added.json'))}",
-        ]
+# Prints the arguments of each command of a block, instead of starting Airflow for each.
+READ = """
+airflow() { printf '%s\\0' "$@"; printf '\\n'; }
+"""
+
+
+@pytest.fixture
+def airflow_command(dags):
+    """`airflow_command(*arguments)`: run a command of Airflow's, in this process."""
+    from airflow.cli.cli_parser import get_parser
+
+    def run(*arguments):
+        given = get_parser().parse_args(arguments)
+        given.func(given)
+
+    return run
+
+
+def test_what_the_commands_add_is_the_connection(airflow_command, monkeypatch, tmp_path):
+    keys = {"KNOWLEDGE_BOT_API_KEY": "KEY-OF-THE-SERVICE", "PGPASSWORD": "KEY-OF-THE-DATABASE"}
+    script = "\n".join([READ, *COMMANDS])
+    read = subprocess.run(
+        ["bash", "-ec", script], env=os.environ | keys, capture_output=True, text=True, check=True
     )
-    done = subprocess.run(
-        ["bash", "-c", script],
-        env=os.environ
-        | {
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "AIRFLOW_HOME": str(tmp_path / "airflow"),
-            "KNOWLEDGE_BOT_API_KEY": "KEY-OF-THE-SERVICE",
-            "PGPASSWORD": "KEY-OF-THE-DATABASE",
-        },
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    added = json.loads((tmp_path / "added.json").read_text())
-    for conn_id, parts in added.items():
+    commands = [line.split("\0")[:-1] for line in read.stdout.splitlines()]
+    file = tmp_path / "added.json"
+    try:
+        for command in commands:
+            airflow_command(*command)
+        airflow_command("connections", "export", str(file))
+    finally:
+        for command in commands:
+            airflow_command("connections", "delete", command[2])
+    for conn_id, parts in json.loads(file.read_text()).items():
         monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(parts))
     assert_is_the_service("knowledge_bot_default")
     assert address(ledger_of("ledger_in_a_file")) == FILE
@@ -148,11 +156,16 @@ def test_its_first_table_is_the_form_of_the_service():
         assert row[2] == DEFAULTS.get(field.default, str(field.default))
 
 
-def test_its_second_table_is_the_form_of_a_ledger():
+def test_its_second_table_is_the_form_of_a_ledger(monkeypatch):
     labels = {row[0] for row in cells(OF_LEDGERS)}
     assert set(LEDGER_TYPE["ui-field-behaviour"]["relabeling"].values()) <= labels
     (extra,) = [row for row in cells(OF_LEDGERS) if row[1] == "extra"]
-    assert set(re.findall(r"`?(\w+)`", extra[3])) == set(_DRIVER_OPTIONS)
+    options = re.findall(r"`?(\w+)`", extra[3])
+    parts = {"conn_type": "knowledge_bot_ledger", "host": "db.example", "schema": "ledgers"}
+    parts["extra"] = dict.fromkeys([*options, "other"], "x")
+    monkeypatch.setenv("AIRFLOW_CONN_GIVEN", json.dumps(parts))
+    reached = re.findall(r"(\w+)=x", address(ledger_of("given")))
+    assert sorted(reached) == sorted(options)
 
 
 SAID = {row[0]: row[1] for row in cells(PAGE) if len(row) == 2}
@@ -176,15 +189,15 @@ def test_the_button_says_of_the_service_what_the_page_says(connect, connected, s
 
 
 def test_the_button_says_of_a_ledger_what_the_page_says(monkeypatch, scripted, ledger, tmp_path):
-    def told(host):
+    def tried(host):
         parts = {"conn_type": "knowledge_bot_ledger", "host": str(host)}
         monkeypatch.setenv("AIRFLOW_CONN_BUTTON", json.dumps(parts))
         return KnowledgeBotLedgerHook("button").test_connection()
 
-    assert told(ledger) == (True, SAID["is not made yet"].replace(FILE, str(ledger)))
+    assert tried(ledger) == (True, SAID["is not made yet"].replace(FILE, str(ledger)))
     missing = tmp_path / "none" / "ledger.db"
-    sentence = SAID["would lie in a folder that there is not"]
-    assert told(missing) == (False, sentence.replace("/var/lib/airflow", str(missing.parent)))
+    sentence = SAID["would be in a folder that does not exist"]
+    assert tried(missing) == (False, sentence.replace("/var/lib/airflow", str(missing.parent)))
     server = scripted(
         reply_to=lambda received: answer(body="pong") if "ping" in received.path else close
     )
@@ -193,4 +206,4 @@ def test_the_button_says_of_a_ledger_what_the_page_says(monkeypatch, scripted, l
     counted = (
         SAID["is there"].replace(FILE, str(ledger)).replace("118", "1").replace("2 of", "1 of")
     )
-    assert told(ledger) == (True, counted)
+    assert tried(ledger) == (True, counted)

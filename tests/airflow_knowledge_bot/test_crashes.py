@@ -14,7 +14,7 @@ from calls import KEY, SOURCE
 from knowledge_bot.ingest import Ledger
 from scripted_server import ScriptedServer, answer, silence
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 needs_state_store = pytest.mark.skipif(
     not hasattr(airflow.sdk, "NEVER_EXPIRE"),
@@ -152,10 +152,10 @@ def test_an_ingestion_that_was_killed_counts_over_all_its_tries(airflow, service
     airflow.until(lambda: len(posts()) > 40 or None, 120, "most of it was sent")
     os.kill(int((airflow.home / "airflow" / "pids" / dag_id).read_text()), signal.SIGKILL)
     assert airflow.finished(dag_id, run_id)["state"] == "failed"
-    told = airflow.xcom(dag_id, run_id, "ingest")
+    xcom = airflow.xcom(dag_id, run_id, "ingest")
     # What was in flight is held; each of the others is created, and counted, once.
-    assert 1 <= told["unknown"] <= 2
-    assert (told["created"], told["unchanged"]) == (60 - told["unknown"], 0)
+    assert 1 <= xcom["unknown"] <= 2
+    assert (xcom["created"], xcom["unchanged"]) == (60 - xcom["unknown"], 0)
     assert set(posts().values()) == {1}
     assert len(posts()) == 60
 
@@ -163,11 +163,11 @@ def test_an_ingestion_that_was_killed_counts_over_all_its_tries(airflow, service
 def test_three_runs_at_once_share_their_items_and_none_is_red(airflow, service):
     runs = [airflow.trigger("races") for _ in range(3)]
     assert [airflow.finished("races", run)["state"] for run in runs] == ["success"] * 3
-    told = [airflow.xcom("races", run, "race") for run in runs]
+    xcom = [airflow.xcom("races", run, "race") for run in runs]
     posts = {name: count for name, count in service.names().items() if name.startswith("race")}
     assert (len(posts), set(posts.values())) == (30, {1})
-    assert sum(one["created"] for one in told) == 30
-    assert [one["created"] + one["unchanged"] for one in told] == [30] * 3
+    assert sum(one["created"] for one in xcom) == 30
+    assert [one["created"] + one["unchanged"] for one in xcom] == [30] * 3
     assert [airflow.tasks("races", run)["race", -1]["try_number"] for run in runs] == [1] * 3
 
 

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from airflow_knowledge_bot.items import _options_of
+from airflow_knowledge_bot._compat import AirflowFailException
+from airflow_knowledge_bot.items import Items
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
-from airflow_knowledge_bot.operators.ingest import PLACES
-from airflow_knowledge_bot.reports import summary
+from airflow_knowledge_bot.operators.ingest import ITEM_SOURCES
+from airflow_knowledge_bot.results import summary
 from knowledge_bot.ingest import Report
+
+pytestmark = pytest.mark.integration
 
 PAGE = (Path(__file__).parents[2] / "docs" / "airflow" / "ingest.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -29,13 +32,18 @@ def test_its_tables_hold_every_parameter():
     assert parameters - {"self", "kwargs"} <= named
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_its_table_of_places_holds_every_option(place):
-    (row,) = [row for row in ROWS if f"`{place}`" in row.split("|")[1] and row.count("|") == 4][:1]
-    assert set(_options_of(place)) <= set(re.findall(r"`(\w+)`", row.split("|")[3]))
+@pytest.mark.parametrize("item_source", ITEM_SOURCES)
+def test_its_table_of_item_sources_holds_every_option(item_source):
+    (row,) = [
+        row for row in ROWS if f"`{item_source}`" in row.split("|")[1] and row.count("|") == 4
+    ][:1]
+    with pytest.raises(AirflowFailException) as refused:
+        Items(item_source, "", {"none_such": 1})
+    options = str(refused.value).partition("Its options: ")[2].partition(". ")[0]
+    assert set(options.split(", ")) - {"none"} <= set(re.findall(r"`(\w+)`", row.split("|")[3]))
 
 
 def test_its_xcom_has_the_names_of_the_real_one():
     (block,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     real = summary(Report(), {"superseded": [], "gone": [], "unknown": []})
-    assert list(json.loads(block)) == [*real, "untold"]
+    assert list(json.loads(block)) == [*real, "created_without_event"]

@@ -1,4 +1,4 @@
-"""Which failures Airflow may try again, and what a person is told of the others."""
+"""Which failures Airflow may try again, and what a person learns of the others."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def upload(**changes):
     return KnowledgeBotUploadSourceOperator(task_id="upload", **{"name": "Hours"} | changes)
 
 
-def test_a_connection_that_a_template_made_nothing_of_is_told():
+def test_a_connection_that_a_template_made_nothing_of_is_reported():
     with pytest.raises(AirflowFailException, match="'knowledge_bot_conn_id' is empty once it is"):
         text(knowledge_bot_conn_id=" ").execute({})
 
@@ -104,7 +104,7 @@ def test_a_post_that_may_have_arrived_is_not_sent_again(connect, scripted, tmp_p
     file = tmp_path / "tides.txt"
     file.write_text("High tide is at 6:12.")
     operator = {"text": text(), "upload": upload(file=str(file)), "question": question()}[kind]
-    with pytest.raises(AirflowFailException, match="does not run this task again") as caught:
+    with pytest.raises(AirflowFailException, match="does not retry this") as caught:
         operator.execute({})
     assert len(server.requests) == 1
     assert KEY not in str(caught.value)

@@ -14,6 +14,7 @@ from airflow_knowledge_bot.connections import Extra
 from airflow_knowledge_bot.get_provider_info import get_provider_info
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.ledgers import KnowledgeBotLedgerHook
+from knowledge_bot import __version__
 
 CONNECTION_TYPE, OF_LEDGERS = get_provider_info()["connection-types"]
 
@@ -33,7 +34,7 @@ def test_it_is_what_airflow_accepts_when_it_discovers_providers():
 def test_it_is_what_airflow_s_own_providers_must_hold():
     info = get_provider_info()
     # What Airflow's release process adds to its own providers, and a documentation's address.
-    info |= {"state": "ready", "versions": ["0.1.0"], "source-date-epoch": 0}
+    info |= {"state": "ready", "versions": [__version__], "source-date-epoch": 0}
     info["integrations"][0]["external-doc-url"] = "https://service.example"
     jsonschema.validate(info, schema("provider.yaml.schema.json"))
 

@@ -190,15 +190,15 @@ def test_the_endpoints_return_plain_values_with_the_connection_s_defaults(connec
     json.dumps([text, file, page, message])  # as a task hands them on
 
 
-def test_what_neither_the_call_nor_the_connection_names_is_told_before_anything_is_sent(good):
+def test_what_neither_the_call_nor_the_connection_names_is_reported_before_anything_is_sent(good):
     hook = KnowledgeBotHook()
-    for call, told in (
+    for call, result in (
         (lambda: hook.send_message("?"), "bot_id: .* has no 'default_bot_id'"),
         (hook.list_conversations, "bot_id: .* has no 'default_bot_id'"),
         (lambda: hook.create_text_source("n", "c"), "collections: .* 'default_collection_id'"),
         (lambda: hook.create_text_source("n", "", ["col_1"]), "content"),
     ):
-        with pytest.raises(ConfigurationError, match=told):
+        with pytest.raises(ConfigurationError, match=result):
             call()
     assert good.requests == []
 

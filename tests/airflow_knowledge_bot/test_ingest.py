@@ -1,4 +1,4 @@
-"""Many items in one task: what is sent once, what is told, and what fails."""
+"""Many items in one task: what is sent once, what is reported, and what fails."""
 
 import inspect
 import json
@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from airflow.sdk import DAG, Connection
+from airflow.sdk import DAG
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.ledgers import ledger_of
@@ -101,7 +101,7 @@ def test_a_collection_that_the_service_does_not_know_is_named(connected, ledger)
         run(ingesting(items=TEXTS[:1], collections="col_unknown"))
 
 
-def test_an_unknown_outcome_is_held_and_a_person_is_told_what_to_do(connect, scripted, ledger):
+def test_an_unknown_outcome_is_held_and_a_person_learns_what_to_do(connect, scripted, ledger):
     server = scripted(silence, GOOD)
     connect(server.url, timeout=0.3)
     for _ in range(2):
@@ -191,7 +191,7 @@ def test_a_parameter_that_cannot_be_used_is_named(good, ledger, options, paramet
     assert good.requests == []
 
 
-def test_the_ledger_s_password_is_told_to_nobody(good, monkeypatch, caplog):
+def test_the_ledger_s_password_is_shown_to_nobody(good, monkeypatch, caplog):
     monkeypatch.setenv("AIRFLOW_CONN_LEDGER", "postgres://user:pass-word-7@127.0.0.1:9/none")
     with pytest.raises(LedgerError, match=r"127\.0\.0\.1") as caught:
         run(ingesting(items=TEXTS))
@@ -217,13 +217,8 @@ def test_the_ledger_s_password_is_told_to_nobody(good, monkeypatch, caplog):
 )
 def test_a_connection_s_parts_reach_postgresql_as_they_are(monkeypatch, fields, libpq):
     psycopg = pytest.importorskip("psycopg")
-    given = Connection(
-        conn_id="ledger",
-        conn_type="postgres",
-        **fields | {"extra": json.dumps(fields.get("extra", {}))},
-    )
-    monkeypatch.setattr("airflow_knowledge_bot.ledgers.BaseHook.get_connection", lambda _: given)
-    _, (address,) = ledger_of("ledger").__reduce__()
+    monkeypatch.setenv("AIRFLOW_CONN_LEDGER", json.dumps({"conn_type": "postgres", **fields}))
+    address = ledger_of("ledger").database.url
     assert psycopg.conninfo.conninfo_to_dict(address) == libpq
 
 
@@ -236,21 +231,21 @@ def handbook(tmp_path):
     return folder
 
 
-def test_what_a_folder_no_longer_holds_is_told_and_fails_nothing(good, ledger, handbook):
+def test_what_a_folder_no_longer_holds_is_reported_and_fails_nothing(good, ledger, handbook):
     assert run(ingesting(folder=str(handbook), origin="handbook"))["gone"] == 0
     (handbook / "b.txt").unlink()
     elsewhere = handbook.rename(handbook.with_name("mounted-elsewhere"))
-    told = run(ingesting(folder=str(elsewhere), origin="handbook"))
-    assert (told["unchanged"], told["gone"]) == (2, 1)
+    result = run(ingesting(folder=str(elsewhere), origin="handbook"))
+    assert (result["unchanged"], result["gone"]) == (2, 1)
     assert [entry.key for entry in Ledger(ledger).gone()] == ["handbook/b.txt"]
 
 
-def test_more_is_told_as_gone_than_is_likely_where_that_is_wanted(good, ledger, handbook):
+def test_more_is_marked_as_gone_than_is_likely_where_that_is_wanted(good, ledger, handbook):
     run(ingesting(folder=str(handbook)))
     for name in ("a.txt", "b.txt"):
         (handbook / name).unlink()
-    told = run(ingesting(folder=str(handbook)))
-    assert (told["gone"], told["gone_withheld"]) == (0, 2)
+    result = run(ingesting(folder=str(handbook)))
+    assert (result["gone"], result["gone_withheld"]) == (0, 2)
     assert run(ingesting(folder=str(handbook), gone_limit=1))["gone"] == 2
 
 
@@ -266,7 +261,7 @@ def test_a_service_that_refuses_everything_alike_fails_the_task_for_good(connect
     server = scripted(answer(400, {"code": "no", "message": "No such collection: col_house."}))
     connect(server.url, max_retries=0)
     texts = [{"name": f"text {number}", "content": "c"} for number in range(200)]
-    with pytest.raises(AirflowFailException, match="refusals alike have one reason"):
+    with pytest.raises(AirflowFailException, match="refusals alike have one cause"):
         run(ingesting(items=texts))
     assert len(server.requests) < 100
 

@@ -85,15 +85,17 @@ def test_a_second_night_sends_only_what_is_new_and_hands_on_its_counts(dags, goo
                 yield {"name": name, "content": "c"}
 
         @task
-        def tell(counts):
+        def report(counts):
             return [counts["created"], counts["unchanged"], counts["gone"]]
 
         dag.params["names"] = "abc"
-        tell(feed())
+        report(feed())
         """
     )
-    told = [dags.run(dag, run_conf={"names": given}).tasks["tell"].xcom for given in ("abc", "abd")]
-    assert told == [[3, 0, 0], [1, 2, 1]]
+    xcom = [
+        dags.run(dag, run_conf={"names": given}).tasks["report"].xcom for given in ("abc", "abd")
+    ]
+    assert xcom == [[3, 0, 0], [1, 2, 1]]
     assert names(good) == ["a", "b", "c", "d"]
 
 
@@ -122,7 +124,7 @@ def test_a_failure_in_the_function_sends_what_came_before_and_the_retry_the_rest
 
 
 @pytest.mark.parametrize(
-    ("function", "options", "error", "told"),
+    ("function", "options", "error", "expected"),
     [
         ("async def feed(): return []", "", ValueError, "'feed' is asynchronous"),
         ("async def feed(): yield {}", "", ValueError, "'feed' is asynchronous"),
@@ -134,10 +136,10 @@ def test_a_failure_in_the_function_sends_what_came_before_and_the_retry_the_rest
     ],
 )
 def test_what_no_run_could_use_is_named_when_the_dag_is_parsed(
-    dags, function, options, error, told
+    dags, function, options, error, expected
 ):
     given = f'collections="col_1", ledger_conn_id="ledger"{options}'
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=expected):
         dags.load(f"@task.knowledge_bot_ingest({given})\n{function}\nfeed()")
 
 

@@ -79,9 +79,9 @@ def test_a_retry_after_the_answer_returns_it_and_sends_nothing(attempt, scripted
 def test_a_retry_that_may_not_send_again_says_what_was_sent_and_when(attempt, scripted):
     server = scripted(silence)
     killed_in_the_middle(attempt, server)
-    told = r"\(name 'Hours', sent at 2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00\)"
+    result = r"\(name 'Hours', sent at 2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00\)"
     for _ in range(2):  # a third try says the same
-        with pytest.raises(AirflowFailException, match=told):
+        with pytest.raises(AirflowFailException, match=result):
             attempt(server)
 
 
@@ -101,10 +101,10 @@ def test_a_retry_that_finds_only_the_intent_fails_and_sends_nothing(attempt, scr
     assert len(server.requests) == 1
 
 
-def test_a_person_who_was_told_and_clears_the_task_sends_it(attempt, scripted):
+def test_a_person_who_was_warned_and_clears_the_task_sends_it(attempt, scripted):
     server = scripted(silence, GOOD)
     killed_in_the_middle(attempt, server)
-    # Cleared while it ran: nobody was told yet.
+    # Cleared while it ran: nobody was warned yet.
     with pytest.raises(AirflowFailException, match="clear the task"):
         attempt(server, cleared=1)
     assert len(server.requests) == 1

@@ -137,16 +137,16 @@ def test_what_cannot_be_read_is_counted_and_not_quoted(good, ledger):
 
 
 @pytest.mark.parametrize(
-    ("item", "told"),
+    ("item", "expected"),
     [
         ({"path": "/data/tides.txt", "nmae": "Tides"}, "invalid: /data/tides.txt: nmae: "),
-        ({"path": 7}, "invalid: 7: a field of it is of a wrong type"),
+        ({"path": 7}, "invalid: 7: one of its fields has a wrong type"),
         ({"name": "Hours", "url": "https://svc.example", "headers": "A: b"}, "invalid: Hours: "),
     ],
     ids=["misspelt", "path", "headers"],
 )
-def test_an_item_that_is_none_is_named_and_the_others_are_there(good, ledger, item, told):
-    with pytest.raises(AirflowFailException, match=told):
+def test_an_item_that_is_none_is_named_and_the_others_are_there(good, ledger, item, expected):
+    with pytest.raises(AirflowFailException, match=expected):
         run(ingesting(items=[item, *TEXTS]))
     assert len(good.requests) == len(TEXTS)
 

@@ -1,4 +1,4 @@
-"""What OpenLineage is told of a task."""
+"""What OpenLineage gets of a task."""
 
 import json
 from types import SimpleNamespace
@@ -22,10 +22,10 @@ pytest.importorskip("airflow.providers.openlineage", reason="Airflow's OpenLinea
 
 def lineage_of(operator):
     operator.execute({"ti": SimpleNamespace(xcom_push=lambda key, value: None)})
-    told = operator.get_openlineage_facets_on_complete(None)
+    result = operator.get_openlineage_facets_on_complete(None)
     return [
         [(dataset.namespace, dataset.name) for dataset in datasets]
-        for datasets in (told.inputs, told.outputs)
+        for datasets in (result.inputs, result.outputs)
     ]
 
 
@@ -81,19 +81,19 @@ def test_a_check_s_lineage_is_the_bot_with_an_assertion_for_each_question(bot):
             bot.knows[PARKING["ask"]] = "On the roof, of course."
             with pytest.raises(AirflowFailException):
                 check.execute({"ti": TaskInstance()})
-            told = check.get_openlineage_facets_on_failure(None)
+            result = check.get_openlineage_facets_on_failure(None)
         else:
             check.execute({})
-            told = check.get_openlineage_facets_on_complete(None)
-        (dataset,) = told.inputs
+            result = check.get_openlineage_facets_on_complete(None)
+        (dataset,) = result.inputs
         assert (dataset.namespace, dataset.name) == (
             f"knowledgebot://127.0.0.1:{bot.port}",
             "bot_guide",
         )
-        assert told.outputs == []
+        assert result.outputs == []
         opening, parking = dataset.inputFacets["dataQualityAssertions"].assertions
         assert (opening.success, parking.success) == (True, not wrong)
         assert "When do you open?" in (opening.assertion, getattr(opening, "description", None))
         assert getattr(parking, "name", "parking") == "parking"
         # The answers are not for whoever reads the catalogue.
-        assert "roof" not in str(told)
+        assert "roof" not in str(result)

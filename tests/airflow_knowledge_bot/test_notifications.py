@@ -14,19 +14,19 @@ IMPORT = "from airflow_knowledge_bot.notifications import KnowledgeBotTextNotifi
 
 NIGHT = f"""
 {IMPORT}
-tell = KnowledgeBotTextNotifier(
+notify = KnowledgeBotTextNotifier(
     name="{{{{ ti.task_id }}}} of {{{{ dag.dag_id }}}}",
     content="Ask the log of {{{{ ti.task_id }}}}.",
     collections=["col_1"],
 )
 ---
-dag.default_args["on_failure_callback"] = tell
+dag.default_args["on_failure_callback"] = notify
 
-@task(on_failure_callback=tell, on_success_callback=tell)
+@task(on_failure_callback=notify, on_success_callback=notify)
 def green():
     pass
 
-@task(on_failure_callback=tell)
+@task(on_failure_callback=notify)
 def red():
     raise RuntimeError("the shop's database is away")
 
@@ -55,7 +55,7 @@ def test_each_task_of_a_run_sends_its_own_text(dags, good):
 
 
 @pytest.mark.parametrize(
-    ("lost", "told"),
+    ("lost", "expected"),
     [
         (close, "may have acted"),
         (answer(500), "may have acted"),
@@ -63,20 +63,20 @@ def test_each_task_of_a_run_sends_its_own_text(dags, good):
     ],
     ids=["connection lost", "500", "400"],
 )
-def test_what_fails_is_told_once_in_the_log_and_changes_no_state(
-    dags, connect, scripted, lost, told
+def test_what_fails_is_reported_once_in_the_log_and_changes_no_state(
+    dags, connect, scripted, lost, expected
 ):
     server = scripted(lost)
     connect(server.url, max_retries=0)
     body = """
         IMPORT
-        tell = KnowledgeBotTextNotifier(name="n", content="c", collections="col_1")
+        notify = KnowledgeBotTextNotifier(name="n", content="c", collections="col_1")
         ---
-        task(lambda: None, task_id="green", on_success_callback=tell)()
+        task(lambda: None, task_id="green", on_success_callback=notify)()
         """
     run = dags.run(dags.load(body.replace("IMPORT", IMPORT)))
     assert (run.state, len(server.requests)) == ("success", 1)
-    assert told in run.log
+    assert expected in run.log
 
 
 def notifier(**given):
@@ -114,15 +114,15 @@ def test_one_notifier_is_rendered_anew_for_each_call(connect, scripted, way):
 def test_a_lost_answer_is_not_sent_again(connect, scripted, way):
     server = scripted(close)
     connect(server.url, max_retries=5)
-    with pytest.raises(ConnectionLostError) as told:
+    with pytest.raises(ConnectionLostError) as result:
         way(notifier(collections="col_1"), {"text": "t"})
-    assert told.value.delivery is Delivery.UNKNOWN
+    assert result.value.delivery is Delivery.UNKNOWN
     assert len(server.requests) == 1
 
 
 @WAYS
 @pytest.mark.parametrize(
-    ("given", "text", "told"),
+    ("given", "text", "expected"),
     [
         ({}, " ", "'content' is empty once it is rendered: nothing was sent"),
         ({"name": " "}, "t", "'name' is empty once it is rendered"),
@@ -130,13 +130,13 @@ def test_a_lost_answer_is_not_sent_again(connect, scripted, way):
         ({"knowledge_bot_conn_id": "none_such"}, "t", "none_such"),
     ],
 )
-def test_what_cannot_be_used_is_named_before_anything_is_sent(good, way, given, text, told):
-    with pytest.raises((ValueError, AirflowException), match=told):
+def test_what_cannot_be_used_is_named_before_anything_is_sent(good, way, given, text, expected):
+    with pytest.raises((ValueError, AirflowException), match=expected):
         way(notifier(**given), {"text": text})
     assert good.requests == []
 
 
-def test_a_connection_that_a_template_made_nothing_of_is_told():
+def test_a_connection_that_a_template_made_nothing_of_is_reported():
     notifier = KnowledgeBotTextNotifier(name="n", content="c", knowledge_bot_conn_id="")
     with pytest.raises(ValueError, match="'knowledge_bot_conn_id' is empty once it is rendered"):
         notifier.notify({})

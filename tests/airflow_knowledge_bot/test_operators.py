@@ -255,6 +255,6 @@ def test_a_mapped_task_takes_the_operator_s_parameters_and_no_others():
     ("base", "named"),
     [(BaseOperator, BaseOperatorArguments), (BaseSensorOperator, BaseSensorArguments)],
 )
-def test_the_arguments_of_airflow_s_bases_are_those_that_type_checkers_are_told(base, named):
+def test_the_arguments_of_airflow_s_bases_are_those_that_type_checkers_see(base, named):
     taken = set(inspect.signature(base.__init__).parameters) - {"self", "kwargs"}
     assert taken <= named.__annotations__.keys()

@@ -36,10 +36,10 @@ def test_a_green_task_says_what_was_created_where_and_no_content(run, connected,
     for one, name in (("text", "Hours"), ("file", "Tides"), ("page", "Page"), ("made", "Made")):
         source = done.tasks[one].xcom["id"]
         assert f"Created the source {source} {name!r} in col_house at http://" in done.log
-    told = done.tasks["ask"].xcom
+    xcom = done.tasks["ask"].xcom
     assert (
-        f"Created the message {told['id']} to the bot bot_guide in the conversation "
-        f"{told['conversation_id']} at http://" in done.log
+        f"Created the message {xcom['id']} to the bot bot_guide in the conversation "
+        f"{xcom['conversation_id']} at http://" in done.log
     )
     (line,) = [one for one in done.log.splitlines() if "Created the message" in one]
     assert "high tide" not in line.lower()
@@ -59,9 +59,9 @@ KnowledgeBotCreateTextSourceOperator(
 """
     )
     assert (done.state, done.task.try_number) == ("success", 2)
-    told = caplog.text
-    assert "on_unknown='resend': the next try, if there is one, sends it again" in told
-    assert "so it may be there twice" in told
+    text = caplog.text
+    assert "on_unknown='resend': the next try, if any, sends the request again" in text
+    assert "so its result may exist twice" in text
     if hasattr(airflow.sdk, "NEVER_EXPIRE"):  # Airflow 3.1 and 3.2 keep nothing between tries
-        assert "on_unknown='resend': an earlier try may have sent it" in told
-    assert KEY not in done.log + told
+        assert "on_unknown='resend': an earlier try may have sent the request" in text
+    assert KEY not in done.log + text

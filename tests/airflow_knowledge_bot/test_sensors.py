@@ -60,8 +60,8 @@ def test_a_connection_that_cannot_work_fails_at_once(connect, host, extra):
 
 
 def test_a_connection_that_is_missing_fails_at_once():
-    told = "'knowledge_bot_conn_id' names a connection that there is not: 'none_such'"
-    with pytest.raises(AirflowFailException, match=told):
+    text = "'knowledge_bot_conn_id' names a connection that does not exist: 'none_such'"
+    with pytest.raises(AirflowFailException, match=text):
         sensor(knowledge_bot_conn_id="none_such").execute({})
 
 

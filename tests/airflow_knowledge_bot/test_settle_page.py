@@ -16,6 +16,8 @@ from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
 from scripted_server import answer, close
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "airflow"
 PAGE = (FOLDER / "settle.md").read_text(encoding="utf-8")
@@ -23,17 +25,6 @@ COMMANDS, SHELL = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
 (DAG_FILE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 KEYS = [f"/srv/handbook/{name}.md" for name in ("hours", "fees", "tools")]
 ITEMS = [Text(name=key.rpartition("/")[2], content=key, key=key) for key in KEYS]
-
-RUNNING = """
-import json, runpy, sys
-from airflow.utils.db import initdb
-initdb()
-for conf in json.loads(sys.argv[2]):
-    found = runpy.run_path(sys.argv[1])  # anew: a DAG keeps what one test run was given
-    dag = found["dag"] if "settle_two" in sys.argv[1] else found["settle_unknown"]()
-    (task,) = dag.test(run_conf=conf).get_task_instances()
-    print("RAN", json.dumps([task.state, task.xcom_pull(task_ids="settle")]))
-"""
 
 
 @pytest.fixture
@@ -59,57 +50,36 @@ def unknown(service, ledger):
 
 
 @pytest.fixture
-def run(tmp_path, ledger):
-    """`run(file, confs)`: run a DAG with each of some confs; states and XComs."""
-
-    def run_it(file, confs):
-        done = subprocess.run(
-            [sys.executable, "-c", RUNNING, file, json.dumps(confs)],
-            env=os.environ
-            | {
-                "AIRFLOW_HOME": str(tmp_path / "airflow"),
-                "AIRFLOW__CORE__DAGS_FOLDER": str(Path(file).parent),
-                "AIRFLOW_CONN_KNOWLEDGE_BOT_LEDGER_DEFAULT": json.dumps(
-                    {"conn_type": "knowledge_bot_ledger", "host": str(ledger)}
-                ),
-            },
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        lines = done.stdout.splitlines()
-        return [json.loads(line[4:]) for line in lines if line.startswith("RAN ")]
-
-    return run_it
+def connected_ledger(ledger, monkeypatch):
+    """The ledger's file, as the connection that the page and the example name."""
+    parts = {"conn_type": "knowledge_bot_ledger", "host": str(ledger)}
+    monkeypatch.setenv("AIRFLOW_CONN_KNOWLEDGE_BOT_LEDGER_DEFAULT", json.dumps(parts))
 
 
 def states(ledger):
     return {entry.key: str(entry.state) for entry in ledger.entries()}
 
 
-def test_the_confs_of_its_commands_settle_what_it_says(run, unknown):
-    confs = []
+@pytest.mark.usefixtures("connected_ledger")
+def test_the_confs_of_its_commands_settle_what_it_says(dags, unknown):
+    example = (ROOT / "examples" / "settle_unknown.py").read_text(encoding="utf-8")
+    settled = []
     for line in COMMANDS.splitlines():
         *command, last = shlex.split(line)
         assert command[:3] == ["airflow", "dags", "trigger"]
-        confs.append(json.loads(last) if "--conf" in command else {})
-    ran = run(ROOT / "examples" / "settle_unknown.py", confs)
-    assert [(state, told["settled"], told["left"]) for state, told in ran] == [
-        ("success", 0, 3),
-        ("success", 1, 2),
-        ("success", 2, 0),
-    ]
+        conf = json.loads(last) if "--conf" in command else {}
+        # Parsed for each run: a DAG keeps the params of a test run.
+        dag = dags.parse(example, "settle_unknown").settle_unknown()
+        task = dags.run(dag, run_conf=conf).task
+        settled.append((task.state, task.xcom["settled"], task.xcom["left"]))
+    assert settled == [("success", 0, 3), ("success", 1, 2), ("success", 2, 0)]
     assert states(unknown) == dict(zip(KEYS, ("created", "refused", "refused"), strict=True))
 
 
-def test_its_dag_tells_sources(run, unknown, tmp_path):
-    file = tmp_path / "dags" / "settle_two.py"
-    file.parent.mkdir()
-    file.write_text(DAG_FILE)
-    ((state, told),) = run(file, [{}])
-    assert (state, told["settled"], told["left"]) == ("success", 2, 1)
+@pytest.mark.usefixtures("connected_ledger")
+def test_its_dag_names_sources(dags, unknown):
+    task = dags.run(dags.parse(DAG_FILE, "settle_two").dag).task
+    assert (task.state, task.xcom["settled"], task.xcom["left"]) == ("success", 2, 1)
     sources = {entry.key: entry.source_id for entry in unknown.entries()}
     assert [sources[key] for key in KEYS] == ["src_42", None, None]
 

@@ -1,9 +1,6 @@
 """Items of unknown outcome, settled from a DAG's form, and the ledger's own connection."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,17 +13,9 @@ from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
 from scripted_server import answer, close
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "settle_unknown.py"
+pytestmark = pytest.mark.integration
 
-RUNNING = """
-import json, runpy, sys
-from airflow.utils.db import initdb
-initdb()
-from airflow.sdk import DAG
-found = runpy.run_path(sys.argv[1])["settle_unknown"]()
-(task,) = found.test(run_conf=json.loads(sys.argv[2])).get_task_instances()
-print(task.state, json.dumps(task.xcom_pull(task_ids="settle")))
-"""
+EXAMPLE = Path(__file__).parents[2] / "examples" / "settle_unknown.py"
 
 
 @pytest.fixture
@@ -48,27 +37,15 @@ def unknown(scripted, ledger):
 
 
 @pytest.fixture
-def trigger(tmp_path, ledger):
-    """`trigger(**form)`: run the example with what its form gives; the task's state and XCom."""
+def trigger(dags, ledger, monkeypatch):
+    """`trigger(**form)`: run the example with what its form gives; the state, XCom and log."""
+    parts = {"conn_type": "knowledge_bot_ledger", "host": str(ledger)}
+    monkeypatch.setenv("AIRFLOW_CONN_KNOWLEDGE_BOT_LEDGER_DEFAULT", json.dumps(parts))
+    example = EXAMPLE.read_text(encoding="utf-8")
 
     def run(**form):
-        done = subprocess.run(
-            [sys.executable, "-c", RUNNING, EXAMPLE, json.dumps(form)],
-            env=os.environ
-            | {
-                "AIRFLOW_HOME": str(tmp_path / "airflow"),
-                "AIRFLOW__CORE__DAGS_FOLDER": str(EXAMPLE.parent),
-                "AIRFLOW_CONN_KNOWLEDGE_BOT_LEDGER_DEFAULT": json.dumps(
-                    {"conn_type": "knowledge_bot_ledger", "host": str(ledger)}
-                ),
-            },
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        state, _, xcom = done.stdout.splitlines()[-1].partition(" ")
-        return state, json.loads(xcom), done.stdout + done.stderr
+        done = dags.run(dags.parse(example, "settle_unknown").settle_unknown(), run_conf=form)
+        return done.task.state, done.task.xcom, done.log
 
     return run
 
@@ -78,20 +55,20 @@ def states(ledger: Ledger) -> dict[str, str]:
 
 
 def test_the_form_names_what_is_unknown_and_settles_what_a_person_found(trigger, unknown):
-    state, told, log = trigger()
+    state, result, log = trigger()
     assert state == "success"
-    assert (told["unknown"], told["settled"], told["left"]) == (3, 0, 3)
-    assert [one["name"] for one in told["items"]] == ["a", "b", "c"]
-    assert all(one["id"] in log for one in told["items"])
+    assert (result["unknown"], result["settled"], result["left"]) == (3, 0, 3)
+    assert [one["name"] for one in result["items"]] == ["a", "b", "c"]
+    assert all(one["id"] in log for one in result["items"])
     assert states(unknown) == {"a": "unknown", "b": "unknown", "c": "unknown", "fine": "created"}
 
-    state, told, _ = trigger(outcome="created", items=["a", told["items"][1]["id"]])
-    assert (state, told["settled"], told["left"]) == ("success", 2, 1)
+    state, result, _ = trigger(outcome="created", items=["a", result["items"][1]["id"]])
+    assert (state, result["settled"], result["left"]) == ("success", 2, 1)
     assert states(unknown)["c"] == "unknown"
     assert states(unknown)["a"] == states(unknown)["b"] == "created"
 
-    state, told, log = trigger(outcome="not created", everything=True)
-    assert (state, told["settled"], told["left"]) == ("success", 1, 0)
+    state, result, log = trigger(outcome="not created", everything=True)
+    assert (state, result["settled"], result["left"]) == ("success", 1, 0)
     assert states(unknown)["c"] == "refused"  # the next run sends it
     assert "not created: c (c); the next run sends it" in log
     assert "refused: c" not in log
@@ -120,24 +97,24 @@ def test_a_source_may_be_named_with_its_item(unknown):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ({"outcome": "maybe"}, "'outcome' is 'created', 'not created', or empty .* not 'maybe'"),
         ({"outcome": None}, "'outcome' is 'created'"),
-        ({"outcome": "created"}, "Name what is to be settled"),
-        ({"outcome": "created", "items": ["a"], "everything": True}, "by one of the task's"),
+        ({"outcome": "created"}, "Give one of the task's parameters"),
+        ({"outcome": "created", "items": ["a"], "everything": True}, "to say what is settled"),
         ({"items": ["a"]}, "'outcome' is empty, so nothing was settled"),
         ({"outcome": "created", "items": [1]}, "'items' gives keys or ids"),
         ({"outcome": "created", "everything": "all"}, "'everything' is true or false, not 'all'"),
     ],
 )
-def test_what_cannot_be_meant_is_a_sentence_and_settles_nothing(unknown, given, told):
-    with pytest.raises(AirflowFailException, match=told):
+def test_what_cannot_be_meant_is_a_sentence_and_settles_nothing(unknown, given, expected):
+    with pytest.raises(AirflowFailException, match=expected):
         settle(**given).execute({})
     assert list(states(unknown).values()).count("unknown") == 3
 
 
-def test_a_ledger_connection_that_a_template_made_nothing_of_is_told():
+def test_a_ledger_connection_that_a_template_made_nothing_of_is_reported():
     task = KnowledgeBotResolveOperator(task_id="settle", ledger_conn_id=" ")
     with pytest.raises(AirflowFailException, match="'ledger_conn_id' is empty once it is rendered"):
         task.execute({})
@@ -174,24 +151,24 @@ def test_a_database_makes_it_postgresql_and_a_path_alone_a_file(connection):
 
 def test_the_test_button_counts_what_is_unknown(connection, unknown, tmp_path, ledger):
     connection(host=str(ledger))
-    told = f"The ledger {ledger} knows 4 items, 3 of unknown outcome."
-    assert KnowledgeBotLedgerHook("kept").test_connection() == (True, told)
+    text = f"The ledger {ledger} knows 4 items, 3 of unknown outcome."
+    assert KnowledgeBotLedgerHook("kept").test_connection() == (True, text)
     connection(host=str(tmp_path / "new.db"))
-    ok, told = KnowledgeBotLedgerHook("kept").test_connection()
+    ok, text = KnowledgeBotLedgerHook("kept").test_connection()
     assert ok
-    assert told.startswith("There is no ledger at ")
+    assert text.startswith("There is no ledger at ")
     assert not (tmp_path / "new.db").exists()
     for host, said in (("/nowhere/l.db", "There is no folder /nowhere"), (str(EXAMPLE), "is not")):
         connection(host=host)
-        ok, told = KnowledgeBotLedgerHook("kept").test_connection()
+        ok, text = KnowledgeBotLedgerHook("kept").test_connection()
         assert not ok
-        assert said in told
-    ok, told = KnowledgeBotLedgerHook("missing").test_connection()
-    assert (ok, "a connection that there is not" in told) == (False, True)
+        assert said in text
+    ok, text = KnowledgeBotLedgerHook("missing").test_connection()
+    assert (ok, "a connection that does not exist" in text) == (False, True)
 
 
 def test_the_test_button_reads_postgresql(connection):
     connection(host="127.0.0.1", port=1, schema="ledgers", login="me", password="secret-of-it")
-    ok, told = KnowledgeBotLedgerHook("kept").test_connection()
+    ok, text = KnowledgeBotLedgerHook("kept").test_connection()
     assert not ok
-    assert "secret-of-it" not in told
+    assert "secret-of-it" not in text

@@ -57,7 +57,7 @@ async def test_what_waiting_cannot_mend_fires_failed_at_once(connect, scripted, 
 async def test_a_connection_that_is_missing_or_wrong_fires_failed_at_once(connect):
     (event,) = await events(trigger(conn_id="none_such"))
     assert event["status"] == "failed"
-    assert "names a connection that there is not: 'none_such'" in event["message"]
+    assert "names a connection that does not exist: 'none_such'" in event["message"]
     (event,) = await events(trigger(conn_id=""))
     assert event["status"] == "failed"
     assert "'knowledge_bot_conn_id' is empty once it is rendered" in event["message"]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import chromium
 from airflow_processes import Airflow
 from calls import KEY, SOURCE
 from knowledge_bot_service import LocalService
@@ -24,7 +25,6 @@ from scripted_server import answer as reply
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright drives the browser")
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TASKS = (
     "service_is_up",
@@ -63,7 +63,7 @@ FORMS = {
         "airflow-ledger.png",
     ),
 }
-# Texts that take longer than the ten seconds after which the log tells how far it is.
+# Texts that take longer than the ten seconds after which the log has a line of progress.
 NIGHTLY = """
 from airflow.sdk import DAG
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
@@ -84,7 +84,6 @@ PATIENCE = 60_000  # milliseconds; the UI's first page takes long on a busy mach
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
 ]
 
 
@@ -125,13 +124,13 @@ def airflow(tmp_path_factory):
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as started:
-        running = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        running = started.chromium.launch(**chromium.options())
         yield running
         running.close()
 
 
 @pytest.fixture
-def page(airflow, browser):
+def page(browser, airflow):
     context = browser.new_context(base_url=airflow.url, viewport={"width": 860, "height": 1150})
     context.set_default_timeout(PATIENCE)
     yield context.new_page()

@@ -1,7 +1,6 @@
 """The built site: strict, whole, by itself, and good HTML for everybody."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -15,13 +14,13 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 import pytest
 
+import chromium
 from docs.names import PUBLIC
 from docs.pages import ROOT
 
 playwright = pytest.importorskip("playwright.sync_api")
 
 SITE = ROOT / "site"
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 CHECKERS = {"axe-core": "4.14.1", "vnu-jar": "26.9.27"}
 WIDTHS = (1200, 390)
 
@@ -114,11 +113,9 @@ def test_the_html_is_valid(site, checkers):
 
 @pytest.fixture(scope="module")
 def browser():
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on PATH")
-    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+    options = chromium.options()
     with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+        launched = started.chromium.launch(**options)
         yield launched
         launched.close()
 

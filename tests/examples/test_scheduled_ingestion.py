@@ -117,7 +117,7 @@ def test_the_runner_tells_which_task_failed(environment):
     assert done.returncode == 1
     assert "Failed tasks: documents." in done.stdout
     # Airflow's log says it in one sentence, and no try was made in vain.
-    assert "It is about the task's parameter 'collections'" in done.stdout + done.stderr
+    assert "The refusal is about the task's parameter 'collections'" in done.stdout + done.stderr
     assert KEY not in done.stdout + done.stderr
 
 

@@ -1,4 +1,4 @@
-"""Several bots asked at once: every answer in its place, every failure told, nothing unseen."""
+"""Several bots asked at once: every answer in its place, every failure reported, nothing unseen."""
 
 import asyncio
 import threading
@@ -46,7 +46,7 @@ def test_all_bots_are_asked_at_once_and_answer_in_the_order_given(call, scripted
 
 
 @pytest.mark.timeout(60)
-def test_the_first_failure_in_order_is_raised_and_tells_of_every_bot(call, scripted):
+def test_the_first_failure_in_order_is_raised_and_reports_every_bot(call, scripted):
     server = scripted(
         **by_bot(bot_1=refuses("not one"), bot_2=says("two"), bot_3=refuses("not three"))
     )

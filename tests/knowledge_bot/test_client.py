@@ -180,7 +180,7 @@ def test_threads_share_a_client(scripted):
     assert server.connections <= 8
 
 
-def test_the_log_tells_method_path_status_and_nothing_of_the_content(call, scripted, caplog):
+def test_the_log_shows_method_path_status_and_nothing_of_the_content(call, scripted, caplog):
     server = scripted(answer(body=SOURCE))
     with caplog.at_level(logging.DEBUG):
         call(create, server.url)

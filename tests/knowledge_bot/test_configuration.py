@@ -5,6 +5,7 @@ import warnings
 import pytest
 from pydantic import SecretStr
 
+from calls import create
 from knowledge_bot import AsyncClient, Client, ConfigurationError, InsecureTransportWarning
 
 
@@ -148,5 +149,8 @@ def test_an_unencrypted_address_of_this_machine_does_not_warn():
 
 
 def test_an_empty_secret_is_no_key():
-    with Client(SecretStr(""), "https://service.example") as client:
-        assert client._configuration.api_key is None
+    with (
+        Client(SecretStr(""), "https://service.example") as client,
+        pytest.raises(ConfigurationError, match="no API key"),
+    ):
+        create(client)

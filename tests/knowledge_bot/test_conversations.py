@@ -393,7 +393,7 @@ def test_heads_pickle_with_their_address(tmp_path, asked):
 
 
 @pytest.mark.parametrize(
-    ("address", "options", "told"),
+    ("address", "options", "message"),
     [
         ("mysql://x", {}, "a store of heads is kept in SQLite or PostgreSQL, not in 'mysql'"),
         ("sqlite://", {}, "is kept in a file"),
@@ -401,8 +401,8 @@ def test_heads_pickle_with_their_address(tmp_path, asked):
         (None, {"days": "3"}, "days: expected 1 or more, not '3'"),
     ],
 )
-def test_what_cannot_be_used_is_told(address, options, told):
-    with pytest.raises((HeadsError, ConfigurationError), match=re.escape(told)):
+def test_what_cannot_be_used_is_reported(address, options, message):
+    with pytest.raises((HeadsError, ConfigurationError), match=re.escape(message)):
         Heads(address, **options)
 
 

@@ -9,7 +9,10 @@ import pytest
 from calls import MESSAGE
 from scripted_server import answer
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="only Unix forks")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="only Unix forks"),
+]
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])

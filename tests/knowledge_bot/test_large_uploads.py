@@ -15,10 +15,14 @@ from calls import KEY, SOURCE
 from knowledge_bot import AsyncClient, Delivery
 from scripted_server import answer
 
+pytestmark = pytest.mark.integration
+
 MIB = 1024 * 1024
 
 
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux tells peak memory")
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="only Linux resets peak memory"
+)
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_gibibyte_is_sent_in_constant_memory(kind, tmp_path):
     path = tmp_path / "large.bin"

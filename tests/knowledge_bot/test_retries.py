@@ -1,35 +1,33 @@
 """What each failure is, whether the service may have acted, and how often it was asked."""
 
+import contextlib
 import json
 import re
 import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calls import KEY, SOURCE, create, read
+from calls import KEY, SOURCE, ask, create, read
 from knowledge_bot import (
     AuthenticationError,
     BadRequestError,
+    Client,
     Delivery,
-    HTTPResponse,
     KnowledgeBotError,
+    Message,
     PaymentRequiredError,
     RateLimitError,
     UnexpectedResponseError,
-    _responses,
-    _retries,
 )
-from knowledge_bot._endpoints import Request
+from knowledge_bot.testing import MemoryService
 from scripted_server import answer, close, then
 
 BUSY = {"Retry-After": "0"}
-
-
-@pytest.fixture(autouse=True)
-def _short_backoff(monkeypatch):
-    monkeypatch.setattr(_retries.random, "uniform", lambda low, high: 0.0)
 
 
 def test_a_request_that_is_refused_once_succeeds_the_second_time(call, scripted):
@@ -45,7 +43,7 @@ def test_no_retries_means_one_attempt(call, scripted):
     assert len(server.requests) == 1
 
 
-def test_an_error_tells_code_message_request_id_and_what_to_do(call, scripted):
+def test_an_error_shows_code_message_request_id_and_what_to_do(call, scripted):
     server = scripted(
         answer(
             402,
@@ -70,10 +68,10 @@ def test_what_an_error_says_can_be_printed_anywhere(call, scripted):
     server = scripted(answer(400, json.dumps(odd).encode(), {"X-Request-Id": "a\x7fb"}))
     with pytest.raises(BadRequestError) as caught:
         call(create, server.url)
-    told = str(caught.value)
-    assert told.isprintable()
-    assert told.encode()
-    assert "one two" in told
+    shown = str(caught.value)
+    assert shown.isprintable()
+    assert shown.encode()
+    assert "one two" in shown
 
 
 @pytest.mark.parametrize(
@@ -145,31 +143,41 @@ def test_a_refusal_that_breaks_off_is_still_a_refusal(call, scripted):
         call(create, server.url)
 
 
-POST = Request("POST", "/messages", bytes.decode)
+def waits(client):
+    """The seconds that a call waits before each of its retries."""
+    with (
+        patch.object(time, "sleep") as sleep,
+        contextlib.suppress(KnowledgeBotError),
+    ):
+        client.list_bots()
+    return [call.args[0] for call in sleep.call_args_list]
 
 
-def paused(headers):
-    """The seconds that the policy waits after a 429 with these headers."""
-    steps = _retries.exchange(POST, max_retries=1, place="http://h", key=None)
-    next(steps)
-    step = steps.send(HTTPResponse(429, headers))
-    return step.seconds
+def paused(retry_after):
+    """The seconds that a call waits after a 429 with this `Retry-After`."""
+    service = MemoryService()
+    service.answer_next(429, headers={"Retry-After": retry_after})
+    with Client(KEY, "https://service.test", transport=service.transport) as client:
+        (seconds,) = waits(client)
+    return seconds
 
 
-def test_retry_after_is_honoured_as_seconds_and_as_a_date_and_capped(monkeypatch):
-    monkeypatch.setattr(_responses.time, "time", lambda: 1_700_000_000.0)
-    assert paused({"retry-after": "7"}) == 7
-    assert paused({"retry-after": "Tue, 14 Nov 2023 22:13:50 GMT"}) == 30
-    assert paused({"retry-after": "Tue, 14 Nov 2000 22:13:50 GMT"}) == 0
-    assert paused({"retry-after": "86400"}) == 120
+def in_30_seconds():
+    return datetime.now(UTC) + timedelta(seconds=30)
+
+
+def test_retry_after_is_honoured_as_seconds_and_as_a_date_and_capped():
+    assert paused("7") == 7
+    assert 20 < paused(format_datetime(in_30_seconds(), usegmt=True)) <= 30
+    assert paused("Tue, 14 Nov 2000 22:13:50 GMT") == 0
+    assert paused("86400") == 120
 
 
 def test_a_date_without_a_zone_is_utc_wherever_this_runs(monkeypatch):
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     try:
-        monkeypatch.setattr(_responses.time, "time", lambda: 1_700_000_000.0)
-        assert paused({"retry-after": "Tue Nov 14 22:13:50 2023"}) == 30
+        assert 20 < paused(f"{in_30_seconds():%a %b %d %H:%M:%S %Y}") <= 30
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -179,33 +187,34 @@ def test_a_date_without_a_zone_is_utc_wherever_this_runs(monkeypatch):
     "date", [f"Tue, 14 Nov {'9' * 20} 22:13:50 GMT", f"Tue, 14 Nov 2023 22:13:50 +{'9' * 14}"]
 )
 def test_a_date_beyond_all_dates_is_none(date):
-    assert paused({"retry-after": date}) == 0
+    assert paused(date) <= 0.5  # as without one
 
 
-def test_the_backoff_doubles_under_full_jitter(monkeypatch):
-    monkeypatch.setattr(_retries.random, "uniform", lambda low, high: high)
-    steps = _retries.exchange(POST, max_retries=6, place="http://h", key=None)
-    waits = []
-    next(steps)
-    for _ in range(6):
-        waits.append(steps.send(HTTPResponse(429, {})).seconds)
-        next(steps)
-    assert waits == [0.5, 1, 2, 4, 8, 8]
+def test_the_backoff_doubles_under_full_jitter():
+    service = MemoryService()
+    service.fail_next(429, times=50 * 7)
+    with Client(KEY, "https://service.test", max_retries=6, transport=service.transport) as client:
+        calls = [waits(client) for _ in range(50)]
+    for bound, seconds in zip([0.5, 1, 2, 4, 8, 8], zip(*calls, strict=True), strict=True):
+        assert 0 <= min(seconds) < bound / 2 < max(seconds) <= bound
 
 
 @given(st.text(max_size=40))
 def test_whatever_stands_in_retry_after_the_wait_is_bounded(value):
-    assert 0 <= paused({"retry-after": value}) <= 120
+    assert 0 <= paused(value) <= 120
 
 
 @given(st.binary(max_size=300), st.integers(200, 599))
 def test_whatever_the_service_answers_ends_in_a_result_or_an_error_with_a_delivery(body, status):
-    steps = _retries.exchange(POST, max_retries=0, place="http://h", key=None)
-    next(steps)
-    with pytest.raises((StopIteration, KnowledgeBotError)) as ended:
-        steps.send(HTTPResponse(status, {}, body))
-    if isinstance(ended.value, StopIteration):
-        assert status < 300
-        assert ended.value.value == body.decode()
-    else:
-        assert isinstance(ended.value.delivery, Delivery)
+    service = MemoryService(bots={"bot_1": {}})
+    service.answer_next(status, body)
+    with Client(KEY, "https://service.test", max_retries=0, transport=service.transport) as client:
+        try:
+            message = ask(client)
+        except KnowledgeBotError as error:
+            delivery = error.delivery
+        else:
+            assert status < 300
+            assert isinstance(message, Message)
+            return
+    assert isinstance(delivery, Delivery)

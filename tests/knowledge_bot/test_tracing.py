@@ -111,11 +111,11 @@ def test_a_failure_says_what_it_was_and_whether_the_service_may_have_acted(call,
 def test_no_span_holds_a_body_or_the_key_unless_the_user_opts_in(call, spans, monkeypatch):
     call(ask)
     call(lambda c: c.create_text_source(name="n", collections="col_default", content="Secret."))
-    told = "".join(span.to_json() for span in spans())
-    assert "When?" not in told
-    assert "At nine." not in told
-    assert "Secret." not in told
-    assert KEY not in told
+    shown = "".join(span.to_json() for span in spans())
+    assert "When?" not in shown
+    assert "At nine." not in shown
+    assert "Secret." not in shown
+    assert KEY not in shown
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
     call(ask)
     asked = json.loads(spans()[-1].attributes["gen_ai.input.messages"])

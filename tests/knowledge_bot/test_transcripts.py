@@ -198,10 +198,10 @@ def test_a_list_that_asks_nothing_is_refused(turns, words):
 @pytest.mark.parametrize(
     ("role", "text", "words"),
     [
-        ("human", "q", "role: 'human' is none of system, user, assistant, tool"),
-        ("User", "q", "role: 'User' is none of"),
-        (None, "q", "role: 'None' is none of"),
-        (["user"], "q", "is none of"),
+        ("human", "q", "role: 'human' is not one of system, user, assistant, tool"),
+        ("User", "q", "role: 'User' is not one of"),
+        (None, "q", "role: 'None' is not one of"),
+        (["user"], "q", "is not one of"),
         ("user", None, "text: expected a string, not NoneType"),
         ("user", b"q", "text: expected a string, not bytes"),
     ],
@@ -217,6 +217,7 @@ def test_only_a_text_is_read(text):
         read(text)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "hostile",
     [
@@ -243,9 +244,9 @@ def test_reading_takes_time_in_proportion_to_the_length(hostile, end):
         assert turns == (Turn("user", text),) or render(turns) == text
         return taken
 
-    short = min(seconds(100_000) for _ in range(3))
+    short = min(seconds(20_000) for _ in range(5))
     # Were it quadratic, a text sixteen times as long would take 256 times as long.
-    assert min(seconds(1_600_000) for _ in range(2)) < 80 * max(short, 0.001)
+    assert min(seconds(320_000) for _ in range(2)) < 80 * max(short, 0.0005)
 
 
 def test_turns_and_transcripts_travel_between_processes():

@@ -115,7 +115,7 @@ def copy(source, target):
         "http://[bad",
     ],
 )
-def test_a_proxy_of_another_kind_is_told_before_anything_is_sent(monkeypatch, kind, proxy):
+def test_a_proxy_of_another_kind_is_reported_before_anything_is_sent(monkeypatch, kind, proxy):
     monkeypatch.setenv("http_proxy", proxy)
     with pytest.raises(ConfigurationError, match="proxy") as caught:
         kind("key", ELSEWHERE)
@@ -131,7 +131,7 @@ def test_a_trusted_certificate_is_accepted(call, scripted, tmp_path):
     assert call(create, server.url, verify=str(tmp_path / "ca.pem")).id == "src_1"
 
 
-def test_a_certificate_that_is_not_trusted_is_told_with_what_to_do(call, scripted):
+def test_a_certificate_that_is_not_trusted_is_reported_with_what_to_do(call, scripted):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
     server = scripted(answer(body=SOURCE), tls=context)
@@ -151,7 +151,7 @@ def test_certificate_authorities_of_the_environment_are_trusted(
     assert call(create, scripted(answer(body=SOURCE), tls=context).url).id == "src_1"
 
 
-def test_a_port_that_does_not_speak_tls_is_told(call, scripted):
+def test_a_port_that_does_not_speak_tls_is_reported(call, scripted):
     def speak_first(connection):
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         return True
@@ -337,7 +337,7 @@ def test_a_transport_that_returns_no_answer_is_named(garbage):
     assert caught.value.delivery is Delivery.UNKNOWN
 
 
-def test_the_error_of_a_transport_is_the_cause_and_told_once():
+def test_the_error_of_a_transport_is_the_cause_and_shown_once():
     def fail():
         raise ConnectionFailedError("no route")
 

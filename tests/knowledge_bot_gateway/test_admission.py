@@ -1,4 +1,4 @@
-"""Who is let in, what is bounded, and that no key is told to anyone."""
+"""Who is let in, what is bounded, and that no key is shown."""
 
 import logging
 import socket
@@ -20,7 +20,7 @@ PATHS = ["/v1/models", "/v1/chat/completions", "/v1/responses", "/mcp", "/v1/ope
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("key", [None, "wrong", KEY[:-1], "ä"])
-def test_nothing_is_told_without_the_key(address, bots, path, key):
+def test_nothing_is_shown_without_the_key(address, bots, path, key):
     headers = {} if key is None else {"Authorization": f"Bearer {key}".encode("latin-1")}
     response = httpx.post(f"{address}{path}", json=ASKED, headers=headers)
     assert response.status_code == 401
@@ -103,23 +103,23 @@ def test_a_key_that_nobody_can_send_is_refused_at_once(key):
         Admission([key])
 
 
-def test_no_key_is_told_in_errors_or_logs(start, bots, caplog, capfd):
+def test_no_key_is_in_errors_or_logs(start, bots, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     passing = start(api_key=None, keys=())
     guarded = start()
-    told = []
+    sentence = []
     for address, key in ((passing, "secret-of-ada"), (guarded, KEY), (guarded, "secret-of-ada")):
         headers = {"Authorization": f"Bearer {key}"}
         for path in PATHS:
             for body in (ASKED, {**ASKED, "model": "x"}, {}, []):
                 response = httpx.post(f"{address}{path}", json=body, headers=headers)
-                told += [response.text, str(response.headers)]
+                sentence += [response.text, str(response.headers)]
     bots.server.stop()
     for address, key in ((passing, "secret-of-ada"), (guarded, KEY)):
         headers = {"Authorization": f"Bearer {key}"}
-        told.append(httpx.post(f"{address}/v1/responses", json=ASKED, headers=headers).text)
-    told += [repr(vars(Admission([KEY]))), caplog.text, *capfd.readouterr()]
-    text = "\n".join(told)
+        sentence.append(httpx.post(f"{address}/v1/responses", json=ASKED, headers=headers).text)
+    sentence += [repr(vars(Admission([KEY]))), caplog.text, *capfd.readouterr()]
+    text = "\n".join(sentence)
     for key in (KEY, SERVICE_KEY, "secret-of-ada"):
         at = text.find(key)
         assert at < 0, text[at - 300 : at + 50]

@@ -104,8 +104,8 @@ def test_a_stream_is_the_answer_and_goes_on_like_one(client):
             stream_options={"include_usage": True},
         )
     )
-    told = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
-    assert told.startswith("<answer 2>")
+    sentence = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert sentence.startswith("<answer 2>")
     assert [one.choices[0].finish_reason for one in chunks if one.choices][-1] == "stop"
     assert chunks[-1].choices == []
     assert chunks[-1].usage.total_tokens == 0
@@ -164,15 +164,15 @@ def test_a_service_that_is_away_is_a_sentence(start, bots):
 
 
 @pytest.mark.parametrize(
-    ("status", "told"), [(401, 502), (402, 402), (403, 502), (404, 404), (409, 409), (429, 429)]
+    ("status", "expected"), [(401, 502), (402, 402), (403, 502), (404, 404), (409, 409), (429, 429)]
 )
-def test_a_refusal_keeps_its_status(bots, start, status, told):
+def test_a_refusal_keeps_its_status(bots, start, status, expected):
     refusal = answer(status, {"code": "no", "message": "Not you."}, {"Retry-After": "0"})
     bots.refuse_next = [refusal] * 3
     client = openai.OpenAI(base_url=f"{start()}/v1", api_key=KEY, max_retries=0)
     with pytest.raises(openai.APIStatusError) as failure:
         say(client, "Who opens?")
-    assert failure.value.status_code == told
+    assert failure.value.status_code == expected
     assert failure.value.body["delivery"] == "refused"
     assert "Not you" in failure.value.message
 
@@ -319,7 +319,7 @@ def test_200_questions_at_once_are_200_conversations(address, bots):
     assert sorted(bots.contents) == sorted(f"Question {number}?" for number in range(200))
 
 
-def test_too_many_at_once_are_told_to_come_again_and_are_not_sent(start, bots):
+def test_too_many_at_once_should_come_again_and_are_not_sent(start, bots):
     bots.lose_next = [silence]
     address = start(parallel=1, seconds=3)
     headers = {"Authorization": f"Bearer {KEY}"}
@@ -344,12 +344,12 @@ def test_too_many_at_once_are_told_to_come_again_and_are_not_sent(start, bots):
     assert len(bots.contents) == 1
 
 
-def test_a_body_that_does_not_come_as_json_is_told_how(address, bots):
-    told = httpx.post(
+def test_a_body_that_does_not_come_as_json_is_refused_with_advice(address, bots):
+    result = httpx.post(
         f"{address}/v1/chat/completions",
         content=b'{"model": "bot_1", "messages": [{"role": "user", "content": "x"}]}',
         headers={"Authorization": f"Bearer {KEY}", "Content-Type": "text/plain"},
     )
-    assert told.status_code == 400
-    assert "Content-Type: application/json" in told.json()["error"]["message"]
+    assert result.status_code == 400
+    assert "Content-Type: application/json" in result.json()["error"]["message"]
     assert bots.contents == []

@@ -14,6 +14,8 @@ import mcp_conformance
 from gateways import KEY, gateway
 from knowledge_bot_service import LocalService
 
+pytestmark = pytest.mark.integration
+
 BIN = Path(sys.executable).parent
 
 

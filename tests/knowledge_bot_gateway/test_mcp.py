@@ -79,7 +79,7 @@ async def tools_of(client):
     return {tool.name: tool for tool in (await client.list_tools()).tools}
 
 
-def told(result):
+def text_of(result):
     return result.content[0].text
 
 
@@ -96,14 +96,14 @@ async def test_an_agent_asks_and_asks_further(mcp_of, service, mode):
             "ask_the_guide", {"question": "And on Sunday?", "conversation_id": conversation}
         )
         assert second.structured_content["conversation_id"] == conversation
-        assert json.loads(told(second)) == second.structured_content
+        assert json.loads(text_of(second)) == second.structured_content
         listed = await client.call_tool("list_conversations", {"bot": "the guide"})
         ids = [one["id"] for one in listed.structured_content["conversations"]]
         assert conversation in ids
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_an_argument_that_a_tool_does_not_take_is_told_and_nothing_is_asked(
+async def test_an_argument_that_a_tool_does_not_take_is_reported_and_nothing_is_asked(
     mcp_of, bots, mode
 ):
     connect = mcp_of(bots.url, SERVICE_KEY)
@@ -116,8 +116,8 @@ async def test_an_argument_that_a_tool_does_not_take_is_told_and_nothing_is_aske
         ]:
             failed = await client.call_tool(tool, {"question": QUESTION, **given})
             assert failed.is_error
-            assert f"no argument '{named}'" in told(failed)
-            assert "not_delivered" in told(failed)
+            assert f"no argument '{named}'" in text_of(failed)
+            assert "not_delivered" in text_of(failed)
         assert (await client.call_tool("list_bots", {"all": True})).is_error
     assert not bots.asked_of("bot_guide")
 
@@ -193,7 +193,7 @@ async def test_bots_of_one_name_have_tools_of_their_own(mcp_of, bots):
         assert answered.structured_content["answer"] == "At ten."
         ambiguous = await client.call_tool("ask_bot", {"bot": "Guide", "question": QUESTION})
         assert ambiguous.is_error
-        assert "Several bots" in told(ambiguous)
+        assert "Several bots" in text_of(ambiguous)
 
 
 async def test_more_than_ten_bots_have_no_tools_of_their_own(mcp_of):
@@ -248,7 +248,7 @@ async def test_an_error_says_whether_the_service_may_have_acted(mcp_of, bots, re
     async with connect() as client:
         failed = await client.call_tool("ask_bot", {"bot": "bot_guide", "question": QUESTION})
     assert failed.is_error
-    assert f"(delivery: {delivery})" in told(failed)
+    assert f"(delivery: {delivery})" in text_of(failed)
     assert bots.asked_of("bot_guide")[QUESTION] == 1
 
 
@@ -259,14 +259,14 @@ async def test_a_service_that_is_away_leaves_the_server_standing(mcp_of, bots):
         assert "ask_bot" in await tools_of(client)
         failed = await client.call_tool("ask_bot", {"bot": "bot_guide", "question": QUESTION})
         assert failed.is_error
-        assert "(delivery: not_delivered)" in told(failed)
+        assert "(delivery: not_delivered)" in text_of(failed)
         with pytest.raises(MCPError) as failure:
             await client.read_resource("knowledge-bot://bots")
         assert "(delivery: not_delivered)" in str(failure.value)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"bot": "bot_guide"}, {"bot": 7, "question": {}}])
-async def test_bad_arguments_are_told_and_nothing_is_asked(mcp_of, bots, arguments):
+async def test_bad_arguments_are_reported_and_nothing_is_asked(mcp_of, bots, arguments):
     connect = mcp_of(bots.url, SERVICE_KEY)
     async with connect() as client:
         failed = await client.call_tool("ask_bot", arguments)
@@ -276,7 +276,7 @@ async def test_bad_arguments_are_told_and_nothing_is_asked(mcp_of, bots, argumen
     assert not bots.asked_of("bot_guide")
 
 
-async def test_progress_is_told(mcp_of, bots):
+async def test_progress_is_reported(mcp_of, bots):
     seen = []
 
     async def heard(progress, total, message):
@@ -405,7 +405,7 @@ def test_without_a_service_it_says_how_to_name_one(tmp_path):
     assert done.stdout == ""
 
 
-async def test_an_empty_question_is_told_as_one(mcp_of, bots):
+async def test_an_empty_question_is_reported_as_one(mcp_of, bots):
     async with mcp_of(bots.url, SERVICE_KEY)(KEY) as client:
         result = await client.call_tool("ask_bot", {"bot": "bot_1", "question": " "})
     assert result.is_error

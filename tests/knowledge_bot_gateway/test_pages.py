@@ -16,6 +16,8 @@ from docs.pages import DOCS, ROOT, blocks
 from knowledge_bot import Client
 from knowledge_bot_service import LocalService
 
+pytestmark = pytest.mark.integration
+
 KBOT = Path(sys.executable).with_name("kbot")
 BLOCKS = [
     (block.language, block.text)
@@ -69,8 +71,8 @@ def listening(service, log, *arguments):
 @pytest.mark.parametrize("text", [text for kind, text in BLOCKS if kind == "python"])
 def test_a_program_runs_as_it_stands(service, addresses, text):
     program = text
-    for told, here in addresses.items():
-        program = program.replace(told, here)
+    for result, here in addresses.items():
+        program = program.replace(result, here)
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "KNOWLEDGE_BOT_API_KEY": service.api_key},

@@ -29,7 +29,7 @@ def test_another_gateway_knows_an_id_as_well(start):
 
 
 def test_an_id_whose_conversation_has_gone_on_is_refused(client, bots):
-    """Its earlier turns are not here, so no other conversation could be told of them."""
+    """Its earlier turns are not here, so they cannot be sent to another conversation."""
     first = client.responses.create(model=BOT, input="Who opens?")
     client.responses.create(model=BOT, input="And on Sunday?", previous_response_id=first.id)
     with pytest.raises(openai.BadRequestError) as failure:
@@ -56,7 +56,7 @@ def test_a_list_that_the_caller_keeps_goes_on_in_its_conversation(client, bots):
     assert bots.contents == ["Who opens?", "And on Sunday?"]
 
 
-def test_the_same_instructions_are_told_once(client, bots):
+def test_the_same_instructions_are_sent_once(client, bots):
     first = client.responses.create(model=BOT, input="Who opens?", instructions="Be brief.")
     second = client.responses.create(
         model=BOT, input="And?", instructions="Be brief.", previous_response_id=first.id
@@ -161,8 +161,8 @@ SOURCES = [
 @pytest.fixture
 def naming(scripted):
     """A client before a service that names its sources as data."""
-    told = "At nine.\n\nSources: Handbook, Hours"
-    server = scripted(answer(body={"value": {**MESSAGE, "answer": told, "sources": SOURCES}}))
+    text = "At nine.\n\nSources: Handbook, Hours"
+    server = scripted(answer(body={"value": {**MESSAGE, "answer": text, "sources": SOURCES}}))
     with gateway(server.url, "key") as address:
         yield openai.OpenAI(base_url=f"{address}/v1", api_key=KEY)
 
@@ -181,7 +181,7 @@ def test_sources_are_annotations(naming):
     assert text.text[page.start_index : page.end_index] == "Hours"
 
 
-def test_sources_of_a_chat_completion_are_told_too(naming):
+def test_sources_of_a_chat_completion_are_reported_too(naming):
     message = (
         naming.chat.completions.create(model=BOT, messages=[{"role": "user", "content": "When?"}])
         .choices[0]

@@ -2,20 +2,26 @@
 
 import io
 import json
+import os
+import shlex
 import sqlite3
 import subprocess
 import tarfile
 import threading
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import httpx
 import pytest
 
 from knowledge_bot_service import LocalService
+from knowledge_bot_service.local import LocalServiceError
 from knowledge_bot_service.schema import VERSION
 from serve_command import SERVE
 from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of
+
+pytestmark = pytest.mark.integration
 
 
 def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
@@ -139,20 +145,29 @@ def test_a_folder_for_backups_that_is_not_there_is_told(backup: Path, tmp_path: 
     assert "No such file or directory" in told
 
 
+MANIFEST, DATABASE = "kbot-backup.json", "knowledge.sqlite3"
+
+
 def changed(backup: Path, target: Path, change: str) -> Path:
-    """A copy of a backup in which something is wrong."""
-    with tarfile.open(backup) as old, tarfile.open(target, "w") as new:
-        for member in old.getmembers():
-            content = old.extractfile(member)
-            assert content is not None
-            data = content.read()
-            if member.name == "knowledge.sqlite3":
-                if change == "no database":
-                    continue
-                if change == "damaged":
-                    data = data[:4096] + b"\xff" * 4096 + data[8192:]
-                if change == "later":
-                    data = data[:60] + (VERSION + 1).to_bytes(4, "big") + data[64:]
+    """A copy of a backup in which something is wrong that its checksums do not tell."""
+    with tarfile.open(backup) as old:
+        members = {one.name: old.extractfile(one).read() for one in old.getmembers()}  # type: ignore[union-attr]
+    database = members[DATABASE]
+    if change == "no database":
+        del members[DATABASE]
+    if change == "damaged":
+        members[DATABASE] = database[:4096] + b"\xff" * 4096 + database[8192:]
+    if change == "later":
+        members[DATABASE] = database[:60] + (VERSION + 1).to_bytes(4, "big") + database[64:]
+    manifest = json.loads(members.pop(MANIFEST))
+    manifest["sha256"] = {name: sha256(data).hexdigest() for name, data in members.items()}
+    if change == "later release":
+        manifest["format"] += 1
+    if change == "first format":
+        manifest = {"format": 1, "made": manifest["made"]}
+    with tarfile.open(target, "w") as new:
+        for name, data in {MANIFEST: json.dumps(manifest).encode(), **members}.items():
+            member = tarfile.TarInfo(name)
             member.size = len(data)
             new.addfile(member, io.BytesIO(data))
         if change == "outside":
@@ -170,6 +185,7 @@ def changed(backup: Path, target: Path, change: str) -> Path:
         ("no database", "has no database"),
         ("damaged", "in"),
         ("later", "a later release of knowledge-bot made it"),
+        ("later release", "a later release of knowledge-bot made"),
         ("outside", "which no backup has"),
         ("link", "which no backup has"),
     ],
@@ -180,6 +196,90 @@ def test_a_backup_in_which_something_is_wrong_is_refused(
     file = changed(backup, tmp_path / "changed.tar", change)
     assert told in refused("restore", file, "--data", tmp_path / "data")
     assert [path.name for path in tmp_path.iterdir()] == ["changed.tar"]
+
+
+def test_a_backup_of_the_first_format_has_no_checksums_and_is_restored(
+    backup: Path, tmp_path: Path
+) -> None:
+    file = changed(backup, tmp_path / "changed.tar", "first format")
+    assert run("restore", file, "--data", tmp_path / "data").returncode == 0
+    assert ids_in(tmp_path / "data") == ids_in(backup.parent / "data")
+
+
+@pytest.mark.parametrize("text", [b"opens at nine", b'"role": "read"'])
+def test_a_text_that_was_changed_in_a_backup_is_noticed(
+    backup: Path, tmp_path: Path, text: bytes
+) -> None:
+    content = backup.read_bytes()
+    assert text in content
+    (tmp_path / "changed.tar").write_bytes(content.replace(text, text[:-1] + b"#"))
+    told = refused("restore", tmp_path / "changed.tar", "--data", tmp_path / "data")
+    assert "was changed or damaged after it was made" in told
+    assert "Nothing was changed" in told
+    assert [path.name for path in tmp_path.iterdir()] == ["changed.tar"]
+
+
+def test_a_file_that_is_missing_in_a_backup_is_noticed(backup: Path, tmp_path: Path) -> None:
+    with tarfile.open(backup) as old, tarfile.open(tmp_path / "less.tar", "w") as new:
+        for member in old.getmembers():
+            if member.name != "keys/kiosk":
+                new.addfile(member, old.extractfile(member))
+    told = refused("restore", tmp_path / "less.tar", "--data", tmp_path / "data")
+    assert "lacks keys/kiosk" in told
+    assert [path.name for path in tmp_path.iterdir()] == ["less.tar"]
+
+
+def test_a_disk_that_is_full_is_told(backup: Path, tmp_path: Path) -> None:
+    # A file may have 20 KiB here, which is how a full disk looks to a program.
+    command = shlex.join([*SERVE, "backup", f"{tmp_path}/b.tar", "--data", f"{backup.parent}/data"])
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -f 40; trap '' XFSZ; {command}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert f"the disk of {tmp_path} is full" in done.stderr
+    assert "nothing was written" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_empty_stays_the_one_it_was(backup: Path, tmp_path: Path) -> None:
+    (tmp_path / "volume").mkdir()
+    before = (tmp_path / "volume").stat()
+    # As /var/lib/kbot is a link where systemd makes a user for the service.
+    (tmp_path / "data").symlink_to("volume")
+    assert run("restore", backup, "--data", tmp_path / "data").returncode == 0
+    after = (tmp_path / "volume").stat()
+    assert (after.st_ino, after.st_dev) == (before.st_ino, before.st_dev)
+    with LocalService(tmp_path / "data") as service:
+        assert [one.name for one in service.sources()] == ["Hours"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_what_root_restores_belongs_to_the_owner_of_the_folder(
+    backup: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    os.chown(tmp_path / "data", 10001, 10001)
+    done = run("restore", backup, "--data", tmp_path / "data")
+    assert done.returncode == 0
+    assert "chown" not in done.stderr
+    made = [tmp_path / "data", *(tmp_path / "data").rglob("*")]
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in made} == {(10001, 10001)}
+    # Where there was no folder, nobody can know whose it is to be.
+    done = run("restore", backup, "--data", tmp_path / "new")
+    assert f"chown -R USER: {tmp_path}/new" in done.stderr
+
+
+def test_a_restored_folder_without_its_database_is_not_begun_anew(
+    backup: Path, tmp_path: Path
+) -> None:
+    run("restore", backup, "--data", tmp_path / "data")
+    (tmp_path / "data/knowledge.sqlite3").unlink()
+    with pytest.raises(LocalServiceError, match="missing or empty"):
+        LocalService(tmp_path / "data").start()
 
 
 def test_what_is_no_backup_is_refused(backup: Path, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import pytest
 
 from serve_command import SERVE, key_in, serving
 
+pytestmark = pytest.mark.integration
+
 
 def bots(base_url: str, key: str) -> int:
     return httpx.get(f"{base_url}/bots", headers={"X-API-KEY": key}).status_code

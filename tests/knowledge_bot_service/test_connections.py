@@ -130,14 +130,68 @@ def test_what_is_not_http_gets_a_problem(address: Address, sent: bytes) -> None:
     assert set(problem) == {"code", "message"}
 
 
-def test_requests_that_wait_for_answers_are_bounded(address: Address) -> None:
+PING = b"GET /public/v1/ping HTTP/1.1\r\nHost: x\r\n\r\n"
+NOWHERE = b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n"
+LAST = b"GET /public/v1/ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+def statuses(connection: socket.socket) -> list[int]:
+    """The statuses of all that comes until the service closes, in their order."""
+    received = bytearray()
+    with contextlib.suppress(ConnectionError):
+        while data := connection.recv(65536):
+            received += data
+    return [int(one) for one in re.findall(rb"HTTP/1.1 (\d{3}) ", received)]
+
+
+@pytest.mark.parametrize("count", [10, 150])
+def test_requests_that_are_sent_at_once_are_answered_in_their_order(
+    address: Address, count: int
+) -> None:
     with socket.create_connection(address, timeout=20) as connection:
-        connection.sendall(b"GET /public/v1/ping HTTP/1.1\r\nHost: x\r\n\r\n" * 500)
-        received = b""
-        with contextlib.suppress(ConnectionError):
-            while data := connection.recv(65536):
-                received += data
-    assert received.count(b"pong") < 100
+        connection.sendall((PING + NOWHERE) * count + LAST)
+        assert statuses(connection) == [200, 404] * count + [200]
+
+
+def test_requests_behind_a_body_are_answered_in_their_order(
+    service: LocalService, address: Address
+) -> None:
+    value = {"name": "Hours", "collections": ["col_default"], "content": "Open. " * 30_000}
+    body = json.dumps({"value": value}).encode()
+    head = (
+        f"POST /public/v1/sources/write HTTP/1.1\r\nHost: x\r\nX-API-KEY: {service.api_key}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection(address, timeout=20) as connection:
+        connection.sendall(PING + head.encode() + body + (PING + NOWHERE) * 20 + LAST)
+        assert statuses(connection) == [200, 200, *[200, 404] * 20, 200]
+
+
+def test_what_is_no_request_is_refused_after_the_answers_before_it(address: Address) -> None:
+    with socket.create_connection(address, timeout=20) as connection:
+        connection.sendall(PING + NOWHERE + b"SSH-2.0-OpenSSH\r\n\r\n")
+        assert statuses(connection) == [200, 404, 400]
+
+
+def test_requests_at_once_behind_a_chunked_body_are_bounded(address: Address) -> None:
+    with socket.create_connection(address, timeout=20) as connection:
+        connection.sendall(CHUNKED + b"1\r\na\r\n0\r\n\r\n" + PING * 100 + LAST)
+        found = statuses(connection)
+    # As the reads of the server happen to cut what came, all or some of them are answered.
+    assert found[0] == 401
+    assert found[-1] in {200, 400}
+    assert set(found[1:-1]) == {200}
+
+
+def test_requests_without_end_take_no_memory(service: LocalService, address: Address) -> None:
+    before = resident(service.pid)
+    with socket.create_connection(address, timeout=2) as connection:
+        # Nobody reads the answers, so that the service must not read for ever either.
+        with contextlib.suppress(OSError):
+            for _ in range(40):
+                connection.sendall(PING * (MIB // len(PING)))
+        assert resident(service.pid) - before < 5 * MIB
+    assert httpx.get(f"{service.base_url}/ping", timeout=5).text == '"pong"'
 
 
 def test_a_request_that_does_not_end_is_given_up(address: Address) -> None:

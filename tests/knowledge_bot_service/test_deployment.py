@@ -19,6 +19,8 @@ from knowledge_bot_service import LocalService
 from serve_command import SERVE
 from unmeasured import unmeasured
 
+pytestmark = pytest.mark.integration
+
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ROOT = DEPLOY.parent
 

@@ -10,6 +10,8 @@ import pytest
 
 from knowledge_bot_service import LocalService
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[LocalService]:

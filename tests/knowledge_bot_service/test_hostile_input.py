@@ -1,6 +1,6 @@
 """Input as nobody should send it: each gets an error or a reason, and the service stays up.
 
-`pytest --no-cov -m "slow or not slow" --log-cli-level=INFO FILE` prints what each one got.
+`pytest -m "slow or not slow" --log-cli-level=INFO FILE` prints what each one got.
 """
 
 import io

@@ -20,6 +20,8 @@ from knowledge_bot_service.local import LocalServiceError
 from serve_command import SERVE, serving
 from service_calls import problem_of
 
+pytestmark = pytest.mark.integration
+
 TEXT: dict[str, Any] = {
     "value": {"name": "Hours", "collections": ["col_default"], "content": "Open until ten."}
 }
@@ -124,6 +126,7 @@ def test_a_client_that_waits_as_it_is_told_gets_its_answer() -> None:
         ([{"name": "a", "role": "read"}], "the key a must have one of key, key_env and key_file"),
         ([{"name": "a", "role": "read", "key": "x", "key_env": "X"}], "it has 2"),
         ([{"name": "a", "role": "read", "key": "with a space"}], "1 to 200 visible ASCII"),
+        ([{"name": "a", "role": "read", "key": "x"}], "the key a must have at least 3 characters"),
         ([{"name": "a", "role": "owner", "key": "x"}], "role"),
         ([{"name": "a b", "role": "read", "key": "x"}], "name"),
         ([{"name": "a", "role": "read", "key": "x"}] * 2, "key a is declared twice"),
@@ -263,3 +266,36 @@ def test_a_key_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
         assert status(base_url, kept) == 200
     with serving(tmp_path) as (base_url, _, _process):
         assert status(base_url, kept) == 200
+
+
+def test_a_key_has_one_name_in_the_configuration_and_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "kbot.toml").write_text(
+        '[[keys]]\nname = "wiki"\nrole = "read"\nkey = "key-of-the-wiki"\n'
+    )
+    # Where it is made: by the configuration that is named, and by the one that was started with.
+    done = keys_command(tmp_path, "add", "wiki", "--role", "read", "--config", "kbot.toml")
+    assert (done.returncode, "has a key wiki already" in done.stderr) == (1, True)
+    with serving(tmp_path, "--config", "kbot.toml"):
+        done = keys_command(tmp_path, "add", "wiki", "--role", "read")
+        assert (done.returncode, "has a key wiki already" in done.stderr) == (1, True)
+        assert keys_command(tmp_path, "list").stdout == ""
+        assert keys_command(tmp_path, "add", "kiosk", "--role", "read").returncode == 0
+    # At the start: the configuration has got a key of the name since.
+    (tmp_path / "kbot.toml").write_text(
+        '[[keys]]\nname = "kiosk"\nrole = "read"\nkey = "key-of-the-kiosk"\n'
+    )
+    done = subprocess.run(
+        [*SERVE, "--config", "kbot.toml", "--port", "0"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "kiosk is the name of a key of the configuration and of one of the data" in done.stderr
+    assert "kbot serve keys revoke kiosk" in done.stderr
+    # A key that was taken out of the configuration is no longer in the way.
+    assert keys_command(tmp_path, "revoke", "kiosk").returncode == 0
+    with serving(tmp_path, "--config", "kbot.toml"):
+        assert keys_command(tmp_path, "add", "wiki", "--role", "read").returncode == 0

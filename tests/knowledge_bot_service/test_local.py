@@ -19,6 +19,8 @@ import pytest
 from knowledge_bot_service import LocalService, LocalServiceError, SettingsError
 from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, problem_of, value_of
 
+pytestmark = pytest.mark.integration
+
 
 def test_it_answers_at_once_and_leaves_nothing_behind() -> None:
     with LocalService() as service:

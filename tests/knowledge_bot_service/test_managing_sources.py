@@ -180,17 +180,28 @@ def test_a_deleted_source_is_gone_from_answers_at_once_and_from_the_folder_soon(
     assert ask(http, "And the boats?", conversation)["conversation_id"] == conversation
 
 
-def test_a_deleted_text_is_overwritten_in_the_folder(tmp_path: Path) -> None:
+def test_nothing_of_a_deleted_source_stays_in_the_files(tmp_path: Path) -> None:
     with admin_service(tmp_path / "data") as service, client_of(service) as http:
-        secret = "\n\n".join(f"The password of gate {number} is lemon." for number in range(2000))
-        source = add_text(http, "Passwords", secret)["id"]
+
+        def files() -> bytes:
+            found = [file for file in service.data.rglob("*") if file.is_file()]
+            return b"".join(file.read_bytes() for file in found).lower()
+
+        # Of the index there are parts from before and from after it.
         add_text(http, "Rules", LONG)
         service.wait_until_ready()
+        secret = "\n\n".join(f"The vatrushka of gate {number} is ocelot." for number in range(2000))
+        source = add_text(http, "Yggdrasil", secret)["id"]
+        service.wait_until_ready()
+        add_text(http, "More rules", LONG)
+        service.wait_until_ready()
+        assert all(word in files() for word in (b"vatrushka", b"ocelot", b"yggdrasil"))
         page(http, f"sources/{source}", "DELETE")
         assert is_true(lambda: left(service)[4] == 0)
-    kept = b"".join(file.read_bytes() for file in service.data.rglob("*") if file.is_file())
-    assert b"nothing new" in kept
-    assert b"The password of gate" not in kept
+        # While the service runs: the write-ahead log is among them.
+        kept = files()
+        assert b"nothing new" in kept
+        assert [word for word in (b"atrushk", b"ocelot", b"ggdrasi") if word in kept] == []
 
 
 def test_a_source_is_deleted_while_it_is_read(http: httpx.Client, managed: LocalService) -> None:

@@ -16,6 +16,8 @@ from knowledge_bot_service import LocalService
 from serve_command import key_in, serving
 from service_calls import add_text, ask, client_of
 
+pytestmark = pytest.mark.integration
+
 
 def root_of(base_url: str) -> str:
     return base_url.removesuffix("/public/v1")
@@ -150,13 +152,20 @@ def test_the_level_says_how_much_is_logged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "client"), [((), "127.0.0.1"), (("--trusted-proxy", "127.0.0.0/8"), "192.0.2.7")]
+    ("arguments", "told", "client"),
+    [
+        ((), "192.0.2.7", "127.0.0.1"),
+        (("--trusted-proxy", "127.0.0.0/8"), "192.0.2.7", "192.0.2.7"),
+        # Nor does anything else get into the log by this header.
+        (("--trusted-proxy", "127.0.0.0/8"), "POST /public/v1/bots 200", "-"),
+        (("--trusted-proxy", "127.0.0.0/8"), "fe80::1%POST /public/v1/bots 200", "fe80::1"),
+    ],
 )
 def test_a_proxy_says_who_the_client_is_only_where_it_is_trusted(
-    tmp_path: Path, arguments: tuple[str, ...], client: str
+    tmp_path: Path, arguments: tuple[str, ...], told: str, client: str
 ) -> None:
     with serving(tmp_path, *arguments) as (base_url, _, _process):
-        httpx.get(f"{base_url}/ping", headers={"X-Forwarded-For": "192.0.2.7"})
+        httpx.get(f"{base_url}/ping", headers={"X-Forwarded-For": told})
     lines = (tmp_path / "printed.txt").read_text().splitlines()
     (found,) = [line for one in lines if (line := LINE.fullmatch(one))]
     assert found["client"] == client

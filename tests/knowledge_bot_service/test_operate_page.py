@@ -18,6 +18,8 @@ from serve_command import SERVE, serving
 from service_calls import problem_of
 from unmeasured import unmeasured
 
+pytestmark = pytest.mark.integration
+
 PAGE = Path(__file__).parents[2] / "docs/service/operate.md"
 TEXT = PAGE.read_text("utf-8")
 

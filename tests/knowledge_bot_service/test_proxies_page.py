@@ -20,7 +20,10 @@ PAGE = Path(__file__).parents[2] / "docs/service/proxies.md"
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 (RECIPE,) = re.findall(r"^```nginx\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
-pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(NGINX is None, reason="nginx is not installed"),
+]
 
 
 @pytest.fixture
@@ -86,6 +89,8 @@ def test_a_service_works_under_a_path_and_behind_tls(
         assert http.get(f"{address}/metrics").status_code == 404
         # A redirect would lead out of the prefix.
         assert http.get(f"{address}/public/v1/bots/").status_code == 404
+        # nginx's own redirect stays where it is asked.
+        assert http.get(address).headers["Location"] == "/bots/"
         # Who is not the proxy's neighbour cannot say that he is somebody else.
         http.get(f"{address}/public/v1/bots", headers={"X-Forwarded-For": "192.0.2.7"})
     logged = (tmp_path / "printed.txt").read_text()

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 pytest_plugins = ["pytester"]
 
 CONFTEST = 'pytest_plugins = ["knowledge_bot_service.pytest_plugin"]\n'

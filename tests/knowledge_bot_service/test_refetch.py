@@ -13,6 +13,8 @@ from knowledge_bot_service import LocalService
 from page_server import Server, answer, serving
 from service_calls import client_of, value_of
 
+pytestmark = pytest.mark.integration
+
 OLD = b"<html><body><p>The depot opens at eight in the morning.</p></body></html>"
 NEW = b"<html><body><p>The depot opens at ten in the morning.</p></body></html>"
 

@@ -16,6 +16,8 @@ from knowledge_bot_service.schema import VERSION
 from serve_command import SERVE, serving
 from service_calls import client_of
 
+pytestmark = pytest.mark.integration
+
 STORED = Path(__file__).parent / "stored"
 
 # What the stored folders were made with; each release that changes the tables adds one.

@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import re
 import shutil
+import socket
 import sqlite3
 import subprocess
 import time
@@ -13,8 +15,12 @@ import httpx
 import pytest
 
 from knowledge_bot_service import LocalService
+from knowledge_bot_service.keys import add_key
 from knowledge_bot_service.local import LocalServiceError
+from serve_command import SERVE
 from service_calls import add_text, ask, client_of, problem_of, value_of
+
+pytestmark = pytest.mark.integration
 
 MIB = 1024 * 1024
 
@@ -144,6 +150,68 @@ def test_a_database_file_that_is_gone_is_noticed_before_anything_is_accepted(
         # What was accepted before is in the other file by then.
         with LocalService(tmp_path) as service:
             assert [one.name for one in service.sources()] == ["Lamp"]
+
+
+@pytest.mark.parametrize("size", [None, 0], ids=["missing", "empty"])
+def test_a_folder_whose_database_is_gone_is_not_begun_anew(
+    tmp_path: Path, size: int | None
+) -> None:
+    with LocalService(tmp_path) as service, client_of(service) as http:
+        add_text(http, "Lamp", "The lamp in the tower is lit at nine.", "col_default")
+        service.wait_until_ready()
+    for file in tmp_path.glob("knowledge.sqlite3*"):
+        file.unlink()
+    if size is not None:
+        (tmp_path / "knowledge.sqlite3").touch()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(LocalServiceError) as caught:
+        LocalService(tmp_path).start()
+    for told in (str(tmp_path), "knowledge.sqlite3 is missing or empty", "restore", "empty folder"):
+        assert told in str(caught.value)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "left", ["heads.sqlite3", "knowledge.sqlite3.version-1", "material/upload_1"]
+)
+def test_a_folder_of_an_earlier_release_without_its_database_is_not_begun_anew(
+    tmp_path: Path, left: str
+) -> None:
+    (tmp_path / "material").mkdir()
+    (tmp_path / left).touch()
+    with pytest.raises(LocalServiceError, match=re.escape(left)):
+        LocalService(tmp_path).start()
+
+
+def test_a_folder_of_an_earlier_release_is_known_as_used_once_it_was_started(
+    tmp_path: Path,
+) -> None:
+    with LocalService(tmp_path):
+        pass
+    (tmp_path / "used.txt").unlink()
+    with LocalService(tmp_path):
+        pass
+    (tmp_path / "knowledge.sqlite3").unlink()
+    with pytest.raises(LocalServiceError, match="missing or empty"):
+        LocalService(tmp_path).start()
+
+
+def test_a_start_that_failed_and_a_key_do_not_make_a_folder_used(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    add_key(folder, "wiki", "read")
+    service = LocalService(folder)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [*SERVE, "--data", folder, "--port", str(port)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert "cannot listen" in done.stderr
+    with service, client_of(service) as http:
+        assert http.get("/bots").status_code == 200
 
 
 def test_a_database_that_is_damaged_while_it_runs_is_told(

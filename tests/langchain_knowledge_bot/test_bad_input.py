@@ -1,4 +1,4 @@
-"""Each mistake is an error that says what to do instead, and none of them tells the key."""
+"""Each mistake is an error that says what to do instead, and none of them shows the key."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ def bot(bots):
 
 
 @pytest.mark.parametrize(
-    ("messages", "told"),
+    ("messages", "expected"),
     [
         (IMAGE, "put what it shows into words"),
         ([], "End the list with a question"),
@@ -48,8 +48,8 @@ def bot(bots):
     ],
     ids=["image", "nothing", "blank", "empty"],
 )
-def test_messages_that_cannot_be_sent(invoke, bot, bots, messages, told):
-    with pytest.raises(ConfigurationError, match=told) as caught:
+def test_messages_that_cannot_be_sent(invoke, bot, bots, messages, expected):
+    with pytest.raises(ConfigurationError, match=expected) as caught:
         invoke(bot, messages)
     assert isinstance(caught.value, ModelError)
     assert caught.value.is_retryable is False
@@ -57,7 +57,7 @@ def test_messages_that_cannot_be_sent(invoke, bot, bots, messages, told):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ({"conversatoin_id": "conv_1"}, "no argument 'conversatoin_id'.*conversation_id"),
         ({"tools": []}, "KnowledgeBotTool"),
@@ -65,8 +65,8 @@ def test_messages_that_cannot_be_sent(invoke, bot, bots, messages, told):
     ],
     ids=str,
 )
-def test_arguments_of_a_call_that_there_are_not(invoke, bot, bots, arguments, told):
-    with pytest.raises(TypeError, match=told):
+def test_arguments_of_a_call_that_there_are_not(invoke, bot, bots, arguments, expected):
+    with pytest.raises(TypeError, match=expected):
         invoke(bot, "one", **arguments)
     assert bots.received == []
 
@@ -145,19 +145,19 @@ def test_a_wrong_field_is_an_error_without_the_key(cls, fields):
 
 
 def test_settings_beside_a_client_are_refused():
-    with pytest.raises(ValidationError, match="pass no others beside it, as timeout= here"):
+    with pytest.raises(ValidationError, match="leave out timeout="):
         ChatKnowledgeBot(bot_id="bot_1", client=Client(KEY, ELSEWHERE), timeout=3)
 
 
 class Recorder(BaseCallbackHandler):
-    """Keeps whatever a tracer would be told."""
+    """Keeps whatever a tracer would get."""
 
     def __init__(self):
-        self.told = []
+        self.heard = []
 
     def __getattribute__(self, name):
         if name.startswith("on_"):
-            return lambda *args, **kwargs: self.told.append(repr((args, kwargs)))
+            return lambda *args, **kwargs: self.heard.append(repr((args, kwargs)))
         return super().__getattribute__(name)
 
 
@@ -178,8 +178,8 @@ def test_the_key_is_in_no_representation_and_no_trace(invoke, bots, given):
     assert KEY not in chat._get_llm_string() + json.dumps(chat.asdict()) + str(
         chat._get_ls_params()
     )
-    assert len(recorder.told) >= 4
-    assert KEY not in "".join(recorder.told)
+    assert len(recorder.heard) >= 4
+    assert KEY not in "".join(recorder.heard)
 
 
 def test_a_tracer_keeps_no_key(invoke, bot, monkeypatch):
@@ -203,22 +203,22 @@ class Loader(BaseLoader):
 
 
 @pytest.mark.parametrize(
-    ("loader", "told"),
+    ("loader", "expected"),
     [([Loader()], "not list"), (None, "not NoneType"), (Loader, "Loader is a class")],
     ids=["several", "nothing", "a class"],
 )
-def test_a_collection_synchronises_with_one_loader(bots, tmp_path, loader, told):
+def test_a_collection_synchronises_with_one_loader(bots, tmp_path, loader, expected):
     collection = KnowledgeBotCollection(
         collections="col_1", ledger=tmp_path / "ledger.db", **bots.fields
     )
-    with pytest.raises(ConfigurationError, match=f"loader: .*{told}"):
+    with pytest.raises(ConfigurationError, match=f"loader: .*{expected}"):
         collection.sync(loader)
-    with pytest.raises(ConfigurationError, match=f"loader: .*{told}"):
+    with pytest.raises(ConfigurationError, match=f"loader: .*{expected}"):
         asyncio.run(collection.async_sync(loader, origin="o"))
 
 
 @pytest.mark.parametrize(
-    ("make", "fields", "told"),
+    ("make", "fields", "expected"),
     [
         (ChatKnowledgeBot, {"model": "bot_1", "bot_id": "bot_2"}, "both name the bot"),
         (ChatKnowledgeBot, {"bot_id": "bot_1", "heads": 5}, "heads: expected Heads.*not int"),
@@ -228,8 +228,8 @@ def test_a_collection_synchronises_with_one_loader(bots, tmp_path, loader, told)
     ],
     ids=["two bots", "heads", "no bot", "ledger", "address"],
 )
-def test_fields_that_cannot_be_used_say_what_is_taken(bots, make, fields, told):
-    with pytest.raises(ValidationError, match=told):
+def test_fields_that_cannot_be_used_say_what_is_taken(bots, make, fields, expected):
+    with pytest.raises(ValidationError, match=expected):
         make(**fields, **bots.fields)
 
 

@@ -96,8 +96,8 @@ def test_another_output_is_made_a_text_by_the_caller(check):
     opens = [Question(ask="When?", equals="9:30")]
     report = check(runnable, opens)
     assert report.results[0].reason == (
-        "No answer: TypeError: the runnable's output is dict, which has no text that is known "
-        "here; pass to_text=."
+        "No answer: TypeError: the runnable's output is dict, which has no known text; "
+        "pass to_text=."
     )
     assert check(runnable, opens, to_text=lambda out: "{}:{}".format(*out["hours"])).ok
 

@@ -152,7 +152,7 @@ def test_a_service_s_address_may_be_spelled_in_two_ways(collection, sources):
     assert len(list(again.superseded())) == len(list(again.gone())) == 1
 
 
-def test_what_failed_is_told_after_all_others_are_there_and_sent_the_next_time(
+def test_what_failed_is_reported_after_all_others_are_there_and_sent_the_next_time(
     add, collection, sources
 ):
     sources.failing["Page 2."] = answer(400, {"code": "bad", "message": "no"})
@@ -203,7 +203,7 @@ def test_what_a_loader_no_longer_finds_is_gone_until_it_finds_it_again(collectio
     assert list(collection.gone()) == []
 
 
-async def test_what_is_gone_is_told_without_blocking_too(collection, sources):
+async def test_what_is_gone_is_reported_without_blocking_too(collection, sources):
     assert (await collection.async_sync(Loader(*PAGES))).created == 3
     report = await collection.async_sync(Loader(*PAGES[:2]))
     assert (report.unchanged, report.gone) == (2, 1)
@@ -234,12 +234,12 @@ def test_a_row_that_was_changed_is_gone(collection, sources):
 def test_pages_that_all_changed_are_warned_of_at_the_callers_line(add, collection, sources):
     pages = [Document(f"{each}.", metadata={"source": "a.pdf"}) for each in range(9)]
     add(collection, pages)
-    with pytest.warns(UserWarning, match="8 of 9 documents that were there .*key=") as caught:
+    with pytest.warns(UserWarning, match="8 of 9 known documents .*key=") as caught:
         add(collection, [pages[0], Document("new", metadata={"source": "a.pdf"}), *pages[1:]])
     assert [each.filename for each in caught] == [__file__]
 
 
-def test_one_document_is_told_to_be_put_into_a_list(add, collection, sources):
+def test_one_document_should_be_put_into_a_list(add, collection, sources):
     with pytest.raises(ConfigurationError, match=r"as in add_documents\(\[document\]\)"):
         add(collection, Document("text"))
 
@@ -304,7 +304,7 @@ HALF = "half \ud800"
 
 
 @pytest.mark.parametrize(
-    ("broken", "told"),
+    ("broken", "expected"),
     [
         (Document("b", metadata={"title": HALF}), r"half \\ud800: invalid"),
         (Document("b", id=HALF), r"b: invalid.*key"),
@@ -312,10 +312,10 @@ HALF = "half \ud800"
     ],
     ids=["name", "id", "source"],
 )
-def test_a_document_that_no_text_can_name_is_told_of_and_all_others_are_sent(
-    add, collection, sources, broken, told
+def test_a_document_that_no_text_can_name_is_reported_and_all_others_are_sent(
+    add, collection, sources, broken, expected
 ):
-    with pytest.raises(IncompleteIngestionError, match=told) as caught:
+    with pytest.raises(IncompleteIngestionError, match=expected) as caught:
         add(collection, [Document("a"), broken, Document("c")])
     assert (caught.value.report.created, caught.value.report.invalid) == (2, 1)
     assert sorted(sources.created) == [("a", "a"), ("c", "c")]

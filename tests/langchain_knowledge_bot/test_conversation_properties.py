@@ -31,6 +31,8 @@ from knowledge_bot import BadRequestError, ConnectionLostError
 from langchain_knowledge_bot import ChatKnowledgeBot
 from scripted_server import answer, close
 
+pytestmark = pytest.mark.integration
+
 KINDS = {
     "human": HumanMessage,
     "blocks": lambda text: HumanMessage([{"type": "text", "text": text}]),

@@ -18,8 +18,8 @@ from langchain_knowledge_bot.messages import said_in
 
 
 def own(conversation="conv_1", bot="bot_1", provider="knowledge_bot"):
-    told = {"conversation_id": conversation, "message_id": "msg_1", "bot_id": bot}
-    return AIMessage("said", response_metadata={"model_provider": provider, **told})
+    result = {"conversation_id": conversation, "message_id": "msg_1", "bot_id": bot}
+    return AIMessage("said", response_metadata={"model_provider": provider, **result})
 
 
 @pytest.mark.parametrize(

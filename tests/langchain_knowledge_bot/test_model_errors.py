@@ -65,7 +65,7 @@ def test_every_error_of_the_client_is_one_of_langchains_as_well(cls, delivery):
     assert twin.is_retryable is (cls.__name__ in RETRYABLE and delivery is not Delivery.UNKNOWN)
 
 
-def test_an_error_without_a_class_of_its_own_is_told_as_it_is():
+def test_an_error_without_a_class_of_its_own_is_reported_as_it_is():
     class NewerError(KnowledgeBotError):
         pass
 

@@ -29,7 +29,7 @@ def _service(bots, monkeypatch):
 
 
 class _Chat:
-    """What both suites are told of the chat model."""
+    """What both suites assume of the chat model."""
 
     chat_model_class = ChatKnowledgeBot
     chat_model_params = {"model": "bot_1"}  # noqa: RUF012 - the suite's own way
@@ -37,7 +37,7 @@ class _Chat:
     # bind_tools says what to use instead, by which the suite takes it for implemented.
     has_tool_calling = False
     has_structured_output = False
-    # The service tells nothing of tokens, and none are invented.
+    # The service counts no tokens, and none are invented.
     returns_usage_metadata = False
 
 

@@ -99,7 +99,7 @@ async def test_batches_and_streams_ask_each_question_once(bot, bots):
     assert sorted(bots.contents) == sorted(["one", "two", "three", "four", "five", "six"])
 
 
-def test_a_bot_that_fails_is_told_of_and_the_judge_hears_nothing(invoke, bot, bots):
+def test_a_bot_that_fails_is_reported_and_the_judge_hears_nothing(invoke, bot, bots):
     judge = Judge(heard=[])
     bots.refuse_next.append(answer(402))
     with pytest.raises(KnowledgeBotError, match="402"):
@@ -127,22 +127,22 @@ async def test_arguments_of_a_call_are_the_bots(bot, bots, include_raw):
     await each_way(structured, "When?", conversation_id=conversation)
     assert list(bots.threads) == [conversation]
     await each_way(structured, "When?", model="bot_2")
-    assert [told.endswith("of bot_2") for told in judge.heard] == [False] * 6 + [True] * 6
+    assert [result.endswith("of bot_2") for result in judge.heard] == [False] * 6 + [True] * 6
     asked = len(bots.received)
     for call in (structured.invoke, structured.batch):
-        with pytest.raises(TypeError, match="no argument 'foo' of a call"):
+        with pytest.raises(TypeError, match="no argument 'foo'"):
             call(["When?"], foo=3)
     for acall in (structured.ainvoke, structured.abatch):
-        with pytest.raises(TypeError, match="no argument 'foo' of a call"):
+        with pytest.raises(TypeError, match="no argument 'foo'"):
             await acall(["When?"], foo=3)
-    with pytest.raises(TypeError, match="no argument 'foo' of a call"):
+    with pytest.raises(TypeError, match="no argument 'foo'"):
         list(structured.stream("When?", foo=3))
-    with pytest.raises(TypeError, match="no argument 'foo' of a call"):
+    with pytest.raises(TypeError, match="no argument 'foo'"):
         [each async for each in structured.astream("When?", foo=3)]
     assert len(bots.received) == asked
 
 
-def test_a_model_with_configurable_fields_is_told_its_bot_in_the_call(invoke, bot):
+def test_a_model_with_configurable_fields_takes_its_bot_from_the_call(invoke, bot):
     configurable = bot.configurable_fields(bot_id=ConfigurableField(id="bot"))
     structured = configurable.with_structured_output(Hours, judge=Judge(heard=[]))
     assert invoke(structured, "When?", model="bot_2").opens.endswith("of bot_2")

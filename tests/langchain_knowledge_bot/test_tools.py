@@ -47,15 +47,15 @@ def test_the_answer_is_the_content_and_a_plain_dict_the_artifact(invoke, tool, b
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "expected"),
     [(REFUSED, "too long"), (answer(500), "500"), (answer(429), "429")],
     ids=["400", "500", "429"],
 )
-def test_an_agent_hears_of_what_it_can_live_with(invoke, tool, bots, reply, told):
+def test_an_agent_hears_of_what_it_can_live_with(invoke, tool, bots, reply, expected):
     bots.refuse_next.append(reply)
     message = invoke(tool, CALL)
     assert message.status == "error"
-    assert told in message.content
+    assert expected in message.content
     assert message.artifact is None
 
 
@@ -78,7 +78,7 @@ def test_what_needs_a_person_ends_the_run(invoke, tool, bots, reply, error):
         invoke(tool, CALL)
 
 
-def test_an_empty_question_is_told_to_the_agent(invoke, tool, bots):
+def test_the_agent_hears_of_an_empty_question(invoke, tool, bots):
     message = invoke(tool, {**CALL, "args": {"question": " "}})
     assert (message.status, message.content) == (
         "error",
@@ -183,12 +183,12 @@ def test_a_toolkit_is_made_of_a_client(scripted, awaiting):
     bots = [{"id": "bot_1", "name": "One"}, {"id": "bot_2", "name": "Two"}]
     server = scripted(answer(body={"data": bots}))
     with Client(KEY, server.url) as client:
-        told = {"bot_2": "Knows the second half."}
+        result = {"bot_2": "Knows the second half."}
         if awaiting:
-            toolkit = asyncio.run(KnowledgeBotToolkit.afrom_client(client, descriptions=told))
+            toolkit = asyncio.run(KnowledgeBotToolkit.afrom_client(client, descriptions=result))
         else:
-            toolkit = KnowledgeBotToolkit.from_client(client, descriptions=told)
+            toolkit = KnowledgeBotToolkit.from_client(client, descriptions=result)
         tools = toolkit.get_tools()
     assert [tool.name for tool in tools] == ["ask_one", "ask_two"]
-    assert tools[1].description == told["bot_2"]
+    assert tools[1].description == result["bot_2"]
     assert len(server.requests) == 1, "the bots are those that were there then"

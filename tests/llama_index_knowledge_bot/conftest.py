@@ -11,14 +11,6 @@ import pytest
 from calls import MESSAGE
 from scripted_server import ScriptedServer, answer
 
-pytest.register_assert_rewrite(
-    "llama_index_conformance.component",
-    "llama_index_conformance.chat_engine",
-    "llama_index_conformance.llm",
-    "llama_index_conformance.query_engine",
-    "llama_index_conformance.retriever",
-)
-
 _PATIENCE = 5.0
 
 
@@ -43,7 +35,7 @@ class CountingService:
             self.most_at_once = max(self.most_at_once, self._at_once)
             self._changed.notify_all()
             if not self._changed.wait_for(lambda: self.calls >= self.together, _PATIENCE):
-                self.together = 1  # they come one by one; `most_at_once` will tell
+                self.together = 1  # they come one by one; `most_at_once` shows it
             # Counted as over before the answer leaves: the next request may follow at once.
             self._at_once -= 1
         body = {**MESSAGE, "id": f"msg_{number}"}

@@ -1,54 +1,456 @@
-"""The framework's contracts, held by every class of this package."""
+"""What LlamaIndex expects of each class of ours, by each method that asks a question."""
 
+import asyncio
+import copy
+import gc
+import pickle
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from llama_index.core.async_utils import asyncio_run
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
+from llama_index.core.chat_engine.types import BaseChatEngine
+from llama_index.core.llms import ChatMessage, ChatResponse, LLMMetadata, MessageRole
+from llama_index.core.llms.llm import LLM
+from llama_index.core.llms.mock import MockLLM
+from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.query_engine import RetrieverQueryEngine, RouterQueryEngine
+from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.tools import QueryEngineTool
 
 from calls import KEY
 from knowledge_bot import Client, PaymentRequiredError
-from llama_index_conformance.chat_engine import ChatEngineConformance
-from llama_index_conformance.llm import LLMConformance
-from llama_index_conformance.query_engine import QueryEngineConformance
-from llama_index_conformance.retriever import RetrieverConformance
 from llama_index_knowledge_bot import (
     KnowledgeBotChatEngine,
     KnowledgeBotLLM,
     KnowledgeBotQueryEngine,
     KnowledgeBotRetriever,
 )
+from llama_index_recording import Recording, recorded
 
 # A sync call that hangs would otherwise hold the suite for the default time.
 pytestmark = pytest.mark.timeout(60)
 
+QUESTION, ANSWER = "When do you open?", "At nine."
+AT_ONCE = 20
 
-class OurService:
-    answer = "At nine."
-    secret = KEY
-    error = PaymentRequiredError
-    ours: Any
-
-    @pytest.fixture
-    def start(self, start):
-        return start
-
-    def make(self, service, **options):
-        return self.ours("bot_1", client=Client(KEY, service.url), **options)
-
-
-class TestLLM(OurService, LLMConformance):
-    ours = KnowledgeBotLLM
-
-    def restored(self, service):
-        return {"client": Client(KEY, service.url)}
+BASES = {
+    KnowledgeBotLLM: LLM,
+    KnowledgeBotRetriever: BaseRetriever,
+    KnowledgeBotQueryEngine: BaseQueryEngine,
+    KnowledgeBotChatEngine: BaseChatEngine,
+}
+CALLBACKS = {
+    KnowledgeBotLLM: ["LLM start", "LLM end"],
+    KnowledgeBotRetriever: ["RETRIEVE start", "RETRIEVE end"],
+    KnowledgeBotQueryEngine: ["QUERY start", "LLM start", "LLM end", "QUERY end"],
+    KnowledgeBotChatEngine: ["LLM start", "LLM end"],
+}
 
 
-class TestRetriever(OurService, RetrieverConformance):
-    ours = KnowledgeBotRetriever
+@dataclass(frozen=True)
+class Way:
+    """A method that asks one question, and the dispatcher's events of one call."""
+
+    cls: type
+    method: str
+    events: str
+    awaited: bool = False
+    streamed: bool = False
+
+    @property
+    def arguments(self) -> list[Any]:
+        is_list = self.cls is KnowledgeBotLLM and "chat" in self.method
+        return [[ChatMessage(QUESTION)] if is_list else QUESTION]
 
 
-class TestQueryEngine(OurService, QueryEngineConformance):
-    ours = KnowledgeBotQueryEngine
+COMPLETION = "LLMCompletionStart LLMCompletionEnd"
+COMPLETIONS = "LLMCompletionStart LLMCompletionInProgress LLMCompletionEnd"
+CHAT, CHATS = "LLMChatStart LLMChatEnd", "LLMChatStart LLMChatInProgress LLMChatEnd"
+QUERY = f"QueryStart {COMPLETION} QueryEnd"
+WAYS = [
+    Way(KnowledgeBotLLM, "complete", COMPLETION),
+    Way(KnowledgeBotLLM, "acomplete", COMPLETION, awaited=True),
+    Way(KnowledgeBotLLM, "stream_complete", COMPLETIONS, streamed=True),
+    Way(KnowledgeBotLLM, "astream_complete", COMPLETIONS, awaited=True, streamed=True),
+    Way(KnowledgeBotLLM, "chat", CHAT),
+    Way(KnowledgeBotLLM, "achat", CHAT, awaited=True),
+    Way(KnowledgeBotLLM, "stream_chat", CHATS, streamed=True),
+    Way(KnowledgeBotLLM, "astream_chat", CHATS, awaited=True, streamed=True),
+    Way(KnowledgeBotRetriever, "retrieve", "RetrievalStart RetrievalEnd"),
+    Way(KnowledgeBotRetriever, "aretrieve", "RetrievalStart RetrievalEnd", awaited=True),
+    Way(KnowledgeBotQueryEngine, "query", QUERY),
+    Way(KnowledgeBotQueryEngine, "aquery", QUERY, awaited=True),
+    Way(KnowledgeBotChatEngine, "chat", CHAT),
+    Way(KnowledgeBotChatEngine, "achat", CHAT, awaited=True),
+    Way(KnowledgeBotChatEngine, "stream_chat", CHAT, streamed=True),
+    Way(KnowledgeBotChatEngine, "astream_chat", CHAT, awaited=True, streamed=True),
+]
 
 
-class TestChatEngine(OurService, ChatEngineConformance):
-    ours = KnowledgeBotChatEngine
+def name_of(way: Way) -> str:
+    return f"{way.cls.__name__.removeprefix('KnowledgeBot')}.{way.method}"
+
+
+each_way = pytest.mark.parametrize("way", WAYS, ids=name_of)
+each_llm_way = pytest.mark.parametrize("way", WAYS[:8], ids=name_of)
+each_turn = pytest.mark.parametrize("way", WAYS[-4:], ids=name_of)
+awaited_or_not = pytest.mark.parametrize("awaited", [False, True], ids=["sync", "async"])
+text_or_bundle = pytest.mark.parametrize(
+    "query", [QUESTION, QueryBundle(QUESTION)], ids=["text", "bundle"]
+)
+
+
+@pytest.fixture(scope="module")
+def loops_of_the_framework() -> Iterator[None]:
+    """Collect what `asyncio_run` leaves: it closes its loop, and no connection that waits in it."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+def make(cls, service, **options):
+    return cls("bot_1", client=Client(KEY, service.url), **options)
+
+
+def text(result):
+    """Return the answer in whatever a method returned."""
+    if isinstance(result, list):
+        (found,) = result
+        assert isinstance(found, NodeWithScore)
+        return found.node.get_content()
+    if isinstance(result, ChatResponse):
+        return result.message.content
+    return str(getattr(result, "text", result))
+
+
+def pieces(way, result):
+    if way.cls is KnowledgeBotChatEngine:
+        yield from result.response_gen
+        last = result
+    else:
+        for last in result:
+            yield last.delta
+    assert text(last) == ANSWER  # once it is read, a stream holds all of its text
+
+
+async def apieces(way, result):
+    if way.cls is KnowledgeBotChatEngine:
+        async for piece in result.async_response_gen():
+            yield piece
+        last = result
+    else:
+        async for last in result:
+            yield last.delta
+    assert text(last) == ANSWER
+
+
+def ask(component, way):
+    """Ask once, outside of any event loop."""
+    return asyncio.run(acall(component, way)) if way.awaited else call(component, way)
+
+
+def call(component, way):
+    result = getattr(component, way.method)(*way.arguments)
+    return "".join(pieces(way, result)) if way.streamed else text(result)
+
+
+async def acall(component, way):
+    result = await getattr(component, way.method)(*way.arguments)
+    if way.streamed:
+        return "".join([piece async for piece in apieces(way, result)])
+    return text(result)
+
+
+# All classes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", BASES)
+def test_it_is_the_framework_s_class(start, cls):
+    assert isinstance(make(cls, start()), BASES[cls])
+
+
+@each_way
+def test_one_question_is_one_call_with_its_events_callbacks_and_spans(start, way):
+    heard, service = Recording(), start()
+    component = make(way.cls, service, callback_manager=heard.callback_manager())
+    with recorded(heard):
+        assert ask(component, way) == ANSWER
+    assert service.calls == 1
+    assert list(heard.event_names) == [f"{name}Event" for name in way.events.split()]
+    assert heard.callbacks == CALLBACKS[way.cls]
+    assert any(f".{way.method}-" in span for span in heard.spans)
+    assert set(heard.spans.values()) == {"exited"}
+
+
+@each_way
+def test_a_refusal_arrives_unchanged_and_ends_callbacks_and_spans(start, way):
+    heard, service = Recording(), start(refusing=True)
+    component = make(way.cls, service, callback_manager=heard.callback_manager())
+    with recorded(heard), pytest.raises(PaymentRequiredError) as caught:
+        ask(component, way)
+    assert type(caught.value) is PaymentRequiredError
+    assert service.calls == 1
+    assert heard.callbacks == CALLBACKS[way.cls]
+    assert None not in heard.spans.values()
+
+
+@pytest.mark.usefixtures("loops_of_the_framework")
+@each_way
+def test_a_refusal_passes_through_the_framework_s_own_loops(start, way):
+    # `asyncio_run` takes any RuntimeError for a nested event loop.
+    component = make(way.cls, start(refusing=True))
+
+    async def main():
+        if way.awaited:
+            return asyncio_run(acall(component, way))
+        return call(component, way)
+
+    with pytest.raises(PaymentRequiredError) as caught:
+        asyncio.run(main())
+    assert type(caught.value) is PaymentRequiredError
+
+
+@pytest.mark.usefixtures("loops_of_the_framework")
+@each_way
+def test_it_is_called_inside_a_running_loop_and_from_one_loop_after_another(start, way):
+    component = make(way.cls, start())
+
+    async def main():
+        if way.awaited:
+            assert asyncio_run(acall(component, way)) == ANSWER
+            return await acall(component, way)
+        return call(component, way)
+
+    for _ in range(3):
+        assert asyncio.run(main()) == ANSWER
+
+
+@each_way
+def test_calls_run_in_parallel_but_the_turns_of_a_conversation(start, way):
+    at_once = 1 if way.cls is KnowledgeBotChatEngine else AT_ONCE
+    service = start(together=at_once)
+    component = make(way.cls, service)
+
+    async def together():
+        return await asyncio.gather(*(acall(component, way) for _ in range(AT_ONCE)))
+
+    if way.awaited:
+        answers = asyncio.run(together())
+    else:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            answers = list(pool.map(lambda _: call(component, way), range(AT_ONCE)))
+    assert answers == [ANSWER] * AT_ONCE
+    assert service.calls == AT_ONCE
+    assert service.most_at_once == at_once
+
+
+@each_way
+def test_copies_and_pickles_ask_as_well_before_and_after_the_original(start, way):
+    service = start()
+    component = make(way.cls, service)
+    duplicates = [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
+    for duplicate in duplicates:
+        assert ask(duplicate(component), way) == ANSWER
+        assert ask(component, way) == ANSWER
+        assert ask(duplicate(component), way) == ANSWER
+    assert service.calls == 9
+
+
+@each_way
+def test_the_key_is_in_no_event_callback_error_or_repr(start, way):
+    heard = Recording()
+    with recorded(heard):
+        for service in (start(), start(refusing=True)):
+            component = make(way.cls, service, callback_manager=heard.callback_manager())
+            try:
+                ask(component, way)
+            except PaymentRequiredError as error:
+                heard.payloads.append(error)
+    assert KEY not in heard.everything()
+    assert KEY not in f"{component!r} {component} {vars(component)!r}"
+
+
+# The LLM ------------------------------------------------------------------------------------------
+
+
+@each_llm_way
+def test_an_llm_names_its_parameters_as_the_framework_does(start, way):
+    # Spans and callbacks look for these names, and so do callers.
+    (value,) = way.arguments
+    named = {"messages" if "chat" in way.method else "prompt": value}
+    service = start()
+    result = getattr(make(way.cls, service), way.method)(**named)
+    if way.awaited:
+        asyncio.run(_finish(result))
+    elif way.streamed:
+        list(result)
+    assert service.calls == 1
+
+
+async def _finish(result):
+    outcome = await result
+    if isinstance(outcome, AsyncIterator):
+        async for _ in outcome:
+            pass
+
+
+def test_an_llm_describes_itself_without_the_key(start):
+    llm = make(KnowledgeBotLLM, start())
+    assert isinstance(llm.metadata, LLMMetadata)
+    assert llm.metadata.model_name == llm.to_payload()["model"] == "bot_1"
+    assert llm.metadata.context_window > 0
+    assert KEY not in str(llm.to_payload())
+
+
+def test_an_llm_predicts_a_prompt(start):
+    service = start()
+    llm = make(KnowledgeBotLLM, service)
+    assert llm.predict(PromptTemplate("When {what}?"), what="x") == ANSWER
+    assert service.calls == 1
+
+
+def test_an_llm_is_serialised_and_read_back_without_the_key(start):
+    service = start()
+    llm = make(KnowledgeBotLLM, service)
+    names = {base.class_name() for base in LLM.__mro__ if hasattr(base, "class_name")}
+    assert KnowledgeBotLLM.class_name() not in names
+    written = llm.to_json()
+    assert KEY not in f"{written} {llm.to_dict()}"
+    again = KnowledgeBotLLM.from_json(written, client=Client(KEY, service.url))
+    assert again.to_json() == written
+    assert again.complete(QUESTION).text == ANSWER
+
+
+# The retriever ------------------------------------------------------------------------------------
+
+
+@text_or_bundle
+def test_a_retriever_takes_a_text_or_a_bundle(start, query):
+    assert text(make(KnowledgeBotRetriever, start()).retrieve(query)) == ANSWER
+
+
+def test_nodes_of_two_queries_have_two_ids(start):
+    retriever = make(KnowledgeBotRetriever, start())
+    assert len({retriever.retrieve("When?")[0].node.node_id for _ in range(2)}) == 2
+
+
+def test_a_postprocessor_of_scores_keeps_the_nodes(start):
+    nodes = make(KnowledgeBotRetriever, start()).retrieve("When?")
+    assert SimilarityPostprocessor(similarity_cutoff=0.5).postprocess_nodes(nodes) == nodes
+
+
+def test_nodes_are_serialised_and_read_back_without_the_key(start):
+    (found,) = make(KnowledgeBotRetriever, start()).retrieve("When?")
+    assert TextNode.from_json(found.node.to_json()) == found.node
+    assert KEY not in found.to_json()
+
+
+def test_a_query_engine_is_built_on_a_retriever(start):
+    retriever = make(KnowledgeBotRetriever, start())
+    engine = RetrieverQueryEngine.from_args(retriever, llm=MockLLM())
+    assert ANSWER in str(engine.query("When?"))  # MockLLM repeats its prompt
+
+
+# The query engine ---------------------------------------------------------------------------------
+
+
+class First(BaseSelector):
+    """Chooses the first, and needs no model for it."""
+
+    def _get_prompts(self) -> dict[str, Any]:
+        return {}
+
+    def _update_prompts(self, prompts: Any) -> None:
+        pass
+
+    def _select(self, choices: Any, query: QueryBundle) -> SelectorResult:
+        return SelectorResult(selections=[SingleSelection(index=0, reason="it is the first")])
+
+    async def _aselect(self, choices: Any, query: QueryBundle) -> SelectorResult:
+        return self._select(choices, query)
+
+
+@text_or_bundle
+def test_a_query_engine_takes_a_text_or_a_bundle(start, query):
+    assert str(make(KnowledgeBotQueryEngine, start()).query(query)) == ANSWER
+
+
+def test_metadata_belongs_to_one_response(start):
+    # Routers write their choice into it.
+    engine = make(KnowledgeBotQueryEngine, start())
+    first, second = engine.query("When?"), engine.query("When?")
+    first.metadata["selector_result"] = "first"
+    assert "selector_result" not in second.metadata
+    assert "selector_result" not in engine.query("When?").metadata
+
+
+def test_a_query_engine_lists_its_prompts(start):
+    assert make(KnowledgeBotQueryEngine, start()).get_prompts() == {}
+
+
+@awaited_or_not
+async def test_a_query_engine_is_a_tool(start, awaited):
+    engine = make(KnowledgeBotQueryEngine, start())
+    tool = QueryEngineTool.from_defaults(engine, name="x", description="y")
+    output = await tool.acall(input="When?") if awaited else tool.call(input="When?")
+    assert output.content == ANSWER
+    assert not output.is_error
+
+
+@awaited_or_not
+async def test_a_router_chooses_a_query_engine(start, awaited):
+    service = start()
+    engine = make(KnowledgeBotQueryEngine, service)
+    tool = QueryEngineTool.from_defaults(engine, name="x", description="y")
+    router = RouterQueryEngine(First(), [tool], llm=MockLLM())
+    response = await router.aquery("When?") if awaited else router.query("When?")
+    assert str(response) == ANSWER
+    assert service.calls == 1
+
+
+def test_an_index_node_leads_to_a_query_engine(start):
+    engine = make(KnowledgeBotQueryEngine, start())
+    node = IndexNode(index_id="x", text="Opening hours", obj=engine)
+    assert str(node.obj.query("When?")) == ANSWER
+
+
+# The chat engine ----------------------------------------------------------------------------------
+
+
+@each_turn
+def test_each_turn_is_one_call_and_two_messages_of_the_history_until_a_reset(start, way):
+    service = start()
+    engine = make(way.cls, service)
+    for turn in (1, 2, 3):
+        assert ask(engine, way) == ANSWER
+        assert service.calls == turn
+        roles = [message.role for message in engine.chat_history]
+        assert roles == [MessageRole.USER, MessageRole.ASSISTANT] * turn
+    engine.reset()
+    assert engine.chat_history == []
+    ask(engine, way)
+    assert len(engine.chat_history) == 2
+
+
+@each_turn
+def test_a_refused_turn_is_not_in_the_history(start, way):
+    engine = make(way.cls, start(refusing=True))
+    with pytest.raises(PaymentRequiredError):
+        ask(engine, way)
+    assert engine.chat_history == []
+
+
+def test_the_history_is_returned_as_a_copy(start):
+    engine = make(KnowledgeBotChatEngine, start())
+    engine.chat("When?")
+    engine.chat_history.clear()
+    assert len(engine.chat_history) == 2

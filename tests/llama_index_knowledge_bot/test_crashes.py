@@ -16,6 +16,8 @@ from knowledge_bot.ingest import IncompleteIngestionError, Ledger
 from llama_index_knowledge_bot import CollectionSink
 from scripted_server import answer, then
 
+pytestmark = pytest.mark.integration
+
 CONCURRENCY = 4
 NAMES = [f"page {number}" for number in range(60)]
 

@@ -16,8 +16,8 @@ from llama_index.core.settings import Settings
 
 from calls import KEY, MESSAGE
 from knowledge_bot import Client, ConfigurationError, PaymentRequiredError
-from llama_index_conformance.recording import Recording
 from llama_index_knowledge_bot import KnowledgeBotChatEngine, KnowledgeBotQueryEngine
+from llama_index_recording import Recording
 from scripted_server import answer, then
 
 pytestmark = pytest.mark.timeout(60)
@@ -139,15 +139,15 @@ def test_each_query_is_sent_as_it_is_in_a_conversation_of_its_own(start):
 @pytest.mark.parametrize("method", ["query", "aquery"])
 def test_a_query_with_an_image_is_an_error_that_says_what_to_do_instead(start, method):
     service = start()
-    with pytest.raises(ConfigurationError, match="describe the image"):
+    with pytest.raises(ConfigurationError, match="describe it"):
         take(query_engine(service), method, QueryBundle("What is it?", image_path="x.png"))
     assert service.calls == 0
 
 
 def test_an_engine_becomes_a_tool_by_its_own_name(start):
     tool = query_engine(start()).as_tool(name="hours", description="Opening hours.")
-    told = tool.metadata.to_openai_tool()["function"]
-    assert (told["name"], told["description"]) == ("hours", "Opening hours.")
+    result = tool.metadata.to_openai_tool()["function"]
+    assert (result["name"], result["description"]) == ("hours", "Opening hours.")
     assert tool.call(QUESTION).content == "At nine."
 
 
@@ -181,7 +181,7 @@ def test_a_conversation_that_there_is_can_be_continued(start, method):
 def test_a_history_passed_in_is_an_error_that_says_what_to_do_instead(start, method):
     service = start()
     engine = chat_engine(service)
-    with pytest.raises(ConfigurationError, match=r"make the engine with conversation_id="):
+    with pytest.raises(ConfigurationError, match=r"pass conversation_id= to the engine"):
         take(engine, method, QUESTION, [ChatMessage("Hello.")])
     assert service.calls == 0
     take(engine, method, QUESTION, [])

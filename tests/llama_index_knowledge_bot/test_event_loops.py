@@ -20,10 +20,11 @@ from llama_index_knowledge_bot import (
 )
 
 QUESTION = "When do you open?"
-LOOPS = 50
-MORE_OPEN_FILES = 15
+LOOPS = 20
+MORE_OPEN_FILES = 10
 
 pytestmark = [
+    pytest.mark.integration,
     pytest.mark.timeout(120),
     pytest.mark.skipif(
         not Path("/proc/self/fd").exists(), reason="open files are counted in /proc"
@@ -60,7 +61,7 @@ def blocking_calls(client):
     }
 
 
-def test_blocking_calls_inside_fifty_running_loops_leave_no_files_open(start):
+def test_blocking_calls_inside_many_running_loops_leave_no_files_open(start):
     service = start()
     calls = blocking_calls(Client(KEY, service.url))
 
@@ -76,7 +77,7 @@ def test_blocking_calls_inside_fifty_running_loops_leave_no_files_open(start):
 
 
 @pytest.mark.usefixtures("_loops_closed_by_the_framework")
-def test_the_framework_s_own_loops_inside_fifty_running_ones_leave_no_files_open(start):
+def test_the_framework_s_own_loops_inside_many_running_ones_leave_no_files_open(start):
     # A blocking call of the framework awaits the retrievers in a loop of another thread.
     service = start()
     retriever = KnowledgeBotRetriever("bot_1", client=Client(KEY, service.url))
@@ -97,7 +98,7 @@ def test_the_framework_s_own_loops_inside_fifty_running_ones_leave_no_files_open
     assert service.calls == (LOOPS + 1) * 2
 
 
-def test_awaited_calls_of_fifty_loops_leave_no_files_open(start):
+def test_awaited_calls_of_many_loops_leave_no_files_open(start):
     service = start()
     client = Client(KEY, service.url)
     llm = KnowledgeBotLLM("bot_1", client=client)

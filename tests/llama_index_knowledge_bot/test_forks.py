@@ -19,7 +19,7 @@ from knowledge_bot.transcripts import read
 from llama_index_knowledge_bot import KnowledgeBotChatEngine
 from scripted_server import answer, close
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 MARK = re.compile(r"<\w+ [\w.]+>")
 
@@ -61,7 +61,7 @@ def shared(request, tmp_path_factory):
 
 
 def restored(engine, client, **options):
-    """What another worker makes of what it is told of an engine."""
+    """What another worker makes of what it gets of an engine."""
     return KnowledgeBotChatEngine(
         "bot_1",
         client=client,
@@ -189,15 +189,15 @@ def test_heads_out_of_reach_stop_a_turn_before_it_is_sent(bots, client, say, tmp
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ({"on_fork": "merge"}, "on_fork: expected one of new, continue, error, not 'merge'"),
-        ({"message_id": "msg_1"}, "message_id: goes with conversation_id="),
+        ({"message_id": "msg_1"}, "message_id: needs conversation_id="),
         ({"heads": "mysql://x"}, "is kept in SQLite or PostgreSQL"),
     ],
 )
-def test_what_cannot_be_used_is_told_when_the_engine_is_made(client, options, told):
-    with pytest.raises((ConfigurationError, HeadsError), match=told):
+def test_what_cannot_be_used_is_reported_when_the_engine_is_made(client, options, expected):
+    with pytest.raises((ConfigurationError, HeadsError), match=expected):
         KnowledgeBotChatEngine("bot_1", client=client, **options)
 
 

@@ -122,7 +122,7 @@ def test_a_system_prompt_goes_with_a_question_alone_too(start):
 
 @pytest.mark.parametrize("history", ["latest", "replay", "error"])
 def test_a_system_prompt_that_would_not_be_sent_is_an_error(history):
-    with pytest.raises(ConfigurationError, match=r"system_prompt: is sent with a transcript alone"):
+    with pytest.raises(ConfigurationError, match=r"system_prompt: is only sent with a transcript"):
         llm_at(ELSEWHERE, history=history, system_prompt="Be brief.")
 
 
@@ -153,7 +153,7 @@ def test_a_replay_that_breaks_off_sends_nothing_more(scripted):
 
 @pytest.mark.parametrize("method", CHATTING)
 @pytest.mark.parametrize(
-    ("history", "messages", "told"),
+    ("history", "messages", "expected"),
     [
         ("error", TALK, "besides the question there are messages of assistant, system"),
         ("transcript", TALK[:1], "End the list with a question"),
@@ -162,10 +162,10 @@ def test_a_replay_that_breaks_off_sends_nothing_more(scripted):
     ],
 )
 def test_a_list_that_cannot_be_sent_is_an_error_before_anything_is(
-    start, method, history, messages, told
+    start, method, history, messages, expected
 ):
     service = start()
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=expected):
         call(llm_of(service, history=history), method, messages)
     assert service.calls == 0
 
@@ -190,7 +190,7 @@ def test_a_completion_continues_a_conversation(start, method):
 
 
 @pytest.mark.parametrize("method", COMPLETING + CHATTING)
-def test_the_answer_is_told_as_the_interface_writes_it(start, method):
+def test_the_answer_arrives_as_the_interface_writes_it(start, method):
     given = call(llm_of(start()), method, TALK[-1:] if method in CHATTING else QUESTION)
     assert given.raw == MESSAGE
     assert given.additional_kwargs == {"conversation_id": "conv_1", "sources": [], "found": True}
@@ -228,7 +228,7 @@ def test_an_empty_question_is_not_sent(start, method):
 
 
 @pytest.mark.parametrize("method", COMPLETING + CHATTING)
-def test_a_wrong_key_is_told_of(scripted, method):
+def test_a_wrong_key_is_reported(scripted, method):
     server = scripted(answer(401, {"code": "key", "message": "unknown"}))
     with pytest.raises(AuthenticationError, match="Check the API key") as caught:
         call(llm_of(server), method, TALK if method in CHATTING else "x")
@@ -248,22 +248,24 @@ def places(warned):
 
 
 @pytest.mark.parametrize("method", COMPLETING + CHATTING)
-def test_a_setting_of_language_models_is_told_to_have_no_effect_where_it_was_passed(start, method):
+def test_a_setting_of_language_models_has_no_effect_and_a_warning_where_it_was_passed(
+    start, method
+):
     service = start()
     llm = llm_of(service)
-    with pytest.warns(UserWarning, match="temperature has no effect") as told:
+    with pytest.warns(UserWarning, match="temperature has no effect") as warned:
         call(llm, method, TALK if method in CHATTING else "x", temperature=0.1)
-    assert places(told) == [__file__]
+    assert places(warned) == [__file__]
     assert service.calls == 1
 
 
-def test_a_setting_of_the_constructor_is_told_to_have_no_effect_where_it_was_passed():
-    with pytest.warns(UserWarning, match="temperature has no effect") as told:
+def test_a_setting_of_the_constructor_has_no_effect_and_a_warning_where_it_was_passed():
+    with pytest.warns(UserWarning, match="temperature has no effect") as warned:
         llm_at(ELSEWHERE, temperature=0.1)
-    assert places(told) == [__file__]
+    assert places(warned) == [__file__]
 
 
-def test_components_are_told_that_it_completes_and_calls_no_tools():
+def test_components_see_that_it_completes_and_calls_no_tools():
     metadata = KnowledgeBotLLM("bot_1", client=Client(KEY, ELSEWHERE)).metadata
     assert not metadata.is_chat_model
     assert not metadata.is_function_calling_model
@@ -272,18 +274,18 @@ def test_components_are_told_that_it_completes_and_calls_no_tools():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
-        ({"api_key": KEY}, r"api_key: no argument .*client=Client\("),
-        ({"temprature": 0.1}, "temprature: no argument"),
+        ({"api_key": KEY}, r"api_key: KnowledgeBotLLM takes no such argument.*client=Client\("),
+        ({"temprature": 0.1}, "temprature: KnowledgeBotLLM takes no such argument"),
         ({"history": "flatten"}, "one of transcript, latest, replay, error, not 'flatten'"),
         ({"client": KEY}, "expected a knowledge_bot.Client, not str"),
         ({"async_client": Client(KEY, ELSEWHERE)}, "AsyncClient, not Client"),
     ],
     ids=["key", "unknown", "history", "client", "async_client"],
 )
-def test_an_argument_that_cannot_be_used_is_named_and_a_key_is_not_quoted(options, told):
-    with pytest.raises(ConfigurationError, match=told) as caught:
+def test_an_argument_that_cannot_be_used_is_named_and_a_key_is_not_quoted(options, expected):
+    with pytest.raises(ConfigurationError, match=expected) as caught:
         KnowledgeBotLLM("bot_1", **{"client": Client(KEY, ELSEWHERE), **options})
     assert KEY not in str(caught.value)
 

@@ -9,6 +9,8 @@ import pytest
 
 from docs.pages import DOCS, ROOT, blocks
 
+pytestmark = pytest.mark.integration
+
 PAGES = sorted(
     [
         *(DOCS / "llama-index").glob("*.md"),

@@ -1,4 +1,4 @@
-"""A planted key, looked for in all that the framework writes down or tells."""
+"""A planted key, looked for in all that the framework writes or reports."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,6 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from calls import MESSAGE, SOURCE
 from knowledge_bot import Client, KnowledgeBotError
-from llama_index_conformance.recording import Recording, recorded
 from llama_index_knowledge_bot import (
     CollectionSink,
     KnowledgeBotChatEngine,
@@ -21,6 +20,7 @@ from llama_index_knowledge_bot import (
     KnowledgeBotToolSpec,
     bot_tools,
 )
+from llama_index_recording import Recording, recorded
 from scripted_server import answer, close
 
 PLANTED = "planted-key-5c81e2"
@@ -39,7 +39,7 @@ def everything_of(client, ledger, callbacks):
 
 
 def use(made, tools):
-    """Call each once; what fails is told of by its error."""
+    """Call each once; what fails is represented by its error."""
     calls = [
         lambda: made["llm"].complete("x"),
         lambda: made["retriever"].retrieve("x"),
@@ -58,7 +58,7 @@ def use(made, tools):
 @pytest.mark.parametrize(
     "reply", [answer(body=MESSAGE), *FAILURES], ids=["200", "401", "500", "lost"]
 )
-def test_the_key_is_in_nothing_that_is_told(scripted, tmp_path, caplog, reply):
+def test_the_key_is_in_nothing_that_is_reported(scripted, tmp_path, caplog, reply):
     bots = answer(body={"data": [{"id": "bot_1", "name": "Bot"}]})
     server = scripted(bots, reply)
     caplog.set_level("DEBUG")
@@ -67,14 +67,14 @@ def test_the_key_is_in_nothing_that_is_told(scripted, tmp_path, caplog, reply):
         tools = bot_tools(client, callback_manager=heard.callback_manager())
         made = everything_of(client, tmp_path / "ledger.db", heard.callback_manager())
         tools += made["spec"].to_tool_list()[:1]
-        told = [str(result) for result in use(made, tools[:1])]
-    told += [f"{one!r} {one} {vars(one)!r}" for one in [*made.values(), *tools]]
-    told += [tool.metadata.fn_schema_str for tool in tools]
-    told += [made[name].to_json() + str(made[name].to_dict()) for name in ("llm", "sink")]
-    told += [heard.everything(), caplog.text, repr(get_dispatcher())]
+        text = [str(result) for result in use(made, tools[:1])]
+    text += [f"{one!r} {one} {vars(one)!r}" for one in [*made.values(), *tools]]
+    text += [tool.metadata.fn_schema_str for tool in tools]
+    text += [made[name].to_json() + str(made[name].to_dict()) for name in ("llm", "sink")]
+    text += [heard.everything(), caplog.text, repr(get_dispatcher())]
     assert {request.headers["x-api-key"] for request in server.requests} == {PLANTED}
     assert len(server.requests) == 7
-    assert PLANTED not in json.dumps(told)
+    assert PLANTED not in json.dumps(text)
 
 
 def test_the_key_is_in_no_file_of_a_persisted_pipeline(scripted, tmp_path):

@@ -174,7 +174,7 @@ def test_worker_processes_lose_no_document_and_double_none(scripted, ledger, tmp
     assert {request.headers["x-api-key"] for request in server.requests} == {KEY}
 
 
-def test_an_unknown_outcome_is_held_and_told_of_until_it_is_settled(run, scripted, ledger):
+def test_an_unknown_outcome_is_held_and_reported_until_it_is_settled(run, scripted, ledger):
     server = scripted(CREATED, close, CREATED)
     sink = sink_of(server, ledger, concurrency=1)
     for _ in range(2):
@@ -219,7 +219,7 @@ def test_parts_that_give_their_document_back_are_one_source(run, scripted, ledge
     assert [one["content"] for one in sent(server)] == [text]
 
 
-ADVICE = r"page 0: invalid, it came split, .* put the sink before what splits it"
+ADVICE = r"page 0: invalid, it came split, .* put the sink before the splitter"
 
 
 def test_parts_that_do_not_are_refused_with_the_advice_to_come_first(run, scripted, ledger):
@@ -320,12 +320,12 @@ def test_whatever_splits_before_a_text_arrives_as_it_was_or_is_refused(ledger, n
     except LookupError:
         pytest.skip("this version fetches NLTK's data, and cannot here")
     refused = {failure.name: failure.error for failure in failures(sink, nodes)}
-    assert all("put the sink before what splits it" in error for error in refused.values())
+    assert all("put the sink before the splitter" in error for error in refused.values())
     arrived = {request.value["name"]: request.value["content"] for request in service.requests}
     assert arrived == {title: text for title, text in TEXTS.items() if title not in refused}
     assert len(service.requests) == len(arrived)
     if name in ("window", "semantic"):
-        assert arrived  # these lose nothing, so that they show it can be told
+        assert arrived  # these lose nothing, so that text can be shown to survive
 
 
 def test_documents_with_ids_made_up_by_the_framework_are_recognised(run, scripted, ledger):
@@ -342,11 +342,11 @@ def test_a_document_without_text_is_skipped_and_named(run, scripted, ledger, cap
     document = Document(text=" \n", **({} if name is None else {"id_": name}))
     run([sink_of(server, ledger)], [document, *documents()])
     assert names(server) == NAMES
-    told = f"Documents that were skipped: 1 ({document.id_}: it has no content)"
-    assert ("llama_index_knowledge_bot.sink", logging.WARNING, told) in caplog.record_tuples
+    text = f"Documents that were skipped: 1 ({document.id_}: it has no content)"
+    assert ("llama_index_knowledge_bot.sink", logging.WARNING, text) in caplog.record_tuples
 
 
-def test_an_image_without_text_is_told_of_and_the_others_are_there(run, scripted, ledger):
+def test_an_image_without_text_is_reported_and_the_others_are_there(run, scripted, ledger):
     server = scripted(CREATED)
     image = ImageDocument(text="", image=b"x", id_="photo")
     with pytest.raises(IncompleteIngestionError, match="photo: invalid, it is an image; "):
@@ -354,7 +354,7 @@ def test_an_image_without_text_is_told_of_and_the_others_are_there(run, scripted
     assert names(server) == NAMES
 
 
-def test_a_wrong_key_is_told_of_once_and_not_quoted(run, scripted, ledger):
+def test_a_wrong_key_is_reported_once_and_not_quoted(run, scripted, ledger):
     server = scripted(answer(401, {"code": "key", "message": "unknown"}))
     with pytest.raises(IncompleteIngestionError, match=r"Check the API key|API key") as caught:
         run([sink_of(server, ledger)], documents())
@@ -414,9 +414,9 @@ def test_a_sink_is_written_down_without_key_and_ledger_and_read_back(scripted, t
     address = "postgresql://kbot:password-of-the-ledger@db.example/kbot"
     client = Client(KEY, server.url)
     sink = CollectionSink("col_1", ledger=address, client=client, concurrency=2)
-    told = f"{sink.to_json()} {sink.to_dict()} {sink!r} {sink} {sink.model_dump()}"
-    assert KEY not in told
-    assert "password-of-the-ledger" not in told
+    text = f"{sink.to_json()} {sink.to_dict()} {sink!r} {sink} {sink.model_dump()}"
+    assert KEY not in text
+    assert "password-of-the-ledger" not in text
     again = CollectionSink.from_json(
         sink.to_json(), ledger=Ledger(tmp_path / "x.db"), client=client
     )
@@ -448,7 +448,7 @@ class Reader(BaseReader):
         yield from self.given
 
 
-def test_a_reader_is_synchronised_and_what_is_gone_is_told(scripted, ledger):
+def test_a_reader_is_synchronised_and_what_is_gone_is_reported(scripted, ledger):
     server = scripted(CREATED)
     sink = sink_of(server, ledger)
     assert sink.sync(Reader(documents())).created == len(NAMES)
@@ -467,7 +467,7 @@ def test_a_pipeline_recognises_what_a_reader_gave(run, scripted, ledger):
     assert names(server) == NAMES
 
 
-def test_readers_of_one_class_are_told_apart_by_their_origin(scripted, ledger):
+def test_readers_of_one_class_are_distinguished_by_their_origin(scripted, ledger):
     sink = sink_of(scripted(CREATED), ledger)
     for name in ("a", "b"):
         report = sink.sync(Reader(documents([name])), origin=name, gone_limit=1)
@@ -496,7 +496,7 @@ def test_a_reader_that_fails_leaves_nothing_gone(scripted, ledger):
     ],
     ids=["name", "id", "source"],
 )
-def test_a_document_that_no_text_can_name_is_told_of_and_all_others_are_sent(
+def test_a_document_that_no_text_can_name_is_reported_and_all_others_are_sent(
     scripted, ledger, broken
 ):
     # The framework's pipeline ends at such a name itself, before it comes to a step.
@@ -512,8 +512,8 @@ def test_a_document_that_no_text_can_name_is_told_of_and_all_others_are_sent(
 def test_what_is_no_argument_of_a_sink_is_refused(scripted, ledger):
     server = scripted(CREATED)
     sink = sink_of(server, ledger)
-    for reader, told in [(None, "not NoneType"), (BaseReader, "not the class BaseReader")]:
-        with pytest.raises(ConfigurationError, match=f"reader: .*{told}"):
+    for reader, result in [(None, "not NoneType"), (BaseReader, "not the class BaseReader")]:
+        with pytest.raises(ConfigurationError, match=f"reader: .*{result}"):
             sink.sync(reader)
     for nodes in ("x", None, documents()[0], ["x"]):
         with pytest.raises(ConfigurationError, match="nodes: expected"):

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
 TESTS = ["tests/llama_index_knowledge_bot", "tests/examples/test_llama_index_examples.py"]
 # The oldest, the last with query pipelines, the last of 0.13, the first and the newest of 0.14.
@@ -26,8 +28,8 @@ def test_all_tests_pass_on(version, tmp_path):
     install(python, f"llama-index-core{version}", "pytest>=9", "pytest-asyncio", "pytest-timeout")
     install(python, "--editable", f"{ROOT}[serve]")
     done = run(python, "-m", "pytest", "-p", "no:cacheprovider", *TESTS)
-    told = f"llama-index-core{version}: {done.stdout.splitlines()[-1]}"
-    print(f"\n{told}")  # noqa: T201 - what `-s` is for
+    lines = f"llama-index-core{version}: {done.stdout.splitlines()[-1]}"
+    print(f"\n{lines}")  # noqa: T201 - what `-s` is for
 
 
 def install(python, *requirements):

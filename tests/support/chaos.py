@@ -27,11 +27,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import postgresql_server
 from counting_server import CountingServer, counting
 from knowledge_bot import Client
 from knowledge_bot.ingest import File, Ledger, Text, from_folder, ingest
-from postgresql_server import PostgreSQL, postgresql
+from postgresql_server import PostgreSQL, binary, postgresql
 from scripted_server import Received, Reply, ScriptedServer, answer, close, raw, reset, then
 
 IN_FLIGHT = 8
@@ -302,7 +301,7 @@ class Database:
     def control(self, *arguments: str) -> None:
         owner = {"user": "nobody", "group": "nogroup"} if os.geteuid() == 0 else {}
         subprocess.run(
-            [postgresql_server._BINARIES / "pg_ctl", "-D", self._data, *arguments],
+            [binary("pg_ctl"), "-D", self._data, *arguments],
             cwd=Path(self._data).parent,
             check=True,
             stdout=subprocess.DEVNULL,

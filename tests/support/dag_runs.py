@@ -1,14 +1,17 @@
 """DAGs that Airflow runs in the test's own process, from the file that a test writes."""
 
+import fcntl
 import importlib.util
 import itertools
 import os
+import sqlite3
 import sys
-from contextlib import redirect_stdout
+from contextlib import closing, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 from typing import Any
 
 _HEAD = """
@@ -65,14 +68,26 @@ class Dags:
 
     A run is a real one: the file is parsed, the DAG serialized, the task rendered, and Airflow's
     interface is between the task and the database.
+
+    Args:
+        shared: a folder that all workers of this run of the tests share. The first one leaves its
+            new database there, and the others take a copy: Airflow's migrations take long.
     """
 
-    def __init__(self) -> None:
-        from airflow.utils.db import initdb
-
+    def __init__(self, shared: Path) -> None:
         self.folder = Path(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
         self.folder.mkdir(exist_ok=True)
-        initdb()
+        database = Path(os.environ["AIRFLOW_HOME"]) / "airflow.db"
+        migrated = shared / "airflow.db"
+        with (shared / "airflow.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if migrated.exists():
+                _copy(migrated, database)
+            else:
+                from airflow.utils.db import initdb
+
+                initdb()
+                _copy(database, migrated)
 
     def load(self, body: str, name: str | None = None) -> Any:
         """Write a DAG file of these lines, which are within `with DAG(…)`, and parse it.
@@ -84,17 +99,22 @@ class Dags:
         if not dashes:
             before, within = "", before
         lines = "\n".join(f"    {line}" for line in within.strip().splitlines())
+        text = f"{_HEAD}{before}\nwith DAG({name!r}, schedule=None) as dag:\n{lines}\n"
+        return self.parse(text, name).dag
+
+    def parse(self, text: str, name: str) -> ModuleType:
+        """Write a whole DAG file, and import it; a second time, as a new module."""
         for file in self.folder.glob("*.py"):
             file.unlink()
         file = self.folder / f"{name}.py"
-        file.write_text(f"{_HEAD}{before}\nwith DAG({name!r}, schedule=None) as dag:\n{lines}\n")
+        file.write_text(text)
         spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         spec.loader.exec_module(module)
-        return module.dag
+        return module
 
     def rendered(self, dag: Any, task_id: str) -> dict[str, Any]:
         """Return the parameters of a task as Airflow shows them after its last run."""
@@ -133,3 +153,8 @@ class Dags:
                     str(ti.state), ti.try_number, xcom, ti.rendered_map_index
                 )
         return Run(str(run.state), tasks, written.getvalue())
+
+
+def _copy(database: Path, to: Path) -> None:
+    with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(to)) as target:
+        source.backup(target)

@@ -13,7 +13,7 @@ from knowledge_bot import Client
 from knowledge_bot._database import Connection
 from knowledge_bot.ingest import Ledger
 from knowledge_bot.ingest._plan import Job, Planner
-from knowledge_bot.ingest._store import _WRITE, Row, State, Store, one_spelling
+from knowledge_bot.ingest._store import _WRITE, Row, State, Store, normalised_url
 
 COLLECTION = "col_1"
 
@@ -32,7 +32,7 @@ def fill(
         items: what is recorded.
         origin: what they are said to come from, as `from_folder(…).origin`.
     """
-    service = one_spelling(client.base_url)
+    service = normalised_url(client.base_url)
     store = Store(Ledger(ledger).database, reading=False)
     store.open(service, (COLLECTION,), origin)
     planner = Planner(store, service, (COLLECTION,), "hold")

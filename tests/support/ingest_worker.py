@@ -1,8 +1,8 @@
 """A process that ingests: `python ingest_worker.py URL LEDGER ITEMS`.
 
 It begins when it is sent a line, so that several begin together, and prints its report as JSON.
-With more arguments it stands for another machine: `NAME CLOCK SECONDS`, whose clock is set by so
-many seconds a second after it began, and whose lease lasts so many seconds.
+With more arguments it stands for another machine, `NAME CLOCK LEASE`: its clock is set by `CLOCK`
+seconds soon after it began, and its lease lasts `LEASE` seconds.
 """
 
 import json
@@ -60,7 +60,7 @@ def be_another_machine(name: str, step: float, lease: float) -> None:
         nonlocal offset
         offset = step
 
-    threading.Timer(1.0, set_the_clock).start()
+    threading.Timer(lease / 2, set_the_clock).start()
 
 
 if __name__ == "__main__":

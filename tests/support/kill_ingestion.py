@@ -26,12 +26,9 @@ from counting_server import CountingServer, counting
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
 
-# Seconds after which a run is killed at the latest.
-LONGEST_RUN = 1.0
-
 
 @dataclass
-class Tally:
+class Counts:
     """What was seen over all rounds."""
 
     kills: int = 0
@@ -45,53 +42,73 @@ class Tally:
 
 
 def kill_ingestion(
-    kills: int, items: int, concurrency: int = 16, ledger_of: Callable[[Path], str] = str
-) -> Tally:
+    kills: int,
+    items: int,
+    concurrency: int = 16,
+    longest: float = 1.0,
+    ledger_of: Callable[[Path], str] = str,
+) -> Counts:
     """Kill so many runs over so many items, in as many rounds as it takes.
 
     Args:
         kills: how many runs are killed.
         items: how many items a round has.
         concurrency: how many requests are in flight.
-        ledger_of: the ledger's address, given a path that nothing is at yet.
+        longest: seconds after which a run is killed at the latest.
+        ledger_of: the ledger's address, given a path where nothing is yet.
     """
-    tally = Tally()
-    while tally.kills < kills:
+    counts = Counts()
+    while counts.kills < kills:
         with (
             tempfile.TemporaryDirectory() as folder,
             counting(Path(folder), 0.002) as server,
         ):
             ledger = ledger_of(Path(folder, "ledger.db"))
-            one_round(tally, server, ledger, kills=kills, items=items, concurrency=concurrency)
-        tally.rounds += 1
-    return tally
+            one_round(
+                counts,
+                server,
+                ledger,
+                kills=kills,
+                items=items,
+                concurrency=concurrency,
+                longest=longest,
+            )
+        counts.rounds += 1
+    return counts
 
 
 def one_round(
-    tally: Tally, server: CountingServer, ledger: str, *, kills: int, items: int, concurrency: int
+    counts: Counts,
+    server: CountingServer,
+    ledger: str,
+    *,
+    kills: int,
+    items: int,
+    concurrency: int,
+    longest: float,
 ) -> None:
     unsettled = 0
     finished = False
     while not finished:
-        longest = LONGEST_RUN if tally.kills < kills else None
-        finished = one_run(server, ledger, items, concurrency, longest)
+        limit = longest if counts.kills < kills else None
+        finished = one_run(server, ledger, items, concurrency, limit)
         if not finished:
-            tally.kills += 1
+            counts.kills += 1
         before, unsettled = unsettled, count_unsettled(ledger)
-        tally.most_unknown_per_kill = max(tally.most_unknown_per_kill, unsettled - before)
+        counts.most_unknown_per_kill = max(counts.most_unknown_per_kill, unsettled - before)
     arrived = server.created()
     unknown = {entry.key for entry in Ledger(ledger).unknown()}
-    tally.created += len(arrived)
-    tally.twice += sum(count > 1 for count in arrived.values())
-    tally.lost += sum(name not in arrived and name not in unknown for name in names(items))
-    tally.unknown += len(unknown)
-    tally.unknown_but_created += len(unknown & arrived.keys())
+    counts.created += len(arrived)
+    counts.twice += sum(count > 1 for count in arrived.values())
+    counts.lost += sum(name not in arrived and name not in unknown for name in names(items))
+    counts.unknown += len(unknown)
+    counts.unknown_but_created += len(unknown & arrived.keys())
 
 
 def one_run(
     server: CountingServer, ledger: str, items: int, concurrency: int, longest: float | None
 ) -> bool:
-    """Ingest in a child process; tell whether it came to its end before it was killed."""
+    """Ingest in a child process; return whether it ended before it was killed."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -147,10 +164,10 @@ def main() -> int:
     parser.add_argument("--concurrency", type=int, default=16)
     arguments = parser.parse_args()
     began = time.monotonic()
-    tally = kill_ingestion(arguments.kills, arguments.items, arguments.concurrency)
-    print(f"{tally} in {time.monotonic() - began:.0f} s")  # noqa: T201 - a script's result
-    kept = tally.twice == 0 and tally.lost == 0
-    return 0 if kept and tally.most_unknown_per_kill <= arguments.concurrency else 1
+    counts = kill_ingestion(arguments.kills, arguments.items, arguments.concurrency)
+    print(f"{counts} in {time.monotonic() - began:.0f} s")  # noqa: T201 - a script's result
+    kept = counts.twice == 0 and counts.lost == 0
+    return 0 if kept and counts.most_unknown_per_kill <= arguments.concurrency else 1
 
 
 if __name__ == "__main__":

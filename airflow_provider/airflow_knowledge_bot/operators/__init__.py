@@ -1,7 +1,7 @@
-"""The operators: what creates something in the service creates it no second time in its retries.
+"""The operators. Retries of a task create nothing twice in the service.
 
-None of them can be deferred: a triggerer that is restarted runs its triggers again, and would send
-their requests again with them. Where answers are slow, raise the connection's `timeout`.
+None of them can be deferred: a triggerer that restarts runs its triggers again, and would send
+their requests again. If answers are slow, raise the connection's `timeout`.
 """
 
 from airflow_knowledge_bot.operators.checks import KnowledgeBotCheckOperator

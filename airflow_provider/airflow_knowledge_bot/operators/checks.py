@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
-from airflow_knowledge_bot.hooks import KnowledgeBotHook  # first: it tells that Airflow is missing
+from airflow_knowledge_bot.hooks import KnowledgeBotHook  # first: it reports a missing Airflow
 
 # isort: split
 from airflow.sdk import BaseOperator
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 class KnowledgeBotCheckOperator(BaseOperator):
-    """Asks a bot questions and fails where too few answers are as expected.
+    """Asks a bot questions, and fails if too few answers are as expected.
 
-    Each question is a message in a new conversation (POST /messages). All are asked, whatever comes
-    of the first, unless ten in a row get no answer, and the log tells of each. Nothing in the
-    service changes by it, so what got no answer is asked again by Airflow's next try.
+    Each question is a message in a new conversation (POST /messages). All are asked, even after a
+    wrong answer, unless ten in a row get no answer; the log names each. Asking changes nothing in
+    the service, so Airflow's next try asks again what got no answer.
 
-    The task fails for good where an answer is wrong that `min_pass` cannot spare, or the service
-    refuses for good. It may be tried again where answers are missing that could make the
-    difference: the service was away, or an answer was lost. On Airflow 3.3 a retry does not ask
-    again what passed in an earlier try; Airflow 3.1 and 3.2 keep nothing between tries, and there
-    it asks all. A task that is cleared asks all.
+    The task fails for good if more answers are wrong than `min_pass` allows, or if the service
+    refuses for good. It can be retried if the missing answers could make the difference: the
+    service was down, or an answer was lost. On Airflow 3.3 a retry does not repeat what passed in
+    an earlier try; Airflow 3.1 and 3.2 keep nothing between tries, so there it asks everything. A
+    cleared task asks everything.
 
-    XCom, also where the task fails: `ok`, `passed`, `failed` (all that did not pass), `unanswered`
-    (those of them without an answer), `messages` (sent in this try), `min_pass`, `duration`
+    XCom, even when the task fails: `ok`, `passed`, `failed` (all that did not pass), `unanswered`
+    (those without an answer), `messages` (sent in this try), `min_pass`, `duration`
     (seconds), `stopped` (why it ended early, or None) and the first 20 `failures`, each with `id`,
     `question`, `reason` and `answer`, at most 500 characters each.
 
@@ -44,17 +44,15 @@ class KnowledgeBotCheckOperator(BaseOperator):
         bot_id: the bot that is asked (templated); by default the connection's `default_bot_id`.
         questions: what is asked and what the answers must hold (templated): dicts with the fields
             of a `knowledge_bot.checks.Question`, such as `{"ask": …, "contains": …}`, the list of
-            such dicts that an upstream task gives, or `Question`s, which are taken as they are,
-            without templates.
+            such dicts that an upstream task returns, or `Question`s, which are not templated.
         file: a file of questions instead, `.toml`, `.jsonl`, or promptfoo's `.yaml`: a path on the
             worker, the address of an object (`s3://connection@bucket/key`), or an
             `ObjectStoragePath` (templated; what is in the file is not).
         min_pass: the share of the questions that has to pass, 0 to 1.
-        wait: seconds within which a question is asked again that has not passed; 0: each is asked
-            once. The task holds its worker's slot meanwhile, which `KnowledgeBotAnswerSensor` does
-            not.
+        wait: for how many seconds a question that has not passed is asked again; 0: each is asked
+            once. The task holds its worker's slot meanwhile; `KnowledgeBotAnswerSensor` does not.
         interval: seconds between two messages with the same question, at least 0.1.
-        concurrency: how many messages are under way at most.
+        concurrency: how many messages are in flight at most.
         knowledge_bot_conn_id: the connection (templated).
     """
 
@@ -101,7 +99,7 @@ class KnowledgeBotCheckOperator(BaseOperator):
         """Ask all questions, then fail if too few have passed.
 
         Raises:
-            AirflowFailException: asking again mends nothing: an answer is wrong, the service
+            AirflowFailException: asking again cannot help: an answer is wrong, the service
                 refused for good, or a parameter cannot be used.
             AirflowException: answers are missing, and the next try may get them.
         """
@@ -109,7 +107,7 @@ class KnowledgeBotCheckOperator(BaseOperator):
         from airflow_knowledge_bot.checks import Passed, ask, failure_of, log_report, summary
         from airflow_knowledge_bot.failures import task_fails_for_good
 
-        # Not made earlier: an operator is copied, and an event cannot be.
+        # Not in __init__: operators are copied, and an event cannot be.
         self._stop = Event()
         with task_fails_for_good(self.knowledge_bot_conn_id, {}, "resend"):
             report = ask(
@@ -121,19 +119,20 @@ class KnowledgeBotCheckOperator(BaseOperator):
             )
         self._report = report
         log_report(report)
-        told = summary(report)
+        result = summary(report)
         failure = failure_of(report, self)
         if failure is not None:
-            context["ti"].xcom_push(key="return_value", value=told)
+            context["ti"].xcom_push(key="return_value", value=result)
             raise failure
 
-        counts = {name: told[name] for name in ("passed", "failed", "unanswered", "min_pass")}
-        # Which collections a bot reads is not told (interface section 2), so an alias stays empty.
+        counts = {name: result[name] for name in ("passed", "failed", "unanswered", "min_pass")}
+        # The service does not say which collections a bot reads (interface section 2), so an alias
+        # stays empty.
         describe_outlets(context, self.outlets, [], {"bot_id": report.results[0].bot_id, **counts})
-        return told
+        return result
 
     def on_kill(self) -> None:
-        """Ask nothing more, and wait a few seconds for the answers that are under way."""
+        """Ask nothing more, and wait a few seconds for the answers in flight."""
         if self._stop is not None:
             self._stop.set()
 
@@ -151,5 +150,5 @@ class KnowledgeBotCheckOperator(BaseOperator):
     def get_openlineage_facets_on_failure(
         self, task_instance: object
     ) -> "OperatorLineage[Any, Any] | None":
-        """Return the same of a check that failed, which is when it matters."""
+        """Return the same for a failed check, where it matters most."""
         return self.get_openlineage_facets_on_complete(task_instance)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from airflow_knowledge_bot.arguments import BaseOperatorArguments
     from airflow_knowledge_bot.connections import Settings
     from airflow_knowledge_bot.items import Items
-    from airflow_knowledge_bot.telling import Telling
+    from airflow_knowledge_bot.progress import ProgressLog
     from knowledge_bot.ingest import Ingestion, Item, Ledger
 
-Place = Literal[
+ItemSource = Literal[
     "items",
     "folder",
     "objects",
@@ -45,56 +45,57 @@ Place = Literal[
     "sql",
     "documents",
 ]
-"""A parameter that says where items come from: one of these is given."""
+"""A parameter that says where items come from; a task has exactly one of them."""
 
 Failed = Literal["refused", "unknown", "undelivered", "invalid"]
-"""What can become of an item that is not in the service."""
+"""The ways in which an item can fail to reach the service."""
 
-PLACES: tuple[Place, ...] = get_args(Place)
+ITEM_SOURCES: tuple[ItemSource, ...] = get_args(ItemSource)
 _FAILED: tuple[Failed, ...] = get_args(Failed)
 
-# Of these only a part is a template; see `templates`.
+# Only parts of these are templates; see `templates`.
 _PARTLY_TEMPLATES = ("items", "documents")
 
-# Those whose failures to read may pass: a store that did not answer, a database that went away.
-_MAY_PASS = ("objects", "sql")
+# A failure to read these may be temporary: a store that did not answer, a lost database.
+_UNRELIABLE = ("objects", "sql")
 
-# Seconds that a try waits for other runs to send what they have begun: longer than the lease of a
-# worker that died, whose items are known to be unknown then.
+# Seconds that a try waits for other runs to finish what they are sending. It is longer than the
+# lease of a worker that died, after which its items count as unknown.
 _WAIT_FOR_OTHERS = 90.0
 
-# What names an item, the best first, and how much of it a mapped task is called by.
+# The fields that name an item, the best first, and the length of a mapped task's label.
 _NAMING = ("name", "url", "path", "key")
 _LABEL = 100
 
 
 class KnowledgeBotIngestOperator(BaseOperator):
-    """Ingests many items in one task; what the ledger knows as unchanged is not sent again.
+    """Ingests many items in one task; items that the ledger knows as unchanged are not sent again.
 
-    A ledger in PostgreSQL keeps any number of tasks and workers from sending an item twice. What a
-    killed worker was sending becomes `unknown` there: it is reported and, with `on_unknown="hold"`,
-    never sent again by itself. The task fails only after everything else was done. What other runs
-    are sending at the end is waited for, 90 seconds at most, and fails nothing.
+    A ledger in PostgreSQL keeps any number of tasks and workers from sending an item twice. Items
+    that a killed worker was sending become `unknown`: they are reported and, with
+    `on_unknown="hold"`, never sent again automatically. The task fails only after everything else
+    is done. At the end it waits up to 90 seconds for items that other runs are sending; these do
+    not fail it.
 
-    It runs on a worker, not asynchronously: the engine below has an event loop of its own, and a
-    task's process has nothing else to do.
+    It runs on a worker and cannot be deferred: the ingestion has its own event loop, and a task's
+    process has nothing else to do.
 
-    XCom, also where the task fails: the counts of a `knowledge_bot.ingest.Report` by their names
+    XCom, even when the task fails: the counts of a `knowledge_bot.ingest.Report` by their names
     (`created`, `unchanged`, `superseded`, `gone`, `unversioned`, …), `duration` (seconds, of the
     last try), `stopped` (why it ended early, or None), the first 20 `failures`, each with `kind`,
     `name` and `error`, and `named`: the first 20 items that are `superseded`, `gone` or `unknown`,
-    with their names, and their `source_id` where there is one. On Airflow 3.3 the counts are those
-    of all tries since the task last ended well; on 3.1 and 3.2, which keep nothing between tries,
-    those of the last one.
+    with their names, and their `source_id` where there is one. On Airflow 3.3 the counts cover all
+    tries since the task last succeeded; on 3.1 and 3.2, which keep nothing between tries, only the
+    last one.
 
-    Outlets get an event only where sources were created, by this run or by earlier ones that were
-    red: a run that changed nothing starts no DAG. An asset `knowledgebot://host/collection` gets
-    none where that collection was not fed, and a warning says so, as it does where the host is
-    another; an `AssetAlias` becomes the collections that were fed.
+    Outlets get an event only if sources were created, by this run or by earlier failed ones: a run
+    that changed nothing triggers no DAG. An asset `knowledgebot://host/collection` gets none if the
+    task did not write to that collection; the log warns of it, and of a host that is not the
+    connection's. An `AssetAlias` becomes the collections that the task wrote to.
 
     Args:
         ledger_conn_id: an Airflow connection of type `knowledge_bot_ledger`, `postgres` or `sqlite`
-            (templated). SQLite is enough where only one machine works.
+            (templated). SQLite is enough for workers on one machine.
         items: the items themselves, as dicts (`{"name", "url"}`, `{"name", "content"}` or
             `{"path"}`, each also with `key`, `version` and `collections`) or as objects of
             `knowledge_bot.ingest`. In a DAG file the strings in such a dict are templated, but for
@@ -103,9 +104,9 @@ class KnowledgeBotIngestOperator(BaseOperator):
         folder: a folder whose files are uploaded, on a disk that the worker sees (templated).
         objects: the address of objects, with wildcards or of a folder
             (`s3://connection@bucket/documents/**/*.pdf`), or an `ObjectStoragePath` (templated).
-            Only those are opened that the listing tells as new or changed, and they are streamed;
-            what cannot be read is tried again by the next try. Object storage needs its own Airflow
-            provider.
+            Only objects that are new or changed according to the listing are opened, and they are
+            streamed; the next try tries again what cannot be read. Object storage needs its own
+            Airflow provider.
         site: the address of a site whose pages are found by its links (templated).
         sitemap: the address of a sitemap, or the path of its file (templated). The service scrapes
             its pages.
@@ -113,43 +114,42 @@ class KnowledgeBotIngestOperator(BaseOperator):
         urls: the path of a file with one address a line, or a list of addresses (templated).
         jsonl: the path of a file with one item in each line, as JSON (templated).
         sql: a query whose rows are texts (templated); `source_options` names its columns: `key` and
-            `text`, and perhaps `name` and `version`.
-        documents: documents as `DocumentLoaderOperator` of Airflow's common.ai hands them on, or
-            LangChain's and LlamaIndex's: dicts with `text` or `page_content`, and `metadata`, or
-            objects with these attributes, or a function as for `items`. They are no templates.
-        source_options: options of the place, as the function of the same name in
+            `text`, and optionally `name` and `version`.
+        documents: documents of `DocumentLoaderOperator` in Airflow's common.ai, of LangChain or of
+            LlamaIndex: dicts with `text` or `page_content`, and `metadata`, or objects with these
+            attributes, or a function as for `items`. They are not templated.
+        source_options: options of the item source, as the function of the same name in
             `knowledge_bot.ingest` takes them (templated): `{"depth": 3}` for a `site`,
             `{"compare": "content"}` for a `sitemap`.
-        sql_conn_id: the connection that `sql` is asked of (templated), of any type with a hook of
+        sql_conn_id: the connection that runs `sql` (templated), of any type with a hook of
             `apache-airflow-providers-common-sql`.
         collections: id or ids of the collections (templated); by default the connection's
             `default_collection_id`.
-        on_unknown: `hold` what may have been created already, so that nothing is sent twice, or
-            `resend` it, so that nothing is lost.
+        on_unknown: `hold` items that may have been created already, so that nothing is sent twice,
+            or `resend` them, so that nothing is lost.
         concurrency: how many requests are in flight at most.
-        limit: how many items are sent at most by one try; the next run goes on.
-        rate: how many items are sent a second, at most. That of reading pages to compare them is an
-            option of the place.
-        origin: a name for what yields the items, such as `handbook` (templated). What it yields no
-            longer is told as `gone`, and listed by `kbot ledger gone`. A folder has one of its own,
-            its path, and objects have their address; a folder that is named is the same one
-            wherever a worker mounts it. Give none to mapped tasks of which each has a part of the
-            items.
-        gone_limit: the share of an origin's items that may vanish at once, 0 to 1; where more do,
-            none is noted as gone.
-        fail_on: which failures turn the task red: some of `refused`, `unknown`, `undelivered` and
-            `invalid`, by default all. A run that stops early is red in any case.
-        max_refused: how many refused items do not: a whole number of them, or, between 0.0 and 1.0,
-            a share of all items.
+        limit: how many items one try sends at most; the next run continues.
+        rate: how many items are sent per second, at most. The rate of reading pages to compare them
+            is an option of the item source.
+        origin: a name for the item source, such as `handbook` (templated). Items that it no longer
+            yields count as `gone`, and `kbot ledger gone` lists them. By default a folder has its
+            path, and objects their address; a folder with a name is the same wherever a worker
+            mounts it. Give none to mapped tasks that share the items between them.
+        gone_limit: the share of an origin's items that may vanish at once, 0 to 1; if more do, none
+            is marked as gone.
+        fail_on: which failures fail the task: some of `refused`, `unknown`, `undelivered` and
+            `invalid`, by default all. A run that stops early fails in any case.
+        max_refused: how many refused items are tolerated: a whole number of them, or, between 0.0
+            and 1.0, a share of all items.
         knowledge_bot_conn_id: the connection (templated).
 
     Raises:
-        ValueError: while the DAG is parsed: not one place is given but none or several, a function
-            asks for what Airflow does not give, or a number or a choice cannot be used.
+        ValueError: while the DAG is parsed: no or several item sources are given, a function asks
+            for something that Airflow does not pass, or a number or a choice cannot be used.
     """
 
     template_fields: Sequence[str] = (
-        *PLACES,
+        *ITEM_SOURCES,
         "source_options",
         "sql_conn_id",
         "collections",
@@ -165,7 +165,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
         "collections": "json",
     }
     template_ext: Sequence[str] = ()
-    # A bound method would take its object along into each copy of a DAG, and texts are many.
+    # A deep copy of a bound method copies its object, and texts may be many.
     shallow_copy_attrs: Sequence[str] = ("items", "documents")
     ui_color = "#e3edf7"
     operator_extra_links = (KnowledgeBotServiceLink(),)
@@ -232,84 +232,84 @@ class KnowledgeBotIngestOperator(BaseOperator):
 
     @property
     def label(self) -> str:
-        """What a mapped task is called in Airflow's grid, where its DAG does not say it."""
-        for place in PLACES:
-            value = getattr(self, place)
+        """A mapped task's name in Airflow's grid, unless its DAG gives one."""
+        for item_source in ITEM_SOURCES:
+            value = getattr(self, item_source)
             if isinstance(value, list | tuple) and value:
-                first, last = _told(value[0]), _told(value[-1])
+                first, last = _label(value[0]), _label(value[-1])
                 return first if len(value) == 1 else f"{first} … {last}"
-            if value is not None and place not in ("items", "documents", "sql"):
-                return _told(value)
+            if value is not None and item_source not in ("items", "documents", "sql"):
+                return _label(value)
         return self.origin or self.task_id
 
     def execute(self, context: "Context") -> dict[str, Any]:
         """Ingest all items, then fail if any of them is not in the service.
 
         Raises:
-            AirflowFailException: a person must look: an outcome is unknown, the service refused
+            AirflowFailException: a person must act: an outcome is unknown, the service refused
                 something for good, or a parameter cannot be used.
-            IncompleteIngestionError: the next try may do better.
-            LedgerError: likewise, since the ledger was out of reach.
+            IncompleteIngestionError: the next try may succeed.
+            LedgerError: the ledger was out of reach; the next try may succeed.
         """
         from airflow_knowledge_bot.failures import task_fails_for_good
-        from airflow_knowledge_bot.reports import Rules, named_items, summary
-        from airflow_knowledge_bot.telling import Telling
+        from airflow_knowledge_bot.progress import ProgressLog
+        from airflow_knowledge_bot.results import Rules, named_items, summary
         from airflow_knowledge_bot.tries import Tries
 
         given = {"collections": self.collections}
         with task_fails_for_good(self.knowledge_bot_conn_id, given, self.on_unknown):
-            place = self._place()
+            item_source = self._item_source()
             check_filled("knowledge_bot_conn_id", self.knowledge_bot_conn_id)
             hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
             self.service_page = service_page(hook.settings.base_url)
             collections = self._collections(hook.settings)
             ledger = self._ledger()
             tries = Tries(context)
-            telling = Telling(self.log, tries)
+            progress = ProgressLog(self.log, tries)
             with hook.get_conn() as client, _connections_of_items():
-                items = self._items_of(place, context, telling)
+                items = self._items_of(item_source, context, progress)
                 service, origin = client.base_url, self.origin or items.origin
                 self.log.info(
                     "Ingesting %s into %s at %s; ledger %s of the connection %r.",
-                    self._place_told(place),
+                    self._described(item_source),
                     ", ".join(collections),
                     service,
                     ledger,
                     self.ledger_conn_id,
                 )
                 tries.begin(ledger, service, tuple(sorted(collections)), origin)
-                ingestion = self._ingestion(collections, ledger, telling)
-                with telling.in_time():
+                ingestion = self._ingestion(collections, ledger, progress)
+                with progress.running():
                     report = tries.total(ingestion.run(client, items.found))
 
-        rules = Rules(self.fail_on, self.max_refused, self.on_unknown, place in _MAY_PASS)
+        rules = Rules(self.fail_on, self.max_refused, self.on_unknown, item_source in _UNRELIABLE)
         failure = rules.failure(
             report,
             conn_id=self.knowledge_bot_conn_id,
             collections=collections,
             ledger_conn_id=self.ledger_conn_id,
             ledger=ledger,
-            unknown=telling.unknown,
+            unknown=progress.unknown,
         )
-        tries.end(report, well=failure is None)
+        tries.end(report, succeeded=failure is None)
         named = named_items(
-            report, telling.unknown, ledger, service=service, origin=origin, began=tries.began
+            report, progress.unknown, ledger, service=service, origin=origin, began=tries.began
         )
-        telling.end(report, named, rules.tolerated(report), ledger)
-        told = summary(report, named)
-        fed = sorted({*collections, *items.collections})
-        told["untold"] = self._tell_outlets(
-            context, service, fed, told, well=failure is None, sure=tries.all_known
+        progress.end(report, named, rules.tolerated(report), ledger)
+        result = summary(report, named)
+        written = sorted({*collections, *items.collections})
+        result["created_without_event"] = self._emit_events(
+            context, service, written, result, succeeded=failure is None, sure=tries.all_known
         )
         if failure is not None:
-            context["ti"].xcom_push(key="return_value", value=told)
+            context["ti"].xcom_push(key="return_value", value=result)
             raise failure
-        return told
+        return result
 
     def on_kill(self) -> None:
-        """Begin nothing new, and finish what is in flight, so that no outcome is unknown.
+        """Start nothing new, and finish what is in flight, so that no outcome is unknown.
 
-        Airflow kills the process five seconds later; what has no answer by then is unknown.
+        Airflow kills the process five seconds later; requests without an answer are then unknown.
         """
         if self._stop is not None:
             self._stop.set()
@@ -318,16 +318,13 @@ class KnowledgeBotIngestOperator(BaseOperator):
         self,
         task_instance: object,  # noqa: ARG002 - OpenLineage's signature
     ) -> "OperatorLineage[Any, Any]":
-        """Return the collections, and the place that the items came from."""
+        """Return the collections, and where the items came from."""
         from airflow_knowledge_bot.lineage import lineage
 
-        places = [
-            getattr(self, place) for place in PLACES if place not in (*_PARTLY_TEMPLATES, "sql")
-        ]
+        unnamed = (*_PARTLY_TEMPLATES, "sql")
+        addresses = [getattr(self, name) for name in ITEM_SOURCES if name not in unnamed]
         return lineage(
-            inputs=[
-                str(place) for place in places if place and not isinstance(place, list | tuple)
-            ],
+            inputs=[str(one) for one in addresses if one and not isinstance(one, list | tuple)],
             outputs=self._collection_uris,
         )
 
@@ -339,9 +336,9 @@ class KnowledgeBotIngestOperator(BaseOperator):
         jinja_env: "jinja2.Environment",
         seen_oids: set[int],
     ) -> None:
-        """Render what is a template; Airflow would call functions itself, without their context.
+        """Render the templates; Airflow would call functions itself, without their context.
 
-        Also for a mapped task Airflow calls this one, so that an operator may take part in it.
+        Airflow calls this method for a mapped task as well.
         """
         fields = list(template_fields)
         if parent is self:
@@ -352,20 +349,20 @@ class KnowledgeBotIngestOperator(BaseOperator):
                 fields.remove(name)
                 setattr(self, name, render(name, getattr(self, name)))
         super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
-        # Of a mapped task Airflow reads the template before there is an operator to have one.
+        # For a mapped task, Airflow reads the template before there is an operator.
         is_mapped = getattr(context.get("ti"), "map_index", -1) >= 0
         if parent is self and is_mapped and context.get("map_index_template") is None:
             context["map_index_template"] = "{{ task.label }}"
 
     def _check(self) -> None:
-        """Refuse, while the DAG is parsed, what no run can use."""
+        """Refuse arguments that no run can use, while the DAG is parsed."""
         check_on_unknown(self.on_unknown)
-        given = [name for name in PLACES if getattr(self, name) is not None]
+        given = [name for name in ITEM_SOURCES if getattr(self, name) is not None]
         if len(given) != 1:
             named = f"{' and '.join(map(repr, given))} are given" if given else "none is"
             raise ValueError(
-                f"the task takes exactly one of the parameters {', '.join(map(repr, PLACES))}, "
-                f"and {named}"
+                "the task takes exactly one of the parameters "
+                f"{', '.join(map(repr, ITEM_SOURCES))}, and {named}"
             )
         for name in _PARTLY_TEMPLATES:
             if callable(function := getattr(self, name)):
@@ -387,33 +384,33 @@ class KnowledgeBotIngestOperator(BaseOperator):
                 f"not {kinds!r}"
             )
 
-    def _place(self) -> Place:
+    def _item_source(self) -> ItemSource:
         """Return the parameter that says where items come from.
 
-        Which one it is was checked when the DAG was parsed; a template may have made nothing of it.
+        That there is one was checked when the DAG was parsed; a template may have rendered to None.
         """
-        name = next((name for name in PLACES if getattr(self, name) is not None), None)
+        name = next((name for name in ITEM_SOURCES if getattr(self, name) is not None), None)
         if name is None:
             raise AirflowFailException(
-                f"The task's parameters {', '.join(map(repr, PLACES))} are all empty once they "
-                "are rendered: nothing was sent. Check what the template or the upstream task "
+                f"The task's parameters {', '.join(map(repr, ITEM_SOURCES))} are all empty once "
+                "they are rendered: nothing was sent. Check what the template or the upstream task "
                 "gives."
             )
         value = getattr(self, name)
-        # A day without items is no mistake, nor is one without addresses.
+        # A day without items or addresses is not an error.
         if name not in _PARTLY_TEMPLATES and value not in ([], ()):
             check_filled(name, value)
         return name
 
-    def _place_told(self, place: Place) -> str:
-        value = getattr(self, place)
+    def _described(self, item_source: ItemSource) -> str:
+        value = getattr(self, item_source)
         if callable(value):
-            return f"{place} of the function {name_of(value)!r}"
-        if place == "sql":
+            return f"{item_source} of the function {name_of(value)!r}"
+        if item_source == "sql":
             return f"rows of a query on the connection {self.sql_conn_id!r}"
         if isinstance(value, list | tuple):
-            return f"{len(value):,} {place}"
-        return f"{place} {_told(value)}"
+            return f"{len(value):,} {item_source}"
+        return f"{item_source} {_label(value)}"
 
     def _collections(self, settings: "Settings") -> list[str]:
         given = given_or_default("collections", self.collections, "default_collection_id", settings)
@@ -431,39 +428,41 @@ class KnowledgeBotIngestOperator(BaseOperator):
 
         return ledger_of(self.ledger_conn_id)
 
-    def _items_of(self, place: Place, context: "Context", telling: "Telling") -> "Items":
+    def _items_of(
+        self, item_source: ItemSource, context: "Context", progress: "ProgressLog"
+    ) -> "Items":
         from airflow_knowledge_bot.items import Items
 
-        value = getattr(self, place)
+        value = getattr(self, item_source)
         if callable(function := value):
 
             def value() -> Any:
                 return call_with_context(function, context, jinja_env=self.get_template_env)
 
-        if place == "sql":
+        if item_source == "sql":
             check_filled("sql_conn_id", self.sql_conn_id)
         return Items(
-            place,
+            item_source,
             value,
             self.source_options,
             sql_conn_id=self.sql_conn_id,
-            alone=telling.quiet,
+            exclusive=progress.exclusive,
         )
 
     def _ingestion(
-        self, collections: list[str], ledger: "Ledger", telling: "Telling"
+        self, collections: list[str], ledger: "Ledger", progress: "ProgressLog"
     ) -> "Ingestion":
         from knowledge_bot.ingest import Ingestion
 
-        # Not made earlier: an operator is copied, and an event cannot be.
+        # Not in __init__: operators are copied, and an event cannot be.
         self._stop = Event()
         return Ingestion(
             collections=collections,
             ledger=ledger,
             concurrency=self.concurrency,
             on_unknown=self.on_unknown,
-            on_progress=telling.on_progress,
-            on_outcome=telling.on_outcome,
+            on_progress=progress.on_progress,
+            on_outcome=progress.on_outcome,
             origin=self.origin,
             gone_limit=self.gone_limit,
             limit=self.limit,
@@ -472,52 +471,55 @@ class KnowledgeBotIngestOperator(BaseOperator):
             stop=self._stop,
         )
 
-    def _tell_outlets(
+    def _emit_events(
         self,
         context: "Context",
         service: str,
-        fed: list[str],
-        told: dict[str, Any],
+        written: list[str],
+        result: dict[str, Any],
         *,
-        well: bool,
+        succeeded: bool,
         sure: bool,
     ) -> int:
-        """Give the outlets an event each, where something changed.
+        """Emit an event for each outlet, if something changed.
 
         Returns:
-            How many sources were created of which no event tells, since the run did not end well.
+            How many sources have been created without an event, because their runs failed.
         """
-        from airflow_knowledge_bot.assets import changed_outlets, collection_uri, untold_before
+        from airflow_knowledge_bot.assets import (
+            changed_outlets,
+            collection_uri,
+            created_without_event,
+        )
 
-        self._collection_uris = [collection_uri(service, one) for one in fed]
+        self._collection_uris = [collection_uri(service, one) for one in written]
         if not self.outlets:
             return 0
-        earlier = untold_before(context)
-        if not well:
-            return int(told["created"]) + earlier
-        counts = {name: told[name] for name in ("created", "unchanged", "superseded", "gone")}
-        extra = {"collections": fed, **counts, "created_in_failed_runs": earlier}
-        # This copy of the operator is the one that runs, and Airflow reads its outlets afterwards.
+        earlier = created_without_event(context)
+        if not succeeded:
+            return int(result["created"]) + earlier
+        counts = {name: result[name] for name in ("created", "unchanged", "superseded", "gone")}
+        extra = {"collections": written, **counts, "created_in_failed_runs": earlier}
+        # Airflow reads the outlets of this copy of the operator once it has run.
         self.outlets = changed_outlets(
             context,
             self.outlets,
             self._collection_uris,
             extra,
-            changed=told["created"] + earlier > 0 or not sure,
+            changed=result["created"] + earlier > 0 or not sure,
         )
         return 0
 
 
 @contextmanager
 def _connections_of_items() -> Iterator[None]:
-    """Tell a connection that a function of the author's looks up from those of the task."""
+    """Fail with an error of its own where a function asks for a connection that is missing."""
     try:
         yield
     except AirflowNotFoundException as error:
         raise AirflowFailException(
-            f"What gives the items asks for a connection that there is not: "
-            f"{str(error).rstrip('. ')}. What came "
-            "before was sent."
+            f"The code that yields the items asks for a connection that does not exist: "
+            f"{str(error).rstrip('. ')}. The items before it were sent."
         ) from error
 
 
@@ -528,12 +530,12 @@ def _check_number(
     fits = isinstance(value, kind) and not isinstance(value, bool)
     if not fits or not least <= value <= most:  # type: ignore[operator] # a number by now
         what = "a whole number" if whole else "a number"
-        told = f"{least} or more" if most == math.inf else f"{least} to {most}"
-        raise ValueError(f"{name}: expected {what}, {told}, not {value!r}")
+        limits = f"{least} or more" if most == math.inf else f"{least} to {most}"
+        raise ValueError(f"{name}: expected {what}, {limits}, not {value!r}")
 
 
-def _told(item: object) -> str:
-    """Return what names an item, or a place, in a few words and without a connection or a query."""
+def _label(item: object) -> str:
+    """Return a short name of an item or a source, without a connection's id or a query."""
     if isinstance(item, dict):
         item = next(filter(None, (item.get(field) for field in _NAMING)), "an item")
     else:

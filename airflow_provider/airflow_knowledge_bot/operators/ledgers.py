@@ -1,4 +1,4 @@
-"""The operator that settles what a ledger does not know."""
+"""The operator that settles items of unknown outcome."""
 
 from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from knowledge_bot.ingest import Entry, Ledger
 
 # XCom and the log are for a person to read.
-_TOLD = 20
+_NAMED = 20
 _LOGGED = 100
 _CHARACTERS = 300
 
@@ -25,25 +25,25 @@ _OUTCOMES = {"": None, "list": None, "created": True, "not created": False, "not
 
 
 class KnowledgeBotResolveOperator(BaseOperator):
-    """Settles items of unknown outcome, after a person looked for them in the service.
+    """Settles items of unknown outcome, once a person has looked for them in the service.
 
-    An ingestion that holds such items (`on_unknown="hold"`) is red every night until somebody says
-    what became of them: the service has no way to ask. Without an `outcome` the task names them and
-    changes nothing. `examples/settle_unknown.py` is a DAG with a form for it.
+    An ingestion that holds such items (`on_unknown="hold"`) fails every night until somebody says
+    what became of them: the service offers no way to find out. Without an `outcome` the task lists
+    them and changes nothing. `examples/settle_unknown.py` is a DAG with a form for it.
 
-    What was settled already in the way that is asked for is no mistake, so a retry ends well.
+    An item that is already settled in the same way is not an error, so a retry succeeds.
 
-    XCom: `unknown` (how many there were), `settled` (how many were settled), `left` (how many still
-    are unknown) and `items`, the first 20 of those that are left, each with `id`, `key`, `name`,
+    XCom: `unknown` (how many there were), `settled` (how many were settled), `left` (how many are
+    still unknown) and `items`, the first 20 of those that are left, each with `id`, `key`, `name`,
     `collections` and `since` (ISO 8601, UTC).
 
     Args:
-        outcome: what is to be noted (templated): `created` where the service has the items, `not
-            created` where it does not, so that the next run sends them; empty or `list` to name
-            them only.
-        items: which ones (templated): keys, or ids as the task names them, as a list, or as a text
-            with one a line; of `kbot ledger unknown` whole lines do. A mapping tells the id of each
-            one's source besides, where that is known.
+        outcome: what became of them (templated): `created` if the service has the items, `not
+            created` if it does not, so that the next run sends them; empty or `list` only lists
+            them.
+        items: which ones (templated): keys, or the ids that the task lists, as a list, or as a text
+            with one per line; whole lines of `kbot ledger unknown` work too. A mapping also gives
+            the id of each one's source, or None.
         everything: settle all that are unknown, instead of `items` (templated).
         ledger_conn_id: an Airflow connection of type `knowledge_bot_ledger`, `postgres` or `sqlite`
             (templated).
@@ -70,7 +70,7 @@ class KnowledgeBotResolveOperator(BaseOperator):
         self.everything = everything
 
     def execute(self, context: "Context") -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
-        """Settle the items, and name what is left.
+        """Settle the items, and list what is left.
 
         Raises:
             AirflowFailException: a parameter cannot be used, or some items are not unknown; the
@@ -83,17 +83,17 @@ class KnowledgeBotResolveOperator(BaseOperator):
         wanted = _wanted(self.items)
         if created is None and (wanted or everything):
             raise AirflowFailException(
-                "The task's parameter 'outcome' is empty, so nothing was settled: say 'created' or "
-                "'not created' of the items."
+                "The task's parameter 'outcome' is empty, so nothing was settled: give 'created' "
+                "or 'not created'."
             )
         if created is not None and bool(wanted) == everything:
             raise AirflowFailException(
-                "Name what is to be settled, by one of the task's parameters 'items' and "
-                "'everything'. Nothing was settled."
+                "Give one of the task's parameters 'items' and 'everything', to say what is "
+                "settled. Nothing was settled."
             )
         ledger = ledger_of(self.ledger_conn_id)
         unknown = _unknown(ledger)
-        self._tell(unknown)
+        self._log_unknown(unknown)
         if created is None:
             return _summary(unknown, unknown, settled=0)
         if everything:
@@ -102,7 +102,7 @@ class KnowledgeBotResolveOperator(BaseOperator):
         left = _unknown(ledger)
         self.log.info("Settled %d of %d; %d are left.", settled, len(unknown), len(left))
         if wrong:
-            shown = " ".join(wrong[:_TOLD])
+            shown = " ".join(wrong[:_NAMED])
             raise AirflowFailException(
                 f"{settled} items were settled, and {len(wrong)} could not be: {shown}"
             )
@@ -119,12 +119,12 @@ class KnowledgeBotResolveOperator(BaseOperator):
         from knowledge_bot.ingest import LedgerError
 
         open_ones = {name for entry in unknown for name in (entry.id, entry.key)}
-        so_already = _in_state(ledger, wanted.keys() - open_ones, created=created)
+        already = _in_state(ledger, wanted.keys() - open_ones, created=created)
         settled, wrong = 0, []
         for key, source in wanted.items():
             try:
-                if key in so_already:
-                    self.log.info("%s was settled so already.", key)
+                if key in already:
+                    self.log.info("%s was already settled like this.", key)
                     continue
                 source_id = source if created else None
                 entry = ledger.resolve(key, created=created, source_id=source_id)
@@ -134,11 +134,11 @@ class KnowledgeBotResolveOperator(BaseOperator):
                 wrong.append(f"{str(error).rstrip('. ')}.")
             else:
                 settled += 1
-                told = "created: %s (%s)" if created else _NOT_CREATED
-                self.log.info(told, entry.name, entry.key)
+                line = "created: %s (%s)" if created else _NOT_CREATED
+                self.log.info(line, entry.name, entry.key)
         return settled, wrong
 
-    def _tell(self, unknown: "Sequence[Entry]") -> None:
+    def _log_unknown(self, unknown: "Sequence[Entry]") -> None:
         self.log.info("%d items are of unknown outcome.", len(unknown))
         for entry in unknown[:_LOGGED]:
             self.log.warning(
@@ -156,14 +156,14 @@ class KnowledgeBotResolveOperator(BaseOperator):
 def _outcome(given: object) -> bool | None:
     if not isinstance(given, str) or given.strip().lower() not in _OUTCOMES:
         raise AirflowFailException(
-            "The task's parameter 'outcome' is 'created', 'not created', or empty to name the "
-            f"items only, not {given!r}. Nothing was settled."
+            "The task's parameter 'outcome' is 'created', 'not created', or empty to list the "
+            f"items, not {given!r}. Nothing was settled."
         )
     return _OUTCOMES[given.strip().lower()]
 
 
 def _yes(given: object) -> bool:
-    """Return a truth value that a template may have made a text of."""
+    """Return a truth value that a template may have turned into text."""
     if isinstance(given, bool):
         return given
     if isinstance(given, str) and given.strip().lower() in ("true", "false", "none", ""):
@@ -174,7 +174,7 @@ def _yes(given: object) -> bool:
 
 
 def _wanted(given: object) -> dict[str, str | None]:
-    """Return keys or ids, each with its source's id where that is told."""
+    """Return keys or ids, each with its source's id if that is given."""
     if given is None:
         return {}
     if isinstance(given, Mapping):
@@ -193,7 +193,7 @@ def _unknown(ledger: "Ledger") -> "list[Entry]":
 
 
 def _in_state(ledger: "Ledger", names: Set[str], *, created: bool) -> set[str]:
-    """Return those of some keys and ids that stand for one item, which is settled so."""
+    """Return those keys and ids that stand for exactly one item, settled in this way."""
     from knowledge_bot.ingest import State
 
     if not names or not ledger.exists():
@@ -221,6 +221,6 @@ def _summary(
                 "collections": list(entry.collections),
                 "since": entry.updated_at.isoformat(timespec="seconds"),
             }
-            for entry in left[:_TOLD]
+            for entry in left[:_NAMED]
         ],
     }

@@ -25,8 +25,8 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
         content: the message (templated).
         conversation_id: the conversation that it continues (templated); by default a new one.
         knowledge_bot_conn_id: the connection (templated).
-        on_unknown: where the service may have acted although no answer arrived: `hold` fails for
-            good, so that nothing is sent twice; `resend` leaves it to Airflow's next try.
+        on_unknown: what to do if the service may have acted although no answer arrived: `hold`
+            fails for good, so that nothing is sent twice; `resend` lets Airflow's next try send it.
     """
 
     parameters = ("bot_id", "content", "conversation_id")
@@ -68,9 +68,10 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
             f"{answer['conversation_id']}"
         )
 
-    def _done(self, context: "Context", base_url: str, answer: dict[str, Any]) -> None:  # noqa: ARG002 - no address is told
+    def _done(self, context: "Context", base_url: str, answer: dict[str, Any]) -> None:  # noqa: ARG002 - no asset to name
         from airflow_knowledge_bot.assets import describe_outlets
 
-        # Which collections a bot reads is not told (interface section 2), so an alias stays empty.
-        told = {"message_id": answer["id"], "conversation_id": answer["conversation_id"]}
-        describe_outlets(context, self.outlets, [], told)
+        # The service does not say which collections a bot reads (interface section 2), so an alias
+        # stays empty.
+        extra = {"message_id": answer["id"], "conversation_id": answer["conversation_id"]}
+        describe_outlets(context, self.outlets, [], extra)

@@ -1,4 +1,4 @@
-"""What the operators of one request share: checks, the intent, the answer and whom it is told."""
+"""The base of the operators that send one request, and checks of parameters."""
 
 import math
 from abc import abstractmethod
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Characters of a message or a name that tell which one it is.
+# How many characters of a message or a name identify it.
 _LABEL = 60
 
 
 class RequestOperator(BaseOperator):
-    """One request, made of the task's parameters; its answer becomes the task's XCom."""
+    """Sends one request built from the task's parameters; its answer becomes the XCom."""
 
     template_ext: Sequence[str] = ()
     ui_color = "#e3edf7"
     operator_extra_links = (KnowledgeBotServiceLink(),)
 
     parameters: ClassVar[tuple[str, ...]]
-    """The attributes that make the request, named as the interface names its fields."""
+    """The attributes that form the request, named like the interface's fields."""
     required: ClassVar[tuple[str, ...]]
-    """Those of them that must hold something once they are rendered."""
+    """The parameters that must not be empty once they are rendered."""
     default: ClassVar[tuple[str, str]]
-    """The parameter that the connection may give instead, and the field of its extra that does."""
+    """The parameter with a default in the connection, and the field of its extra that holds it."""
     answer_fields: ClassVar[dict[str, Any]]
-    """What of the answer goes to XCom, as pydantic's `include` takes it: the documented fields."""
+    """The answer's documented fields, which go to XCom; in the form of pydantic's `include`."""
 
     label: ClassVar[str]
-    """The parameter that tells a person which request this is."""
+    """The parameter by which a person recognises the request."""
 
     service_page = ""
     """Where the extra link leads, once the task knows its connection."""
@@ -76,7 +76,7 @@ class RequestOperator(BaseOperator):
         from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.intents import Intent
 
-        if context.get("map_index_template") is None:  # of mapped tasks: a name beats a number
+        if context.get("map_index_template") is None:  # mapped tasks: a name beats a number
             context["map_index_template"] = f"{{{{ task.{self.label}[:{_LABEL}] }}}}"
         request = {name: getattr(self, name) for name in self.parameters}
         with task_fails_for_good(self.knowledge_bot_conn_id, request, self.on_unknown):
@@ -84,15 +84,15 @@ class RequestOperator(BaseOperator):
             hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
             self.service_page = service_page(hook.settings.base_url)
             self._complete(request, hook.settings)
-            intent = Intent(context, self.on_unknown, self._told())
+            intent = Intent(context, self.on_unknown, self._described())
             if not intent.is_kept and self.on_unknown == "hold":
                 self.log.warning(
-                    "This Airflow keeps nothing between the tries of a task: after a worker that "
-                    "was killed in the middle of the request, the next try sends it again."
+                    "This Airflow keeps nothing between the tries of a task: if the worker is "
+                    "killed in the middle of the request, the next try sends it again."
                 )
             answer = intent.earlier_answer()
             if answer is not None:
-                self.log.info("An earlier try sent the request; this is its answer.")
+                self.log.info("An earlier try sent the request; its answer is returned.")
             else:
                 with self._opened(request) as ready, hook.get_conn() as client:
                     answer = intent.send(
@@ -112,13 +112,13 @@ class RequestOperator(BaseOperator):
         for required in self.required:
             check_filled(required, request[required])
 
-    def _told(self) -> str:
-        """Return which request it is, for a person who looks for it in the service."""
-        told = " ".join(str(getattr(self, self.label)).split())
-        return f"{self.label} {told[:_LABEL]!r}"
+    def _described(self) -> str:
+        """Return the request in a few words, for a person who looks for it in the service."""
+        text = " ".join(str(getattr(self, self.label)).split())
+        return f"{self.label} {text[:_LABEL]!r}"
 
     def _opened(self, request: dict[str, Any]) -> "AbstractContextManager[dict[str, Any]]":
-        """Open what the request is made of; a failure here is none of the request."""
+        """Open the request's file, before the intent is stored: if this fails, nothing was sent."""
         return nullcontext(request)
 
     @abstractmethod
@@ -131,11 +131,11 @@ class RequestOperator(BaseOperator):
 
     @abstractmethod
     def _done(self, context: "Context", base_url: str, answer: dict[str, Any]) -> None:
-        """Tell the task's outlets of the answer, also of one that an earlier try got."""
+        """Put the answer, which may be an earlier try's, into the events of the task's outlets."""
 
 
 def check_on_unknown(value: object) -> None:
-    """Refuse what is no choice while the DAG is parsed, rather than when its task runs.
+    """Refuse a wrong `on_unknown` while the DAG is parsed, rather than when its task runs.
 
     Raises:
         ValueError: it is neither `hold` nor `resend`.
@@ -148,25 +148,25 @@ def check_number(name: str, value: object, least: float, most: float = math.inf)
     """Refuse a number that is out of its range while the DAG is parsed.
 
     Raises:
-        ValueError: it is no number, less than `least` or more than `most`.
+        ValueError: it is not a number, less than `least` or more than `most`.
     """
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     if not least <= number <= most:
-        told = f"{least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
-        raise ValueError(f"{name} is {told}, not {value!r}")
+        limits = f"{least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
+        raise ValueError(f"{name} is {limits}, not {value!r}")
 
 
 def given_or_default(name: str, given: T | None, field: str, settings: "Settings") -> T | str:
-    """Return a parameter's value, or what the connection gives in place of it.
+    """Return a parameter's value, or the connection's default for it.
 
     Args:
         name: the parameter's name.
-        given: its value; None where it is not given.
+        given: its value, or None.
         field: the field of the connection's extra.
         settings: the connection.
 
     Raises:
-        AirflowFailException: neither is there.
+        AirflowFailException: there is neither.
     """
     found: T | str | None = getattr(settings.extra, field) if given is None else given
     if found is None:
@@ -178,9 +178,9 @@ def given_or_default(name: str, given: T | None, field: str, settings: "Settings
 
 
 def check_several(name: str, given: object, kind: Any, what: str) -> None:
-    """Refuse a parameter that gives a single thing, or none, in place of several.
+    """Refuse a parameter that is a single value, or None, instead of several.
 
-    What a template makes of a list is a text, which would be taken for a list of characters.
+    A template turns a list into a text, which would be read as a list of characters.
 
     Args:
         name: the parameter's name.
@@ -189,18 +189,18 @@ def check_several(name: str, given: object, kind: Any, what: str) -> None:
         what: what several are called.
 
     Raises:
-        AirflowFailException: it is no iterable of them.
+        AirflowFailException: it is not an iterable of them.
     """
     if isinstance(given, str | bytes | dict | kind) or not isinstance(given, Iterable):
         raise AirflowFailException(
             f"The task's parameter {name!r} gives {type(given).__name__} instead of several "
-            f"{what}: put a single one into a list, and take an upstream task's list as its "
-            "`.output`, not by a template. Nothing was sent."
+            f"{what}: put a single one into a list, and pass an upstream task's list by its "
+            "`.output`, not through a template. Nothing was sent."
         )
 
 
 def check_filled(name: str, value: object) -> None:
-    """Refuse a parameter that holds nothing.
+    """Refuse a parameter that is empty.
 
     Raises:
         AirflowFailException: it is empty, or has an empty element.

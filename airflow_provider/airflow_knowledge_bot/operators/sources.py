@@ -47,12 +47,12 @@ class _CreateSourceOperator(RequestOperator):
         self,
         task_instance: object,  # noqa: ARG002 - OpenLineage's signature
     ) -> "OperatorLineage[Any, Any]":
-        """Return the collections that the source went into, and what it was made of."""
+        """Return the collections that the source went into, and where it came from."""
         from airflow_knowledge_bot.lineage import lineage
 
         return lineage(inputs=self._lineage_inputs(), outputs=self._collection_uris)
 
-    def _created(self, request: dict[str, Any], answer: dict[str, Any]) -> str:  # noqa: ARG002 - the answer tells
+    def _created(self, request: dict[str, Any], answer: dict[str, Any]) -> str:  # noqa: ARG002 - the answer has all
         collections = ", ".join(collection["id"] for collection in answer["collections"])
         return f"the source {answer['id']} {answer['name']!r} in {collections}"
 
@@ -74,7 +74,7 @@ class _CreateSourceOperator(RequestOperator):
 
     @abstractmethod
     def _lineage_inputs(self) -> list[str]:
-        """Return the addresses that the source is made of."""
+        """Return the addresses that the source comes from."""
 
 
 class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
@@ -88,11 +88,11 @@ class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
         collections: id or ids of the collections it belongs to (templated); by default the
             connection's `default_collection_id`.
         url: the page's address (templated).
-        headers: request headers that the service sends while it scrapes (templated). A secret in
-            them belongs into a connection or a Variable that Airflow masks.
+        headers: request headers that the service sends while it scrapes (templated). Keep a
+            secret in a connection or a Variable that Airflow masks.
         knowledge_bot_conn_id: the connection (templated).
-        on_unknown: where the service may have acted although no answer arrived: `hold` fails for
-            good, so that nothing is sent twice; `resend` leaves it to Airflow's next try.
+        on_unknown: what to do if the service may have acted although no answer arrived: `hold`
+            fails for good, so that nothing is sent twice; `resend` lets Airflow's next try send it.
     """
 
     parameters = ("name", "collections", "url", "headers")
@@ -137,7 +137,7 @@ class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
 class KnowledgeBotCreateTextSourceOperator(_CreateSourceOperator):
     """Creates a source from text (POST /sources/write).
 
-    XCom: as of `KnowledgeBotCreateWebpageSourceOperator`.
+    XCom: as for `KnowledgeBotCreateWebpageSourceOperator`.
 
     Args:
         name: the source's name (templated).
@@ -145,8 +145,8 @@ class KnowledgeBotCreateTextSourceOperator(_CreateSourceOperator):
             connection's `default_collection_id`.
         content: the text (templated).
         knowledge_bot_conn_id: the connection (templated).
-        on_unknown: where the service may have acted although no answer arrived: `hold` fails for
-            good, so that nothing is sent twice; `resend` leaves it to Airflow's next try.
+        on_unknown: what to do if the service may have acted although no answer arrived: `hold`
+            fails for good, so that nothing is sent twice; `resend` lets Airflow's next try send it.
     """
 
     parameters = ("name", "collections", "content")
@@ -183,7 +183,7 @@ class KnowledgeBotCreateTextSourceOperator(_CreateSourceOperator):
 class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
     """Creates a source from a file, streamed in constant memory (POST /sources/upload).
 
-    XCom: as of `KnowledgeBotCreateWebpageSourceOperator`.
+    XCom: as for `KnowledgeBotCreateWebpageSourceOperator`.
 
     Args:
         name: the source's name (templated).
@@ -193,8 +193,8 @@ class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
             `ObjectStoragePath` (templated). Object storage needs its own Airflow provider.
         filename: the name that the service sees (templated); by default the file's own.
         knowledge_bot_conn_id: the connection (templated).
-        on_unknown: where the service may have acted although no answer arrived: `hold` fails for
-            good, so that nothing is sent twice; `resend` leaves it to Airflow's next try.
+        on_unknown: what to do if the service may have acted although no answer arrived: `hold`
+            fails for good, so that nothing is sent twice; `resend` lets Airflow's next try send it.
     """
 
     parameters = ("name", "collections", "file", "filename")
@@ -237,7 +237,7 @@ class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
             with opened(request["file"]) as (stream, name):
                 yield {**request, "file": stream, "filename": request["filename"] or name}
         else:
-            yield request  # the client opens a path by itself, anew for each attempt
+            yield request  # the client opens a path itself, once for each attempt
 
     def _send(self, client: "Client", request: dict[str, Any]) -> "Source":
         return client.upload_source(**request)

@@ -12,9 +12,9 @@
         )
     assert report.ok, report
 
-"Created" means accepted: the interface shows no status of a source after that (section 3), and
-whether a bot can answer from it, asking alone tells. So `wait` asks again what has not passed, once
-every `interval` seconds; a `Baseline` keeps what passed, to tell later what broke.
+"Created" means accepted: the interface shows no status of a source after that (section 3). Only
+asking shows whether a bot can answer from it. So `wait` asks again what has not passed, once every
+`interval` seconds; a `Baseline` keeps what passed, to show later what broke.
 
 - A `Question` says what is asked and what the answer must hold. `load_questions` reads them from
   a file: TOML, JSON lines, or the YAML of promptfoo.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from knowledge_bot.checks._promptfoo import read_promptfoo
-from knowledge_bot.checks._questions import Question, made
+from knowledge_bot.checks._questions import Question, question_of
 from knowledge_bot.errors import ConfigurationError
 
 # Bytes of a file; a hundred thousand questions fit.
@@ -21,7 +21,7 @@ _TOML_HEAD = re.compile(r"^[ \t]*\[\[[ \t]*questions[ \t]*\]\]", re.MULTILINE)
 def load_questions(path: str | os.PathLike[str]) -> list[Question]:
     """Read the questions of a file.
 
-    The end of its name says what it is:
+    The suffix of its name gives its format:
 
     - `.toml`: a table `[[questions]]` for each, with the fields of a `Question`,
     - `.jsonl`: a line of JSON for each, with the same fields,
@@ -50,7 +50,7 @@ def parse_questions(text: str, suffix: str, name: str) -> list[Question]:
 
     Args:
         text: what is in the file.
-        suffix: what it is, as the end of a file's name: `.toml`, `.jsonl`, …
+        suffix: its format, as a file's suffix: `.toml`, `.jsonl`, …
         name: what errors call it.
 
     Raises:
@@ -70,8 +70,7 @@ def parse_questions(text: str, suffix: str, name: str) -> list[Question]:
             found = read_promptfoo(_json_as_yaml(text, name), name)
         case _:
             raise ConfigurationError(
-                f"{name}: its name does not end in .toml, .jsonl or .yaml, so that nothing tells "
-                "what it is"
+                f"{name}: its format is not known: the name does not end in .toml, .jsonl or .yaml"
             )
     if not found:
         raise ConfigurationError(f"{name}: holds no questions")
@@ -84,8 +83,8 @@ def _read(path: Path) -> str:
         with path.open("rb") as stream:
             content = stream.read(_LARGEST + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        told = getattr(error, "strerror", None) or error
-        raise ConfigurationError(f"{path}: cannot be read: {told}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"{path}: cannot be read: {reason}") from None
     if len(content) > _LARGEST:
         raise ConfigurationError(f"{path}: is larger than {_LARGEST >> 20} MiB")
     try:
@@ -113,15 +112,15 @@ def _from_toml(text: str, name: str) -> Found:
             "question is a table [[questions]]"
         )
     if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
-        raise ConfigurationError(f"{name}: 'questions' is no array of tables [[questions]]")
+        raise ConfigurationError(f"{name}: 'questions' is not an array of tables [[questions]]")
     heads = [text.count("\n", 0, head.start()) + 1 for head in _TOML_HEAD.finditer(text)]
-    # The parser tells no lines. Heads in inline tables or inside of a text do not count up.
+    # The parser gives no line numbers. Inline tables, or heads inside texts, spoil the count.
     named = len(heads) == len(given)
     wheres = [
         f"{name}, line {heads[number]}" if named else f"{name}, question {number + 1}"
         for number in range(len(given))
     ]
-    return [(where, made(one, where)) for where, one in zip(wheres, given, strict=True)]
+    return [(where, question_of(one, where)) for where, one in zip(wheres, given, strict=True)]
 
 
 def _line_of(text: str, key: str) -> str:
@@ -139,13 +138,13 @@ def _from_lines(text: str, name: str) -> Found:
         try:
             fields = json.loads(line, object_pairs_hook=_once_each)
         except ValueError as error:
-            told = str(error).replace("line 1 column", "column")
-            raise ConfigurationError(f"{where}: is not JSON: {told}") from None
+            reason = str(error).replace("line 1 column", "column")
+            raise ConfigurationError(f"{where}: is not JSON: {reason}") from None
         except RecursionError:
             raise ConfigurationError(f"{where}: is nested too deeply") from None
         if not isinstance(fields, dict):
-            raise ConfigurationError(f"{where}: is no JSON object with the fields of a question")
-        found.append((where, made(fields, where)))
+            raise ConfigurationError(f"{where}: is not a JSON object with the fields of a question")
+        found.append((where, question_of(fields, where)))
     return found
 
 
@@ -154,7 +153,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r} stands twice")
+        raise ValueError(f"{twice!r} appears twice")
     return fields
 
 
@@ -163,8 +162,8 @@ def _json_as_yaml(text: str, name: str) -> str:
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
-        told = f"{error.msg}, at column {error.colno}"
-        raise ConfigurationError(f"{name}, line {error.lineno}: is not JSON: {told}") from None
+        reason = f"{error.msg}, at column {error.colno}"
+        raise ConfigurationError(f"{name}, line {error.lineno}: is not JSON: {reason}") from None
     except RecursionError:
         raise ConfigurationError(f"{name}: is nested too deeply") from None
     return re.sub(r"^[ \t]+", lambda found: found[0].expandtabs(2), text, flags=re.MULTILINE)

@@ -1,12 +1,13 @@
-"""Questions from configurations of promptfoo (https://www.promptfoo.dev), as far as both know them.
+"""Questions from configurations of promptfoo (https://www.promptfoo.dev), as far as both have them.
 
-What is read gets the verdicts that promptfoo gives the same answers. What would change a verdict
-and is not read is named, with its line; what says whom to ask and how is left out, since the bot is
-named elsewhere.
+Every assertion that is read gives the verdict that promptfoo gives. Whatever is not read and would
+change a verdict is an error with its line. Providers and options of a run are ignored, since the
+bot is named elsewhere.
 """
 
 import itertools
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Any, NoReturn
 from pydantic import ValidationError
 
 from knowledge_bot._extras import require
-from knowledge_bot.checks._questions import Expectation, Kind, Question, made, said
+from knowledge_bot.checks._questions import Expectation, Kind, Question, first_problem, question_of
 from knowledge_bot.errors import ConfigurationError
 
 # An assertion's name: the kind, and whether capitals matter.
@@ -31,9 +32,8 @@ _ASSERTIONS: dict[str, tuple[Kind, bool]] = {
 }
 _OF_SEVERAL = ("contains-any", "icontains-any", "contains-all", "icontains-all")
 
-# Beside these there is nothing, or what is not read here.
-_READ = ("prompts", "tests", "defaultTest")
-_WHOM_AND_HOW = (
+_KEYS_READ = ("prompts", "tests", "defaultTest")
+_KEYS_IGNORED = (
     "$schema",
     "commandLineOptions",
     "description",
@@ -47,8 +47,8 @@ _WHOM_AND_HOW = (
     "targets",
     "writeLatestResults",
 )
-_OF_A_TEST = ("vars", "assert", "description", "metadata", "options")
-_OF_AN_ASSERTION = ("type", "value", "metric", "weight")
+_KEYS_OF_A_TEST = ("vars", "assert", "description", "metadata", "options")
+_KEYS_OF_AN_ASSERTION = ("type", "value", "metric", "weight")
 _HARMLESS_OPTIONS = ("provider", "rubricPrompt")  # both for assertions that are not read
 
 # Prompts that name files, as promptfoo takes them.
@@ -59,15 +59,15 @@ _PLACE = re.compile(r"\{\{-?(.*?)-?\}\}", re.DOTALL)
 # A character beyond 16 bits as JSON escapes it, which PyYAML would read as two halves.
 _TWO_HALVES = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
-# PyYAML is of YAML 1.1, where a text in brackets ends at a question mark: [Who?, When?]. This
-# character, which stands for nothing, takes its place where it is no mark of a key.
-_NO_MARK_OF_A_KEY = re.compile(r"(?<=[^\s,{\[])\?")
+# PyYAML reads YAML 1.1, where a text in brackets ends at a question mark: [Who?, When?]. A private
+# character replaces the mark where it does not introduce a key.
+_NOT_A_KEY_MARK = re.compile(r"(?<=[^\s,{\[])\?")
 _QUESTION_MARK = "\ue03f"
 
 # Vars with lists multiply; more questions than this are a mistake.
 _MOST = 100_000
 
-# Mappings that merge others twice, which merge others twice, are a bomb.
+# Merged mappings (<<) that merge others in turn can multiply without end.
 _MOST_MERGES = 100_000
 
 Node = Any
@@ -85,14 +85,15 @@ def read_promptfoo(text: str, name: str) -> list[tuple[str, Question]]:
         The questions, each with the file and the line that it stands in.
 
     Raises:
-        ConfigurationError: it is no configuration, or holds what is not read here; with its line.
+        ConfigurationError: it is not a configuration, or holds something that is not read here;
+            the error names the line.
         ModuleNotFoundError: the extra `checks` is not installed.
     """
     require("A file of promptfoo", "checks", "yaml")
     import yaml
 
     text = _TWO_HALVES.sub(lambda halves: str(json.loads(f'"{halves[0]}"')), text)
-    text = _NO_MARK_OF_A_KEY.sub(_QUESTION_MARK, text)
+    text = _NOT_A_KEY_MARK.sub(_QUESTION_MARK, text)
     try:
         # Without resolving: a time such as 9:30 stays a text, as in promptfoo's YAML 1.2.
         root = yaml.compose(text, Loader=yaml.BaseLoader)
@@ -132,8 +133,8 @@ class _Reader:
     def questions(self, root: Node) -> list[tuple[str, Question]]:
         given = self._fields(root, "a configuration of promptfoo")
         for key, node in given.items():
-            if key not in (*_READ, *_WHOM_AND_HOW):
-                self._fail(node, f"{key!r} is not read here; there are {', '.join(_READ)}")
+            if key not in (*_KEYS_READ, *_KEYS_IGNORED):
+                self._fail(node, f"{key!r} is not read here; there are {', '.join(_KEYS_READ)}")
         if "tests" not in given:
             self._fail(root, "there are no 'tests'")
         prompts = self._prompts(given["prompts"]) if "prompts" in given else []
@@ -151,15 +152,16 @@ class _Reader:
             if not asserted:
                 self._fail(node, "nothing is expected of the answer: the test has no 'assert'")
             given_vars = {**default_vars, **self._vars(test.get("vars"))}
+            count = math.prod(map(len, given_vars.values())) * max(1, len(prompts))
+            if len(found) + count > _MOST:
+                self._fail(node, f"the lists in 'vars' make more than {_MOST:,} questions")
             for values in self._combined(node, given_vars):
                 expectations = [self._expectation(one, values) for one in asserted]
                 for prompt, template in prompts or [(node, self._default_prompt(node, values))]:
                     asked = self._rendered(prompt, template, values).strip()
                     fields = {"ask": asked, "expectations": expectations}
-                    question = _of_its_own(made(fields, self._where(node)), ids)
+                    question = _with_a_unique_id(question_of(fields, self._where(node)), ids)
                     found.append((self._where(node), question))
-                if len(found) > _MOST:
-                    self._fail(node, f"the lists in 'vars' make more than {_MOST:,} questions")
         return found
 
     def _check_repeats(self, given: Mapping[str, Node]) -> None:
@@ -184,7 +186,7 @@ class _Reader:
         return prompts
 
     def _default_prompt(self, node: Node, values: Mapping[str, str]) -> str:
-        # promptfoo's own is {{prompt}}; who has one other var means that.
+        # promptfoo's default is {{prompt}}; a single var of another name is taken for it.
         name = "prompt" if "prompt" in values or len(values) != 1 else next(iter(values))
         if name not in values:
             self._fail(node, "there are no 'prompts', and no var 'prompt' to ask instead")
@@ -198,7 +200,7 @@ class _Reader:
             )
         fields = self._fields(node, "a test")
         for key, value in fields.items():
-            if key not in _OF_A_TEST:
+            if key not in _KEYS_OF_A_TEST:
                 self._fail(value, f"{key!r} of a test is not read here, and may change its verdict")
         for key, value in self._fields(fields.get("options"), "options").items():
             if key not in _HARMLESS_OPTIONS:
@@ -227,7 +229,7 @@ class _Reader:
     def _expectation(self, node: Node, values: Mapping[str, str]) -> Expectation:
         fields = self._fields(node, "an assertion")
         for key, value in fields.items():
-            if key not in _OF_AN_ASSERTION:
+            if key not in _KEYS_OF_AN_ASSERTION:
                 self._fail(value, f"{key!r} of an assertion is not read here")
         if "type" not in fields:
             self._fail(node, "an assertion has no 'type'")
@@ -257,8 +259,10 @@ class _Reader:
             )
         except ValidationError as error:
             # The expression as the file has it, not as it was translated.
-            told = said(error).partition(" is no regular expression")
-            shown = f"{texts[0]!r}{told[1]}" if told[1] else told[0]
+            problem, of_expression, _ = first_problem(error).partition(
+                " is not a regular expression"
+            )
+            shown = f"{texts[0]!r}{of_expression}" if of_expression else problem
             self._fail(fields["value"], f"the assertion {named!r}: {shown}")
 
     def _values(self, node: Node, name: str, values: Mapping[str, str]) -> list[str]:
@@ -282,8 +286,9 @@ class _Reader:
         def value(place: re.Match[str]) -> str:
             name = place[1].strip()
             if name not in values:
-                told = "no var of the test" if name.isidentifier() else "more than a var's name"
-                self._fail(node, f"{{{{{name}}}}} is {told}")
+                is_name = name.isidentifier()
+                problem = "not a var of the test" if is_name else "more than a var's name"
+                self._fail(node, f"{{{{{name}}}}} is {problem}")
             return values[name]
 
         return _PLACE.sub(value, template)
@@ -308,7 +313,7 @@ class _Reader:
                         self._fail(key, f"mappings are merged more than {_MOST_MERGES:,} times")
                     merged = {**self._fields(one, "what is merged"), **merged}
             elif name in found:
-                self._fail(key, f"{name!r} stands twice in a mapping")
+                self._fail(key, f"{name!r} appears twice in a mapping")
             else:
                 found[name] = value
         return {**merged, **found}
@@ -331,12 +336,12 @@ class _Reader:
     def _where(self, node: Node) -> str:
         return f"{self._name}, line {node.start_mark.line + 1}" if node else self._name
 
-    def _fail(self, node: Node, told: str) -> NoReturn:
-        raise ConfigurationError(f"{self._where(node)}: {told}")
+    def _fail(self, node: Node, problem: str) -> NoReturn:
+        raise ConfigurationError(f"{self._where(node)}: {problem}")
 
 
-def _of_its_own(question: Question, ids: "Counter[str]") -> Question:
-    """Return a question with an id that no other one has: tests of promptfoo have none."""
+def _with_a_unique_id(question: Question, ids: "Counter[str]") -> Question:
+    """Return a question with an id of its own: tests of promptfoo have none."""
     ids[question.id] += 1
     count = ids[question.id]
     if count == 1:
@@ -377,7 +382,7 @@ Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]
 
 
 def _rule(piece: str, instead: str | Callable[[re.Match[str]], str] | None = None) -> Rule:
-    """Make a rule; what has no other form is taken as it is."""
+    """Make a rule; without `instead`, the piece stays as it is."""
     text = instead if isinstance(instead, str) else ""
     write = instead if callable(instead) else lambda found: text or found[0]
     return re.compile(piece, re.DOTALL), write

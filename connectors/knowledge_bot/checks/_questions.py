@@ -24,7 +24,7 @@ from knowledge_bot.errors import ConfigurationError
 # as `(a{1,9}){1,99}b`, would take years.
 _SECONDS_TO_MATCH = 2.0
 
-# Of a value in a reason; the whole one stands in the question.
+# Characters of a value that a reason shows; the question has all of it.
 _SHOWN = 200
 
 
@@ -68,8 +68,8 @@ class Expectation(BaseModel, frozen=True, extra="forbid"):
     @model_validator(mode="after")
     def _check(self) -> "Expectation":
         if (self.kind == "refuses") == bool(self.values):
-            told = "takes no values" if self.values else "needs a value"
-            raise ValueError(f"{self.kind} {told}")
+            problem = "takes no values" if self.values else "needs a value"
+            raise ValueError(f"{self.kind} {problem}")
         if self.kind in ("equals", "matches") and len(self.values) > 1:
             raise ValueError(f"{self.kind} takes one value, not {len(self.values)}")
         if self.kind == "matches":
@@ -84,12 +84,9 @@ class Expectation(BaseModel, frozen=True, extra="forbid"):
         """
         match self.kind:
             case "refuses":
-                told = (
-                    "says that nothing was found"
-                    if self.negated
-                    else "does not say that " + ("nothing was found")
-                )
-                return "" if answer.refuses != self.negated else told
+                says = "says" if self.negated else "does not say"
+                holds = answer.refuses != self.negated
+                return "" if holds else f"{says} that nothing was found"
             case "sources":
                 return self._unnamed(answer)
             case "matches":
@@ -97,8 +94,8 @@ class Expectation(BaseModel, frozen=True, extra="forbid"):
             case "equals":
                 value = self._folded(self.values[0])
                 holds = value in (self._folded(answer.text), self._folded(answer.words))
-                told = f"is {'' if self.negated else 'not '}{_quoted(self.values)}"
-                return "" if holds != self.negated else told
+                reason = f"is {'' if self.negated else 'not '}{_quoted(self.values)}"
+                return "" if holds != self.negated else reason
             case _:
                 return self._uncontained(self._folded(answer.text))
 
@@ -120,22 +117,22 @@ class Expectation(BaseModel, frozen=True, extra="forbid"):
             return f"names {_quoted(named)} as a source" if named else ""
         if not missing:
             return ""
-        told = f"it names {_short(answer.sources)}" if answer.sources else "it names none"
-        return f"does not name {_quoted(missing)} as a source; {told}"
+        names = f"it names {_short(answer.sources)}" if answer.sources else "it names none"
+        return f"does not name {_quoted(missing)} as a source; {names}"
 
     def _unmatched(self, text: str) -> str:
         pattern = _compiled(self.values[0], case_sensitive=self.case_sensitive)
         shown = _short(self.values[0])
         try:
-            # It lets other threads run meanwhile, so that nothing else stands still.
+            # `concurrent` lets other threads run meanwhile.
             holds = pattern.search(text, timeout=_SECONDS_TO_MATCH, concurrent=True) is not None
         except TimeoutError:
             return (
                 f"could not be matched with /{shown}/ within {_SECONDS_TO_MATCH:g} s: the "
-                "expression tries too many ways; write it without repeats inside of repeats"
+                "expression backtracks too much; write it without nested repeats"
             )
-        told = f"{'matches' if self.negated else 'does not match'} /{shown}/"
-        return "" if holds != self.negated else told
+        reason = f"{'matches' if self.negated else 'does not match'} /{shown}/"
+        return "" if holds != self.negated else reason
 
     def _folded(self, text: str) -> str:
         return text if self.case_sensitive else text.lower()
@@ -165,15 +162,15 @@ class Question(BaseModel, frozen=True, extra="forbid"):
         contains_any: texts of which at least one does.
         excludes: texts of which none does.
         matches: a regular expression (of Python) that is found in the answer. It may take two
-            seconds; one that tries endless ways does not pass.
+            seconds; one that takes longer does not pass.
         equals: the whole answer; a list of sources behind it may be left out.
         sources: names of sources that the answer names.
-        refuses: True: the answer is that nothing was found. False: it is not. Services that say it
-            neither in English nor as data are better told by `contains`.
+        refuses: True: the answer is that nothing was found. False: it is not. For services that
+            say it neither in English nor as data, use `contains`.
         case_sensitive: whether capitals matter in `contains`, `contains_any`, `excludes`, `matches`
             and `equals`.
         expectations: more of them, each by itself; see `Expectation`.
-        id: what results and baselines know it by. By default it is derived from the question and
+        id: identifies it in results and baselines. By default it is derived from the question and
             what must hold of the answer, so that it changes with them.
 
     Raises:
@@ -263,13 +260,13 @@ class Question(BaseModel, frozen=True, extra="forbid"):
         return (*found, *self.expectations)
 
 
-def takes_time(question: Question) -> bool:
-    """Tell whether judging an answer may take so long that it is felt."""
+def is_slow_to_judge(question: Question) -> bool:
+    """Return whether judging an answer may take a noticeable time."""
     return bool(question.matches) or any(one.kind == "matches" for one in question.expectations)
 
 
-def made(fields: dict[str, Any], where: str) -> Question:
-    """Make a question of what a file says.
+def question_of(fields: dict[str, Any], where: str) -> Question:
+    """Make a question of the fields in a file.
 
     Args:
         fields: the question's.
@@ -281,21 +278,21 @@ def made(fields: dict[str, Any], where: str) -> Question:
     try:
         return Question.model_validate(fields)
     except ValidationError as error:
-        raise ConfigurationError(f"{where}: {said(error)}") from None
+        raise ConfigurationError(f"{where}: {first_problem(error)}") from None
 
 
-def said(error: ValidationError) -> str:
-    """Return the first thing that is wrong, as a sentence's part."""
+def first_problem(error: ValidationError) -> str:
+    """Return the first thing that is wrong, as part of a sentence."""
     first = error.errors(include_input=False, include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         known = ", ".join(name for name in Question.model_fields if name != "expectations")
-        return f"{field!r} is no field of a question; there are {known}"
-    told = _SAID.get(first["type"], first["msg"].removeprefix("Value error, "))
-    return f"{field}: {told}" if field and not told.startswith(field) else told
+        return f"{field!r} is not a field of a question; there are {known}"
+    problem = _PROBLEMS.get(first["type"], first["msg"].removeprefix("Value error, "))
+    return f"{field}: {problem}" if field and not problem.startswith(field) else problem
 
 
-_SAID = {
+_PROBLEMS = {
     "bool_parsing": "expected true or false",
     "bool_type": "expected true or false",
     "missing": "is missing",
@@ -310,8 +307,8 @@ _SAID = {
 def _compiled(expression: str, *, case_sensitive: bool) -> Any:
     """Compile a regular expression.
 
-    The standard library's `re` can neither be interrupted nor be given a time, and holds up every
-    other thread; the package `regex` understands the same expressions, and can.
+    The standard library's `re` cannot be interrupted or given a timeout, and blocks every other
+    thread; the package `regex` takes the same expressions and a timeout.
     """
     require("A regular expression in a check", "checks", "regex")
     import regex
@@ -319,8 +316,8 @@ def _compiled(expression: str, *, case_sensitive: bool) -> Any:
     try:
         return regex.compile(expression, 0 if case_sensitive else regex.IGNORECASE)
     except (regex.error, OverflowError, RecursionError, MemoryError) as error:
-        told = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise ValueError(f"{_short(expression)!r} is no regular expression: {told}") from None
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise ValueError(f"{_short(expression)!r} is not a regular expression: {reason}") from None
 
 
 def _quoted(values: Iterable[str]) -> str:
@@ -328,8 +325,8 @@ def _quoted(values: Iterable[str]) -> str:
 
 
 def _none_of(values: tuple[str, ...]) -> str:
-    told = ", ".join(f'"{_short(value)}"' for value in values)
-    return f"none of {told}" if len(values) > 1 else f"no {told}"
+    listed = ", ".join(f'"{_short(value)}"' for value in values)
+    return f"none of {listed}" if len(values) > 1 else f"no {listed}"
 
 
 def _short(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What came of a check: as an object, as text, as JUnit XML, and beside an earlier one."""
+"""The result of a check: as an object, as text, as JUnit XML, and compared with an earlier one."""
 
 import os
 import re
@@ -20,13 +20,13 @@ from pydantic import BaseModel, ValidationError
 from knowledge_bot.checks._questions import Question
 from knowledge_bot.errors import ConfigurationError
 
-# Of an answer, what a report keeps: enough to see what is wrong, and little beside the question.
+# Characters of an answer that a report keeps: enough to see what is wrong.
 _ANSWER_KEPT = 2000
 
 # The narrowest table whose questions can still be read.
 _NARROWEST = 40
 
-# Stands behind a character that takes two columns, while lines are measured.
+# Follows a character that takes two columns, while lines are measured.
 _FILLER = "\ue000"
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -40,18 +40,18 @@ class Verdict(StrEnum):
     FAILED = "failed"
     """There is an answer, and it does not."""
     UNANSWERED = "unanswered"
-    """No answer came; the reason tells whether the message may have been sent."""
+    """No answer came; the reason says whether the message may have been sent."""
     UNASKED = "unasked"
     """The check ended before it was asked."""
 
 
 class CheckStop(StrEnum):
-    """Why a check ended before its questions did."""
+    """Why a check ended early."""
 
     AUTHENTICATION = "authentication"
     """The service does not accept the API key (401, 403)."""
     PAYMENT = "payment"
-    """The service asks for payment, for example since a quota is used up (402)."""
+    """The service asks for payment, for example because a quota is used up (402)."""
     BOT = "bot"
     """The service has no such bot."""
     REQUESTED = "requested"
@@ -72,7 +72,7 @@ class Result:
         attempts: how many times it was asked.
         seconds: how long the last attempt took.
         message_id: the answer's id, `msg_…`; None where none came.
-        conversation_id: the conversation that it was asked in, `conv_…`; None as well.
+        conversation_id: the conversation that it was asked in, `conv_…`; None likewise.
         error: what was raised instead of an answer; None where one came.
     """
 
@@ -149,9 +149,9 @@ class Baseline(BaseModel, frozen=True):
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(map(str, first["loc"]))
-            told = f"{where}: {first['msg']}" if where else first["msg"]
+            reason = f"{where}: {first['msg']}" if where else first["msg"]
             raise ConfigurationError(
-                f"{path}: is no baseline of a check ({told}). Write one with `kbot check "
+                f"{path}: is not a baseline of a check ({reason}). Write one with `kbot check "
                 "--save-baseline`"
             ) from None
 
@@ -169,7 +169,7 @@ class Baseline(BaseModel, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A question that stands otherwise than before.
+    """A question whose standing has changed.
 
     Attributes:
         id: the result's id.
@@ -184,7 +184,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A check beside an earlier one.
+    """A check compared with an earlier one.
 
     Attributes:
         worse: questions that passed then and do not now.
@@ -192,8 +192,8 @@ class Comparison:
         still_failing: how many passed neither then nor now.
         new: how many the earlier check did not ask.
         left_out: how many the earlier check asked and this one did not.
-        seconds_before: the median of how long the answers took then, over the questions that both
-            have an answer to; None where there is none.
+        seconds_before: the median time of an answer then, over the questions that were answered in
+            both; None where there are none.
         seconds_now: the same now.
     """
 
@@ -230,8 +230,8 @@ class Comparison:
             "new": self.new,
             "left out": self.left_out,
         }
-        told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-        lines = [f"Since the baseline: {told or 'nothing changed'}"]
+        changes = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        lines = [f"Since the baseline: {changes or 'nothing changed'}"]
         if self.seconds_before is not None and self.seconds_now is not None:
             lines[0] += f"; median answer {self.seconds_before:.2f} s, now {self.seconds_now:.2f} s"
         lines += [f"  worse: {_line(one.ask)}: {_line(one.reason)}" for one in self.worse]
@@ -305,10 +305,10 @@ class CheckReport:
             asked = f"{one.bot_id}: {one.question.ask}" if several else one.question.ask
             first, *rest = _wrapped(asked, room) or [""]
             lines.append(f"{one.verdict:10}  {one.attempts:5}  {one.seconds:7.2f}  {first}")
-            told = [one.reason] if one.reason else []
+            details = [one.reason] if one.reason else []
             if one.answer and not one.passed:
-                told.append(f"Answer: {one.answer}")
-            rest += [line for text in told for line in _wrapped(text, room)]
+                details.append(f"Answer: {one.answer}")
+            rest += [line for text in details for line in _wrapped(text, room)]
             lines += [f"{indent}{line}".rstrip() for line in rest]
         return "\n".join(lines)
 
@@ -316,15 +316,15 @@ class CheckReport:
         """Return the counts as one sentence."""
         total = len(self.results)
         taken = [one.seconds for one in self.results if one.answer]
-        told = f"{self.passed} of {total} passed"
+        text = f"{self.passed} of {total} passed"
         if self.min_pass < 1:
-            told += f", {self.min_pass:.4g} of all wanted"
+            text += f", {self.min_pass:.4g} of all wanted"
         if taken:
-            told += f"; an answer took {median(taken):.2f} s (median)"
+            text += f"; an answer took {median(taken):.2f} s (median)"
         if len(taken) >= 20:
-            told += f", {quantiles(taken, n=20)[-1]:.2f} s (95 of 100)"
+            text += f", {quantiles(taken, n=20)[-1]:.2f} s (95 of 100)"
         end = f". Stopped: {self.stop_reason.rstrip('.')}" if self.stopped else ""
-        return f"{told}; {self.duration:.1f} s in all{end}."
+        return f"{text}; {self.duration:.1f} s in all{end}."
 
     def __str__(self) -> str:
         return f"{self.table()}\n{self.summary()}"
@@ -332,7 +332,7 @@ class CheckReport:
     def baseline(self, previous: Baseline | None = None) -> Baseline:
         """Return how the questions stand, to compare a later check with.
 
-        One without an answer stands as it did before: whether it would have passed, nobody knows.
+        A question without an answer keeps its earlier standing.
 
         Args:
             previous: how the questions stood.
@@ -401,9 +401,9 @@ class CheckReport:
                     "skipped": str(sum(one.verdict is Verdict.UNASKED for one in of_bot)),
                 },
             )
-            told = {"began": self.began.isoformat(timespec="seconds"), "bot": bot}
+            facts = {"began": self.began.isoformat(timespec="seconds"), "bot": bot}
             properties = ET.SubElement(suite, "properties")
-            for key, value in told.items():
+            for key, value in facts.items():
                 ET.SubElement(properties, "property", name=key, value=value)
             for one in of_bot:
                 _add_case(suite, one, bot or name)
@@ -433,10 +433,10 @@ def _add_case(suite: ET.Element, one: Result, of: str) -> None:
     )
     kinds = {Verdict.FAILED: "failure", Verdict.UNANSWERED: "error", Verdict.UNASKED: "skipped"}
     if kind := kinds.get(one.verdict):
-        told = ET.SubElement(case, kind, {"message": _xml(_line(one.reason))})
+        element = ET.SubElement(case, kind, {"message": _xml(_line(one.reason))})
         if kind != "skipped":
-            told.set("type", str(one.verdict))
-            told.text = _xml("\n".join(filter(None, (one.reason, one.answer))))
+            element.set("type", str(one.verdict))
+            element.text = _xml("\n".join(filter(None, (one.reason, one.answer))))
     if one.answer:
         ET.SubElement(case, "system-out").text = _xml(one.answer)
 
@@ -447,7 +447,7 @@ def shortened(answer: str) -> str:
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file so that nobody ever sees half of it, not even after a full disk.
+    """Write a file atomically: nobody ever sees half of it, not even after a full disk.
 
     Raises:
         OSError: it cannot be written.
@@ -486,7 +486,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Return a text without what a terminal would obey: it may come from a service."""
+    """Return a text with its control characters escaped: it may come from a service."""
     return "".join(
         character if character.isprintable() or character in "\n\t" else repr(character)[1:-1]
         for character in text

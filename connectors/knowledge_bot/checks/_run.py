@@ -1,8 +1,8 @@
 """`check` and `acheck`: ask, judge, and ask again what has not passed.
 
-`Schedule` decides which question is due and what an outcome means, without I/O. `Blocking` carries
-it out with threads, `Awaiting` with tasks; both take any function that answers, so that a chain of
-another framework is checked as a bot is.
+`Schedule` decides which question is due and what an outcome means, without I/O. `ThreadRunner`
+carries it out in threads, `TaskRunner` in tasks; both take any function that answers, so that a
+chain of another framework is checked as a bot is.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from knowledge_bot._answers import Answer
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._configuration import API_KEY_VARIABLE
 from knowledge_bot._endpoints import check_number, identifier
-from knowledge_bot.checks._questions import Question, takes_time
+from knowledge_bot.checks._questions import Question, is_slow_to_judge
 from knowledge_bot.checks._report import CheckReport, CheckStop, Result, Verdict, shortened
 from knowledge_bot.errors import (
     APIError,
@@ -37,9 +37,9 @@ from knowledge_bot.errors import (
 )
 from knowledge_bot.models import Bot
 
-# Seconds that answers under way are waited for when a check is to end early, and between two looks
-# at whether it is.
-_LAST_WORDS = 5.0
+# Seconds to wait for answers under way when a check ends early, and between two looks at whether it
+# should.
+_GRACE = 5.0
 _POLL = 0.2
 
 # Of the service's bots, how many are named where one is missing.
@@ -51,8 +51,8 @@ _STOPS: dict[type[KnowledgeBotError], CheckStop] = {
     PaymentRequiredError: CheckStop.PAYMENT,
 }
 
-# Asked again, these are refused again.
-_HOPELESS = (BadRequestError, ConfigurationError, NotFoundError)
+# Asking again would be refused again.
+_NOT_RETRIED = (BadRequestError, ConfigurationError, NotFoundError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Event(Protocol):
     """A `threading.Event`, or an `asyncio.Event`."""
 
     def is_set(self) -> bool:
-        """Tell whether the check is to end."""
+        """Return whether the check should end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +144,11 @@ def check(
         client: sends the messages.
         bot_id: the bot that is asked, `bot_…`, or several.
         questions: what is asked, and what is expected; see `load_questions`.
-        wait: seconds within which a question may be asked again that has not passed; 0: each is
-            asked once. A service that is away meanwhile is tried again as well, and not before it
-            asks to be (`Retry-After`); the client's own retries are for `wait=0`.
-        interval: seconds from one message with a question to the next one with it, at least. Where
-            `wait` is shorter, each is asked at its beginning and at its end.
+        wait: seconds within which questions that have not passed are asked again; 0: each is asked
+            once. A service that is away is tried again as well, not before its `Retry-After`; the
+            client's own retries apply with `wait=0` only.
+        interval: seconds between two attempts at a question, at least. Where `wait` is shorter,
+            each is asked at the beginning and at the end of it.
         concurrency: how many messages may be under way.
         min_pass: the share of the questions that has to pass for `CheckReport.ok`, 0 to 1.
         passed_before: ids of results of an earlier check that passed. They are not asked again and
@@ -184,8 +184,8 @@ def check(
                     _check_bot(bot, client.list_bots(), error)
             raise
 
-    with client._whole_span("check") as counted:  # noqa: SLF001 - the core's own
-        report = Blocking(schedule, ask).run()
+    with client._run_span("check") as counted:  # noqa: SLF001 - the core's own
+        report = ThreadRunner(schedule, ask).run()
         counted(_counts(report))
     return report
 
@@ -229,8 +229,8 @@ async def acheck(
                     _check_bot(bot, await client.list_bots(), error)
             raise
 
-    with client._whole_span("check") as counted:  # noqa: SLF001 - the core's own
-        report = await Awaiting(schedule, ask).run()
+    with client._run_span("check") as counted:  # noqa: SLF001 - the core's own
+        report = await TaskRunner(schedule, ask).run()
         counted(_counts(report))
     return report
 
@@ -240,7 +240,7 @@ def _counts(report: CheckReport) -> dict[str, int]:
 
 
 class CheckOptions(TypedDict, total=False):
-    """How a check runs: parameters of `check`, which tells of each."""
+    """How a check runs: parameters of `check`, described there."""
 
     wait: float
     interval: float
@@ -257,7 +257,7 @@ def check_function(
 ) -> CheckReport:
     """Check what a function answers, as `check` does a bot; whatever it raises is a result."""
     schedule = Schedule(("",), questions, Options(**options))
-    return Blocking(schedule, lambda _bot, text: ask(text), (Exception,)).run()
+    return ThreadRunner(schedule, lambda _bot, text: ask(text), (Exception,)).run()
 
 
 async def acheck_function(
@@ -265,7 +265,7 @@ async def acheck_function(
 ) -> CheckReport:
     """Check what a function answers, as `acheck` does a bot; whatever it raises is a result."""
     schedule = Schedule(("",), questions, Options(**options))
-    return await Awaiting(schedule, lambda _bot, text: ask(text), (Exception,)).run()
+    return await TaskRunner(schedule, lambda _bot, text: ask(text), (Exception,)).run()
 
 
 def _options(arguments: dict[str, Any]) -> Options:
@@ -275,8 +275,10 @@ def _options(arguments: dict[str, Any]) -> Options:
 
 def _bots(given: str | Sequence[str]) -> tuple[str, ...]:
     if not isinstance(given, Sequence):
-        told = f"expected a bot's id or several, not {type(given).__name__}"
-        raise ConfigurationError(f"bot_id: {told}. Nothing was asked")
+        kind = type(given).__name__
+        raise ConfigurationError(
+            f"bot_id: expected a bot's id or several, not {kind}. Nothing was asked"
+        )
     bots = (given,) if isinstance(given, str) else tuple(dict.fromkeys(given))
     if not bots:
         raise ConfigurationError("bot_id: there are none. Name the bot to ask")
@@ -297,7 +299,7 @@ class _NoSuchBotError(Exception):
 
 
 def _check_bot(bot: str, there: Sequence[Bot], error: APIError) -> None:
-    # Asked after a refusal alone: whether a list names every bot is not shown (section 4).
+    # Only after a refusal: the interface does not say that the list names every bot (section 4).
     ids = [one.id for one in there]
     if bot in ids:
         return
@@ -310,7 +312,7 @@ class Schedule:
     """Which question is due when, and what came of each. Used by one thread at a time.
 
     Args:
-        bots: who is asked; one empty name where it is no bot of the service.
+        bots: the bots to ask; one empty name for a function.
         questions: what each is asked.
         options: how.
 
@@ -345,7 +347,7 @@ class Schedule:
 
     @property
     def stopped(self) -> bool:
-        """Whether the check ends before its questions."""
+        """Whether the check ends early."""
         return self._stopped is not None
 
     def take(self) -> "int | float | None":
@@ -355,7 +357,7 @@ class Schedule:
         pause = self._due[0][0] - time.monotonic()
         if pause > 0:
             if not self._asked_at:
-                self._tell(pause)
+                self._report_progress(pause)
             return float(pause)
         _, number = heapq.heappop(self._due)
         self._asked_at[number] = time.monotonic()
@@ -383,7 +385,7 @@ class Schedule:
 
     def failed(self, number: int, error: Exception, seconds: float) -> None:
         """Note that there is no answer, and stop where no other question would get one either."""
-        reason = str(error) if isinstance(error, KnowledgeBotError) else _told(error)
+        reason = str(error) if isinstance(error, KnowledgeBotError) else _description(error)
         stop = next((_STOPS[kind] for kind in _STOPS if isinstance(error, kind)), None)
         if isinstance(error, _NoSuchBotError):
             stop, reason = CheckStop.BOT, str(error)
@@ -392,7 +394,7 @@ class Schedule:
         self._end(
             number,
             seconds,
-            again=not isinstance(error, _HOPELESS),
+            again=not isinstance(error, _NOT_RETRIED),
             verdict=Verdict.UNANSWERED,
             reason=_unanswered(error, reason),
             answer="",
@@ -415,8 +417,7 @@ class Schedule:
                 verdict=Verdict.UNANSWERED,
                 attempts=self._results[number].attempts + 1,
                 seconds=time.monotonic() - asked_at,
-                reason="No answer was waited for: the check was ended. The message may have been "
-                "sent.",
+                reason="The check ended before an answer came. The message may have been sent.",
             )
         return CheckReport(
             results=tuple(self._results),
@@ -445,9 +446,9 @@ class Schedule:
             heapq.heappush(self._due, (due, number))
         if options.on_result is not None:
             options.on_result(result)
-        self._tell(0.0)
+        self._report_progress(0.0)
 
-    def _tell(self, pause: float) -> None:
+    def _report_progress(self, pause: float) -> None:
         if self.options.on_progress is None or self._closed:
             return
         self.options.on_progress(
@@ -486,19 +487,19 @@ def _unasked(bots: Sequence[str], questions: Iterable[Question]) -> list[Result]
     ]
 
 
-def _told(error: Exception) -> str:
+def _description(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
 def _unanswered(error: Exception, reason: str) -> str:
-    told = f"No answer: {reason.rstrip('.')}."
+    text = f"No answer: {reason.rstrip('.')}."
     if getattr(error, "delivery", None) is Delivery.UNKNOWN:
-        told += " The message may have been sent."
-    return told
+        text += " The message may have been sent."
+    return text
 
 
-class Blocking:
-    """Carries a schedule out in threads, while the caller's waits.
+class ThreadRunner:
+    """Carries out a schedule in threads, while the caller waits.
 
     Args:
         schedule: what is to be asked.
@@ -518,13 +519,13 @@ class Blocking:
         self._failure: BaseException | None = None
 
     def run(self) -> CheckReport:
-        """Ask until all have passed, time is up, or somebody wants it to end.
+        """Ask until all have passed, time is up, or the check is stopped.
 
         Raises:
             Exception: what `ask` or a callback raised.
         """
-        # Tracing and callbacks of frameworks travel in context variables. Threads that are given
-        # up with an answer under way must not hold up the program's end.
+        # Tracing and callbacks of frameworks travel in context variables. Daemons, since a thread
+        # that still waits for an answer must not delay the program's exit.
         threads = [
             threading.Thread(
                 target=contextvars.copy_context().run, args=(self._work,), daemon=True, name="check"
@@ -536,9 +537,12 @@ class Blocking:
                 thread.start()
             self._wait(threads, math.inf)
         except KeyboardInterrupt:
+            stop = self._schedule.options.stop
+            was_ending = self._schedule.stopped or (stop is not None and stop.is_set())
             self._end("it was interrupted")
-            with contextlib.suppress(KeyboardInterrupt):
-                self._wait(threads, _LAST_WORDS)
+            if not was_ending:
+                with contextlib.suppress(KeyboardInterrupt):
+                    self._wait(threads, _GRACE)
         except BaseException:  # such as a signal's handler raises
             self._end("it was ended")
             raise
@@ -548,14 +552,14 @@ class Blocking:
             return self._schedule.report()
 
     def _wait(self, threads: Sequence[threading.Thread], seconds: float) -> None:
-        """Wait for the threads, and for the wish to end; then for the last answers."""
+        """Wait for the threads; once the check is stopped, only for the last answers."""
         stop, until = self._schedule.options.stop, time.monotonic() + seconds
         while alive := [thread for thread in threads if thread.is_alive()]:
             if time.monotonic() >= until:
                 return
             if stop is not None and stop.is_set() and until == math.inf:
                 self._end("it was asked to")
-                until = time.monotonic() + _LAST_WORDS
+                until = time.monotonic() + _GRACE
             # In steps: where a lock cannot be interrupted (Windows), Ctrl-C is seen in between.
             alive[0].join(_POLL)
 
@@ -595,8 +599,8 @@ class Blocking:
             self._schedule.answered(number, answer, unmet, seconds)
 
 
-class Awaiting:
-    """Carries a schedule out in tasks of the running event loop.
+class TaskRunner:
+    """Carries out a schedule in tasks of the running event loop.
 
     Args:
         schedule: what is to be asked.
@@ -615,7 +619,7 @@ class Awaiting:
         self._wake = asyncio.Event()
 
     async def run(self) -> CheckReport:
-        """Ask until all have passed, time is up, or somebody wants it to end.
+        """Ask until all have passed, time is up, or the check is stopped.
 
         Raises:
             Exception: what `ask` or a callback raised.
@@ -634,7 +638,7 @@ class Awaiting:
                 if stop is not None and stop.is_set() and until == math.inf:
                     self._schedule.stop(CheckStop.REQUESTED, "it was asked to")
                     self._wake.set()
-                    until = time.monotonic() + _LAST_WORDS
+                    until = time.monotonic() + _GRACE
             return self._schedule.report()
         finally:
             for task in tasks:
@@ -660,7 +664,7 @@ class Awaiting:
             self._schedule.failed(number, error, time.monotonic() - began)
             return
         seconds = time.monotonic() - began
-        if takes_time(one.question):
+        if is_slow_to_judge(one.question):
             unmet = await asyncio.to_thread(one.question.unmet, answer)
         else:
             unmet = one.question.unmet(answer)

@@ -2,12 +2,12 @@
 
     pytest --knowledge-bot-questions questions.toml --knowledge-bot-bot bot_guide
 
-Tests that are named or found besides are run as well; to run the questions alone, name their file
-once more: `pytest questions.toml --knowledge-bot-questions questions.toml`.
+Other tests that are named or found are run as well; to run the questions alone, name their file
+twice: `pytest questions.toml --knowledge-bot-questions questions.toml`.
 
-The service and its key are those of the environment (`KNOWLEDGE_BOT_BASE_URL` and
-`KNOWLEDGE_BOT_API_KEY`). The bot is that of the option, of `KNOWLEDGE_BOT_BOT`, or the only one
-that the service has. Each question is asked once, in a new conversation.
+The service and its key come from the environment (`KNOWLEDGE_BOT_BASE_URL` and
+`KNOWLEDGE_BOT_API_KEY`). The bot comes from the option or from `KNOWLEDGE_BOT_BOT`, or is the only
+one that the service has. Each question is asked once, in a new conversation.
 
 Where the distribution is installed, pytest knows the options by itself. This module is therefore
 loaded in every run, and imports nothing before the options are used.
@@ -47,7 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have the files of questions collected beside what the command line names."""
+    """Have the files of questions collected, besides what the command line names."""
     if given := config.getoption("--knowledge-bot-questions"):
         asked = _Asked(
             config.getoption("--knowledge-bot-bot"), [Path(one).resolve() for one in given]
@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Asked:
-    """The files that are asked about, and the bot that is."""
+    """The files of questions, and the bot that is asked."""
 
     def __init__(self, bot: str | None, files: list[Path]) -> None:
         self._bot, self._files = bot, files
@@ -86,7 +86,7 @@ class _Asked:
             self._client.close()
 
     def ask(self, question: "Question") -> "Result":
-        """Ask a question; where none can be asked, say so again without trying."""
+        """Ask a question; if asking was found to be hopeless, fail for the same reason at once."""
         from knowledge_bot import Client, ConfigurationError
         from knowledge_bot.checks import check
 
@@ -137,7 +137,7 @@ class _QuestionsFile(pytest.File):
         names: set[str] = set()
         for question in questions:
             name = printable(" ".join(question.ask.split())[:100])
-            # A name selects a test, so that it is to be the only one.
+            # Names select tests, so each is unique.
             name = f"{name} ({question.id})" if name in names else name
             names.add(name)
             item: _QuestionItem = _QuestionItem.from_parent(self, name=name)

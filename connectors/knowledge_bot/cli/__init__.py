@@ -1,6 +1,6 @@
 """`kbot`, the command line of the Knowledge-Bot Service.
 
-What it needs is an extra of its own: who only calls the service from Python has none of it.
+It needs the extra `cli`, which code that only calls the service does without.
 """
 
 import sys
@@ -23,7 +23,7 @@ def _is_there(module: str) -> bool:
 if _missing := [module for module in ("click", "rich") if not _is_there(module)]:
 
     def main() -> None:  # type: ignore[misc] # in the place of click's command
-        """Say what `kbot` misses."""
+        """Say what `kbot` lacks."""
         sys.stderr.write(
             f"Error: kbot needs {' and '.join(_missing)}: pip install 'knowledge-bot[cli]'\n"
         )

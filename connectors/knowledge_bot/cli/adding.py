@@ -13,14 +13,14 @@ from knowledge_bot.cli.exits import (
     Exit,
     Failed,
     OutcomeUnknown,
-    is_of_the_account,
+    falling_back_to_stderr,
+    is_account_error,
     posting,
-    telling,
 )
 from knowledge_bot.cli.ids import collections_option, collections_to_add_to
 from knowledge_bot.cli.output import as_json_option, fields_of, write_line, write_table
 from knowledge_bot.cli.progress import upload_progress
-from knowledge_bot.cli.terminal import tell
+from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.cli.texts import read_text
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def add() -> None:
     """Add a page, a text or files to the service.
 
-    Each call makes a new source, also when it was made before: `kbot ingest` is for what is added
-    again and again.
+    Each call creates a new source, even of what was added before; use `kbot ingest` for content
+    that is added again and again.
     """
 
 
@@ -44,8 +44,8 @@ def add() -> None:
     "headers",
     multiple=True,
     metavar="'NAME: VALUE'|@FILE",
-    help="Header that the service sends to fetch the page. @FILE reads them from a file, one a "
-    "line, so that a secret is on no command line (@- from stdin). Repeatable.",
+    help="Header that the service sends to fetch the page. @FILE reads them from a file, one "
+    "per line, to keep secrets off the command line (@- from stdin). Repeatable.",
 )
 @collections_option
 @as_json_option
@@ -132,8 +132,7 @@ def file(
 ) -> None:
     """Upload files, one source each; `-` uploads stdin.
 
-    With --json each source is a line of JSON. A file that fails is told of, and the others are
-    uploaded all the same.
+    With --json each source is a line of JSON. If a file fails, the others are still uploaded.
 
     \b
     kbot add file handbook.pdf --collection col_handbook
@@ -157,12 +156,12 @@ def file(
             except (KnowledgeBotError, OutcomeUnknown) as error:
                 if len(paths) == 1:
                     raise
-                tell(f"Error: {path}: {error}")
+                write_stderr(f"Error: {path}: {error}")
                 ends.append(_end(error))
                 if Exit.ACCOUNT in ends:
                     break
     if ends:
-        raise Failed("Not every file is added; see above.", max(ends))
+        raise Failed("Not every file was added; see above.", max(ends))
 
 
 def _upload(
@@ -179,7 +178,7 @@ def _upload(
 def _end(error: Exception) -> Exit:
     if isinstance(error, OutcomeUnknown):
         return Exit.UNKNOWN
-    return Exit.ACCOUNT if is_of_the_account(error) else Exit.SOME_FAILED
+    return Exit.ACCOUNT if is_account_error(error) else Exit.SOME_FAILED
 
 
 def _headers(given: tuple[str, ...]) -> dict[str, str]:
@@ -193,14 +192,14 @@ def _headers(given: tuple[str, ...]) -> dict[str, str]:
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon:
-            # Not quoted: it may be a secret without its name.
+            # Not quoted: it may be a secret that lacks its name.
             raise click.BadParameter("expected 'NAME: VALUE'", param_hint="--header")
         headers[name.strip()] = value.strip()
     return headers
 
 
 def _write_source(source: "Source", *, as_json: bool) -> None:
-    with telling(f"{source.id} ({source.name}) is created all the same."):
+    with falling_back_to_stderr(f"{source.id} ({source.name}) was created all the same."):
         if as_json:
             write_line(fields_of(source))
         else:

@@ -9,7 +9,12 @@ import click
 
 from knowledge_bot import ConfigurationError, KnowledgeBotError
 from knowledge_bot.cli.connection import Connection
-from knowledge_bot.cli.exits import OutcomeUnknown, is_of_the_account, posting, telling
+from knowledge_bot.cli.exits import (
+    OutcomeUnknown,
+    falling_back_to_stderr,
+    is_account_error,
+    posting,
+)
 from knowledge_bot.cli.ids import bot_ids, bot_to_ask, conversation_ids, is_a_bots
 from knowledge_bot.cli.output import (
     as_json_option,
@@ -31,7 +36,7 @@ _conversation = click.option(
     help="Go on in this conversation.  [default: a new one]",
 )
 
-_HINT = "Asked again, the question may stand twice in the conversation, and nothing worse."
+_HINT = "Asking again is safe; the question may then be in the conversation twice."
 
 
 @click.command()
@@ -44,8 +49,8 @@ def ask(
 ) -> None:
     """Ask BOT a QUESTION and print the answer.
 
-    Without BOT the only one that the service has is asked. QUESTION is `-` to read it from stdin.
-    The conversation's id is told on stderr.
+    Without BOT, the service's only bot is asked. QUESTION is `-` to read it from stdin. The
+    conversation's id goes to stderr.
 
     \b
     kbot ask bot_guide "When do you open on Saturday?"
@@ -58,12 +63,12 @@ def ask(
         bot = bot_to_ask(client, given)
         with posting(_HINT):
             message = client.send_message(bot_id=bot, content=content, conversation_id=conversation)
-    with telling(_answered(message)):
+    with falling_back_to_stderr(_answered(message)):
         if as_json:
             write_document(fields_of(message))
             return
         write_text(message.answer)
-    _tell_conversation(message.conversation_id)
+    _show_conversation(message.conversation_id)
 
 
 @click.command()
@@ -72,10 +77,10 @@ def ask(
 @as_json_option
 @click.pass_obj
 def chat(connection: Connection, bot: str | None, conversation: str | None, as_json: bool) -> None:
-    """Talk with BOT, one question a line; Ctrl-D ends it.
+    """Chat with BOT, one question per line; Ctrl-D ends it.
 
-    Without BOT it is the only one that the service has. Without a terminal it reads questions from
-    stdin and stops at the first that fails. With --json each answer is a line of JSON.
+    Without BOT, the service's only bot is asked. Without a terminal, questions are read from stdin,
+    up to the first that fails. With --json each answer is a line of JSON.
 
     \b
     kbot chat bot_guide
@@ -88,14 +93,14 @@ def chat(connection: Connection, bot: str | None, conversation: str | None, as_j
                 _turn(talk, question, as_json=as_json)
         finally:
             if talk.conversation_id is not None:
-                _tell_conversation(talk.conversation_id)
+                _show_conversation(talk.conversation_id)
 
 
 def _bot_and_question(words: tuple[str, ...]) -> tuple[str | None, str]:
     if len(words) > 2:
         raise click.UsageError("a QUESTION is one argument: put it into quotes")
     if len(words) == 1 and is_a_bots(words[0]):
-        raise click.UsageError(f"there is no QUESTION to {words[0]}")
+        raise click.UsageError(f"there is no QUESTION for {words[0]}")
     return (words[0] if len(words) == 2 else None), words[-1]
 
 
@@ -104,12 +109,12 @@ def _turn(talk: "Chat", question: str, *, as_json: bool) -> None:
         with posting(_HINT):
             message = talk.ask(question)
     except (KnowledgeBotError, OutcomeUnknown) as error:
-        hopeless = isinstance(error, ConfigurationError) or is_of_the_account(error)
+        hopeless = isinstance(error, ConfigurationError) or is_account_error(error)
         if hopeless or not sys.stdin.isatty():
             raise
         click.echo(f"Error: {printable(str(error))}", err=True)  # a person reads it, and goes on
         return
-    with telling(_answered(message)):
+    with falling_back_to_stderr(_answered(message)):
         if as_json:
             write_line(fields_of(message))
         else:
@@ -125,7 +130,7 @@ def _questions() -> Iterator[str]:
             import readline  # noqa: F401 - input() edits lines and remembers them with it
     while True:
         try:
-            # input() would print its prompt to stdout, also where that is a file.
+            # input() would print its prompt to stdout, even if that is a file.
             if not _is_a_dialogue():
                 click.echo("you> ", nl=False, err=True)
             question = input("you> " if _is_a_dialogue() else "").strip()
@@ -145,5 +150,5 @@ def _is_a_dialogue() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _tell_conversation(conversation_id: str) -> None:
+def _show_conversation(conversation_id: str) -> None:
     click.echo(f"(--conversation {printable(conversation_id)} goes on from here)", err=True)

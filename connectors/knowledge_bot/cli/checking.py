@@ -16,15 +16,15 @@ from knowledge_bot.cli.connection import Connection
 from knowledge_bot.cli.exits import Exit, Failed, StdoutError
 from knowledge_bot.cli.ids import bot_ids, bot_to_ask, is_a_bots
 from knowledge_bot.cli.output import write_document, write_table, write_text
-from knowledge_bot.cli.terminal import console, give_up, one_line, tell
+from knowledge_bot.cli.terminal import console, give_up, one_line, write_stderr
 from knowledge_bot.cli.texts import read_text
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
     from knowledge_bot.checks import Baseline, CheckReport, Comparison, Progress, Question
 
-# Of what got worse or better, how much people are told; a program is told of all.
-_TOLD = 20
+# How many questions that got worse or better are listed for people; --json lists all.
+_SHOWN = 20
 
 _REDRAWN_EVERY = 0.25
 
@@ -39,8 +39,8 @@ def _seconds(
     """Read a time: `90`, `90s`, `10m`, `1h30m`."""
     parts = re.findall(r"(\d+(?:\.\d+)?)([smh]?)", given)
     if not parts or "".join(number + unit for number, unit in parts) != given:
-        told = f"{given!r} is no time; write it as 90, 90s, 10m or 1h30m"
-        raise click.BadParameter(told, param=option)
+        problem = f"{given!r} is not a time; write it as 90, 90s, 10m or 1h30m"
+        raise click.BadParameter(problem, param=option)
     return sum(float(number) * _UNITS[unit or "s"] for number, unit in parts)
 
 
@@ -56,22 +56,22 @@ def _seconds(
     callback=_seconds,
     default="0",
     metavar="TIME",
-    help="Ask again what has not passed, for so long: 600, 10m, 1h30m. A service that is away is "
-    "tried again as well.  [default: ask once]",
+    help="Repeat the questions that have not passed, up to this time: 600, 10m, 1h30m. A service "
+    "that is away is tried again as well.  [default: ask once]",
 )
 @click.option(
     "--interval",
     callback=_seconds,
     default="15s",
     metavar="TIME",
-    help="Time from one message with a question to the next one with it.  [default: 15s]",
+    help="Time between two attempts at a question.  [default: 15s]",
 )
 @click.option(
     "--min-pass",
     type=click.FloatRange(0, 1),
     default=1.0,
     metavar="SHARE",
-    help="The share of the questions that has to pass, 0 to 1.  [default: 1, all]",
+    help="The share of the questions that must pass, 0 to 1.  [default: 1, all]",
 )
 @click.option(
     "--concurrency",
@@ -84,12 +84,12 @@ def _seconds(
     "--baseline",
     "baseline_file",
     metavar="FILE",
-    help="Tell what got worse and better since FILE was saved. What got worse is a failure, "
+    help="Show what got worse and better since FILE was saved. Anything worse is a failure, "
     "whatever --min-pass says.",
 )
-@click.option("--save-baseline", metavar="FILE", help="Save how the questions stand, for later.")
+@click.option("--save-baseline", metavar="FILE", help="Save the results, to compare with later.")
 @click.option("--junit", metavar="FILE", help="Write JUnit XML, which CI servers show.")
-@click.option("--quiet", is_flag=True, help="Tell nothing but errors on stderr.")
+@click.option("--quiet", is_flag=True, help="Write only errors to stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def check(
@@ -107,10 +107,11 @@ def check(
 ) -> None:
     """Ask BOT the questions of FILE, and check its answers.
 
-    Without BOT the only one that the service has is asked. FILE is TOML, lines of JSON (`-` reads
-    these from stdin), or the YAML of promptfoo. Each question is asked in a new conversation.
+    Without BOT, the service's only bot is asked. FILE is TOML, lines of JSON (`-` reads these from
+    stdin), or the YAML of promptfoo. Each question is asked in a new conversation.
 
-    The exit code is 0 where enough passed, and 3 where not. What has no answer has not passed.
+    The exit code is 0 if enough questions passed, otherwise 3. Without an answer, a question has
+    not passed.
 
     \b
     [[questions]]
@@ -127,7 +128,7 @@ def check(
     bot, file = _bot_and_file(words, bots)
     questions = _questions(file)
     baseline = None
-    # On the first night a file that is for both is still to be made.
+    # On the first run, a file that is given for both does not exist yet.
     if baseline_file is not None and not (
         baseline_file == save_baseline and not Path(baseline_file).exists()
     ):
@@ -140,11 +141,11 @@ def check(
     comparison = None if baseline is None else report.compare(baseline)
     problems = _written(report, junit, save_baseline, baseline)
     _show(report, comparison, as_json=as_json, quiet=quiet)
-    code, told = _end(report, comparison)
+    code, reason = _end(report, comparison)
     if problems:
-        raise Failed(" ".join([*problems, told]), code if code is not Exit.DONE else Exit.FAILED)
+        raise Failed(" ".join([*problems, reason]), code if code is not Exit.DONE else Exit.FAILED)
     if code is not Exit.DONE:
-        raise Failed(told, code)
+        raise Failed(reason, code)
 
 
 def _bot_and_file(words: tuple[str, ...], bots: str | None) -> tuple[str | None, str]:
@@ -171,7 +172,7 @@ def _questions(file: str) -> "list[Question]":
 
 
 def _check_that_it_can_be_written(output: str | None) -> None:
-    """Refuse what is sure to fail after minutes of asking."""
+    """Fail now rather than after minutes of asking."""
     if output is None:
         return
     path = Path(output).absolute()
@@ -195,24 +196,26 @@ def _checked(
     **how: Any,
 ) -> "CheckReport":
     from knowledge_bot.checks import check as ask_and_judge
-    from knowledge_bot.ingest._run import signals_ask
+    from knowledge_bot.ingest._run import stop_on_signals
 
     stop = threading.Event()
 
     def end() -> None:
         stop.set()
         if not quiet:
-            # A terminal has written ^C behind the line that tells how far it is.
+            # The terminal has written ^C behind the line of progress.
             line_end = "\n" if sys.stderr.isatty() else ""
-            tell(f"{line_end}Stopping: answers under way are waited for, 5 seconds at most.")
+            write_stderr(
+                f"{line_end}Stopping: waiting for the answers under way, 5 seconds at most."
+            )
 
-    with _shown_progress(quiet=quiet) as on_progress, signals_ask(end):
+    with _shown_progress(quiet=quiet) as on_progress, stop_on_signals(end):
         return ask_and_judge(client, bots, questions, on_progress=on_progress, stop=stop, **how)
 
 
 @contextmanager
 def _shown_progress(*, quiet: bool) -> "Iterator[Any]":
-    """Show how far a check is, on stderr; give what it is called with."""
+    """Show how far a check is on stderr; yields the callback for it."""
     if quiet:
         yield None
     elif not sys.stderr.isatty():
@@ -226,7 +229,7 @@ def _shown_progress(*, quiet: bool) -> "Iterator[Any]":
 
 
 class _Lines:
-    """Tells a log how far a check is, whenever it begins to wait and more has passed."""
+    """Lines for a log: how far a check is when it begins to wait and more has passed."""
 
     def __init__(self) -> None:
         self._passed = -1
@@ -234,7 +237,9 @@ class _Lines:
     def on_progress(self, progress: "Progress") -> None:
         if progress.pause and progress.passed != self._passed:
             self._passed = progress.passed
-            tell(f"{progress.passed} of {progress.total} passed; the others are asked again.")
+            write_stderr(
+                f"{progress.passed} of {progress.total} passed; the others are asked again."
+            )
 
 
 class _Line:
@@ -255,7 +260,7 @@ class _Line:
         )
         self._progress: tuple[Progress, float] | None = None
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._draw, name="telling", daemon=True)
+        self._thread = threading.Thread(target=self._draw, name="progress", daemon=True)
         self._thread.start()
 
     def on_progress(self, progress: "Progress") -> None:
@@ -272,19 +277,19 @@ class _Line:
             while not self._closed.wait(_REDRAWN_EVERY):
                 if self._progress is not None:
                     self._live.start()
-                    text = Text(self._told(*self._progress), no_wrap=True, overflow="ellipsis")
+                    text = Text(self._text(*self._progress), no_wrap=True, overflow="ellipsis")
                     self._live.update(text, refresh=True)
             self._live.stop()
         except OSError:  # a terminal that was closed
             give_up(sys.stderr)
 
     @staticmethod
-    def _told(progress: "Progress", at: float) -> str:
+    def _text(progress: "Progress", at: float) -> str:
         ago = time.monotonic() - at
-        told = f"{progress.passed} of {progress.total} passed, {progress.open} open"
-        told += f"  asked {progress.asked} times  {progress.elapsed + ago:.0f} s"
+        text = f"{progress.passed} of {progress.total} passed, {progress.open} open"
+        text += f"  asked {progress.asked} times  {progress.elapsed + ago:.0f} s"
         left = progress.pause - ago
-        return f"{told}  asking again in {left:.0f} s" if left > 0 else told
+        return f"{text}  asking again in {left:.0f} s" if left > 0 else text
 
 
 def _written(
@@ -307,7 +312,7 @@ def _written(
             report.baseline(previous).save(save_baseline)
         elif save_baseline is not None:
             why = "the check ended early" if report.stopped else "no question was answered"
-            problems.append(f"{save_baseline} is left as it was: {why}.")
+            problems.append(f"{save_baseline} was left as it was: {why}.")
     except OSError as error:
         problems.append(f"{save_baseline}: cannot be written: {error.strerror}.")
     return problems
@@ -340,27 +345,27 @@ def _show(
             write_table(head, rows)
     except BrokenPipeError:
         give_up(sys.stdout)
-        code, told = _end(report, comparison)
+        code, reason = _end(report, comparison)
         raise Failed(
-            f"Whoever read stdout has gone. {told}",
+            f"The reader of stdout has gone away. {reason}",
             Exit.INTERRUPTED if code is Exit.DONE else code,
         ) from None
     except StdoutError as error:
-        code, told = _end(report, comparison)
+        code, reason = _end(report, comparison)
         raise Failed(
-            f"{error.message} {told}", Exit.FAILED if code is Exit.DONE else code
+            f"{error.message} {reason}", Exit.FAILED if code is Exit.DONE else code
         ) from None
     if comparison is not None and not as_json:
         lines = str(comparison).splitlines()
-        hidden = len(lines) - 1 - _TOLD
-        more = [f"  … and {hidden} more; --json tells of all."] if hidden > 0 else []
-        tell("\n".join([*map(one_line, lines[: _TOLD + 1]), *more]))
-    if not quiet and report.stopped is None:  # otherwise the error tells
-        tell(f"({report.summary().rstrip('.')})")
+        hidden = len(lines) - 1 - _SHOWN
+        more = [f"  … and {hidden} more; --json lists all."] if hidden > 0 else []
+        write_stderr("\n".join([*map(one_line, lines[: _SHOWN + 1]), *more]))
+    if not quiet and report.stopped is None:  # otherwise the error has the counts
+        write_stderr(f"({report.summary().rstrip('.')})")
 
 
 def _end(report: "CheckReport", comparison: "Comparison | None") -> tuple[Exit, str]:
-    """Return the exit code, and why it is what it is."""
+    """Return the exit code and the reason for it."""
     from knowledge_bot.checks import CheckStop
 
     counts = f"{report.passed} of {len(report.results)} passed."
@@ -373,10 +378,10 @@ def _end(report: "CheckReport", comparison: "Comparison | None") -> tuple[Exit, 
             return Exit.INTERRUPTED, f"Interrupted: {counts} The others were not waited for."
     if not _was_answered(report):
         return Exit.FAILED, f"No question was answered. {report.results[0].reason}"
-    told = []
+    reasons = []
     if not report.ok:
         share = "" if report.min_pass == 1 else f", and {report.min_pass:.4g} of all have to"
-        told.append(f"{report.failed} of {len(report.results)} did not pass{share}")
+        reasons.append(f"{report.failed} of {len(report.results)} did not pass{share}")
     if comparison is not None and not comparison.ok:
-        told.append(f"{len(comparison.worse)} got worse since the baseline")
-    return (Exit.SOME_FAILED, f"{'; '.join(told)}.") if told else (Exit.DONE, counts)
+        reasons.append(f"{len(comparison.worse)} got worse since the baseline")
+    return (Exit.SOME_FAILED, f"{'; '.join(reasons)}.") if reasons else (Exit.DONE, counts)

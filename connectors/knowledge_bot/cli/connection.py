@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.settings import (
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from knowledge_bot import Client
-
-    C = TypeVar("C", bound=Client)
 
 ADDRESS_VARIABLE = "KNOWLEDGE_BOT_BASE_URL"
 KEY_VARIABLE = "KNOWLEDGE_BOT_API_KEY"
@@ -50,10 +48,10 @@ class Collections(NamedTuple):
 
 @dataclass(frozen=True)
 class Connection:
-    """What the options before the command's name say, and the rest from where it is kept.
+    """The options before the command's name, completed from the environment and the profile.
 
-    An option wins over the environment, and that over the profile. A profile that is named by an
-    option wins over the environment as well: who names it means its service, whatever is set.
+    An option wins over the environment, and the environment over the profile. A profile that is
+    named by an option wins over the environment as well: whoever names it means its service.
 
     Args:
         base_url: the address of `--base-url`.
@@ -77,15 +75,11 @@ class Connection:
         """
         from knowledge_bot import Client
 
-        return self.open(Client, needs_key=needs_key)
-
-    def open(self, kind: "type[C]", *, needs_key: bool) -> "C":
-        """Return a client as `client` does, of a class of the caller's."""
         base_url, key = self.service(), self.key
-        # The client would take the environment's, which may be for another service.
+        # Without one, the client would take the environment's, which may be for another service.
         if key is None and (needs_key or os.environ.get(KEY_VARIABLE)):
             raise Failed(self.no_key(), Exit.ACCOUNT)
-        return kind(None if key is None else key.secret, base_url, timeout=self.timeout)
+        return Client(None if key is None else key.secret, base_url, timeout=self.timeout)
 
     def service(self) -> str:
         """Return the service's address.
@@ -132,7 +126,7 @@ class Connection:
             return Address(self.base_url, "--base-url")
         if variable and not self.profile:
             return Address(variable, ADDRESS_VARIABLE)
-        return Address(self.saved.base_url, _told(self.saved)) if self.saved else Address("", "")
+        return Address(self.saved.base_url, _label(self.saved)) if self.saved else Address("", "")
 
     @cached_property
     def key(self) -> Key | None:
@@ -142,12 +136,12 @@ class Connection:
             Failed: the file or the keyring cannot be used.
         """
         variable = os.environ.get(KEY_VARIABLE)
-        # With both at hand, a file that is broken or unsafe is none of this command's business.
+        # With both set, a file that is broken or unsafe does not matter.
         if variable and not self.profile:
             return Key(variable, KEY_VARIABLE)
         if self.saved and self.saved.serves(self.address.base_url) and (key := self.saved.key()):
-            return Key(key, f"{'keyring, ' if self.saved.in_keyring else ''}{_told(self.saved)}")
-        return Key(variable, KEY_VARIABLE) if variable and self._environment_is_of_it() else None
+            return Key(key, f"{'keyring, ' if self.saved.in_keyring else ''}{_label(self.saved)}")
+        return Key(variable, KEY_VARIABLE) if variable and self._environment_fits() else None
 
     def collections(self, given: tuple[str, ...]) -> Collections:
         """Return the collections to add to: of the option, the environment, or the profile.
@@ -163,8 +157,8 @@ class Connection:
         if variable.ids and not self.profile:
             return variable
         if self.saved and self.saved.collections and self.saved.serves(self.address.base_url):
-            return Collections(self.saved.collections, _told(self.saved))
-        return variable if variable.ids and self._environment_is_of_it() else Collections((), "")
+            return Collections(self.saved.collections, _label(self.saved))
+        return variable if variable.ids and self._environment_fits() else Collections((), "")
 
     def no_key(self) -> str:
         """Say that there is no key for the service, and where there is one for another."""
@@ -181,11 +175,11 @@ class Connection:
             )
         return f"No API key. {ways}"
 
-    def _environment_is_of_it(self) -> bool:
-        """Tell whether what else the environment holds may belong to the service."""
+    def _environment_fits(self) -> bool:
+        """Return whether the environment's key and collections may belong to the service."""
         variable = os.environ.get(ADDRESS_VARIABLE)
         return not variable or same_service(variable, self.address.base_url)
 
 
-def _told(profile: Profile) -> str:
+def _label(profile: Profile) -> str:
     return f"profile {profile.name} in {settings_file()}"

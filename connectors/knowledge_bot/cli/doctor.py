@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from knowledge_bot import KnowledgeBotError
 from knowledge_bot.cli.connection import PROFILE_VARIABLE, Connection
-from knowledge_bot.cli.exits import Exit, Failed, is_of_the_account
+from knowledge_bot.cli.exits import Exit, Failed, is_account_error
 from knowledge_bot.cli.kbot import PLUGINS
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 from knowledge_bot.cli.output import as_json_option, write_document, write_table, write_text
@@ -28,7 +28,7 @@ _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 _DEFAULT = "default"
 
-# Seconds; who asks whether something works sits in front of it.
+# Seconds to wait for an answer; somebody is sitting in front of it.
 _PATIENCE = 10.0
 
 
@@ -39,7 +39,7 @@ class _Setting(NamedTuple):
 
 
 class _Check(NamedTuple):
-    """What was tried; `ok` is None where nothing is wrong and nothing is there either."""
+    """The result of a check; `ok` is None where there is nothing to check."""
 
     name: str
     ok: bool | None
@@ -52,10 +52,10 @@ class _Check(NamedTuple):
 @as_json_option
 @click.pass_context
 def doctor(ctx: click.Context, ledger_address: str | None, as_json: bool) -> None:
-    """Tell where each setting comes from, and what works.
+    """Show where each setting comes from, and what works.
 
     It pings the service, lists its bots and collections with the key, and reads the ledger. It
-    never shows the key, and changes nothing. The exit code is 4 where the key is at fault, 1 where
+    never shows the key, and changes nothing. The exit code is 4 if the key is at fault, 1 if
     something else is.
 
     \b
@@ -120,7 +120,7 @@ def _read(name: str, value: Callable[[], tuple[str | None, str | None]]) -> _Set
     try:
         found, origin = value()
         return _Setting(name, found or None, origin or None)
-    except (Failed, KnowledgeBotError):  # a check tells why
+    except (Failed, KnowledgeBotError):  # a check says why
         return _Setting(name, None, None)
 
 
@@ -154,18 +154,18 @@ def _proxies(connection: Connection) -> Iterator[_Setting]:
     for name in (spelled for one in _PROXIES for spelled in (one, one.lower())):
         if not (value := os.environ.get(name)):
             continue
-        told = re.sub(
+        shown = re.sub(
             r"^([a-z][a-z0-9+.-]*://)?.*@", r"\1***@", value, flags=re.IGNORECASE | re.DOTALL
         )
         if name.upper() != "NO_PROXY" and (passed_by or value != used):
-            told += " (not for this service)"
-        yield _Setting("proxy", told, name)
+            shown += " (not for this service)"
+        yield _Setting("proxy", shown, name)
 
 
 def _checks_of_the_service(connection: Connection) -> Iterator[_Check]:
     try:
         if not connection.address.base_url:
-            yield _Check("service", False, "No service is named: `kbot login` keeps one.")
+            yield _Check("service", False, "No service is named: `kbot login` saves one.")
             return
         key = connection.key
     except Failed as error:
@@ -200,7 +200,7 @@ def _tried(name: str, what: Callable[[], str]) -> _Check:
         return _Check(name, True, what())
     except KnowledgeBotError as error:
         return _Check(
-            name, False, str(error), Exit.ACCOUNT if is_of_the_account(error) else Exit.FAILED
+            name, False, str(error), Exit.ACCOUNT if is_account_error(error) else Exit.FAILED
         )
 
 
@@ -223,7 +223,7 @@ def _collections(connection: Connection, client: "Client") -> _Check:
         if wanted:
             return f"The service has {', '.join(wanted)}."
         if len(there) == 1:
-            return f"{there.copy().pop()} is the only one, and taken where none is named."
+            return f"{there.copy().pop()} is the only one, and used where none is named."
         return f"The service has {len(there)}; name one where sources are added."
 
     check = _tried("collections", what)
@@ -241,9 +241,9 @@ def _check_of_the_ledger(address: str | None) -> _Check:
     except KnowledgeBotError as error:
         return _Check("ledger", False, str(error))
     created, unknown = (sum(getattr(one, name) for one in held) for name in ("created", "unknown"))
-    told = f"It can be read: created {created}, unknown {unknown}."
+    counts = f"It can be read: created {created}, unknown {unknown}."
     settle = " `kbot ledger unknown` lists them." if unknown else ""
-    return _Check("ledger", True, told + settle)
+    return _Check("ledger", True, counts + settle)
 
 
 def _checks_of_the_commands() -> Iterator[_Check]:
@@ -253,7 +253,7 @@ def _checks_of_the_commands() -> Iterator[_Check]:
             entry_point.load()
         except ModuleNotFoundError as error:
             yield _Check(name, None, f"Needs {error.name}, which is not installed.")
-        except Exception as error:  # noqa: BLE001 - a package of somebody else, installed wrongly
+        except Exception as error:  # noqa: BLE001 - another package, badly installed
             yield _Check(name, False, f"Cannot be loaded: {error}")
         else:
             yield _Check(name, True, f"Loads {entry_point.value.partition(':')[0]}.")
@@ -276,12 +276,12 @@ def _checks_of_the_extras() -> Iterator[_Check]:
         versions = {name: _version(name) for name in packages if name != _DISTRIBUTION}
         if not versions or extra == "all":  # it stands for other extras
             continue
-        told = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+        present = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
         if lacking := ", ".join(name for name, version in versions.items() if not version):
             install = f"pip install '{_DISTRIBUTION}[{extra}]'"
             yield _Check(f"extra {extra}", None, f"Not installed: {lacking}; {install}")
         else:
-            yield _Check(f"extra {extra}", True, told)
+            yield _Check(f"extra {extra}", True, present)
 
 
 def _version(name: str) -> str | None:

@@ -16,7 +16,7 @@ from knowledge_bot import (
     PaymentRequiredError,
     PermissionDeniedError,
 )
-from knowledge_bot.cli.terminal import give_up, printable, tell
+from knowledge_bot.cli.terminal import give_up, printable, write_stderr
 
 
 class Exit(IntEnum):
@@ -32,7 +32,7 @@ class Exit(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """What the code tells, for `kbot --help`."""
+        """What the code means, for `kbot --help`."""
         return _MEANINGS[self]
 
 
@@ -44,8 +44,9 @@ _MEANINGS = {
     "tries them again.",
     Exit.ACCOUNT: "The key is missing or not accepted (401), or may not do this (403), or the "
     "account's quota is used up (402).",
-    Exit.UNKNOWN: "Some outcomes are unknown: the service may have acted on what has no answer. Or "
-    "it was done, and stdout did not take the answer; stderr has it. Look before sending it again.",
+    Exit.UNKNOWN: "Some outcomes are unknown: the service may have acted on a request that has no "
+    "answer. Or it acted, and the answer could not be written to stdout; stderr has it. Look in "
+    "the service before sending it again.",
     Exit.INTERRUPTED: "Ctrl-C, SIGTERM, a closed terminal, or a reader of stdout that went away; "
     "nothing is left uncertain.",
 }
@@ -64,15 +65,15 @@ class Failed(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002 - click's
         """Write the sentence to stderr."""
-        tell(f"Error: {self.message}")
+        write_stderr(f"Error: {self.message}")
 
 
 class StdoutError(Failed):
-    """What a command has to say cannot be written, for example since the disk is full."""
+    """stdout cannot be written, for example because the disk is full."""
 
 
 class AnswerLost(Failed):
-    """The service has acted, and stdout did not take what it answered; the text tells it."""
+    """The service has acted, but its answer, which the text holds, cannot be written to stdout."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, Exit.UNKNOWN)
@@ -86,11 +87,11 @@ class OutcomeUnknown(Failed):
 
 
 @contextmanager
-def telling(done: str) -> Iterator[None]:
-    """Surround the writing of what a POST was answered with: it was done, whoever hears of it.
+def falling_back_to_stderr(answer: str) -> Iterator[None]:
+    """Surround the writing of a POST's answer to stdout: where that fails, it goes to stderr.
 
     Args:
-        done: a sentence on what was done, for stderr.
+        answer: a sentence with the answer, for stderr.
 
     Raises:
         AnswerLost: stdout cannot be written, or its reader has gone.
@@ -98,27 +99,27 @@ def telling(done: str) -> Iterator[None]:
     try:
         yield
     except StdoutError as error:
-        raise AnswerLost(f"{error.message} {done}") from None
+        raise AnswerLost(f"{error.message} {answer}") from None
     except BrokenPipeError:
         give_up(sys.stdout)
-        raise AnswerLost(f"Whoever read stdout has gone. {done}") from None
+        raise AnswerLost(f"The reader of stdout has gone away. {answer}") from None
 
 
 def exit_of(error: KnowledgeBotError) -> Exit:
-    """Return the exit code for an error of a call that creates nothing, or whose end is known."""
-    if is_of_the_account(error):
+    """Return the exit code for an error of a call that created nothing."""
+    if is_account_error(error):
         return Exit.ACCOUNT
     return Exit.USAGE if isinstance(error, ConfigurationError) else Exit.FAILED
 
 
-def is_of_the_account(error: BaseException) -> bool:
-    """Tell whether every other call would be refused for the same reason."""
+def is_account_error(error: BaseException) -> bool:
+    """Return whether every other call would be refused for the same reason."""
     return isinstance(error, AuthenticationError | PaymentRequiredError | PermissionDeniedError)
 
 
 @contextmanager
 def posting(hint: str = "") -> Iterator[None]:
-    """Surround a call that creates something: an end that nobody knows has an exit code of its own.
+    """Surround a call that creates something: an unknown outcome has an exit code of its own.
 
     Args:
         hint: a sentence on what to do then, after what the error itself says.

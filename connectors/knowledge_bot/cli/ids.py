@@ -11,7 +11,7 @@ from knowledge_bot.cli.connection import Connection
 from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.output import F
 from knowledge_bot.cli.settings import read_settings
-from knowledge_bot.cli.terminal import one_line, tell
+from knowledge_bot.cli.terminal import one_line, write_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 # How many are listed where one has to be chosen.
 _LISTED = 20
 
-# Who presses Tab waits for it.
+# Seconds that somebody who has pressed Tab waits for.
 _SECONDS_TO_COMPLETE = 2.0
 
-# A shell puts what completes a word into its command line as it is.
+# The shell puts a completion into its command line unquoted.
 _HARMLESS_WORD = re.compile(r"[\w.-]+", re.ASCII)
 
 
@@ -39,7 +39,7 @@ def collections_to_add_to(
         connection: says what is named besides the option.
         client: asks the service for its collections, if none is.
         given: those of `--collection`.
-        quiet: do not tell which one was taken.
+        quiet: do not say which one was taken.
 
     Raises:
         Failed: none is named, and the service has several, or none.
@@ -53,7 +53,7 @@ def collections_to_add_to(
         "--collection ID`.",
     )
     if not quiet:
-        tell(f"(adding to {_told(only)}, the only collection)")
+        write_stderr(f"(adding to {_label(only)}, the only collection)")
     return (only.id,)
 
 
@@ -70,7 +70,7 @@ def bot_to_ask(client: "Client", given: str | None) -> str:
         "bot",
         "Name one: kbot ask BOT QUESTION, kbot chat BOT or kbot check BOT FILE.",
     )
-    tell(f"(asking {_told(only)}, the only bot)")
+    write_stderr(f"(asking {_label(only)}, the only bot)")
     return only.id
 
 
@@ -126,7 +126,7 @@ def profile_names(
 
 
 def is_a_bots(word: str) -> bool:
-    """Tell whether a word can only be meant as a bot's id."""
+    """Return whether a word can only be meant as a bot's id."""
     return re.fullmatch(r"bot_\S*", word) is not None
 
 
@@ -145,7 +145,7 @@ def collections_option(command: F) -> F:
 
 def _only(found: "Sequence[Any]", kind: str, ways: str) -> "Bot | Collection":
     if not found:
-        raise Failed(f"The service has no {kind}; somebody has to make one there first.")
+        raise Failed(f"The service has no {kind}; one has to be created there first.")
     if len(found) > 1:
         width = max(len(one.id) for one in found[:_LISTED])
         listed = [
@@ -161,14 +161,14 @@ def _only(found: "Sequence[Any]", kind: str, ways: str) -> "Bot | Collection":
     return only
 
 
-def _told(one: "Bot | Collection") -> str:
+def _label(one: "Bot | Collection") -> str:
     return one.id if one.name in ("", one.id) else f"{one.id}, {one_line(one.name)!r}"
 
 
 def _completed(
     ctx: click.Context, incomplete: str, find: "Callable[[Client], Sequence[Any]]"
 ) -> "list[CompletionItem]":
-    """Ask the service; whatever goes wrong, or takes long, completes nothing and says nothing."""
+    """Ask the service; if that fails or takes long, complete nothing and say nothing."""
     from click.shell_completion import CompletionItem
 
     found: list[Any] = []
@@ -181,7 +181,7 @@ def _completed(
         try:
             with connection.client() as client:
                 found.extend(find(client))
-        except BaseException:  # noqa: BLE001, S110 - a shell has no place for it
+        except BaseException:  # noqa: BLE001, S110 - the shell has no place for it
             pass
 
     with warnings.catch_warnings():

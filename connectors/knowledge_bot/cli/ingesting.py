@@ -42,19 +42,19 @@ _OPTIONS = (
         "--limit",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Send so many items at most; the next run goes on.  [default: all]",
+        help="Send at most N items; the next run goes on.  [default: all]",
     ),
     click.option(
         "--rate",
         type=click.FloatRange(min=0, min_open=True),
         metavar="N",
-        help="Send so many items a second at most.  [default: as fast as the service takes them]",
+        help="Send at most N items per second.  [default: as fast as the service takes them]",
     ),
     click.option(
         "--origin",
         metavar="NAME",
-        help="A name for where the items come from, which stands for it wherever it is. What it "
-        "no longer has is told as gone.  [default: the folder, address or file itself]",
+        help="A name for where the items come from, for use even if the place moves. Items that it "
+        "no longer has are reported as gone.  [default: the folder, address or file itself]",
     ),
     click.option(
         "--gone-limit",
@@ -62,15 +62,15 @@ _OPTIONS = (
         default=0.5,
         show_default=True,
         metavar="SHARE",
-        help="Where more of the items vanish at once, none is noted as gone, since the place may "
-        "be at fault: 0 to 1.",
+        help="If a larger share of the items vanishes at once, none is recorded as gone, since the "
+        "place itself may be at fault: 0 to 1.",
     ),
     click.option(
         "--dry-run",
         is_flag=True,
         help="Compare with the ledger, list what would be created, and send nothing.",
     ),
-    click.option("--quiet", is_flag=True, help="Tell nothing but errors on stderr."),
+    click.option("--quiet", is_flag=True, help="Write only errors to stderr."),
     click.option(
         "--json",
         "as_json",
@@ -136,7 +136,7 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
 
 
 def _own_files(ledger: "Ledger", folder: str) -> tuple[str, ...]:
-    """Return patterns of the files below a folder that every run writes: its ledger, its output."""
+    """Return patterns for the files in a folder that every run writes: its ledger, its output."""
     root, kept = Path(folder).resolve(), ledger.database.file
     files = [Path(f"/dev/fd/{number}").resolve() for number in (1, 2)]  # as in `> log.txt`
     if kept is not None:
@@ -158,20 +158,22 @@ def _own_files(ledger: "Ledger", folder: str) -> tuple[str, ...]:
     "--exclude",
     multiple=True,
     metavar="PATTERN",
-    help="Not these files, in the notation of a .gitignore: *.tmp, drafts/. Repeatable.",
+    help="Not these files, in .gitignore syntax: *.tmp, drafts/. Repeatable.",
 )
-@click.option("--hidden", is_flag=True, help="Take names that begin with a dot as well.")
+@click.option("--hidden", is_flag=True, help="Include names that begin with a dot.")
 @click.option(
-    "--watch", is_flag=True, help="Go on, and ingest again whenever a file changes, until Ctrl-C."
+    "--watch",
+    is_flag=True,
+    help="Keep running, and ingest again whenever a file changes, until Ctrl-C.",
 )
 @_ingestion
 def folder(
     *, path: str, include: tuple[str, ...], exclude: tuple[str, ...], hidden: bool
 ) -> Iterable[object]:
-    """Upload the files below FOLDER.
+    """Upload the files in FOLDER and its subfolders.
 
-    Links that leave the folder are skipped. Each source is named by the file's path below it. What
-    a file .kbotignore in FOLDER names, in the notation of a .gitignore, is left out.
+    Links that leave the folder are skipped. Each source is named by the file's path in it. A file
+    .kbotignore in FOLDER says what to leave out, in .gitignore syntax.
 
     \b
     kbot ingest folder handbook --collection col_handbook
@@ -208,28 +210,28 @@ def _settings(
     "--exclude",
     multiple=True,
     metavar="PATTERN",
-    help="Not these objects, in the notation of a .gitignore: *.tmp, drafts/. Repeatable.",
+    help="Not these objects, in .gitignore syntax: *.tmp, drafts/. Repeatable.",
 )
-@click.option("--hidden", is_flag=True, help="Take names that begin with a dot as well.")
+@click.option("--hidden", is_flag=True, help="Include names that begin with a dot.")
 @click.option(
     "--set",
     "storage_options",
     multiple=True,
     metavar="NAME=VALUE",
     callback=_settings,
-    help="An option of the store, as fsspec takes it: endpoint_url=https://…, anon=true. A value "
-    "is JSON, or else a text. Repeatable. Other users of the machine see it; keys are better "
-    "left where the store's own tools look for them, such as ~/.aws.",
+    help="An option of the store for fsspec: endpoint_url=https://…, anon=true. VALUE is JSON or "
+    "plain text. Repeatable. Other users of the machine can see it; keep keys where the store's "
+    "own tools look for them, such as ~/.aws.",
 )
 @_ingestion
 def objects(
     *, address: str, exclude: tuple[str, ...], hidden: bool, storage_options: dict[str, Any]
 ) -> Iterable[object]:
-    """Upload the objects of a store that ADDRESS names.
+    """Upload the objects at ADDRESS in a store such as S3.
 
-    The store's listing says which are new or changed; only these are read. ADDRESS is one of
-    fsspec, with `*` for a part of a name and `**/` for any number of folders, or a folder's. What
-    the protocol needs is installed besides, such as s3fs.
+    The store's listing says which are new or changed; only these are read. ADDRESS is a URL of
+    fsspec: a folder, or a pattern with `*` for a part of a name and `**/` for any number of
+    folders. Install the package that its protocol needs, such as s3fs.
 
     \b
     kbot ingest objects 's3://bucket/docs/**/*.pdf' --collection col_handbook
@@ -248,15 +250,15 @@ def objects(
     multiple=True,
     metavar="NAME=VALUE",
     callback=_settings,
-    help="An argument of the class, or of its load_data. A value is JSON, or else a text. "
-    "Repeatable. Other users of the machine see it; keys are better left in the environment.",
+    help="An argument of the class, or of its load_data. VALUE is JSON or plain text. Repeatable. "
+    "Other users of the machine can see it; keep keys in the environment.",
 )
 @_ingestion
 def loader(*, name: str, arguments: dict[str, Any]) -> Iterable[object]:
     """Add the documents of a loader of LangChain or a reader of LlamaIndex.
 
-    The module is imported and runs, as everything in it does. What a loader finds no longer is told
-    as gone where it has an --origin.
+    The module is imported, so its code runs. With an --origin, documents that the loader no longer
+    finds are reported as gone.
 
     \b
     kbot ingest loader langchain_community.document_loaders:CSVLoader --set file_path=books.csv
@@ -268,15 +270,15 @@ def loader(*, name: str, arguments: dict[str, Any]) -> Iterable[object]:
     return from_loader(loader_of(name, arguments))
 
 
-def _compared(default: str | None, told: str) -> Callable[[Callable[..., None]], Any]:
-    """Add the options of what reads pages to compare them."""
+def _compared(default: str | None, ways: str) -> Callable[[Callable[..., None]], Any]:
+    """Add the options of commands that read pages to compare them."""
 
     def add(command: Callable[..., None]) -> Any:
         for option in (
             click.option(
                 "--allow-private",
                 is_flag=True,
-                help="Let what is public lead to addresses that are not.",
+                help="Let public pages lead to private addresses.",
             ),
             click.option(
                 "--requests",
@@ -284,14 +286,14 @@ def _compared(default: str | None, told: str) -> Callable[[Callable[..., None]],
                 default=2.0,
                 show_default=True,
                 metavar="N",
-                help="How many pages to ask for a second, at most.",
+                help="Request at most N pages per second.",
             ),
             click.option(
                 "--compare",
                 type=click.Choice(["content", "lastmod"]),
                 default=default,
                 show_default=default is not None,
-                help=f"What tells that a page changed: {told}",
+                help=f"How to see that a page changed: {ways}",
             ),
         ):
             command = option(command)
@@ -308,7 +310,7 @@ def _compared(default: str | None, told: str) -> Callable[[Callable[..., None]],
     "--include",
     multiple=True,
     metavar="PATTERN",
-    help="Only these pages, in the notation of a .gitignore: docs/, *.html. Repeatable.",
+    help="Only these pages, in .gitignore syntax: docs/, *.html. Repeatable.",
 )
 @click.option(
     "--exclude",
@@ -316,15 +318,15 @@ def _compared(default: str | None, told: str) -> Callable[[Callable[..., None]],
     metavar="PATTERN",
     help="Not these pages, in the same notation. Repeatable.",
 )
-@_compared("content", "its main text, or what the sitemap or its server says.")
-@click.option("--no-sitemaps", is_flag=True, help="Follow links alone.")
+@_compared("content", "by its main text, or by what the sitemap or its server says.")
+@click.option("--no-sitemaps", is_flag=True, help="Follow links only.")
 @_ingestion
 def site(*, url: str, requests: float, no_sitemaps: bool, **how: Any) -> Iterable[object]:
     """Add the pages of a whole site, found by its links and its sitemaps.
 
-    Pages of the host of URL are read, slowly and one at a time, to find links and to compare their
-    main text with the last run's; the service scrapes what is added itself. robots.txt, noindex and
-    nofollow are heeded. --dry-run names the pages that would be sent.
+    Pages on the host of URL are read, slowly and one at a time, to find links and to compare their
+    main text with the last run's; the service itself scrapes what is added. robots.txt, noindex and
+    nofollow are obeyed. --dry-run lists the pages that would be sent.
 
     \b
     kbot ingest site https://library.example/ --dry-run
@@ -337,7 +339,7 @@ def site(*, url: str, requests: float, no_sitemaps: bool, **how: Any) -> Iterabl
 
 @ingest.command()
 @click.argument("address", metavar="URL|FILE")
-@_compared("lastmod", "its main text, for which it is read, or its lastmod.")
+@_compared("lastmod", "by its main text, for which it is read, or by its lastmod.")
 @_ingestion
 def sitemap(*, address: str, requests: float, **how: Any) -> Iterable[object]:
     """Add the pages of a sitemap, nested and compressed ones included.
@@ -354,7 +356,7 @@ def sitemap(*, address: str, requests: float, **how: Any) -> Iterable[object]:
 
 @ingest.command()
 @click.argument("address", metavar="URL|FILE")
-@_compared("lastmod", "its main text, for which it is read, or the time in the feed.")
+@_compared("lastmod", "by its main text, for which it is read, or by the time in the feed.")
 @_ingestion
 def feed(*, address: str, requests: float, **how: Any) -> Iterable[object]:
     """Add the pages that an RSS or Atom feed links to.
@@ -370,13 +372,14 @@ def feed(*, address: str, requests: float, **how: Any) -> Iterable[object]:
 @click.argument("source", metavar="FILE")
 @_compared(
     None,
-    "its main text, or the time that its server names; it is read for both.  [default: nothing]",
+    "by its main text, or by the time that its server names; it is read for both.  [default: not "
+    "at all]",
 )
 @_ingestion
 def urls(*, source: str, requests: float, **how: Any) -> Iterable[object]:
     """Add the pages of a list of addresses.
 
-    There is one address a line; `-` reads them from stdin.
+    There is one address per line; `-` reads them from stdin.
 
     \b
     grep ^https pages.txt | kbot ingest urls -

@@ -27,17 +27,17 @@ from knowledge_bot.cli.connection import (
 from knowledge_bot.cli.exits import Exit, Failed, StdoutError, exit_of
 from knowledge_bot.cli.ids import profile_names
 from knowledge_bot.cli.settings import FILE_VARIABLE
-from knowledge_bot.cli.terminal import give_up, tell
+from knowledge_bot.cli.terminal import give_up, write_stderr
 
 _COMMANDS = {
     "login": "login:login",
     "logout": "login:logout",
     "profiles": "login:profiles",
     "doctor": "doctor:doctor",
-    "ping": "reading:ping",
-    "collections": "reading:collections",
-    "bots": "reading:bots",
-    "conversations": "reading:conversations",
+    "ping": "calling:ping",
+    "collections": "calling:collections",
+    "bots": "calling:bots",
+    "conversations": "calling:conversations",
     "ask": "asking:ask",
     "chat": "asking:chat",
     "check": "checking:check",
@@ -45,8 +45,8 @@ _COMMANDS = {
     "ingest": "ingesting:ingest",
     "ledger": "ledgers:ledger",
     "api": "calling:api",
-    "completion": "completion:completion",
-    "man": "man:man",
+    "completion": "manual:completion",
+    "man": "manual:man",
 }
 
 # Commands of other packages, such as `kbot serve`.
@@ -59,10 +59,10 @@ _STDOUT_CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EBADF, errno.EIO)
 
 ENVIRONMENT = {
     ADDRESS_VARIABLE: "The service's address. An option wins over the environment, and that over "
-    "the profile; `kbot doctor` tells where each setting comes from.",
-    KEY_VARIABLE: "The key. There is no option for it: other users see command lines.",
+    "the profile; `kbot doctor` shows where each setting comes from.",
+    KEY_VARIABLE: "The API key. There is no option for it: other users can see command lines.",
     COLLECTION_VARIABLE: "Collections to add to, separated by spaces.",
-    "KNOWLEDGE_BOT_LEDGER": "What `kbot ingest` remembers what it sent in: a file or a URL.",
+    "KNOWLEDGE_BOT_LEDGER": "Where `kbot ingest` remembers what it sent: a file or a URL.",
     PROFILE_VARIABLE: "The profile of `kbot login` to use, where no --profile is given.",
     FILE_VARIABLE: "The file that `kbot login` writes.",
     "NO_COLOR": "Set to anything: no colours and no bold letters.",
@@ -115,13 +115,13 @@ class _Kbot(click.Group):
             raise Failed(str(error), exit_of(error)) from None
         except (KeyboardInterrupt, click.Abort):  # Abort: Ctrl-C at a prompt
             if sys.stderr.isatty():
-                tell("")  # the terminal has written ^C
+                write_stderr("")  # the terminal has written ^C
             raise Failed("Interrupted.", Exit.INTERRUPTED) from None
         except ModuleNotFoundError as error:
             if error.name is None or error.name.startswith("knowledge_bot"):
                 raise
-            told = f"This needs {error.name}, which is not installed; {_INSTALL}"
-            raise Failed(str(error) if "pip install" in str(error) else told) from None
+            text = f"This needs {error.name}, which is not installed; {_INSTALL}"
+            raise Failed(str(error) if "pip install" in str(error) else text) from None
         except BrokenPipeError:
             give_up(sys.stdout)
             ctx.exit(Exit.INTERRUPTED)
@@ -149,7 +149,7 @@ class _Kbot(click.Group):
     metavar="SECONDS",
     help="How long to wait for a connection, and again for an answer.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Tell of every request on stderr.")
+@click.option("-v", "--verbose", is_flag=True, help="Log every request to stderr.")
 @click.pass_context
 def main(
     ctx: click.Context,
@@ -198,8 +198,8 @@ def _survive_any_stream() -> None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
     for name, mode in (("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:  # closed, as by `>&-`
-            # This takes its number, so that no other file gets it. Nobody misses what stderr would
-            # have said; what should have gone to stdout is an error.
+            # This takes its number, so that no other file gets it. Text for stderr is dropped;
+            # writing to stdout is an error.
             closed = os.open(os.devnull, mode)
             setattr(sys, name, os.fdopen(closed, "w", encoding="utf-8"))
         # A name that the terminal's encoding does not have is shown escaped, not as a traceback.
@@ -210,7 +210,7 @@ def _survive_any_stream() -> None:
 
 @contextmanager
 def _help_on_stdout() -> Iterator[None]:
-    """Surround what prints a help text, which click does by itself."""
+    """Surround the printing of a help text, which click does by itself."""
     try:
         yield
     except OSError as error:
@@ -221,7 +221,7 @@ def _help_on_stdout() -> Iterator[None]:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    tell(f"Warning: {message}")
+    write_stderr(f"Warning: {message}")
 
 
 def _log_to_stderr(ctx: click.Context) -> None:

@@ -11,7 +11,7 @@ from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.ids import collection_ids
 from knowledge_bot.cli.output import F, as_json_option, write_document, write_table, write_text
 from knowledge_bot.cli.settings import data_folder
-from knowledge_bot.cli.terminal import tell
+from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.cli.texts import read_lines
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def open_ledger(address: str | None, *, for_writing: bool = False) -> "Ledger":
     """Return the ledger of `--ledger`, or the one that is used without it.
 
     Raises:
-        LedgerError: the address is none, or the folder of the usual ledger cannot be made, which is
-            tried for writing only.
+        LedgerError: the address cannot be used, or the folder of the usual ledger cannot be
+            created (for writing only).
     """
     from knowledge_bot.ingest import Ledger, LedgerError
 
@@ -87,7 +87,7 @@ def unknown(ledger_address: str | None, as_json: bool) -> None:
     """List the items that the service may or may not have.
 
     Each was being sent when its worker was killed, or when no answer came. Look for it in the
-    service, then tell the ledger with `kbot ledger resolve`.
+    service, then record what you found with `kbot ledger resolve`.
 
     Example: kbot ledger unknown --json | jq -r '.[].key'
     """
@@ -111,10 +111,10 @@ def refused(ledger_address: str | None, as_json: bool) -> None:
 @ledger_option
 @as_json_option
 def gone(ledger_address: str | None, as_json: bool) -> None:
-    """List the items that the service has, and that the place they came from has no longer.
+    """List the items that the service has, but that are gone from where they came from.
 
-    The service's interface offers no deletion: a person may remove the sources there, and then tell
-    the ledger with `kbot ledger forget`.
+    The interface cannot delete sources: remove them in the service by hand, then drop them from the
+    ledger with `kbot ledger forget`.
 
     \b
     kbot ledger gone
@@ -147,7 +147,7 @@ def gone(ledger_address: str | None, as_json: bool) -> None:
 def superseded(ledger_address: str | None, as_json: bool) -> None:
     """List the sources that newer ones replaced.
 
-    The service's interface offers no deletion: a person may remove them there, and then tell the
+    The interface cannot delete sources: remove them in the service by hand, then drop them from the
     ledger with `kbot ledger forget`.
 
     \b
@@ -186,7 +186,9 @@ def export(ledger_address: str | None) -> None:
     for line in kept.export():
         write_text(line)
     if texts := sum(entry.kind == "text" for entry in kept.refused()):
-        tell(f"Texts left out: {texts}. The ledger keeps no content; give them from their source.")
+        write_stderr(
+            f"Texts left out: {texts}. The ledger keeps no content; give them from their source."
+        )
 
 
 @ledger.command()
@@ -194,17 +196,17 @@ def export(ledger_address: str | None) -> None:
 @click.option(
     "--created",
     metavar="ID",
-    help="The service has it as source ID, or `unknown` where no id is to be seen.",
+    help="The service has it as source ID, or `unknown` if no id can be seen.",
 )
 @click.option("--not-created", is_flag=True, help="The service does not have it.")
 @ledger_option
 def resolve(
     keys: tuple[str, ...], created: str | None, not_created: bool, ledger_address: str | None
 ) -> None:
-    """Tell what became of an unknown item, after a look at the service.
+    """Record what became of an unknown item, after looking in the service.
 
     What was not created is sent by the next `kbot ingest`. KEY is `-` to read keys from stdin, one
-    a line.
+    per line.
 
     \b
     kbot ledger resolve /srv/handbook/hours.md --created src_42
@@ -230,15 +232,13 @@ def resolve(
     "--collection",
     metavar="ID",
     shell_complete=collection_ids,
-    help="What is in this collection; with a KEY, only there.",
+    help="Items in this collection; with a KEY, only there.",
 )
 @click.option(
-    "--origin", metavar="NAME", help="What came from there, as `kbot ledger gone` shows it."
+    "--origin", metavar="NAME", help="Items from this origin, as `kbot ledger gone` shows it."
 )
-@click.option("--all", "everything", is_flag=True, help="All that the ledger knows.")
-@click.option(
-    "--yes", is_flag=True, help="Do not ask; needed where there is no terminal to ask at."
-)
+@click.option("--all", "everything", is_flag=True, help="All items of the ledger.")
+@click.option("--yes", is_flag=True, help="Do not ask; needed if there is no terminal.")
 @ledger_option
 def forget(
     *,
@@ -249,11 +249,11 @@ def forget(
     yes: bool,
     ledger_address: str | None,
 ) -> None:
-    """Forget items, after a person removed their sources from the service.
+    """Forget items whose sources somebody removed from the service.
 
-    What is forgotten and found again is sent again, also where the service still has it. KEY is an
+    What is forgotten and found again is sent again, even if the service still has it. KEY is an
     item's key, an id of `kbot ledger gone`, or a source of `kbot ledger superseded`; `-` reads them
-    from stdin, one a line.
+    from stdin, one per line.
 
     \b
     kbot ledger forget /srv/handbook/hours.md
@@ -283,16 +283,17 @@ def _forget_keys(
             write_text(f"{key}\tforgotten")
         else:
             missing += 1
-            tell(f"The ledger knows no such item: {key}")
+            write_stderr(f"The ledger knows no such item: {key}")
     if missing:
         raise Failed(f"{missing} not forgotten; see above.", Exit.SOME_FAILED)
 
 
 def _confirm(kept: "Ledger", collection: str | None, origin: str | None) -> None:
-    """Ask whether to forget; return if so.
+    """Ask whether to forget; return if the answer is yes.
 
     Raises:
-        Failed: not so, or there is nobody to ask.
+        Failed: the answer is no.
+        click.UsageError: there is no terminal to ask at.
     """
     if not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask at: pass --yes")
@@ -302,11 +303,11 @@ def _confirm(kept: "Ledger", collection: str | None, origin: str | None) -> None
         and (origin is None or origin == entry.origin)
         for entry in entries
     )
-    told = (
+    question = (
         f"Forget {count} of the ledger's {len(entries)} items? What is found again is sent again, "
         "whatever the service has."
     )
-    if not click.confirm(told, err=True):
+    if not click.confirm(question, err=True):
         raise Failed("Nothing is forgotten.")
 
 

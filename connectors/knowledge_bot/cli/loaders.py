@@ -22,12 +22,12 @@ def loader_of(name: str, arguments: dict[str, Any]) -> object:
         arguments: of the class, or of its `load_data`.
 
     Raises:
-        click.UsageError: it cannot be imported, is no loader, or does not take the arguments.
+        click.UsageError: it cannot be imported, is not a loader, or does not take the arguments.
     """
     made_by = _imported(name)
     if not (inspect.isclass(made_by) and is_loader(made_by)):
         raise click.UsageError(
-            f"{name} is no loader: expected a class with one of the methods {', '.join(LOADING)}"
+            f"{name} is not a loader: expected a class with one of the methods {', '.join(LOADING)}"
         )
     load_data = getattr(made_by, "load_data", None)
     own, at_loading = _divided(name, made_by, load_data, arguments)
@@ -50,7 +50,7 @@ def _imported(name: str) -> Any:
             f"{name!r} names no class: expected package.module:Class, such as "
             "llama_index.core:SimpleDirectoryReader"
         )
-    if "" not in sys.path:  # a module of one's own, beside the data
+    if "" not in sys.path:  # the user's own module, beside the data
         sys.path.insert(0, "")
     try:
         found = getattr(import_module(module), attribute, None)

@@ -22,7 +22,7 @@ from knowledge_bot.cli.settings import (
     settings_file,
     write_settings,
 )
-from knowledge_bot.cli.terminal import tell
+from knowledge_bot.cli.terminal import write_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ def _profile_option(command: F) -> F:
     "in_keyring",
     default=None,
     help="Keep the key in the operating system's keyring (needs the package keyring), or in the "
-    "file.  [default: where it was; in the file]",
+    "file.  [default: where it was, at first in the file]",
 )
 @click.option(
     "--collection",
@@ -57,7 +57,8 @@ def _profile_option(command: F) -> F:
     multiple=True,
     metavar="ID",
     shell_complete=collection_ids,
-    help="Add to this collection from now on. Repeatable.  [default: the only one, if it is]",
+    help="Add to this collection from now on. Repeatable.  [default: the service's only one, if it "
+    "has just one]",
 )
 @click.pass_obj
 def login(
@@ -70,9 +71,9 @@ def login(
 ) -> None:
     """Keep a service's address and your key in a file.
 
-    Both are tried by listing the collections, then written with mode 600. Whether the service
-    looks at the key for that is its own affair; if it does not, the first `ask` or `add` will tell.
-    For several services, each has a profile; the first one is the default.
+    Both are tried by listing the collections, then saved with mode 600. A service may list them
+    without a look at the key; then the first `ask` or `add` shows whether the key is good. Each
+    service has a profile of its own; the first one is the default.
 
     \b
     kbot login
@@ -94,13 +95,13 @@ def login(
     if in_keyring is None:
         in_keyring = known is not None and known.in_keyring
     profile = Profile(name, base_url, in_keyring=in_keyring)
-    # What cannot be used is told before anybody has typed a key.
+    # A setting that cannot be used is reported before anybody types a key.
     Client("not-yet-known", base_url).close()
     if in_keyring:
         profile.check_keyring()
     key = _piped_key() if key_stdin else _asked_key()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # told by now
+        warnings.simplefilter("ignore")  # shown by now
         client = Client(key, base_url, timeout=connection.timeout)
     with client:
         found = client.list_collections()
@@ -113,8 +114,8 @@ def login(
     if known and known.in_keyring and replace(known, collections=chosen) != profile:
         _forget_key(known)
     if known and known.base_url != base_url:
-        tell(f"The profile {name} was {known.base_url} until now.")
-    _tell_what_was_kept(profile, settings, str(file))
+        write_stderr(f"The profile {name} was {known.base_url} until now.")
+    _show_what_was_saved(profile, settings, str(file))
 
 
 @click.command()
@@ -122,10 +123,10 @@ def login(
 @click.option("--all", "everything", is_flag=True, help="Remove all profiles, and the file.")
 @click.pass_obj
 def logout(connection: Connection, own_name: str | None, everything: bool) -> None:
-    """Forget a service that `kbot login` kept.
+    """Forget a service that `kbot login` saved.
 
-    It is the default one, or the profile that is named; the file goes with the last one. The key
-    stays valid; only this machine forgets it.
+    It forgets the default profile, or the one that is named; the file goes with the last one. The
+    key stays valid; only this machine forgets it.
 
     \b
     kbot logout
@@ -140,18 +141,22 @@ def logout(connection: Connection, own_name: str | None, everything: bool) -> No
     settings = read_settings(to_replace=True)
     profile = settings.find(own_name or connection.profile_name)
     if profile is None:
-        tell(f"There is no {file}." if not file.exists() else f"There is no profile in {file}.")
+        write_stderr(
+            f"There is no {file}." if not file.exists() else f"There is no profile in {file}."
+        )
         return
     if profile.in_keyring:
         profile.remove_from_keyring()
     left = settings.without_profile(profile.name)
     if not left.profiles:
         remove_settings()
-        tell(f"{file} is removed.")
+        write_stderr(f"{file} is removed.")
         return
     write_settings(left)
     default = f"the default is {left.default}" if left.default else "none of them is the default"
-    tell(f"The profile {profile.name} is removed; {', '.join(left.profiles)} stay, {default}.")
+    write_stderr(
+        f"The profile {profile.name} is removed; {', '.join(left.profiles)} stay, {default}."
+    )
 
 
 @click.command()
@@ -164,9 +169,9 @@ def logout(connection: Connection, own_name: str | None, everything: bool) -> No
 )
 @as_json_option
 def profiles(new_default: str | None, as_json: bool) -> None:
-    """List the services that `kbot login` kept.
+    """List the services that `kbot login` saved.
 
-    One of them is the default; `--profile NAME` before a command's name, or KBOT_PROFILE, takes
+    One of them is the default; `--profile NAME` before a command's name, or KBOT_PROFILE, selects
     another one.
 
     \b
@@ -192,7 +197,7 @@ def profiles(new_default: str | None, as_json: bool) -> None:
         write_document(listed)
         return
     if not listed:
-        tell("There is no profile; `kbot login` makes one.")
+        write_stderr("There is no profile; `kbot login` makes one.")
         return
     write_table(
         ("profile", "service", "key in", "collections", "default"),
@@ -212,7 +217,7 @@ def profiles(new_default: str | None, as_json: bool) -> None:
 def _address(known: Profile | None, *, named: bool, ask: bool) -> str:
     """Return the address from the environment, or from the profile, or ask for it."""
     variable, kept = os.environ.get(ADDRESS_VARIABLE), known.base_url if known else None
-    # Who names a profile does not mean whatever service is set.
+    # A named profile does not mean the service that the environment names.
     if variable and not named:
         return variable
     if ask and sys.stdin.isatty():
@@ -246,34 +251,34 @@ def _collections(wanted: tuple[str, ...], found: "Sequence[Collection]") -> tupl
     return wanted or (tuple(there) if len(there) == 1 else ())
 
 
-def _tell_what_was_kept(profile: Profile, settings: Settings, file: str) -> None:
+def _show_what_was_saved(profile: Profile, settings: Settings, file: str) -> None:
     where = "the key to the keyring, the rest to " if profile.in_keyring else ""
-    tell(f"The service answers. Written: {where}{file}, for you alone to read.")
+    write_stderr(f"The service answers. Written: {where}{file}, readable by you alone.")
     if profile.name != settings.default:
-        tell(f"Use it with --profile {profile.name} or KBOT_PROFILE={profile.name}.")
+        write_stderr(f"Use it with --profile {profile.name} or KBOT_PROFILE={profile.name}.")
     if profile.collections:
-        tell(f"Sources are added to {', '.join(profile.collections)}.")
+        write_stderr(f"Sources are added to {', '.join(profile.collections)}.")
     else:
-        tell("`kbot collections` lists the collections to choose from.")
+        write_stderr("`kbot collections` lists the collections to choose from.")
     if os.environ.get(KEY_VARIABLE):
-        tell(f"{KEY_VARIABLE} is set, and wins over the file.")
+        write_stderr(f"{KEY_VARIABLE} is set, and wins over the file.")
 
 
 def _remove_all() -> None:
     try:
         settings = read_settings(to_replace=True)
     except Failed as error:
-        tell(f"Warning: {error.message} What it may have kept in a keyring stays there.")
+        write_stderr(f"Warning: {error.message} What it may have kept in a keyring stays there.")
         settings = Settings()
     for profile in settings.profiles.values():
         if profile.in_keyring:
             _forget_key(profile)
     file = settings_file()
-    tell(f"{file} is removed." if remove_settings() else f"There is no {file}.")
+    write_stderr(f"{file} is removed." if remove_settings() else f"There is no {file}.")
 
 
 def _forget_key(profile: Profile) -> None:
     try:
         profile.remove_from_keyring()
     except Failed as error:
-        tell(f"Warning: {error.message}")
+        write_stderr(f"Warning: {error.message}")

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 """A command under construction, as click's decorators take and return it."""
 
-# Columns whose cells may go over several lines, at their spaces. All others hold ids, addresses,
-# times and numbers.
+# Columns whose cells may wrap at spaces. All others hold ids, addresses, times and numbers.
 _PROSE = ("name", "collections", "what happened", "detail", "value", "from")
 
 _BETWEEN_COLUMNS = 3
@@ -39,8 +38,8 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     is cut in two cannot be copied.
 
     Raises:
-        StdoutError: stdout does not take it, as for everything that is printed here.
-        BrokenPipeError: whoever read it has gone (`| head`).
+        StdoutError: stdout cannot be written, as everywhere in this module.
+        BrokenPipeError: its reader has gone away (`| head`).
     """
     lines = [[one_line(str(value)) for value in row] for row in rows]
     if not sys.stdout.isatty():
@@ -124,9 +123,9 @@ def _write_paragraphs(
     for number, line in enumerate(lines):
         if number:
             screen.print()
-        told = [one for one in zip(columns, line, strict=True) if one[1]]
-        for column, value in told:
-            # The terminal itself goes on in the next line, and copies it as one.
+        filled = [cell for cell in zip(columns, line, strict=True) if cell[1]]
+        for column, value in filled:
+            # The terminal itself wraps it, and copies it as one line.
             screen.print(Text.assemble((f"{column:{width}}", "bold"), "  ", value), soft_wrap=True)
 
 

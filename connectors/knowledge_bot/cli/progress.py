@@ -19,7 +19,7 @@ _WINDOW = 30.0
 
 @contextmanager
 def upload_progress(name: str) -> Iterator[Callable[[int, int | None], None] | None]:
-    """Show how much of a file was sent; gives what the client calls with the bytes so far."""
+    """Show how much of a file was sent; yields the client's `on_progress`."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -39,7 +39,7 @@ def upload_progress(name: str) -> Iterator[Callable[[int, int | None], None] | N
 class IngestionProgress:
     """Two lines at the bottom of a terminal: how far an ingestion is, and what it does now.
 
-    Used by one thread. A terminal that was closed ends nothing.
+    Used by one thread. A terminal that is closed does not end the run.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Ingestions in front of a person or a program: progress, failures, summary, exit code."""
+"""What `kbot ingest` prints of a run: progress, failures, summary, exit code."""
 
 import logging
 import sys
@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any
 from knowledge_bot.cli.exits import Exit, Failed, StdoutError
 from knowledge_bot.cli.output import write_line, write_row, write_table
 from knowledge_bot.cli.progress import IngestionProgress
-from knowledge_bot.cli.terminal import give_up, one_line, tell
+from knowledge_bot.cli.terminal import give_up, one_line, write_stderr
 from knowledge_bot.ingest import Ingestion, Outcome, Report, Stop
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
 
-# How many failures people are told of; a program is told of all.
-_TOLD = 20
+# How many failures are listed for people; --json lists all.
+_SHOWN = 20
 
 _SECONDS_BETWEEN_EVENTS = 1.0
 
 
 class Session:
-    """One ingestion, or one after the other of the same items, and what is told of them.
+    """Ingests the same items once, or again and again with --watch, and reports each run.
 
     Args:
         client: sends the requests.
         options: how to ingest.
-        as_json: tell of everything as lines of JSON on stdout.
-        quiet: tell only of errors on stderr.
+        as_json: report everything as lines of JSON on stdout.
+        quiet: write only errors to stderr.
 
     Attributes:
         stop: when this is set, a run ends early.
@@ -40,24 +40,24 @@ class Session:
     def __init__(self, client: "Client", options: Ingestion, *, as_json: bool, quiet: bool) -> None:
         self._client, self._options = client, options
         self._as_json, self._quiet = as_json, quiet
-        self._told: set[Outcome] = set()
+        self._shown_before: set[Outcome] = set()
         self.stop = threading.Event()
-        # What it warns of is told here; without a handler Python would write it to stderr.
+        # Its warnings are shown here; without a handler Python would write them to stderr.
         logging.getLogger("knowledge_bot").addHandler(logging.NullHandler())
 
     def run(self, items: Iterable[object]) -> Report:
-        """Ingest; say on the way and at the end what came of it.
+        """Ingest, and show progress, failures and a summary.
 
         Raises:
-            Failed: it was interrupted at once, the items cannot be read to their end, or what came
-                of it cannot be written to stdout.
+            Failed: it was interrupted at once, the items cannot be read to their end, or the
+                summary cannot be written to stdout.
             KnowledgeBotError: the run could not begin.
         """
-        telling = _Telling(self._as_json, self._quiet, self._options.dry_run, self.stop)
+        output = _Output(self._as_json, self._quiet, self._options.dry_run, self.stop)
         options = replace(
             self._options,
-            on_progress=telling.on_progress,
-            on_outcome=telling.on_outcome,
+            on_progress=output.on_progress,
+            on_outcome=output.on_outcome,
             stop=self.stop,
         )
         try:
@@ -70,17 +70,17 @@ class Session:
             ) from None
         except OSError as error:
             notes = getattr(error, "__notes__", [])
-            told = ". ".join([f"The run ended early: {error}", *notes])
-            raise Failed(f"{told}.", Exit.SOME_FAILED) from None
+            reason = ". ".join([f"The run ended early: {error}", *notes])
+            raise Failed(f"{reason}.", Exit.SOME_FAILED) from None
         finally:
-            telling.end()
-        self._summarize(report, telling.lost)
+            output.end()
+        self._summarize(report, output.lost)
         return report
 
     def say(self, text: str) -> None:
-        """Tell something on stderr that is no error."""
+        """Write a note to stderr, unless it is to be quiet."""
         if not self._quiet:
-            tell(text)
+            write_stderr(text)
 
     def end(self, report: Report) -> None:
         """End the command as the last report says.
@@ -104,69 +104,67 @@ class Session:
         except BrokenPipeError:
             give_up(sys.stdout)
             code = exit_of(report)
-            told = f"Whoever read stdout has gone. {_whole(report)}"
-            raise Failed(told, Exit.INTERRUPTED if code is Exit.DONE else code) from None
+            text = f"The reader of stdout has gone away. {_counts(report)}"
+            raise Failed(text, Exit.INTERRUPTED if code is Exit.DONE else code) from None
         except StdoutError as error:
             code = exit_of(report)
-            # The run was interrupted since stdout was lost, or stdout since somebody hung up.
+            # The run was interrupted because stdout was lost, or by a terminal that was closed.
             own = code is Exit.DONE or (code is Exit.INTERRUPTED and lost is not None)
-            told = f"{error.message} {_whole(report)}"
-            raise Failed(told, Exit.FAILED if own else code) from None
+            text = f"{error.message} {_counts(report)}"
+            raise Failed(text, Exit.FAILED if own else code) from None
         if not self._as_json:
-            self._tell_failures(report)
-            self._tell_what_to_look_at(report)
+            self._show_failures(report)
+            self._show_what_to_look_at(report)
 
-    def _tell_failures(self, report: Report) -> None:
-        new = [one for one in report.failures if one not in self._told]
+    def _show_failures(self, report: Report) -> None:
+        new = [one for one in report.failures if one not in self._shown_before]
         hidden = len(report.failures) - len(new)
         harmful = [one for one in new if one.failed]
         harmless = [] if self._quiet else [one for one in new if not one.failed]
-        self._told.update(harmless)  # told once, however often they are met
-        told = [*harmful, *harmless][:_TOLD]
+        self._shown_before.update(harmless)  # shown once, however often they are met
+        listed = [*harmful, *harmless][:_SHOWN]
         by_error: dict[tuple[str, str], list[str]] = {}
-        for one in told:
+        for one in listed:
             by_error.setdefault((one.kind, one.error), []).append(one.name)
         for (kind, error), names in by_error.items():
             shown = "".join(f"\n  {one_line(name)}" for name in names)
-            tell(f"{kind.replace('_', ' ')}: {error}{shown}")
+            write_stderr(f"{kind.replace('_', ' ')}: {error}{shown}")
         count = report.failed + (0 if self._quiet else report.skipped + report.same_content)
-        told_of = sum(one.kind != "unversioned" for one in told)
-        if (left := count - hidden - told_of) > 0:
-            tell(f"… and {left} more; --json tells of all.")
+        counted = sum(one.kind != "unversioned" for one in listed)
+        if (left := count - hidden - counted) > 0:
+            write_stderr(f"… and {left} more; --json lists all.")
 
-    def _tell_what_to_look_at(self, report: Report) -> None:
+    def _show_what_to_look_at(self, report: Report) -> None:
         if not report.dry_run:
             if report.superseded:
-                self.say("`kbot ledger superseded` names the sources that were replaced.")
+                self.say("`kbot ledger superseded` lists the sources that were replaced.")
             if report.gone:
-                self.say("`kbot ledger gone` names what is no longer there, but in the service.")
+                self.say("`kbot ledger gone` lists what is gone, but still in the service.")
         if report.gone_withheld:
             self.say(
-                f"No longer there, but not noted as gone: {report.gone_withheld}, which is more "
-                f"than the share of {self._options.gone_limit:g} that may vanish at once. If they "
-                "are meant to be away, run it again with --gone-limit 1."
+                f"Vanished, but not recorded as gone: {report.gone_withheld}, which is more than "
+                f"the share of {self._options.gone_limit:g} that may vanish at once. If they are "
+                "really gone, run it again with --gone-limit 1."
             )
         if report.gone_unknown and report.stopped is None:
-            self.say(
-                f"What is gone was not looked for, since not all was seen: {report.gone_unknown}"
-            )
+            self.say(f"What is gone cannot be said, since not all was seen: {report.gone_unknown}")
         if report.stopped is Stop.LIMIT:
             self.say(f"{_sentence(report.stop_reason)} The next run goes on.")
         if report.items == 0 and report.stopped is None:
-            self.say("Nothing to send was found there.")
-        told = (
+            self.say("Nothing to send was found.")
+        note = (
             "nothing was sent; compared with"
             if report.dry_run
             else "what was sent is remembered in"
         )
-        self.say(f"({report.duration:.1f} s; {told} {self._options.ledger})")
+        self.say(f"({report.duration:.1f} s; {note} {self._options.ledger})")
 
 
-class _Telling:
-    """Tells, in a thread of its own, what the engine calls back with.
+class _Output:
+    """Writes, in a thread of its own, what the engine reports.
 
-    A reader that pauses (`| less`) or a terminal that is stopped (Ctrl-S) would hold up the engine,
-    whose requests would run into their timeouts.
+    A reader that pauses (`| less`) or a terminal that is stopped (Ctrl-S) would block the engine,
+    whose requests would time out.
 
     Attributes:
         lost: why stdout cannot be written; None while it can.
@@ -182,7 +180,7 @@ class _Telling:
         self._due = time.monotonic() + _SECONDS_BETWEEN_EVENTS
         self._stopping = self._paused = False
         self.lost: BrokenPipeError | StdoutError | None = None
-        self._thread = threading.Thread(target=self._work, name="telling", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="output", daemon=True)
         self._thread.start()
 
     def on_progress(self, report: Report) -> None:
@@ -196,7 +194,7 @@ class _Telling:
             self._jobs.put(lambda: self._write(outcome))
 
     def end(self) -> None:
-        """Wait until all is told."""
+        """Wait until everything is written."""
         self._jobs.put(None)
         self._thread.join()
 
@@ -216,14 +214,14 @@ class _Telling:
             if not self._quiet:
                 if self._progress is not None:
                     self._progress.close()
-                told = "what is under way is finished first."
+                note = "what is under way is finished first."
                 if report.stopped is not Stop.REQUESTED:
-                    told = f"{report.stop_reason.rstrip('.')}. {_sentence(told)}"
-                tell(f"Stopping: {told}")
+                    note = f"{report.stop_reason.rstrip('.')}. {_sentence(note)}"
+                write_stderr(f"Stopping: {note}")
         if self._progress is not None:
             self._progress.show(report)
         elif report.paused and not self._paused and not self._quiet:
-            tell(f"Waiting: {report.paused}.")
+            write_stderr(f"Waiting: {report.paused}.")
         self._paused = bool(report.paused)
         if self._as_json and time.monotonic() >= self._due and self.lost is None:
             self._due = time.monotonic() + _SECONDS_BETWEEN_EVENTS
@@ -252,7 +250,7 @@ def exit_of(report: Report) -> Exit:
     if report.stopped is Stop.UNAVAILABLE:
         return Exit.SOME_FAILED if report.created + report.unchanged else Exit.FAILED
     interrupted = report.stopped is Stop.REQUESTED
-    # What was not delivered since the run was interrupted is no failure of its own.
+    # Items that were not delivered because the run was interrupted did not fail.
     failed = report.failed - report.undelivered if interrupted else report.failed
     if failed or report.stopped is Stop.LEDGER:
         return Exit.SOME_FAILED
@@ -280,7 +278,7 @@ def conclusion(report: Report) -> str:
 
 
 def _named_counts(report: Report) -> dict[str, int]:
-    """Return the counts that say something, by the names that people read."""
+    """Return the counts that are worth showing, by their names for people."""
     always = ("created", "unchanged")
     counts = {name: n for name, n in report.counts.items() if n or name in always}
     return {
@@ -289,9 +287,9 @@ def _named_counts(report: Report) -> dict[str, int]:
     }
 
 
-def _whole(report: Report) -> str:
-    told = ", ".join(f"{name} {n}" for name, n in _named_counts(report).items())
-    return f"What came of the items: {told}."
+def _counts(report: Report) -> str:
+    counts = ", ".join(f"{name} {n}" for name, n in _named_counts(report).items())
+    return f"Items: {counts}."
 
 
 def _sentence(text: str) -> str:

@@ -51,7 +51,7 @@ class Profile:
     collections: tuple[str, ...] = ()
 
     def serves(self, base_url: str) -> bool:
-        """Tell whether the key and the collections are those of the service at this address.
+        """Return whether the key and the collections are those of the service at this address.
 
         A key is shown to the service that it was given for, and to no other.
         """
@@ -111,7 +111,7 @@ class Settings:
 
     Attributes:
         profiles: by their names.
-        default: the profile that is used where none is named; None: there is none, or nobody said.
+        default: the profile that is used where none is named; None: it was not chosen.
     """
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
@@ -158,14 +158,14 @@ class Settings:
 
 
 def _first_choice(profiles: Mapping[str, Profile]) -> str | None:
-    """Return the profile to use where nobody has said which is the default."""
+    """Return the profile to use where no default was chosen."""
     if UNNAMED in profiles:
         return UNNAMED
     return next(iter(profiles)) if len(profiles) == 1 else None
 
 
 def same_service(one: str, other: str) -> bool:
-    """Tell whether two addresses are of one service: scheme, host and port are the same."""
+    """Return whether two addresses are of one service: scheme, host and port are the same."""
     return _origin(one) == _origin(other)
 
 
@@ -177,7 +177,7 @@ def check_name(name: str) -> None:
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise Failed(
-            f"{name!r} is no name for a profile: letters, digits, dots, dashes and underscores.",
+            f"{name!r} cannot name a profile; use letters, digits, dots, dashes and underscores.",
             Exit.USAGE,
         )
 
@@ -200,7 +200,7 @@ def read_settings(*, to_replace: bool = False) -> Settings:
     """Read the file; where there is none, nothing is set.
 
     Args:
-        to_replace: it is read to be written anew or removed, so that it may be unsafe until then.
+        to_replace: it will be written anew or removed, so it may be unsafe until then.
 
     Raises:
         Failed: it cannot be read, is not valid, or holds a key that other users can read.
@@ -220,7 +220,7 @@ def read_settings(*, to_replace: bool = False) -> Settings:
         raise Failed(f"{file}: cannot be read: {error.strerror}.", Exit.USAGE) from None
     except ValueError as error:  # invalid TOML or UTF-8
         raise Failed(
-            f"{file}: is not valid TOML: {error}. Mend it, or remove it with `kbot logout --all`.",
+            f"{file}: is not valid TOML: {error}. Fix it, or remove it with `kbot logout --all`.",
             Exit.USAGE,
         ) from None
     settings = _Reader(file).settings(found)
@@ -229,14 +229,14 @@ def read_settings(*, to_replace: bool = False) -> Settings:
     if has_key and others and os.name == "posix" and not to_replace:
         raise Failed(
             f"{file}: other users can read the API key in it (mode {stat.S_IMODE(mode):o}). "
-            f"Do `chmod 600 {file}`, and ask for another key if somebody may have read it.",
+            f"Do `chmod 600 {file}`, and get a new key if somebody may have read this one.",
             Exit.USAGE,
         )
     return settings
 
 
 def write_settings(settings: Settings) -> Path:
-    """Write the file, readable by its owner alone, and at once: never half of it.
+    """Write the file atomically, readable by its owner alone.
 
     Returns:
         The file's path.
@@ -291,7 +291,7 @@ def _check_that_it_is_a_file(file: Path) -> None:
 
 
 class _Reader:
-    """Makes settings of what the file holds; told by name alone: a value may be a misplaced key."""
+    """Parses the file. Its errors show names but no values: a value may be a misplaced key."""
 
     _OF_A_PROFILE: Mapping[str, type] = {
         "base_url": str,
@@ -379,13 +379,13 @@ def _in_keyring(call: str, profile: Profile, hint: str, *more: str) -> Any:
         Failed: the package is not installed, there is no keyring, or it fails.
     """
     try:
-        keyring: Any = import_module("keyring")  # not a dependency: who wants it has it
+        keyring: Any = import_module("keyring")  # optional, so not a dependency
     except ImportError:
         raise Failed(
             f"The package keyring is not installed: pip install 'knowledge-bot[keyring]'. {hint}",
             Exit.ACCOUNT,
         ) from None
-    # Which address the key is for is a part of its name: an edited file sends it nowhere else.
+    # The address is a part of the key's name, so an edited file cannot send it elsewhere.
     user = f"{profile.name} at {profile.base_url}"
     try:
         backend = keyring.get_keyring()

@@ -1,4 +1,4 @@
-"""Texts that are safe to show, and a stderr that may be gone."""
+"""Texts that are safe to show, and streams that nobody may be reading any more."""
 
 import os
 import re
@@ -10,8 +10,8 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Everything that steers a terminal, but not tabs and line ends: C0, DEL, C1, and what turns the
-# direction of writing around.
+# Everything that steers a terminal, but not tabs and line ends: C0, DEL, C1, and what reverses the
+# direction of writing.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -36,8 +36,8 @@ def console(*, stderr: bool = False) -> "Console":
     return Console(stderr=stderr, highlight=False, color_system=None if plain else "auto")
 
 
-def tell(text: str) -> None:
-    """Write a text to stderr, printable; where nobody reads it any more, nothing happens."""
+def write_stderr(text: str) -> None:
+    """Write a text to stderr, printable; if nobody reads it any more, nothing happens."""
     try:
         click.echo(printable(text), err=True)
     except OSError:  # for example a terminal that was closed
@@ -45,7 +45,7 @@ def tell(text: str) -> None:
 
 
 def give_up(stream: IO[Any]) -> None:
-    """Let what a stream still holds, and what comes, go nowhere: it would fail again at exit.
+    """Discard what a stream still holds and what follows: it would fail again at exit.
 
     See Python's documentation of SIGPIPE.
     """

@@ -1,4 +1,4 @@
-"""Texts that a command takes: from a file, or from stdin where `-` stands in its place."""
+"""Input of commands: a file, or stdin for `-`."""
 
 import sys
 from collections.abc import Iterator

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.run import Session, conclusion, exit_of
-from knowledge_bot.cli.terminal import tell
+from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.ingest import File, Stop
-from knowledge_bot.ingest._run import signals_ask
+from knowledge_bot.ingest._run import stop_on_signals
 
-# Seconds without a change before a run begins, since each half of a file that is being written
-# would be a source of its own; and how long it is waited for that.
+# Seconds without a change before a run begins, so that no half of a file is sent while it is being
+# written; and the longest wait for that.
 _QUIET = 0.5
 _LONGEST_WAIT = 30.0
 
@@ -34,7 +34,7 @@ def watch_and_ingest(session: Session, folder: str, find: Callable[[], Iterable[
         Failed: always, since nothing but a signal or an error ends it; the exit code is that of the
             last run, or `Exit.INTERRUPTED`.
     """
-    with signals_ask(session.stop.set):
+    with stop_on_signals(session.stop.set):
         changes = _changes(folder, session.stop)
         next(changes, None)  # what changes from here on is noted, also while a run is under way
         while True:
@@ -43,12 +43,12 @@ def watch_and_ingest(session: Session, folder: str, find: Callable[[], Iterable[
             if session.stop.is_set() or report.stopped not in _PASSING:
                 session.end(report)
             elif exit_of(report) is not Exit.DONE:
-                tell(f"Error: {conclusion(report)}")
+                write_stderr(f"Error: {conclusion(report)}")
             session.say(f"Watching {folder}; Ctrl-C ends it.")
             if not _changed(changes, files, find):
                 code = exit_of(report)
-                told = "Interrupted while nothing was under way."
-                raise Failed(told, Exit.INTERRUPTED if code is Exit.DONE else code)
+                message = "Interrupted while nothing was under way."
+                raise Failed(message, Exit.INTERRUPTED if code is Exit.DONE else code)
 
 
 def _changed(

@@ -8,18 +8,18 @@
             client, from_folder("handbook"), collections="col_1", ledger=Ledger("kbot.db")
         )
 
-- Items say what is sent: `WebPage`, `Text`, `File`. `from_folder`, `from_objects`, `from_site`,
+- Items are what is sent: `WebPage`, `Text`, `File`. `from_folder`, `from_objects`, `from_site`,
   `from_sitemap`, `from_feed`, `from_loader`, `from_rows`, `from_jsonl` and `from_urls` find them,
-  one at a time. In between they may yield a `Skipped`.
+  one at a time, and yield a `Skipped` for what they leave out.
 - A `Ledger` remembers what was sent. `ingest` and `aingest` compare, send and record, and return a
-  `Report`. An `Ingestion` holds their options, for those who ingest in many places.
+  `Report`. An `Ingestion` holds their options, for use in several places.
 
-The service can neither list nor delete its sources and takes no idempotency key, so the ledger
-holds an intent on disk before a request leaves. What a killed process left behind is `unknown`: it
-is reported and never guessed about.
+The service can neither list nor delete sources and takes no idempotency key. So the ledger records
+an intent on disk before a request leaves. What a killed process left behind is reported as
+`unknown`, never guessed.
 
-Importing this package loads neither pydantic nor sqlite3; a name is loaded when it is first
-used. It needs the extra `ingest`.
+Importing this package loads neither pydantic nor sqlite3; each name is loaded on first use. It
+needs the extra `ingest`.
 """
 
 from importlib import import_module
@@ -29,7 +29,7 @@ from knowledge_bot._extras import require
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import File, Item, Skipped, Text, WebPage
-    from knowledge_bot.ingest._ledger import Entry, Holdings, Ledger, SupersededSource
+    from knowledge_bot.ingest._ledger import Entry, Ledger, LedgerCounts, SupersededSource
     from knowledge_bot.ingest._report import IncompleteIngestionError, Outcome, Report, Stop
     from knowledge_bot.ingest._run import Ingestion, aingest, ingest
     from knowledge_bot.ingest._schema import LedgerError
@@ -51,7 +51,7 @@ require(__name__, "ingest", "defusedxml", "feedparser", "pathspec")
 _HOMES = {
     "_schema": ("LedgerError",),
     "_items": ("File", "Item", "Skipped", "Text", "WebPage"),
-    "_ledger": ("Entry", "Holdings", "Ledger", "SupersededSource"),
+    "_ledger": ("Entry", "LedgerCounts", "Ledger", "SupersededSource"),
     "_report": ("IncompleteIngestionError", "Outcome", "Report", "Stop"),
     "_run": ("Ingestion", "aingest", "ingest"),
     "_store": ("State",),
@@ -72,11 +72,11 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "Entry",
     "File",
-    "Holdings",
     "IncompleteIngestionError",
     "Ingestion",
     "Item",
     "Ledger",
+    "LedgerCounts",
     "LedgerError",
     "Outcome",
     "Report",
@@ -104,7 +104,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-    globals()[name] = value  # found without this function from now on
+    globals()[name] = value  # from now on found without this function
     return value
 
 

@@ -1,6 +1,6 @@
 """What can be ingested: a web page, a text, a file.
 
-An item is known by its `key` within a service and a set of collections: the ledger compares an item
+Within a service and a set of collections an item is identified by its `key`: the ledger compares it
 with what was last sent under the same key. A key should stay the same when the content changes.
 """
 
@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretSt
 
 from knowledge_bot._endpoints import Collections, Headers, collection_ids, header_list
 
-# Bytes kept of a SHA-256: enough to tell contents apart, and rows stay small.
+# Bytes kept of a SHA-256: enough to distinguish contents, and rows stay small.
 DIGEST_SIZE = 16
 
 EMPTY = hashlib.sha256().digest()[:DIGEST_SIZE]
@@ -35,27 +35,27 @@ def _secret_headers(value: Any) -> Any:
 
 def _without_login(url: str) -> str:
     if holds_login(url):
-        raise ValueError("url: it holds a login, which is not kept; give it as a header")
+        raise ValueError("url: it holds a login, which is never stored; use a header")
     return url
 
 
 def holds_login(url: str) -> bool:
-    """Tell whether an address has a user's name or a password before its host."""
+    """Return whether an address has a user name or a password before its host."""
     return "@" in url.partition("://")[2].partition("/")[0].partition("?")[0].partition("#")[0]
 
 
 CollectionIds = Annotated[tuple[str, ...] | None, BeforeValidator(_collection_ids)]
 
 
-# An error of validation would quote a whole text, or a header's secret.
+# A validation error would quote a whole text, or a secret header.
 class _Item(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
-    """What every item shares.
+    """What all items have in common.
 
     Attributes:
         collections: the collections it belongs to, instead of the run's.
-        key: what the item is known by from run to run.
+        key: identifies the item from run to run.
         version: a token that changes when the content does, such as an ETag or the time of the last
-            change. An item of the version that was sent last is unchanged, and is not read.
+            change. An item with the version that was sent last is unchanged, and is not read.
     """
 
     collections: CollectionIds = None
@@ -66,15 +66,14 @@ class _Item(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
 class WebPage(_Item):
     """A web page, which the service scrapes.
 
-    The page itself is not read here, so a page that was created once counts as unchanged until its
-    address, its `version` or the names of its headers change. A version where there was none
-    before, or none where there was one, tells no change. What stands in a header, such as a token,
-    may change from run to run.
+    The page itself is not read here, so once created it counts as unchanged until its address, its
+    `version` or the names of its headers change. A version that appears or disappears is no change.
+    Nor is a new value of a header, such as a token.
 
     Attributes:
         name: the source's name.
-        url: the page's address; the default key. It holds no login, which everybody who sees the
-            service or the ledger would see: such a thing goes into a header.
+        url: the page's address; the default key. It may not hold a login, which everybody with
+            access to the service or the ledger would see; use a header.
         headers: headers that the service sends while it scrapes, as a mapping or as `Header`
             objects. Their values may be secret: neither `repr` nor the ledger shows them.
     """
@@ -85,7 +84,7 @@ class WebPage(_Item):
         default=(), repr=False
     )
 
-    if TYPE_CHECKING:  # what is taken, which is more than what is kept
+    if TYPE_CHECKING:  # it takes more types than it stores
 
         def __init__(
             self,
@@ -146,14 +145,14 @@ class File(_Item):
     """A file, which is uploaded.
 
     Attributes:
-        path: where it is, as a string or any path; its resolved path is the default key. With
-            `open` it is a name, such as an object's address, and the default key as it is.
+        path: where it is, as a string or any path; the resolved path is the default key. With
+            `open` it is just a name, such as an object's address, and the default key.
         name: the source's name; by default the file's.
-        open: gives the content as an open binary file, each time it is needed; by default the file
-            at `path` is opened. Give a `version` as well, or the content is read in every run.
+        open: returns the content as an open binary file, each time it is called; by default the
+            file at `path` is opened. Set a `version` too, or the content is read in every run.
     """
 
-    # Not a `Path`, which costs more to make than all else that is done for an unchanged file.
+    # Not a `Path`: making one costs more than everything else about an unchanged file.
     path: Annotated[str, BeforeValidator(os.fspath)]
     name: str = ""
     open: Callable[[], BinaryIO] | None = Field(default=None, repr=False, exclude=True)
@@ -177,7 +176,7 @@ class File(_Item):
         return self.key or (os.path.realpath(self.path) if self.open is None else self.path)
 
     def digest(self) -> bytes:
-        """Return the hash of the content, which is read for it.
+        """Read the content and return its hash.
 
         Raises:
             OSError: it cannot be read.
@@ -198,15 +197,15 @@ Item: TypeAlias = File | Text | WebPage
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something that discovery came across and leaves out.
+    """Something that a source of items found and leaves out.
 
     Attributes:
         name: what it is, such as a path or an address.
         reason: why it is left out.
-        invalid: whether it should have been an item and cannot be read as one; counted as
-            `report.invalid`, not as `report.skipped`.
-        partial: whether items may stand behind it that nobody knows of, as behind a folder that
-            cannot be read; what is gone cannot be told then.
+        invalid: whether it should have been an item but cannot be read; counted in
+            `report.invalid`, not in `report.skipped`.
+        partial: whether it may hide further items, as a folder does that cannot be read; then
+            nothing can be marked as gone.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The ledger as users know it: what it holds, and how a person settles what it does not know."""
+"""The ledger for its users: what it holds, and how a person settles unknown outcomes."""
 
 import contextlib
 import json
@@ -21,12 +21,12 @@ from knowledge_bot.ingest._store import (
     expire,
     find_rows,
     item_id,
-    one_spelling,
+    normalised_url,
     page_id,
     read_rows,
-    replaced,
-    supersede,
+    superseded_rows,
     write_rows,
+    write_superseded,
 )
 
 _SETTLED_AS_MISSING = "a person found that the service does not have it"
@@ -37,19 +37,19 @@ class Entry(NamedTuple):
 
     Attributes:
         id: a hash of service, collections and key, as 32 hexadecimal digits.
-        service: the base URL, in one spelling for all of them.
+        service: the base URL, normalised.
         collections: the ids of the collections, sorted.
-        origin: what yielded it, such as a folder; None where that had no name.
-        key: what the item is known by.
+        origin: where it came from, such as a folder; None without a name.
+        key: the item's key.
         name: the name it was last sent under.
-        kind: `webpage`, `text`, `file`, or `object` for a file that is opened by its `open`.
+        kind: `webpage`, `text`, `file`, or `object` for a file with an `open` function.
         location: the page's address or the file's path; None for a text.
-        state: what came of sending it last.
-        source_id: the source that was last created of it; None without one.
+        state: the outcome of sending it last.
+        source_id: the source last created from it; None without one.
         attempts: how many times it was claimed.
-        error: what went wrong last; empty where nothing did.
+        error: the last error; empty without one.
         updated_at: when the state was written, in UTC, to the second.
-        gone_at: when its origin was first seen without it, in UTC; None while it is there.
+        gone_at: when its origin was first seen without it, in UTC; None if it is there.
         version: the page's version; None for everything else.
     """
 
@@ -71,14 +71,14 @@ class Entry(NamedTuple):
 
 
 class SupersededSource(NamedTuple):
-    """A source that a newer one replaced; the service offers no deletion, a person may remove it.
+    """A source that a newer one replaced. The service offers no deletion; a person may remove it.
 
     Attributes:
         source_id: the older source.
-        replaced_by: the newer source, None where it is not known.
+        replaced_by: the newer source; None if it is not known.
         service: the base URL.
         collections: the ids of the collections, sorted.
-        key: what the item is known by.
+        key: the item's key.
         name: the name that the older source was sent under.
         superseded_at: when the newer source was recorded, in UTC.
     """
@@ -92,8 +92,8 @@ class SupersededSource(NamedTuple):
     superseded_at: datetime
 
 
-class Holdings(NamedTuple):
-    """How many items a ledger knows for one service and set of collections.
+class LedgerCounts(NamedTuple):
+    """How many items a ledger holds for one service and set of collections, by state.
 
     Attributes:
         service: the base URL.
@@ -102,7 +102,7 @@ class Holdings(NamedTuple):
         claimed: how many are being sent.
         refused: how many it does not have.
         unknown: how many it may have.
-        gone: how many it has that their origin no longer yields.
+        gone: how many of those that it has are no longer at their origin.
     """
 
     service: str
@@ -115,13 +115,13 @@ class Holdings(NamedTuple):
 
 
 class Ledger:
-    """What was sent to which service and collections under which key.
+    """Remembers what was sent to which service and collections, under which key.
 
-    Any number of runs, processes and machines may use one ledger at the same time; on several
-    machines that takes PostgreSQL. It is made by the run that uses it first. Reading it writes
-    nothing. Pickling it takes the address along, with the password in it.
+    Any number of runs, processes and machines may use one ledger at the same time; several machines
+    need PostgreSQL. The first run makes the ledger. Reading it writes nothing. A pickled ledger
+    holds its address, the password included.
 
-    Every method raises `LedgerError` where the ledger cannot be read, or written.
+    Every method raises `LedgerError` if the ledger cannot be read or written.
 
     Args:
         address: `sqlite:///kbot.db`, the path of a SQLite file, or `postgresql://…` (extra
@@ -143,8 +143,8 @@ class Ledger:
 
     def __str__(self) -> str:
         try:
-            return self.database.told
-        except LedgerError:  # what was given may hold a password all the same
+            return self.database.name
+        except LedgerError:  # the address may still hold a password
             return "<an address that cannot be used>"
 
     def __repr__(self) -> str:
@@ -154,13 +154,13 @@ class Ledger:
         return type(self), (self._address,)
 
     def exists(self) -> bool:
-        """Tell whether there is a ledger yet."""
+        """Return whether the ledger has been made."""
         connection = self.database.open(reading=True)
         if connection is not None:
             connection.close()
         return connection is not None
 
-    def status(self) -> list[Holdings]:
+    def status(self) -> list[LedgerCounts]:
         """Count the items by state, for each service and set of collections."""
         with self._reading() as connection:
             scopes, dead = _scopes(connection), dead_runs(connection)
@@ -171,15 +171,15 @@ class Ledger:
             ):
                 counts[scope][State.UNKNOWN if run in dead else state] += count
                 counts[scope]["gone"] += gone
-            names = Holdings._fields[2:]
+            names = LedgerCounts._fields[2:]
             return sorted(
-                Holdings(*scopes[scope], *(counted[name] for name in names))
+                LedgerCounts(*scopes[scope], *(counted[name] for name in names))
                 for scope, counted in counts.items()
                 if counted.total()
             )
 
     def entries(self, state: str | None = None) -> Iterator[Entry]:
-        """Yield what is known of each item, or of those in one state, by the order of keys."""
+        """Yield an entry for each item, or for those in one state, sorted by key."""
         where, values = "1 = 1", [] if state is None else [str(state)]
         if state is not None:
             where = "state IN (?, 'claimed')" if state == State.UNKNOWN else "state = ?"
@@ -199,16 +199,16 @@ class Ledger:
     def gone(self, *, service: str | None = None) -> Iterator[Entry]:
         """Yield the items that the service has and that their origin no longer yields.
 
-        The service offers no deletion: a person may remove their sources there, and tell the ledger
+        The service offers no deletion. A person may remove the sources there, and the items here
         with `forget`.
 
         Args:
-            service: the base URL of one service, in any spelling; by default those of all.
+            service: the base URL of one service; by default the items of all services.
         """
         with self._reading() as connection:
             rows = read_rows(connection, "gone_at IS NOT NULL")
             for entry in self._as_entries(connection, rows):
-                if service is None or entry.service == one_spelling(service):
+                if service is None or entry.service == normalised_url(service):
                     yield entry
 
     def superseded(self, *, service: str | None = None) -> Iterator[SupersededSource]:
@@ -223,7 +223,7 @@ class Ledger:
                 "SELECT source_id, replaced_by, scope, key, name, superseded_at "
                 "FROM kbot_superseded ORDER BY superseded_at, source_id"
             ):
-                if service is None or scopes[scope][0] == one_spelling(service):
+                if service is None or scopes[scope][0] == normalised_url(service):
                     ids = source_id, replaced_by
                     yield SupersededSource(*ids, *scopes[scope], key, name, _time(at))
 
@@ -233,21 +233,21 @@ class Ledger:
         Args:
             key: the item's key, or the entry's id where several share a key.
             created: whether the service has the item. If not, the next run sends it.
-            source_id: the source that was created, where it is known.
+            source_id: the source that was created, if it is known.
 
         Returns:
             The entry as it is now.
 
         Raises:
-            LedgerError: no such item, several, or one whose outcome is not unknown.
+            LedgerError: there is no such item, there are several, or its outcome is not unknown.
         """
         with self._writing() as connection:
-            row = _only(connection, key)
+            row = _single_row(connection, key)
             if row.state != State.UNKNOWN:
                 raise LedgerError(f"{key!r} is {row.state}, not unknown")
             settled = row._replace(revision=row.revision + 1, updated_at=_now(connection))
             if created:
-                supersede(connection, replaced(row, source_id))
+                write_superseded(connection, superseded_rows(row, source_id))
                 settled = settled._replace(
                     state=State.CREATED,
                     digest=row.pending,
@@ -272,21 +272,21 @@ class Ledger:
     ) -> int:
         """Forget items that a person removed from the service, so that they can be sent again.
 
-        Items for which all that is given holds are forgotten, with the older sources that they
-        replaced. An item that its origin still yields is sent by the next run.
+        Items that meet all conditions are forgotten, with the older sources that they replaced. The
+        next run sends an item that its origin still yields.
 
         Args:
-            key: an item's key, or the entry's id; or the id of a superseded source, of which alone
-                the ledger then forgets.
+            key: an item's key, or the entry's id. The id of a superseded source forgets that source
+                alone.
             collection: the id of a collection.
-            origin: the name of an origin, as `Entry.origin` shows it.
-            everything: whether to forget all items; nothing else is given then.
+            origin: the name of an origin, as in `Entry.origin`.
+            everything: whether to forget all items; then nothing else may be given.
 
         Returns:
             How many were forgotten.
 
         Raises:
-            LedgerError: nothing was named, or an item is being sent at this moment.
+            LedgerError: no condition was given, or an item is being sent right now.
         """
         named = {"key": key, "collection": collection, "origin": origin}
         if everything == any(value is not None for value in named.values()):
@@ -302,8 +302,8 @@ class Ledger:
             sending = [entry.key for entry in entries if entry.state is State.CLAIMED]
             if sending:
                 raise LedgerError(
-                    f"{sending[0]!r} is being sent at this moment, so nothing was forgotten; do it "
-                    "again when the run has ended"
+                    f"{sending[0]!r} is being sent right now, so nothing was forgotten; try again "
+                    "when the run has ended"
                 )
             scopes = {held: scope for scope, held in _scopes(connection).items()}
             for entry in entries:
@@ -313,7 +313,7 @@ class Ledger:
                     scopes[entry.service, entry.collections],
                     entry.key,
                 )
-                if entry.kind == "webpage":  # so that it is read anew
+                if entry.kind == "webpage":  # so that it is read again
                     identifier = page_id(entry.location or entry.key)
                     connection.run("DELETE FROM kbot_pages WHERE id = ?", identifier)
             if entries or key is None:
@@ -321,10 +321,10 @@ class Ledger:
             return connection.run("DELETE FROM kbot_superseded WHERE source_id = ?", key)
 
     def export(self) -> Iterator[str]:
-        """Yield refused items as lines of JSON, which `from_jsonl` and `kbot ingest jsonl` take.
+        """Yield refused items as lines of JSON, for `from_jsonl` and `kbot ingest jsonl`.
 
-        The ledger keeps no content and no header: a text and an object have to be given by their
-        source again, and are left out, and a page comes without its headers.
+        The ledger keeps no content and no headers. So texts and objects are left out, and must be
+        read from their source again; pages come without their headers.
         """
         for entry in self.refused():
             place = {"webpage": "url", "file": "path"}.get(entry.kind)
@@ -373,7 +373,7 @@ class Ledger:
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
         with self._reading():
-            pass  # nothing is made where there is none
+            pass  # raises if there is no ledger, instead of making one
         database = self.database
         with (
             contextlib.closing(database.connect(reading=False)) as connection,
@@ -397,14 +397,14 @@ def _of_key(connection: Connection, key: str) -> list[Row]:
     return list(find_rows(connection, ids).values())
 
 
-def _only(connection: Connection, key: str) -> Row:
+def _single_row(connection: Connection, key: str) -> Row:
     rows = _of_key(connection, key)
     if not rows:
-        raise LedgerError(f"the ledger knows no item with the key {key!r}")
+        raise LedgerError(f"the ledger has no item with the key {key!r}")
     if len(rows) > 1:
         scopes = _scopes(connection)
-        told = ", ".join(f"{row.id.hex()} ({', '.join(scopes[row.scope][1])})" for row in rows)
-        raise LedgerError(f"several items have the key {key!r}; name one by its id: {told}")
+        ids = ", ".join(f"{row.id.hex()} ({', '.join(scopes[row.scope][1])})" for row in rows)
+        raise LedgerError(f"several items have the key {key!r}; name one by its id: {ids}")
     return rows[0]
 
 

@@ -1,7 +1,8 @@
 """How many requests may be in flight, and what an error says about the service.
 
-The only place that judges errors: whether the same item may be sent again, whether everything
-waits, and whether the run ends, since it is the service and not the item.
+Adaptive limiter, rate limiter and circuit breaker in one. Only here are errors judged: whether the
+same item may be sent again, whether everything waits, and whether the run ends because the fault is
+the service's and not the item's.
 """
 
 import asyncio
@@ -26,55 +27,54 @@ from knowledge_bot.errors import (
 from knowledge_bot.ingest._report import Stop
 from knowledge_bot.ingest._schema import LedgerError
 
-# Seconds that a service is waited for that cannot be reached; a restart takes less.
-_PATIENCE = 60.0
+# How long to wait for a service that cannot be reached, in seconds; a restart takes less.
+_LONGEST_OUTAGE = 60.0
 
-# How often an item is sent that is refused for load.
+# How many times an item is sent that is refused because of load.
 _TRIES = 9
 
-# Seconds of exponential backoff, and the longest that a service may ask for.
+# Exponential backoff, and the longest Retry-After that is honoured, in seconds.
 _FIRST_BACKOFF = 0.25
 _LONGEST_BACKOFF = 30.0
 _LONGEST_PING_BACKOFF = 5.0
 _LONGEST_RETRY_AFTER = 120.0
 
-# So many more unknown outcomes in a row than requests in flight, and it is not the items.
+# After this many unknown outcomes in a row, beyond the requests in flight, the run stops.
 _UNKNOWN_IN_A_ROW = 10
 
-# So many refusals in a row, all alike, and as many as there are items that went well: a wrong
-# collection is told after some dozens, and a folder of pictures among texts does not end a run.
-_ALIKE_IN_A_ROW = 50
+# After this many equal refusals in a row, and no fewer than there are successes, the run stops: a
+# wrong collection is noticed after some dozens; some pictures among many texts do not end a run.
+_SAME_REFUSALS = 50
 
 TURNS_AHEAD = 0.25
-"""Seconds of turns that a run reserves at once, where a rate is kept; one turn at least."""
+"""How far ahead a run with a rate reserves turns, in seconds; at least one turn."""
 
-# After so many pings without an answer one item is tried instead: not every proxy lets a ping pass.
+# After this many failed pings one item is tried instead: some proxies do not let pings through.
 _PINGS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What an error means.
+class Decision:
+    """What to do after an error.
 
     Attributes:
-        again: seconds after which the same item may be sent again; None where it may not.
-        stop: why the run ends; None where it goes on.
+        retry_in: seconds after which the same item may be sent again; None if it may not.
+        stop: why the run ends; None if it goes on.
     """
 
-    again: float | None = None
+    retry_in: float | None = None
     stop: tuple[Stop, str] | None = None
 
 
-class Pace:
-    """When each item may be sent, so that all runs together keep to a rate.
+class RateLimiter:
+    """Gives turns to send, so that all runs together keep to a rate.
 
-    Turns are reserved ahead, some at a time, so that few statements are needed: four reservations
-    a second at most, however many runs there are.
+    Several turns are reserved at once, so that a run needs at most four statements a second.
 
     Args:
-        rate: how many items a second.
-        reserve: takes so many turns, one after another, in the line that all runs share; returns
-            the seconds until the first of them.
+        rate: items per second.
+        reserve: reserves a number of consecutive turns in the queue that all runs share; returns
+            the seconds until the first one.
     """
 
     def __init__(self, rate: float, reserve: Callable[[int], Awaitable[float]]) -> None:
@@ -90,11 +90,11 @@ class Pace:
             waiting: how many items are known to wait; no more turns than that are reserved.
 
         Raises:
-            LedgerError: the ledger, where the line is, cannot be written.
+            LedgerError: the ledger, which holds the queue, cannot be written.
         """
         async with self._reserving:
             while self._turns and self._turns[0] < time.monotonic() - TURNS_AHEAD:
-                self._turns.popleft()  # what was missed while the service was slow stays missed
+                self._turns.popleft()  # turns missed while the service was slow are lost
             if not self._turns:
                 count = max(1, min(waiting, self._most))
                 wait = await self._reserve(count)
@@ -106,72 +106,76 @@ class Pace:
 class Limiter:
     """Lets at most `concurrency` requests go at once, and fewer when the service asks for less.
 
-    Additive increase, multiplicative decrease, as in TCP's congestion control. While a service
-    cannot be reached nothing is sent but pings, of which none can create anything.
+    Additive increase, multiplicative decrease, as in TCP's congestion control. While the service
+    cannot be reached, nothing is sent but pings, which create nothing.
 
     Args:
-        concurrency: how many at most.
-        pace: when each item may be sent; None where no rate is kept.
-        ping: asks the service for a sign of life.
-        on_stop: called with the reason when a service is away for too long, or the ledger is that
-            the pace is kept in.
+        concurrency: the most requests in flight.
+        rate_limiter: gives turns to send; None without a rate.
+        ping: asks whether the service is up.
+        on_stop: called with the reason when the service, or the ledger that holds the rate, is away
+            for too long.
     """
 
     def __init__(
         self,
         concurrency: int,
-        pace: Pace | None,
+        rate_limiter: RateLimiter | None,
         ping: Callable[[], Awaitable[object]],
         on_stop: Callable[[Stop, str], None],
     ) -> None:
         self._most = self._allowed = float(concurrency)
-        self._pace, self._ping, self._on_stop = pace, ping, on_stop
+        self._rate_limiter, self._ping, self._on_stop = rate_limiter, ping, on_stop
         self._in_flight = 0
-        self._gates = asyncio.Lock(), asyncio.Lock()
-        self._returning = self._rounds = 0
+        self._locks = asyncio.Lock(), asyncio.Lock()
+        self._retrying = self._rounds = 0
         self._round_began = 0.0
         self._changed = asyncio.Event()
         self._ended = False
         self._resume_at = self._slowed_at = 0.0
         self._reason = ""
-        self._away_since: float | None = None
+        self._outage_since: float | None = None
         self._pings = 0
-        self._refused_in_a_row = self._unknown_in_a_row = self._alike_in_a_row = 0
-        self._alike: tuple[int, str, str] | None = None
+        self._refused_in_a_row = self._unknown_in_a_row = self._same_refusals = 0
+        self._last_refusal: tuple[int, str, str] | None = None
 
     async def enter(self, *, again: bool = False, waiting: int = 1) -> bool:
-        """Wait for a turn; False when there will be none, since the run ends.
+        """Wait for a turn; False if the run ends first.
 
         Args:
-            again: whether the item was sent before. Such go first: while the service refuses
-                everything, no further items are offered to it.
+            again: whether this is a retry. Retries go first: while the service refuses everything,
+                no new items are sent to it.
             waiting: how many items are known to wait, this one included.
         """
-        async with self._gates[again]:  # one after another: they wait for the same
+        async with self._locks[again]:  # first come, first served
             try:
-                at = 0.0 if self._pace is None or self._ended else await self._pace.turn(waiting)
+                at = (
+                    0.0
+                    if self._rate_limiter is None or self._ended
+                    else await self._rate_limiter.turn(waiting)
+                )
             except LedgerError as error:
                 self._on_stop(Stop.LEDGER, str(error))
                 return False
             while not self._ended:
                 wait = max(self._resume_at, at) - time.monotonic()
-                if self._in_flight >= int(self._allowed) or self._is_behind(again=again):
+                if self._in_flight >= int(self._allowed) or self._yields_to_retries(again=again):
                     await self._wait(None)
                 elif wait > 0:
                     await self._wait(wait)
-                elif self._away_since is not None and not await self._is_back():
+                elif self._outage_since is not None and not await self._is_back():
                     continue
                 elif self._in_flight < int(self._allowed):  # it may have changed meanwhile
                     self._in_flight += 1
-                    self._returning -= again
+                    self._retrying -= again
                     return True
         return False
 
-    def _is_behind(self, *, again: bool) -> bool:
-        return not again and self._returning > 0 and self._refused_in_a_row >= self._a_round
+    def _yields_to_retries(self, *, again: bool) -> bool:
+        return not again and self._retrying > 0 and self._refused_in_a_row >= self._round_size
 
     @property
-    def _a_round(self) -> int:
+    def _round_size(self) -> int:
         return max(2, int(self._allowed))
 
     def leave(self) -> None:
@@ -193,83 +197,83 @@ class Limiter:
         return f"{self._reason}, going on in {left:.0f} s"
 
     def succeeded(self) -> None:
-        """Note that an item was created."""
-        self._away_since = None
-        self._refused_in_a_row = self._unknown_in_a_row = self._alike_in_a_row = self._rounds = 0
+        """Record that an item was created."""
+        self._outage_since = None
+        self._refused_in_a_row = self._unknown_in_a_row = self._same_refusals = self._rounds = 0
         self._allowed = min(self._most, self._allowed + 1 / self._allowed)
 
-    def failed(  # noqa: PLR0911 - one return for each thing that an error may mean
-        self, error: KnowledgeBotError, began: float, tries: int, well: int
-    ) -> Verdict:
-        """Judge an error.
+    def failed(  # noqa: PLR0911 - one return for each meaning of an error
+        self, error: KnowledgeBotError, began: float, tries: int, succeeded: int
+    ) -> Decision:
+        """Decide what to do after an error.
 
         Args:
-            error: what came of sending an item.
+            error: what sending an item raised.
             began: when it was sent, by the monotonic clock.
-            tries: how often the item was sent by now.
-            well: how many items went well in this run.
+            tries: how many times the item was sent so far.
+            succeeded: how many items of this run are created or unchanged.
         """
         if isinstance(error, AuthenticationError | PermissionDeniedError):
-            return Verdict(stop=(Stop.AUTHENTICATION, str(error)))
+            return Decision(stop=(Stop.AUTHENTICATION, str(error)))
         if isinstance(error, PaymentRequiredError):
-            return Verdict(stop=(Stop.PAYMENT, str(error)))
+            return Decision(stop=(Stop.PAYMENT, str(error)))
         if error.delivery is Delivery.NOT_DELIVERED:
-            return self._unreached(error, began, tries)
+            return self._not_delivered(error, began, tries)
         if error.delivery is Delivery.REFUSED:
-            self._away_since = None
+            self._outage_since = None
             if isinstance(error, APIError) and error.status_code in (429, 503):
                 return self._overloaded(error, began, tries)
-            return self._refused(error, well)
-        if _is_away(error):
-            self._lose_sight(began)
+            return self._refused(error, succeeded)
+        if _is_unavailable(error):
+            self._note_outage(began)
             if isinstance(error, APIError):
                 self._slow_down(error, began)
         self._unknown_in_a_row += 1
         if self._unknown_in_a_row < self._most + _UNKNOWN_IN_A_ROW:
-            return Verdict()
-        told = f"{self._unknown_in_a_row} requests failed in a row, the last with: {error}"
-        return Verdict(stop=(Stop.UNAVAILABLE, told))
+            return Decision()
+        reason = f"{self._unknown_in_a_row} requests failed in a row, the last with: {error}"
+        return Decision(stop=(Stop.UNAVAILABLE, reason))
 
-    def _unreached(self, error: KnowledgeBotError, began: float, tries: int) -> Verdict:
-        self._lose_sight(began)
-        if stop := self._out_of_patience(error):
-            return Verdict(stop=stop)
+    def _not_delivered(self, error: KnowledgeBotError, began: float, tries: int) -> Decision:
+        self._note_outage(began)
+        if stop := self._outage_too_long(error):
+            return Decision(stop=stop)
         return self._again(0.0, tries)
 
-    def _lose_sight(self, began: float) -> None:
-        if self._away_since is None:
-            self._away_since, self._pings = began, 0
+    def _note_outage(self, began: float) -> None:
+        if self._outage_since is None:
+            self._outage_since, self._pings = began, 0
 
-    def _out_of_patience(self, error: KnowledgeBotError) -> tuple[Stop, str] | None:
-        away = time.monotonic() - (self._away_since or time.monotonic())
+    def _outage_too_long(self, error: KnowledgeBotError) -> tuple[Stop, str] | None:
+        away = time.monotonic() - (self._outage_since or time.monotonic())
         return (
-            (Stop.UNAVAILABLE, f"not reached for {away:.0f} s: {error}")
-            if away > _PATIENCE
+            (Stop.UNAVAILABLE, f"the service was not reached for {away:.0f} s: {error}")
+            if away > _LONGEST_OUTAGE
             else None
         )
 
     async def _is_back(self) -> bool:
-        """Ask for a sign of life; where there is none, everything waits a little."""
+        """Ping the service; without an answer, everything waits."""
         self._pings += 1
         if self._pings % _PINGS == 0 and self._in_flight == 0:
             return True
         try:
             await self._ping()
         except KnowledgeBotError as error:
-            if _is_away(error):
-                if stop := self._out_of_patience(error):
+            if _is_unavailable(error):
+                if stop := self._outage_too_long(error):
                     self._on_stop(*stop)
-                told = f"the service does not answer ({type(error).__name__})"
-                self._pause(_backoff(self._pings, _LONGEST_PING_BACKOFF), told)
+                reason = f"the service does not answer ({type(error).__name__})"
+                self._pause(_backoff(self._pings, _LONGEST_PING_BACKOFF), reason)
                 return False
-        self._away_since = None
+        self._outage_since = None
         return True
 
-    def _overloaded(self, error: APIError, began: float, tries: int) -> Verdict:
+    def _overloaded(self, error: APIError, began: float, tries: int) -> Decision:
         self._slow_down(error, began)
         asked = seconds_to_wait(min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER))
-        # A rate is of all requests together; otherwise it may be about this one alone.
-        if asked and (error.status_code == 429 or self._refused_in_a_row >= self._a_round):
+        # A 429 is about all requests together; a 503 may be about this one alone.
+        if asked and (error.status_code == 429 or self._refused_in_a_row >= self._round_size):
             self._pause(asked, "the service asked for it")
         return self._again(seconds_to_wait(max(asked, _backoff(tries, 8.0))), tries)
 
@@ -277,35 +281,38 @@ class Limiter:
         now = time.monotonic()
         self._refused_in_a_row += 1
         if began < self._round_began:
-            return  # all that were in flight together tell the same story, so it counts once
+            return  # requests that were in flight together count once
         self._round_began = now
         self._rounds += 1
-        # Not more than once a second, or a service that refuses some of many gets one at a time.
+        # At most once a second, or a service that refuses a few of many would get one at a time.
         if now - self._slowed_at >= 1:
             self._slowed_at, self._allowed = now, max(1.0, self._allowed / 2)
-        if self._refused_in_a_row >= self._a_round and error.retry_after is None:
-            told = f"the service is overloaded ({error.status_code})"
-            self._pause(seconds_to_wait(_backoff(self._rounds, _LONGEST_BACKOFF)), told)
+        if self._refused_in_a_row >= self._round_size and error.retry_after is None:
+            reason = f"the service is overloaded ({error.status_code})"
+            self._pause(seconds_to_wait(_backoff(self._rounds, _LONGEST_BACKOFF)), reason)
 
-    def _again(self, seconds: float, tries: int) -> Verdict:
+    def _again(self, seconds: float, tries: int) -> Decision:
         if tries >= _TRIES:
-            return Verdict()
-        self._returning += 1
-        return Verdict(again=seconds)
+            return Decision()
+        self._retrying += 1
+        return Decision(retry_in=seconds)
 
-    def _refused(self, error: KnowledgeBotError, well: int) -> Verdict:
-        self._refused_in_a_row = self._unknown_in_a_row = self._rounds = 0  # it is well
-        alike = (
+    def _refused(self, error: KnowledgeBotError, succeeded: int) -> Decision:
+        self._refused_in_a_row = self._unknown_in_a_row = self._rounds = 0  # it is succeeded
+        refusal = (
             (error.status_code, error.code or "", error.message or "")
             if isinstance(error, APIError)
             else (0, "", str(error))
         )
-        self._alike_in_a_row = self._alike_in_a_row + 1 if alike == self._alike else 1
-        self._alike = alike
-        if self._alike_in_a_row < max(_ALIKE_IN_A_ROW, well):
-            return Verdict()
-        told = f"{self._alike_in_a_row} items in a row were refused alike, the last with: {error}"
-        return Verdict(stop=(Stop.REFUSED, told))
+        self._same_refusals = self._same_refusals + 1 if refusal == self._last_refusal else 1
+        self._last_refusal = refusal
+        if self._same_refusals < max(_SAME_REFUSALS, succeeded):
+            return Decision()
+        reason = (
+            f"{self._same_refusals} items in a row were refused for the same reason, the last "
+            f"with: {error}"
+        )
+        return Decision(stop=(Stop.REFUSED, reason))
 
     def _pause(self, seconds: float, reason: str) -> None:
         self._resume_at = max(self._resume_at, time.monotonic() + max(0.0, seconds))
@@ -321,8 +328,8 @@ class Limiter:
                 await self._changed.wait()
 
 
-def _is_away(error: KnowledgeBotError) -> bool:
-    """Tell whether a ping's error is no answer of the service, or one of what stands before it."""
+def _is_unavailable(error: KnowledgeBotError) -> bool:
+    """Return whether an error means that nothing answered, or only a proxy before the service."""
     if isinstance(error, APIError):
         return error.status_code in (502, 503, 504)
     return error.delivery is Delivery.NOT_DELIVERED or isinstance(

@@ -1,4 +1,4 @@
-"""What is to be done with each item: compared with the ledger, before anything is sent."""
+"""Compares items with the ledger and decides what to do with each, before anything is sent."""
 
 import os
 import re
@@ -14,24 +14,24 @@ from knowledge_bot.ingest._report import Outcome
 from knowledge_bot.ingest._store import Row, State, Store, item_id
 
 OnUnknown = Literal["hold", "resend"]
-"""What becomes of an item whose outcome is unknown: left alone and reported, or sent again."""
+"""What to do with an item whose outcome is unknown: report it, or send it again."""
 
-# A file that was changed this recently may change again within the tick of its file system's clock
-# and keep its time; git calls such a file racily clean. In seconds.
+# A file that changed this recently, in seconds, may change again within one tick of its file
+# system's clock and keep its time; git calls such a file racily clean.
 _SETTLED = 2.0
 
-# How many rows are read ahead, and how many are kept that did not come.
-_AHEAD = 1500
-_MOST_AHEAD = 4000
+# How many rows are read ahead, and how many are kept whose items did not come.
+_READ_AHEAD = 1500
+_MOST_READ_AHEAD = 4000
 
-_UNVERSIONED = "nothing tells whether it changes, so no later change will be seen"
+_UNVERSIONED = "it has no version, so no later change will be seen"
 
-# How many windows of jobs may be under way to the ledger.
+# How many windows of jobs may be on their way to the ledger.
 _WINDOWS = 4
 
-# Versions that were read from pages, by what read them.
-_READ = re.compile(r"(trafilatura|plain|sha256):[0-9a-f]{32}")
-_BETWEEN = " | "
+# Versions read from pages begin with the name of the reader.
+_READER = re.compile(r"(trafilatura|plain|sha256):[0-9a-f]{32}")
+_SEPARATOR = " | "
 
 
 @dataclass(slots=True)
@@ -40,15 +40,15 @@ class Job:
 
     Attributes:
         item: the item.
-        id: what the ledger knows it by.
-        key: what people know it by.
+        id: its id in the ledger.
+        key: its key.
         name: the source's name.
         collections: where it goes.
-        version: what tells its content without reading it; None where nothing does.
-        fingerprint: of a file, when it was looked at.
+        version: changes when the content does, and needs no reading; None if there is none.
+        fingerprint: of a file, at the time it was planned.
         digest: the hash of its content.
-        before: what the ledger holds of it; None where it does not know it.
-        same_as: another key that the collections have the same content under; empty without one.
+        before: its row in the ledger; None if it is new.
+        same_as: another key that has the same content in these collections; empty without one.
     """
 
     item: Item
@@ -70,7 +70,7 @@ class Job:
 
     @property
     def is_opened(self) -> bool:
-        """Whether it is a file that a function of the caller's opens."""
+        """Whether it is a file with an `open` function."""
         return isinstance(self.item, File) and self.item.open is not None
 
     @property
@@ -108,40 +108,40 @@ class Job:
 
 @dataclass(slots=True)
 class Planned:
-    """What became of some items.
+    """The plan for some items.
 
     Attributes:
-        jobs: what is to be sent.
-        outcomes: what is not, and why.
-        rows: rows that are to be put right, though nothing is sent.
-        unchanged: how many items the service has already.
-        elsewhere: items that another worker is sending.
-        unversioned: how many are pages of which nothing tells whether they changed.
-        partial: why more items may exist than were seen; empty where none may.
+        jobs: what to send.
+        outcomes: what not to send, and why.
+        rows: rows to correct, though nothing is sent.
+        unchanged: how many items the service already has.
+        in_progress: items that another worker is sending.
+        unversioned: how many are pages without a version, whose changes are not seen.
+        partial: why there may be more items than were seen; empty if there are none.
     """
 
     jobs: list[Job] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     unchanged: int = 0
-    elsewhere: list[Item] = field(default_factory=list)
+    in_progress: list[Item] = field(default_factory=list)
     unversioned: int = 0
     partial: str = ""
 
 
 class Planner:
-    """Compares items with the ledger. It blocks, and is used by one thread at a time.
+    """Compares items with the ledger. It blocks, and only one thread may use it at a time.
 
     Args:
-        store: what the ledger knows; without one, everything is sent.
-        service: the base URL, in one spelling.
-        collections: where items go that name none.
-        on_unknown: what becomes of items whose outcome is unknown.
+        store: the ledger; without one, everything is sent.
+        service: the base URL, normalised.
+        collections: where items go that name no collections.
+        on_unknown: what to do with items whose outcome is unknown.
 
     Attributes:
-        seen: a bit for each row that was met, by its number.
+        seen: a bit for each row that was seen, by its number.
         shares: whether other runs seem to have the same items.
-        unversioned: how many pages were met of which nothing tells whether they changed.
+        unversioned: how many pages without a version were seen.
     """
 
     def __init__(
@@ -157,34 +157,34 @@ class Planner:
         self.shares: bool = True
         self.unversioned: int = 0
         self.seen = bytearray(store.highest // 8 + 1 if store else 0)
-        # Rows of the origin by their keys, those read last last, and how many more to read.
+        # Rows of the origin by key, in the order they were read, and how many more to read.
         self._ahead: dict[str, tuple[int, str | None, bytes]] = {}
-        self._last_number, self._top_up = 0, _AHEAD
+        self._last_number, self._top_up = 0, _READ_AHEAD
         self._recent: deque[dict[bytes, bytes]] = deque(maxlen=_WINDOWS)
 
     def plan(self, items: Sequence[object], *, again: bool = False) -> Planned:
-        """Decide about some items.
+        """Decide what to do with some items.
 
         Args:
             items: the items.
-            again: whether they were looked at before in this run.
+            again: whether they were planned before in this run.
 
         Raises:
             LedgerError: the ledger cannot be read.
         """
         planned, self._now = Planned(), time.time()
         self._recent.append({})
-        self._look_ahead()
+        self._read_ahead()
         jobs = [job for item in items if (job := self._job(item, planned)) is not None]
         rows = self._store.find([job.id for job in jobs]) if self._store and jobs else {}
         for job in jobs:
             job.before = before = rows.get(job.id)
             comes_twice = False
             if before is not None:
-                comes_twice = not self._see(before.number) and not again
+                comes_twice = not self._mark_seen(before.number) and not again
                 if before.version is not None and before.version == job.version:
                     job.digest = before.digest or b""  # the content need not be read
-            if self._is_fit(job, planned):
+            if self._is_usable(job, planned):
                 self._decide(job, planned, comes_twice=comes_twice)
         if planned.unversioned and not again:
             self.unversioned += planned.unversioned
@@ -195,11 +195,11 @@ class Planner:
             ]
         return planned
 
-    def _look_ahead(self) -> None:
-        """Read the rows that the next items will probably have: those that followed last time.
+    def _read_ahead(self) -> None:
+        """Read the rows that the next items probably have: those that followed last time.
 
-        On most runs nearly all items are as they were, and come in the order in which they came
-        before. Asking for the row of each would take longer than everything else about them.
+        In most runs nearly all items are unchanged and come in the same order as before. To ask for
+        each row would take longer than everything else about them.
         """
         if self._store is None or self._store.origin is None or not self._top_up:
             return
@@ -208,15 +208,15 @@ class Planner:
             self._ahead[key] = number, version, digest
             self._last_number = number
         self._top_up = 0
-        while len(self._ahead) > _MOST_AHEAD:  # those that did not come
+        while len(self._ahead) > _MOST_READ_AHEAD:  # their items did not come
             del self._ahead[next(iter(self._ahead))]
 
     def share_out(self, planned: Planned) -> list[object]:
-        """Leave the others their share, where several runs feed the same collections at a time.
+        """Leave other runs their share, if several feed the same collections at once.
 
         Returns:
-            The items that were left to others, to be planned again once the own share is sent: by
-            then they are there, or somebody else is slow.
+            The items left to others, to be planned again once this run's share is sent: by then
+            they are created, or another run is slow.
         """
         if self._store is None or self._store.reading or not planned.jobs:
             return []
@@ -227,14 +227,14 @@ class Planner:
             mine = planned.jobs[rank::runs] or planned.jobs[:1]
             taken = {id(job) for job in mine}
             left = [job.item for job in planned.jobs if id(job) not in taken]
-            # From both ends, where a run began before it knew of the other.
+            # From both ends, in case a run began before it knew of the other.
             mine = mine[::-1] if rank % 2 else mine
         planned.jobs = mine
         self._note_same_contents(mine, self._store)
         return left
 
     def _job(self, item: object, planned: Planned) -> Job | None:
-        """Return an item as a job, with what is known of it before the ledger is asked."""
+        """Return an item as a job, before the ledger is asked about it."""
         if isinstance(item, Skipped):
             kind: Literal["invalid", "skipped"] = "invalid" if item.invalid else "skipped"
             planned.outcomes.append(Outcome(kind, item.name[:500], None, item.reason))
@@ -253,7 +253,7 @@ class Planner:
                 version = fingerprint if settled else None
         elif isinstance(item, WebPage):
             planned.unversioned += version is None
-            version = None  # a part of its digest: nothing else of it can be compared
+            version = None  # it is part of the digest: nothing else of a page can be compared
         if item.collections is None and (expected := self._ahead.pop(key, None)) is not None:
             self._top_up += 1
             number, known_version, digest = expected
@@ -262,7 +262,7 @@ class Planner:
                 same = item.digest() == digest
             if same:
                 planned.unchanged += 1
-                self._see(number)
+                self._mark_seen(number)
                 return None
         collections = item.collections or self._collections
         name = item.name or (item.path.rpartition(os.sep)[2] if isinstance(item, File) else "")
@@ -281,8 +281,8 @@ class Planner:
             self._scopes[collections] = self._store.scope(self._service, collections)
         return self._scopes.get(collections, 0)
 
-    def _see(self, number: int) -> bool:
-        """Note that a row was met; False where it was before."""
+    def _mark_seen(self, number: int) -> bool:
+        """Record that a row was seen; False if it was seen before."""
         place, bit = number >> 3, 1 << (number & 7)
         if place >= len(self.seen):
             return True
@@ -290,29 +290,29 @@ class Planner:
         self.seen[place] |= bit
         return new
 
-    def _is_fit(self, job: Job, planned: Planned) -> bool:
-        """Tell whether an item can be sent, and read its content."""
+    def _is_usable(self, job: Job, planned: Planned) -> bool:
+        """Return whether an item can be sent, and read its content."""
         try:
             if "\0" in job.key or "\0" in job.name:
-                raise _UnfitError("invalid", "its name or key holds a NUL character")
+                raise _UnusableItemError("invalid", "its name or key holds a NUL character")
             if self._is_the_ledger(job):
-                raise _UnfitError("skipped", "it is the ledger of this run")
+                raise _UnusableItemError("skipped", "it is the ledger of this run")
             _check_content(job.item)
             if self._store is not None and not job.digest:
                 job.digest = job.item.digest()
             if job.is_opened and job.digest == EMPTY:
-                raise _UnfitError("skipped", f"{job.place} is empty")
-        except _UnfitError as error:
-            told = str(error)
+                raise _UnusableItemError("skipped", f"{job.place} is empty")
+        except _UnusableItemError as error:
+            reason = str(error)
             if job.before is not None and job.before.digest is not None:
-                told += "; the service still has what was sent of it before"
-            planned.outcomes.append(Outcome(error.kind, job.name[:500], job.key, told))
+                reason += "; the service still has what was sent of it before"
+            planned.outcomes.append(Outcome(error.kind, job.name[:500], job.key, reason))
         except Exception as error:
             if not isinstance(error, OSError | ValueError) and not job.is_opened:
                 raise
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            told = f"{job.place} cannot be read: {reason.lower()}"
-            planned.outcomes.append(Outcome("invalid", job.name[:500], job.key, told))
+            reason = f"{job.place} cannot be read: {reason.lower()}"
+            planned.outcomes.append(Outcome("invalid", job.name[:500], job.key, reason))
         else:
             return True
         return False
@@ -320,7 +320,7 @@ class Planner:
     def _is_the_ledger(self, job: Job) -> bool:
         store, item = self._store, job.item
         is_on_disk = isinstance(item, File) and item.open is None
-        return store is not None and is_on_disk and store.is_own(job.place)
+        return store is not None and is_on_disk and store.is_ledger_file(job.place)
 
     def _decide(self, job: Job, planned: Planned, *, comes_twice: bool) -> None:
         row, store = job.before, self._store
@@ -328,21 +328,23 @@ class Planner:
         if row is None or store is None:
             self._append(job, planned)
         elif row.state == State.CLAIMED and row.run != store.run:
-            planned.elsewhere.append(job.item)
-        elif twice and job.digest not in (row.digest, row.pending, *self._met_first(job)):
-            told = "another item of this run has the same key and another content; give each item "
-            told += "a key of its own"
-            planned.outcomes.append(Outcome("invalid", job.name[:500], job.key, told))
+            planned.in_progress.append(job.item)
+        elif twice and job.digest not in (row.digest, row.pending, *self._first_contents(job)):
+            reason = (
+                "another item of this run has the same key and another content; give each item "
+            )
+            reason += "a key of its own"
+            planned.outcomes.append(Outcome("invalid", job.name[:500], job.key, reason))
         elif twice:
             planned.outcomes.append(
                 Outcome("skipped", job.name[:500], job.key, "it comes twice in this run")
             )
         elif row.state == State.UNKNOWN and self._on_unknown == "hold":
-            told = f"held back: {row.error}"
-            planned.outcomes.append(Outcome("unknown", job.name[:500], job.key, told))
+            reason = f"held back: {row.error}"
+            planned.outcomes.append(Outcome("unknown", job.name[:500], job.key, reason))
         elif row.state != State.UNKNOWN and (same := _if_unchanged(job, row)) is not None:
             planned.unchanged += 1
-            self._decided(job)
+            self._note_content(job)
             right = same._replace(
                 state=State.CREATED,
                 pending=None,
@@ -357,14 +359,14 @@ class Planner:
 
     def _append(self, job: Job, planned: Planned) -> None:
         planned.jobs.append(job)
-        self._decided(job)
+        self._note_content(job)
 
-    def _decided(self, job: Job) -> None:
-        """Note the content that was met first, until the ledger tells it."""
-        if not self._met_first(job):
+    def _note_content(self, job: Job) -> None:
+        """Remember the first content of a key until the ledger has it."""
+        if not self._first_contents(job):
             self._recent[-1][job.id] = job.digest
 
-    def _met_first(self, job: Job) -> list[bytes]:
+    def _first_contents(self, job: Job) -> list[bytes]:
         return [window[job.id] for window in self._recent if job.id in window]
 
     def _note_same_contents(self, jobs: Sequence[Job], store: Store) -> None:
@@ -378,43 +380,43 @@ class Planner:
 
 
 def _if_unchanged(job: Job, row: Row) -> Row | None:
-    """Return an item's row with the version to keep, where it is what the ledger has.
+    """Return an item's row with the version to keep, or None if the item changed.
 
-    A page that nothing tells the version of tonight, or whose version is told by something else
-    than before, did not change as far as anybody knows: a version of a new kind is kept beside
-    those that are known of the same content.
+    A page without a version in this run, or with a version of another kind than before, did not
+    change as far as anybody knows: a version of a new kind is kept beside the known ones of the
+    same content.
     """
     page = job.item
     if not isinstance(page, WebPage):
         return row._replace(version=job.version) if row.digest == job.digest else None
     if row.digest == job.digest:
         return row
-    known = row.version.split(_BETWEEN) if row.version else []
+    known = row.version.split(_SEPARATOR) if row.version else []
     if row.digest not in [_digest_as(page, version) for version in (*known, None)]:
-        return None  # its address is another one, or its headers are, or its version
+        return None  # its address, its headers or its version changed
     if page.version is None or page.version in known:
         return row
-    if any(_tell_the_same(page.version, version) for version in known):
+    if any(_same_reader(page.version, version) for version in known):
         return None
-    return row._replace(version=_BETWEEN.join([*known, page.version]), digest=job.digest)
+    return row._replace(version=_SEPARATOR.join([*known, page.version]), digest=job.digest)
 
 
 def _digest_as(page: WebPage, version: str | None) -> bytes:
     return page.model_copy(update={"version": version}).digest()
 
 
-def _tell_the_same(one: str, other: str) -> bool:
-    """Tell whether two versions would be alike if the content were.
+def _same_reader(one: str, other: str) -> bool:
+    """Return whether two versions can be compared: equal if and only if the content is.
 
-    One of them may have been read from the page, and the other named by somebody. What two readers
-    find in a page differs; a page and a document (`sha256`) are different contents.
+    A version may be read from the page by one of several readers, which find different texts, or
+    given by somebody else. A page and a document (`sha256`) are different contents.
     """
-    readers = [found[1] if (found := _READ.fullmatch(each)) else "" for each in (one, other)]
+    readers = [found[1] if (found := _READER.fullmatch(each)) else "" for each in (one, other)]
     return readers[0] == readers[1] or ("sha256" in readers and "" not in readers)
 
 
-class _UnfitError(Exception):
-    """An item that cannot be sent, or is not meant to be."""
+class _UnusableItemError(Exception):
+    """An item that cannot or should not be sent."""
 
     def __init__(self, kind: Literal["invalid", "skipped"], reason: str) -> None:
         super().__init__(reason)
@@ -422,10 +424,10 @@ class _UnfitError(Exception):
 
 
 def fingerprint_of(path: str, now: float) -> tuple[str | None, bool]:
-    """Return what tells a file's content without reading it, and whether it surely does.
+    """Return a file's fingerprint, and whether a change is sure to change it.
 
-    It is made of size, times and inode; None where the file is gone. It does not tell a change that
-    comes so soon after the last one that the file may keep its time.
+    It is made of size, times and inode, without reading the content; None if the file is gone. A
+    change so soon after the last one that the file may keep its time may not show in it.
     """
     try:
         found = os.stat(path)  # noqa: PTH116 - a `Path` costs more than the call
@@ -437,7 +439,7 @@ def fingerprint_of(path: str, now: float) -> tuple[str | None, bool]:
 
 def _check_content(item: Item) -> None:
     if isinstance(item, Text) and not item.content.strip():
-        raise _UnfitError("skipped", "it has no content")
+        raise _UnusableItemError("skipped", "it has no content")
     if isinstance(item, File) and item.open is None:
         _check_file(item.path)
 
@@ -446,6 +448,6 @@ def _check_file(path: str) -> None:
     found = os.stat(path)  # noqa: PTH116 - as above
     if not stat.S_ISREG(found.st_mode):
         what = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
-        raise _UnfitError("invalid", f"{path} is {what}")
+        raise _UnusableItemError("invalid", f"{path} is {what}")
     if found.st_size == 0:
-        raise _UnfitError("skipped", f"{path} is empty")
+        raise _UnusableItemError("skipped", f"{path} is empty")

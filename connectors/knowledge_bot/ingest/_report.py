@@ -1,4 +1,4 @@
-"""What came of a run."""
+"""The report of a run, and its counters."""
 
 import logging
 import time
@@ -22,44 +22,44 @@ Kind = Literal[
     "same_content",
     "unversioned",
 ]
-"""What became of an item, or what is to be said of it; the report has a count of the same name."""
+"""The outcome of an item, or a remark about it; the report has a count of the same name."""
 
 _FAILED: tuple[Kind, ...] = ("refused", "unknown", "undelivered", "invalid")
 
-# Bounds the memory of a run in which everything fails, and keeps room for what matters more.
+# Limits the memory of a run in which everything fails, and remarks do not displace failures.
 _FAILURES_KEPT = 1000
 _KEPT_OF = {"same_content": 20, "unversioned": 20}
-_FAILURES_TOLD = 5
+_FAILURES_SHOWN = 5
 
 
 class Stop(StrEnum):
-    """Why a run ended before its items did."""
+    """Why a run ended early."""
 
     AUTHENTICATION = "authentication"
     """The service does not accept the API key (401, 403)."""
     PAYMENT = "payment"
-    """The service asks for payment, for example since a quota is used up (402)."""
+    """The service asks for payment, such as when a quota is used up (402)."""
     REFUSED = "refused"
     """The service refused many items in a row, all for the same reason."""
     UNAVAILABLE = "unavailable"
     """The service failed or could not be reached many times in a row."""
     LEDGER = "ledger"
-    """The ledger could not be written, for example since the disk is full."""
+    """The ledger could not be written, such as when the disk is full."""
     LIMIT = "limit"
     """As many items were sent as `limit` allows."""
     REQUESTED = "requested"
-    """The caller asked for it, or a signal did: what was in flight was finished."""
+    """The caller or a signal asked for it; requests in flight were finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one item.
+    """The outcome of one item.
 
     Attributes:
-        kind: which count it belongs to.
+        kind: the count it belongs to.
         name: the item's name.
-        key: what the ledger knows it by; None where it could not be read that far.
-        error: what happened, as a sentence; empty for what was created.
+        key: the item's key; None if it could not be read.
+        error: what happened, as a sentence; empty for a created item.
         source_id: the source that was created; None otherwise, and in a dry run.
     """
 
@@ -77,40 +77,40 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The counts of a run; while it goes on, of the run so far.
+    """The counts of a run, so far or at its end.
 
     Every item is counted once, as one of `created`, `unchanged`, `refused`, `unknown`,
     `undelivered`, `invalid`, `skipped` and `elsewhere`. The other counts are about some of these,
-    or about items that did not come.
+    or about items that are no longer there.
 
     Attributes:
-        created: sources that were created. In a dry run: that would be created.
-        unchanged: items that the service has already.
-        superseded: sources of an older content that were replaced by a new one in this run. The
-            service offers no deletion: `Ledger.superseded` names what a person may remove.
-        gone: items that the service has and that the run's origin no longer yields, also since
-            earlier runs; see `Ledger.gone`. 0 where the origin was not enumerated to its end.
-        gone_withheld: items that would be gone as well, if that were not more than `gone_limit`.
-        unversioned: pages of which nothing tells whether they changed, so that no later change is
-            seen; those of them that are new are named in a warning.
-        same_content: created items with a content that the collections have under another key.
+        created: sources that were created; in a dry run, that would be created.
+        unchanged: items that the service already has.
+        superseded: older sources that were replaced in this run. The service offers no deletion:
+            `Ledger.superseded` names what a person may remove.
+        gone: items that the service has and that the run's origin no longer yields, whether since
+            this run or an earlier one; see `Ledger.gone`. 0 if the origin was not read to its end.
+        gone_withheld: items that would be gone too, but are more than `gone_limit` allows.
+        unversioned: pages without a version, of which no later change is seen; new ones are named
+            in a warning.
+        same_content: created items whose content the collections have under another key.
         refused: items that the service refused; the next run tries them again.
         unknown: items that the service may or may not have; see `Ledger.unknown`.
         undelivered: items that did not reach the service; the next run tries them again.
         invalid: items that cannot be read or sent as they are.
-        skipped: things that are left out on purpose, such as hidden and empty files.
-        elsewhere: items that another worker is sending at this moment.
+        skipped: things left out on purpose, such as hidden and empty files.
+        elsewhere: items that another worker is sending.
         duration: seconds since the run began.
         failures: the first 1,000 items that are refused, unknown, undelivered, invalid or skipped,
-            and some that are unversioned or of the same content as another one.
-        stopped: why the run ended early; None where it came to the end of its items.
+            and some that are unversioned or have the same content as another.
+        stopped: why the run ended early; None if it came to the end of its items.
         stop_reason: the same as a sentence.
         dry_run: whether nothing was sent.
-        total: how many items there are, where that is known.
+        total: how many items there are, if that is known.
         current: the name of the item that was begun last.
-        paused: why nothing is sent at this moment; empty while something is.
-        gone_unknown: why nobody can tell what is gone from the run's origin, such as an item that
-            cannot be read; empty where it is known, or there is no origin.
+        paused: why nothing is being sent; empty while something is.
+        gone_unknown: why it is not known what is gone from the run's origin, such as an item that
+            cannot be read; empty if it is known, or there is no origin.
     """
 
     created: int = 0
@@ -154,7 +154,7 @@ class Report:
 
     @property
     def items(self) -> int:
-        """How many items the run has dealt with, `skipped` not counted."""
+        """How many items the run has handled, `skipped` not counted."""
         return self.created + self.unchanged + self.failed + self.elsewhere
 
     def as_dict(self) -> dict[str, Any]:
@@ -162,19 +162,19 @@ class Report:
         return asdict(self)
 
     def __str__(self) -> str:
-        words = {"elsewhere": "being sent elsewhere", "gone_withheld": "gone, but withheld"}
+        words = {"elsewhere": "in progress elsewhere", "gone_withheld": "gone, but withheld"}
         words["created"] = "would create" if self.dry_run else "created"
-        told = ", ".join(
+        counts = ", ".join(
             f"{words.get(name, name.replace('_', ' '))} {count}"
             for name, count in self.counts.items()
             if count
         )
         end = f"; stopped: {self.stop_reason}" if self.stopped else ""
-        return f"{told or 'nothing to do'} in {self.duration:.1f} s{end}"
+        return f"{counts or 'nothing to do'} in {self.duration:.1f} s{end}"
 
 
 class Counters:
-    """What a run has counted so far, and why it stopped. Used in the event loop's thread alone.
+    """What a run has counted, and why it stopped. Used only in the event loop's thread.
 
     Args:
         dry_run: whether nothing is sent.
@@ -190,7 +190,7 @@ class Counters:
         self.gone_unknown: str = ""
 
     def add(self, outcome: Outcome) -> None:
-        """Count an item; keep it where it failed."""
+        """Count an item, and keep it if it failed."""
         self.counts[outcome.kind] += 1
         if outcome.kind != "created":
             most = _KEPT_OF.get(outcome.kind, _FAILURES_KEPT)
@@ -219,27 +219,28 @@ class Counters:
 class IncompleteIngestionError(KnowledgeBotError):
     """Some items did not get into the collections; all others did.
 
-    `ingest` returns its report and raises nothing for single items; who has no use for a report
-    raises this from it.
+    `ingest` does not raise for single items but returns a report. A caller that cannot use a report
+    raises this error with it.
 
     Args:
-        report: what came of the run.
+        report: the report of the run.
         collections: where the items should be.
-        again: how the caller gives the same items again, as a sentence.
+        again: how the user repeats the run, as a sentence.
 
     Attributes:
-        report: the counts, and what became of each item that is not there.
+        report: the counts, and the outcome of each item that is missing.
     """
 
     def __init__(self, report: Report, collections: Iterable[str], again: str) -> None:
         failures = [one for one in report.failures if one.failed]
-        told = "; ".join(
-            f"{one.name}: {one.kind}, {one.error}".rstrip(". ") for one in failures[:_FAILURES_TOLD]
+        shown = "; ".join(
+            f"{one.name}: {one.kind}, {one.error}".rstrip(". ")
+            for one in failures[:_FAILURES_SHOWN]
         )
         super().__init__(
-            f"Not everything got into {', '.join(collections)}: {report}. {told}",
+            f"Not everything got into {', '.join(collections)}: {report}. {shown}",
             delivery=Delivery.UNKNOWN if report.unknown else Delivery.REFUSED,
-            outcome=f"{again}: what is there is not sent again. An unknown outcome is settled with "
-            "`kbot ledger resolve`, or by on_unknown='resend'",
+            outcome=f"{again}: what was created is not sent again. Settle unknown outcomes with "
+            "`kbot ledger resolve`, or set on_unknown='resend'",
         )
         self.report = report

@@ -1,4 +1,4 @@
-"""`ingest` and `aingest`: one run, for callers that block and for callers that await."""
+"""`ingest` and `aingest`: one run, blocking or awaited."""
 
 import asyncio
 import contextlib
@@ -27,60 +27,59 @@ from knowledge_bot.ingest._report import Outcome, Report, Stop
 from knowledge_bot.models import Header, Source
 
 OnProgress = Callable[[Report], object]
-"""Called some times a second with the report so far, in the engine's thread, and at the end."""
+"""Called a few times a second and at the end with the report, in the engine's thread."""
 
 OnOutcome = Callable[[Outcome], object]
-"""Called with each item that is created or fails, in the engine's thread."""
+"""Called with the outcome of each item that is created or fails, in the engine's thread."""
 
-# Seconds that a ping may take, and to record what is under way when nothing more is waited for.
+# The longest ping, and the longest wait for outcomes to be recorded after an abort, in seconds.
 _PING_TIMEOUT = 10.0
-_LAST_WORDS = 5.0
+_ABORT_TIMEOUT = 5.0
 
-# Seconds within which a second signal is the same wish: a shell and the kernel both tell of a
-# closed terminal, and `timeout` signals a process and then its group.
-_SAME_WISH = 0.5
+# Seconds within which a second signal counts as the first: a shell and the kernel both send SIGHUP
+# when a terminal is closed, and `timeout` signals a process and then its group.
+_SAME_SIGNAL = 0.5
 
 
 class Event(Protocol):
     """A `threading.Event`, or an `asyncio.Event`."""
 
     def is_set(self) -> bool:
-        """Tell whether the run is to end."""
+        """Return whether the run should end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ingestion:
-    """How items are ingested: the options that every face of the engine shares.
+    """The options of an ingestion, shared by all its interfaces.
 
     Attributes:
         collections: where items go that name no collections of their own.
-        ledger: what was ingested before, also as its address or a SQLite file's path. Without one
-            every item is sent, every time.
-        concurrency: how many requests may be in flight; after a crash, at most so many outcomes
-            are unknown.
-        on_unknown: `hold` leaves items of unknown outcome alone and reports them, so that nothing
+        ledger: remembers what was ingested; a `Ledger`, its address or a SQLite file's path.
+            Without one, every run sends every item.
+        concurrency: the most requests in flight, and so the most unknown outcomes after a crash.
+        on_unknown: `hold` reports items of unknown outcome and does not send them, so that nothing
             is created twice; `resend` sends them again, so that nothing is missing.
-        on_progress: called some times a second with the report so far, in another thread.
+        on_progress: called a few times a second with the report so far, in another thread.
         on_outcome: called with each item that is created (in a dry run: would be) or fails.
-        dry_run: compare only. Nothing is sent or written, also no ledger.
-        origin: a name for what yields the items, such as `handbook`. Items that it yields no longer
-            are told as `gone`, after a run that came to its end. A folder, objects of a store, a
-            sitemap and a file of lines have one of their own; a folder that is named is the same
-            one wherever it is. A feed has none, since what is too old for it is not gone; a loader
-            and a table have none unless they are given one.
-        gone_limit: the share of an origin's items that may vanish at once, 0 to 1; where more do,
-            none is noted as gone.
-        limit: how many items are sent at most in this run.
-        rate: how many items are sent a second, at most, by all runs together that send to the
-            service with this ledger and a rate.
-        wait: seconds that a run waits at its end for what another one is sending, until it is known
-            what came of it; 90 are more than it takes to find out that a worker is dead.
-        share: whether runs that feed the same collections at once share their items out among
-            them, as is good where they have the same ones; False where each has its own.
+        dry_run: compare only: send nothing, write nothing, and make no ledger.
+        origin: a name for where the items come from, such as `handbook`. After a complete run,
+            items that it no longer yields are reported as `gone`. A folder, objects of a store, a
+            sitemap and a file of lines have a default name; a folder with a name stays the same
+            origin when it moves. A feed has none, since its old entries are not gone; a loader and
+            a table have none unless they are given one.
+        gone_limit: the share of an origin's items that may disappear at once, 0 to 1. If more do,
+            none is marked as gone.
+        limit: the most items that this run sends.
+        rate: the most items per second, over all runs that use this ledger, this service and a
+            rate.
+        wait: seconds to wait at the end for the outcome of items that other runs are sending; after
+            90 a dead worker is certainly noticed.
+        share: whether runs that feed the same collections at once divide the items among them.
+            True suits runs with the same items, False runs that each have their own.
         stop: when this is set, the run ends early.
-        handle_signals: take SIGTERM, SIGHUP and Ctrl-C as a wish to end early, where this is the
-            main thread and nobody else handles them. In a worker process of `multiprocessing`
-            SIGTERM then ends the process, as its pool expects.
+        handle_signals: end early on SIGTERM, SIGHUP and Ctrl-C, if this is the main thread and
+            nobody else handles them. In a worker process of `multiprocessing` SIGTERM then ends the
+            process, as its pool expects.
 
     Raises:
         ConfigurationError: an option cannot be used.
@@ -114,8 +113,9 @@ class Ingestion:
             check_number("rate", self.rate, 0.001, 1e6)
         check_number("wait", self.wait, 0)
         if self.on_unknown not in get_args(OnUnknown):
-            told = f"expected 'hold' or 'resend', not {self.on_unknown!r}"
-            raise ConfigurationError(f"on_unknown: {told}")
+            raise ConfigurationError(
+                f"on_unknown: expected 'hold' or 'resend', not {self.on_unknown!r}"
+            )
         origin: object = self.origin
         if origin is not None and not (isinstance(origin, str) and origin.strip()):
             raise ConfigurationError(f"origin: expected a name, not {self.origin!r}")
@@ -130,8 +130,8 @@ class Ingestion:
                 raise ConfigurationError(f"{name}: expected {wanted}, not {kind}")
 
     def run(self, client: Client, items: Iterable[object]) -> Report:
-        """Ingest the items, and wait for it; see `ingest`."""
-        blocking = _Blocking(self, client, items)
+        """Ingest the items and return when that is done; see `ingest`."""
+        blocking = _BlockingRun(self, client, items)
         with client._ingestion_span() as counted:  # noqa: SLF001 - the core's own
             report = blocking.run()
             counted(report.counts)
@@ -147,9 +147,9 @@ class Ingestion:
                 "Client"
             )
         asked = threading.Event()
-        run = self._of(client, _Awaiting(client), items, asked)
+        run = self._new_run(client, _AsyncSender(client), items, asked)
         span = client._ingestion_span()  # noqa: SLF001 - the core's own
-        with span as counted, signals_ask(asked.set, wanted=self.handle_signals):
+        with span as counted, stop_on_signals(asked.set, wanted=self.handle_signals):
             running = asyncio.create_task(run.run())
             try:
                 report = await asyncio.shield(running)
@@ -159,12 +159,12 @@ class Ingestion:
                     await asyncio.wait([running])
                 except asyncio.CancelledError:
                     run.abort()
-                    await asyncio.wait([running], timeout=_LAST_WORDS)
+                    await asyncio.wait([running], timeout=_ABORT_TIMEOUT)
                 raise
             counted(report.counts)
         return report
 
-    def _of(
+    def _new_run(
         self, client: Client | AsyncClient, sender: Any, items: Any, asked: threading.Event
     ) -> Run:
         if isinstance(items, str | bytes | dict | Item) or not (
@@ -210,28 +210,29 @@ def ingest(
     stop: Event | None = None,
     handle_signals: bool = True,
 ) -> Report:
-    """Create a source of each item that the ledger does not know as created and unchanged.
+    """Create a source from each item, except those that the ledger knows to be unchanged.
 
-    It blocks, and may be called from a running event loop's thread. SIGTERM, SIGHUP, Ctrl-C,
-    `stop`, and whatever is raised in the waiting thread let it begin nothing new and finish what is
-    in flight, so that no outcome is unknown; a second signal ends it at once.
+    It blocks, and may be called in the thread of a running event loop. On SIGTERM, SIGHUP, Ctrl-C,
+    `stop`, or an exception in the waiting thread it begins nothing new and finishes what is in
+    flight, so that no outcome is unknown; a second signal ends it at once.
 
     Args:
         client: sends the requests.
         items: `WebPage`, `Text`, `File` and `Skipped` objects, taken one at a time in a thread.
-        collections: where items go that name none; all that follow are attributes of `Ingestion`.
-        ledger: what was ingested before.
-        concurrency: how many requests may be in flight.
+        collections: where items go that name none. This and all that follow are described in full
+            at `Ingestion`.
+        ledger: remembers what was ingested.
+        concurrency: the most requests in flight.
         on_unknown: `hold` or `resend`.
         on_progress: called with the report so far.
-        on_outcome: called with what became of an item.
+        on_outcome: called with the outcome of an item.
         dry_run: compare only.
-        origin: a name for what yields the items.
-        gone_limit: the share of an origin's items that may vanish at once.
-        limit: how many items are sent at most.
-        rate: how many items are sent a second at most, by all runs that share the ledger.
+        origin: a name for where the items come from.
+        gone_limit: the share of an origin's items that may disappear at once, 0 to 1.
+        limit: the most items that are sent.
+        rate: the most items per second, over all runs that share the ledger.
         wait: seconds to wait at the end for what other runs are sending.
-        share: whether runs at once share the items out among them.
+        share: whether simultaneous runs divide the items among them.
         stop: ends the run early when it is set.
         handle_signals: whether signals end the run early.
 
@@ -241,7 +242,7 @@ def ingest(
     Raises:
         ConfigurationError: an argument cannot be used, or the client is closed or has no API key.
         LedgerError: the ledger cannot be opened.
-        Exception: what `items` or a callback raised, after what was in flight was finished.
+        Exception: what `items` or a callback raised, once the requests in flight have ended.
     """
     return _options(locals()).run(client, items)
 
@@ -268,9 +269,9 @@ async def aingest(
 ) -> Report:
     """Ingest as `ingest` does, without blocking; `items` may be an asynchronous iterable.
 
-    Cancelling it, which is also what Ctrl-C does under `asyncio.run`, lets it finish what is in
-    flight before it raises `CancelledError`; cancelling it twice ends it at once. Callbacks are
-    called in the event loop's thread. Arguments, result and errors are those of `ingest`.
+    When it is cancelled, as by Ctrl-C under `asyncio.run`, it finishes what is in flight before it
+    raises `CancelledError`; a second cancellation ends it at once. Callbacks are called in the
+    event loop's thread. Arguments, result and errors are those of `ingest`.
     """
     return await _options(locals()).arun(client, items)
 
@@ -282,15 +283,15 @@ def _options(arguments: dict[str, Any]) -> Ingestion:
 
 def _check_can_create(client: Client | AsyncClient) -> None:
     if client._is_closed:  # noqa: SLF001 - the core's own, not a user's
-        raise ConfigurationError("ingest: the client is closed; make a new one")
+        raise ConfigurationError("ingest: the client is closed; make a new one. Nothing was sent")
     if client._configuration.api_key is None:  # noqa: SLF001 - as above
         raise ConfigurationError(
             f"ingest: no API key; pass api_key= or set {API_KEY_VARIABLE}. Nothing was sent"
         )
 
 
-class _Blocking:
-    """A run in an event loop of its own, in a thread, while the caller's thread waits."""
+class _BlockingRun:
+    """A run in its own event loop and thread, while the caller's thread waits."""
 
     def __init__(self, options: Ingestion, client: Client, items: Iterable[object]) -> None:
         if not isinstance(client, Client):
@@ -299,38 +300,37 @@ class _Blocking:
                 "AsyncClient"
             )
         self._options, self._asked = options, threading.Event()
-        # It awaits where it can, since a thread for each request costs twice the CPU. A client that
-        # sends with an `http_client` of the caller's, or has methods of the caller's, is called in
-        # threads.
-        sender: Any = _InThreads(client)
+        # It awaits if it can, since a thread for each request costs twice the CPU. A subclass, or a
+        # client with the caller's `http_client`, is called in threads.
+        sender: Any = _ThreadSender(client)
         if type(client) is Client:
             with contextlib.suppress(ConfigurationError):
-                sender = _Awaiting(client.to_async())  # its connections end with the loop
-        self._run = options._of(client, sender, items, self._asked)  # noqa: SLF001 - of this module
+                sender = _AsyncSender(client.to_async())  # its connections end with the loop
+        self._run = options._new_run(client, sender, items, self._asked)  # noqa: SLF001 - of this module
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self) -> Report:
-        """Run, and wait.
+        """Run, and wait for the end.
 
-        The loop is not in the caller's thread, where another one may be running.
+        The loop is not in the caller's thread, which may already run one.
         """
         done: Future[Report] = Future()
         context = contextvars.copy_context()
         thread = threading.Thread(
             target=context.run, args=(self._work, done), name="ingest", daemon=True
         )
-        with signals_ask(self._asked.set, wanted=self._options.handle_signals):
+        with stop_on_signals(self._asked.set, wanted=self._options.handle_signals):
             thread.start()
             try:
                 return done.result()
             except BaseException:
                 if done.done():
                     raise
-                self._end(done)  # a signal's handler raised it in this thread
+                self._end(done)  # a signal handler raised it in this thread
                 raise
 
     def _end(self, done: "Future[Report]") -> None:
-        """Let what is in flight finish, or, at the second wish to end, wait for nothing."""
+        """Finish what is in flight, or abort if this is the second request to end."""
         stop = self._options.stop
         again = self._asked.is_set() or (stop is not None and stop.is_set())
         self._asked.set()
@@ -338,13 +338,13 @@ class _Blocking:
             if not again:
                 done.exception()
                 return
-        except BaseException:  # noqa: BLE001, S110 - the second wish
+        except BaseException:  # noqa: BLE001, S110 - the second request to end
             pass
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # it has just ended
                 self._loop.call_soon_threadsafe(self._run.abort)
             with contextlib.suppress(TimeoutError):
-                done.exception(timeout=_LAST_WORDS)
+                done.exception(timeout=_ABORT_TIMEOUT)
 
     def _work(self, done: "Future[Report]") -> None:
         try:
@@ -354,16 +354,16 @@ class _Blocking:
 
     async def _main(self) -> Report:
         self._loop = asyncio.get_running_loop()
-        # Enough for a client that blocks, beside the ledger and the reader.
+        # Enough threads for a blocking client, the ledger and the reader.
         self._loop.set_default_executor(ThreadPoolExecutor(self._options.concurrency + 4))
         return await self._run.run()
 
 
-class _Awaiting:
+class _AsyncSender:
     """Sends with an asynchronous client."""
 
     def __init__(self, client: AsyncClient) -> None:
-        # The engine itself sends again what may be sent again, so that the whole run slows down.
+        # The engine retries by itself, so that the whole run slows down.
         self._client = client.with_options(max_retries=0)
 
     async def open(self) -> None:
@@ -385,14 +385,14 @@ class _Awaiting:
         return await self._client.with_options(timeout=timeout).ping()
 
 
-class _InThreads:
-    """Sends with a client that blocks."""
+class _ThreadSender:
+    """Sends with a blocking client, in threads."""
 
     def __init__(self, client: Client) -> None:
         self._client = client.with_options(max_retries=0)
 
     async def open(self) -> None:
-        """Nothing is to be made ready."""
+        """Do nothing: there is nothing to prepare."""
 
     def send(self, job: Job) -> Awaitable[Source]:
         return asyncio.to_thread(self._send, job)
@@ -410,7 +410,7 @@ class _InThreads:
 
 
 def _call(job: Job) -> tuple[str, dict[str, Any]]:
-    """Return the client's method that creates the source of an item, and its arguments."""
+    """Return the client method that creates the source of an item, and its arguments."""
     item, fields = job.item, {"name": job.name, "collections": job.collections}
     if isinstance(item, Text):
         return "create_text_source", {**fields, "content": item.content}
@@ -429,13 +429,12 @@ def _opened(opening: Callable[[], BinaryIO]) -> BinaryIO:
 
 
 @contextmanager
-def signals_ask(ask: Callable[[], None], *, wanted: bool = True) -> Iterator[None]:
-    """Let the first SIGTERM, SIGHUP or Ctrl-C ask; the second one acts as it did before.
+def stop_on_signals(ask: Callable[[], None], *, wanted: bool = True) -> Iterator[None]:
+    """Call `ask` on the first SIGTERM, SIGHUP or Ctrl-C; a second signal has its usual effect.
 
-    What comes within half a second of the first belongs to it. Handlers of others, such as
-    asyncio's or a task runner's, stay in place. A worker process of
-    `multiprocessing` ends by the SIGTERM once all is recorded: that is how its pool ends it, and
-    then waits for its end.
+    Signals within half a second of the first are ignored. Handlers of others, such as asyncio's or
+    a task runner's, stay in place. A worker process of `multiprocessing` ends with the SIGTERM once
+    all is recorded, since its pool waits for that.
     """
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield
@@ -464,7 +463,7 @@ def signals_ask(ask: Callable[[], None], *, wanted: bool = True) -> Iterator[Non
             asked_at = time.monotonic()
             asked_by.append(number)
             ask()
-        elif time.monotonic() - asked_at > _SAME_WISH:
+        elif time.monotonic() - asked_at > _SAME_SIGNAL:
             restore()
             signal.raise_signal(number)
 

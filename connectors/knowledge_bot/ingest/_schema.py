@@ -1,4 +1,4 @@
-"""The ledger's tables, their version, and what is none of this."""
+"""The ledger's tables and their version, and checks that a database holds them."""
 
 import contextlib
 
@@ -11,25 +11,25 @@ class LedgerError(DatabaseError):
 
 VERSION = 3
 
-# All names begin alike, since a PostgreSQL database is often shared with other programs. Columns
-# that hold nothing for most rows are NULL, and what all items of a run share is a row elsewhere: at
-# ten million items a byte is ten megabytes.
+# All names share a prefix, since a PostgreSQL database often serves other programs too. Columns
+# that most rows do not need are NULL, and what all items of a run share is in a table of its own:
+# with ten million items, a byte per row is ten megabytes.
 _TABLES = """
 CREATE TABLE kbot_ledger (version INTEGER NOT NULL);
 INSERT INTO kbot_ledger (version) VALUES ({version});
-CREATE TABLE kbot_scopes (        -- what a key is unique within
+CREATE TABLE kbot_scopes (        -- within which a key is unique
     number {identity},
     service TEXT NOT NULL,
     collections TEXT NOT NULL,    -- sorted, with commas
     UNIQUE (service, collections)
 );
-CREATE TABLE kbot_origins (       -- what is enumerated as a whole, such as a folder
+CREATE TABLE kbot_origins (       -- read as a whole, such as a folder
     number {identity},
     scope INTEGER NOT NULL,
     name TEXT NOT NULL,
     UNIQUE (scope, name)
 );
-CREATE TABLE kbot_runs (          -- who may be sending
+CREATE TABLE kbot_runs (          -- the live runs, and their leases
     run BIGINT PRIMARY KEY,
     scope INTEGER NOT NULL,
     machine TEXT NOT NULL,
@@ -49,8 +49,8 @@ CREATE TABLE kbot_items (
     location TEXT,                -- of a page or a file; NULL: the same as the key
     state TEXT NOT NULL,
     digest {bytes},               -- of the content that the service has
-    pending {bytes},              -- of the content that state is about, unless created
-    version TEXT,                 -- tells the content of digest without reading it
+    pending {bytes},              -- of the content being sent, unless state is created
+    version TEXT,                 -- changes with the content, and is cheaper than digest
     source_id TEXT,               -- the source created last ...
     source_name TEXT,             -- ... and its name, where the item has a newer one
     run BIGINT NOT NULL,          -- the run that wrote the row last
@@ -58,7 +58,7 @@ CREATE TABLE kbot_items (
     attempts INTEGER NOT NULL,
     error TEXT,
     updated_at INTEGER NOT NULL,  -- Unix seconds, as all times
-    gone_at INTEGER               -- since when its origin yields it no longer
+    gone_at INTEGER               -- when its origin stopped yielding it
 );
 CREATE INDEX kbot_items_unsettled ON kbot_items (state) WHERE state <> 'created';
 CREATE INDEX kbot_items_origin ON kbot_items (origin) WHERE origin IS NOT NULL;
@@ -72,18 +72,18 @@ CREATE TABLE kbot_superseded (
     name TEXT NOT NULL,
     superseded_at INTEGER NOT NULL
 );
-CREATE TABLE kbot_pages (         -- what their servers are asked with whether they changed
+CREATE TABLE kbot_pages (         -- validators for conditional requests
     id {bytes} PRIMARY KEY,       -- a hash of the address
-    known {bytes} NOT NULL        -- by what read it, in a form of its own
+    known {bytes} NOT NULL        -- packed by the page reader
 );
 """
 
 
-# Made by the first run that keeps to a rate, also in a ledger that was made before there was one.
+# Made by the first run with a rate, so that ledgers made before rates existed get it too.
 _RATES = """
-CREATE TABLE kbot_rates (         -- the line of all runs that send to a service at a rate
+CREATE TABLE kbot_rates (         -- the shared queue of runs with a rate
     service TEXT PRIMARY KEY,
-    free_at DOUBLE PRECISION NOT NULL   -- when its next turn is free, in Unix seconds
+    free_at DOUBLE PRECISION NOT NULL   -- the next free turn, in Unix seconds
 )
 """
 
@@ -96,54 +96,54 @@ class LedgerDatabase(Database):
     tables = _TABLES.replace("{version}", str(VERSION))
 
     def is_made(self, connection: Connection) -> bool:
-        """Tell whether a database holds a ledger of this version; False where it holds none yet."""
+        """Return whether a database holds a ledger of this version; False if it holds none yet."""
         names = connection.names()
         if "kbot_ledger" not in names:
             others = [name for name in names if "kbot_heads" not in name]
             if others and connection.sqlite:
                 raise self.error(
-                    f"{self.told} is not a ledger: it is a database of another program, with the "
+                    f"{self.name} is not a ledger: it is a database of another program, with the "
                     f"table {others[0]!r}. Nothing was written to it; name another file"
                 )
             return False
         ((version,),) = connection.rows("SELECT version FROM kbot_ledger")
         if version > VERSION:
             raise self.error(
-                f"{self.told} was written by a newer knowledge-bot (ledger version {version}, "
+                f"{self.name} was written by a newer knowledge-bot (ledger version {version}, "
                 f"this one knows {VERSION}). Nothing was written to it; update knowledge-bot"
             )
         if version < VERSION:
             raise self.error(
-                f"{self.told} is a ledger of an older design (version {version}, this one knows "
-                f"{VERSION}), and cannot be taken over. Nothing was written to it. Name a new "
-                "ledger: everything is sent once more then, so let it go into a new collection, or "
-                "remove the old sources"
+                f"{self.name} is a ledger of an older design (version {version}, this one knows "
+                f"{VERSION}), and cannot be used. Nothing was written to it. Name a new ledger. "
+                "Everything is then sent once more, so use a new collection, or remove the old "
+                "sources first"
             )
         return True
 
     def make_rates(self, connection: Connection) -> None:
-        """Make the table of rates where there is none."""
+        """Make the table of rates if there is none."""
         self.make(connection, _RATES, lambda: "kbot_rates" in connection.names())
 
     def check_replaced(self, *, there: bool) -> None:
-        """Raise LedgerError: SQLite would go on with a file that has no name any more."""
+        """Raise LedgerError: SQLite would go on writing to a file that has lost its name."""
         raise self.error(
-            f"the ledger {self.told} was {'replaced' if there else 'removed'} while it was in use. "
-            "What was sent since then is not in it: restore it before the next run, which would "
-            "send that again"
+            f"the ledger {self.name} was {'replaced' if there else 'removed'} while it was in use. "
+            "It does not know what was sent since. Restore it before the next run, or that is sent "
+            "again"
         )
 
     def check_whole(self) -> None:
-        """Read SQLite's file as it is on disk: an open connection reads what it has in memory.
+        """Check SQLite's file on disk, since an open connection may read from memory.
 
         Raises:
-            LedgerError: something else wrote into the file.
+            LedgerError: the file is damaged.
         """
         if self.file is not None:
             with contextlib.closing(self.connect(reading=True)) as connection:
                 ((found,),) = connection.rows("PRAGMA quick_check(1)")
             if found != "ok":
                 raise self.error(
-                    f"the ledger {self.told} was damaged while it was in use: {found}. Restore it "
-                    "from a copy before the next run, which would send what is missing in it again"
+                    f"the ledger {self.name} was damaged while it was in use: {found}. Restore it "
+                    "from a copy before the next run, or what it has lost is sent again"
                 )

@@ -1,8 +1,8 @@
 """The ledger's rows, the statements on them, and the leases of the runs that write them.
 
-An item's row says `claimed` on disk before its request leaves, and what came of it afterwards. A
-claim is a compare-and-swap on the row that the decision was made on, so two runs never send the
-same item. Each run holds a lease; what a run that died has claimed is of unknown outcome.
+An item's row says `claimed` on disk before its request leaves, and holds the outcome afterwards. A
+claim is a compare-and-swap on the row that the decision was based on, so two runs never send the
+same item. Each run holds a lease. The claims of a run that died have an unknown outcome.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ T = TypeVar("T")
 _PORTS = {"http": 80, "https": 443}
 
 LEASE = 60.0
-"""Seconds that a run may be silent before a worker on another machine takes it for dead."""
+"""Seconds that a run may be silent before workers on other machines consider it dead."""
 
 HEARTBEAT = LEASE / 4
 """Seconds between two renewals of a lease."""
@@ -43,11 +43,11 @@ class State(StrEnum):
     REFUSED = "refused"
     """The service does not have it: it refused, or was not reached."""
     UNKNOWN = "unknown"
-    """The service may have it; nobody can tell from here."""
+    """The service may or may not have it."""
 
 
 class Row(NamedTuple):
-    """A row of `kbot_items`, in the order of its columns; see `_database` for their meaning."""
+    """A row of `kbot_items`, in the order of its columns; see `_schema` for their meaning."""
 
     id: bytes
     scope: int
@@ -71,8 +71,8 @@ class Row(NamedTuple):
     number: int = 0  # the database gives it; never written
 
 
-def one_spelling(service: str) -> str:
-    """Return a base URL in the spelling that all spellings of it have (RFC 3986, section 6.2)."""
+def normalised_url(service: str) -> str:
+    """Return a base URL in its normal form, the same for all its spellings (RFC 3986, 6.2)."""
     parts = urlsplit(service)
     host = (parts.hostname or "").lower()
     host = f"[{host}]" if ":" in host else host
@@ -81,7 +81,7 @@ def one_spelling(service: str) -> str:
 
 
 def item_id(service: str, collections: Iterable[str], key: str) -> bytes:
-    """Return what an item is known by in a ledger: keys are long, and indexes are of short ones."""
+    """Return an item's id in a ledger: a hash, since keys are long and indexes should be small."""
     text = f"{service}\0{','.join(sorted(collections))}\0{key}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(text, digest_size=16).digest()
 
@@ -91,9 +91,9 @@ _WRITE = f"""
     VALUES ({", ".join("?" * (len(Row._fields) - 1))})
     ON CONFLICT (id) DO UPDATE SET
         {", ".join(f"{name} = excluded.{name}" for name in Row._fields[1:-1])}
-    WHERE kbot_items.revision = excluded.revision - 1   -- nobody wrote it since it was read, or ...
-       OR (kbot_items.run = excluded.run                -- ... it is what came of this run's claim,
-           AND excluded.state <> 'claimed'              -- also where the run was taken for dead
+    WHERE kbot_items.revision = excluded.revision - 1   -- unchanged since it was read, or ...
+       OR (kbot_items.run = excluded.run                -- ... the outcome of this run's claim,
+           AND excluded.state <> 'claimed'              -- even if others considered the run dead
            AND kbot_items.state IN ('claimed', 'unknown'))
 """  # noqa: S608 - names of ours
 
@@ -109,24 +109,24 @@ _UNKNOWN_OF_A_RUN = """
 
 
 def read_rows(connection: Connection, where: str, *values: Any) -> list[Row]:
-    """Return the rows for which a condition holds."""
+    """Return the rows that meet a condition."""
     query = f"SELECT {', '.join(Row._fields)} FROM kbot_items WHERE {where}"  # noqa: S608 - as above
     return list(map(Row._make, connection.rows(query, *values)))
 
 
 def write_rows(connection: Connection, rows: Sequence[Row]) -> set[bytes]:
-    """Write rows; return the ids of those that somebody else wrote since they were read.
+    """Write rows; return the ids of those that another run wrote since they were read.
 
-    A row is to have the revision that follows the one it was read with. What came of a claim is
-    written in any case, while the row is still that run's.
+    Each row has the revision after the one it was read with. The outcome of a claim is always
+    written while the row still belongs to that run.
     """
-    # In one order for all runs: PostgreSQL locks row by row, and would see deadlocks.
+    # In the same order in all runs: PostgreSQL locks row by row, and would find deadlocks.
     ordered = sorted(rows, key=lambda row: row.id)
     written = connection.run_many(_WRITE, [row[:-1] for row in ordered])
     if written == len(ordered):
         return set()
     found = find_rows(connection, [row.id for row in ordered])
-    last = {row.id: row for row in ordered}  # one may be given back and claimed again at once
+    last = {row.id: row for row in ordered}  # one may be released and claimed again in one batch
     return {row.id for row in last.values() if not _is_written(row, found.get(row.id))}
 
 
@@ -137,39 +137,39 @@ def find_rows(connection: Connection, ids: Sequence[bytes]) -> dict[bytes, Row]:
 
 
 def _is_written(row: Row, found: Row | None) -> bool:
-    """Tell whether a row is there, as after a commit whose answer was lost."""
+    """Return whether a row was written, such as by a commit whose answer was lost."""
     if found is None:
         return False
     return (found.run, found.state, found.source_id) == (row.run, row.state, row.source_id)
 
 
-def replaced(row: Row, source_id: str | None) -> list[tuple[Any, ...]]:
-    """Return what a new source replaces, as a row of `kbot_superseded`."""
+def superseded_rows(row: Row, source_id: str | None) -> list[tuple[Any, ...]]:
+    """Return the row of `kbot_superseded` for the source that a new one replaces, if any."""
     if row.source_id is None or row.source_id == source_id:
         return []
     name = row.source_name or row.name or row.key
     return [(row.source_id, source_id, row.scope, row.key, name, int(time.time()))]
 
 
-def supersede(connection: Connection, superseded: Sequence[tuple[Any, ...]]) -> None:
-    """Note sources that newer ones replaced."""
+def write_superseded(connection: Connection, superseded: Sequence[tuple[Any, ...]]) -> None:
+    """Record sources that newer ones replaced."""
     connection.run_many(_SUPERSEDE, superseded)
 
 
 def page_id(url: str) -> bytes:
-    """Return what a page's address is known by in a ledger."""
+    """Return the id of a page's address in a ledger."""
     return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-_ANYWHERE = ""
+_UNKNOWN_MACHINE = ""
 
-# The runs of this process that have not ended, and what tells whether they still can: a loop can be
-# closed under one, in a process that goes on.
+# The runs of this process that have not ended, each with a function that says whether it still can
+# end: its event loop may be closed while the process goes on.
 _running: dict[int, Callable[[], bool]] = {}
 
 
 def clock() -> float:
-    """Return seconds that no setting of the clock moves, and that go on while a machine sleeps."""
+    """Return seconds of a clock that nobody can set, and that goes on while the machine sleeps."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
@@ -178,19 +178,18 @@ def clock() -> float:
 class Owner(NamedTuple):
     """One run in one process.
 
-    A live one must never be taken for dead: its request may be on its way. So a process is looked
-    for only where its id means the same as here, on the same running kernel and in the same process
-    namespace (a container has one of its own). Everywhere else its lease decides, by the
-    database's clock.
+    A live run must never be considered dead: its request may be on its way. So a process id is
+    checked only where it means the same process: on the same running kernel and in the same process
+    namespace (a container has its own). Everywhere else the lease decides, by the database's clock.
 
     Attributes:
-        run: a number that no other run has. It grows with the clock, which nothing but the order
-            among runs that share items depends on.
-        machine: the running kernel and process namespace; empty where they cannot be told.
+        run: a number that no other run has. It grows with the clock, which matters only for the
+            order of runs that share items.
+        machine: the running kernel and process namespace; empty if they are not known.
         host: the machine's name, for people.
         pid: the process's id in its namespace.
-        started: when the process started, in the kernel's own words, so that a process that was
-            given the same id later is not taken for it.
+        started: when the process started, as the kernel writes it, so that a later process with the
+            same id is not mistaken for it.
     """
 
     run: int
@@ -209,14 +208,14 @@ class Owner(NamedTuple):
         return cls(run, machine, platform.node(), pid, started or "")
 
     def is_dead(self, *, lease_until: float, now: float) -> bool:
-        """Tell whether the run can no longer send anything.
+        """Return whether the run can no longer send anything.
 
         Args:
-            lease_until: Unix seconds until which it announced to live.
+            lease_until: when its lease ends, in Unix seconds.
             now: Unix seconds by the same clock.
         """
         lapsed = lease_until < now
-        if self.machine == _ANYWHERE or self.machine != _machine():
+        if self.machine == _UNKNOWN_MACHINE or self.machine != _machine():
             return lapsed
         if self.pid == os.getpid() and _start_of(self.pid) == self.started:
             return self.run not in _running or not _running[self.run]()
@@ -235,13 +234,13 @@ def _machine() -> str:
         namespace = Path("/proc/self/ns/pid").readlink()
         _start_of(os.getpid())
     except OSError:  # not Linux, or a sandbox without /proc
-        return _ANYWHERE
+        return _UNKNOWN_MACHINE
     # Clones of a running virtual machine share all but their names.
     return f"{kernel} {namespace} {platform.node()}"
 
 
 def _start_of(pid: int) -> str | None:
-    """Return when a process started, in clock ticks since boot; None where it has ended.
+    """Return when a process started, in clock ticks since boot; None if it has ended.
 
     See proc(5), /proc/pid/stat: field 3 is the state, field 22 the start.
     """
@@ -250,8 +249,8 @@ def _start_of(pid: int) -> str | None:
     return None if fields[0] in "ZXx" else fields[19]
 
 
-def living_runs(connection: Connection) -> dict[int, int]:
-    """Return the runs that can still say what came of their claims, with the scope of each."""
+def live_runs(connection: Connection) -> dict[int, int]:
+    """Return the runs that can still record the outcome of their claims, with their scopes."""
     now = connection.now()
     query = "SELECT run, machine, host, pid, started, lease_until, scope FROM kbot_runs"
     return {
@@ -262,13 +261,13 @@ def living_runs(connection: Connection) -> dict[int, int]:
 
 
 def dead_runs(connection: Connection) -> set[int]:
-    """Return the runs that have claimed items and can no longer say what came of them."""
+    """Return the runs that hold claims and can no longer record their outcome."""
     rows = connection.rows("SELECT DISTINCT run FROM kbot_items WHERE state = 'claimed'")
-    return {run for (run,) in rows} - living_runs(connection).keys() if rows else set()
+    return {run for (run,) in rows} - live_runs(connection).keys() if rows else set()
 
 
 def expire(connection: Connection) -> None:
-    """Turn the claims of dead runs into unknown outcomes; writes only where there are any."""
+    """Turn the claims of dead runs into unknown outcomes; writes nothing if there are none."""
     if not dead_runs(connection):
         return
     with connection.transaction():
@@ -282,9 +281,9 @@ class Batch:
     """What goes into one transaction.
 
     Attributes:
-        rows: claims, what came of claims, and rows that are put right.
-        withdrawn: claims of items that the ledger did not know, and that were not sent.
-        superseded: sources that were replaced, as `replaced` returns them.
+        rows: claims, outcomes of claims, and corrected rows.
+        withdrawn: claims of new items that were not sent after all.
+        superseded: sources that were replaced, as `superseded_rows` returns them.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -296,19 +295,19 @@ class Batch:
 
 
 class Store:
-    """A ledger as one run uses it, from several threads, one at a time.
+    """A ledger as one run uses it; its threads take turns.
 
     All methods but `close` and `give_up` raise `LedgerError`.
 
     Args:
         database: where the ledger is.
         reading: whether nothing may be written, as in a dry run.
-        alive: tells whether the run can still come to its end.
+        alive: returns whether the run can still end.
 
     Attributes:
         run: the run's number.
-        origin: the number of the origin that was named when the ledger was opened.
-        highest: the highest number of any row at that time.
+        origin: the number of the origin named when the ledger was opened.
+        highest: the highest row number at that time.
     """
 
     def __init__(
@@ -321,23 +320,25 @@ class Store:
         self.highest: int = 0
         self._session = Session(database, reading=reading)
         own = "" if database.file is None else database.file.name
-        self._own = frozenset({own, *(f"{own}-{kind}" for kind in ("journal", "shm", "wal"))})
+        self._ledger_files = frozenset(
+            {own, *(f"{own}-{kind}" for kind in ("journal", "shm", "wal"))}
+        )
         self._service, self._scope = "", 0
         self._renewed = 0.0
-        self._wrote = self._paced = False
+        self._wrote = self._has_rates = False
 
     @property
     def registered(self) -> bool:
-        """Whether the run announced itself, and so holds a lease."""
+        """Whether the run has registered itself, and so holds a lease."""
         return self._renewed > 0
 
     def open(self, service: str, collections: Sequence[str], origin: str | None) -> bool:
-        """Open the ledger, made where there is none; False in place of that for a reader.
+        """Open the ledger, or make it; a reader makes nothing, and gets False if there is none.
 
         Args:
-            service: the base URL, in one spelling.
+            service: the base URL, normalised.
             collections: where the run's items go.
-            origin: the name of what yields them; None without one.
+            origin: the name of their origin; None without one.
         """
         connection = self._session.open()
         if connection is None:
@@ -350,16 +351,16 @@ class Store:
         self._service, self._scope = service, self.scope(service, collections)
         if origin is not None:
             of_scope = (self._scope, origin)
-            self.origin = self._numbered("kbot_origins", "scope", "name", of_scope) or None
+            self.origin = self._number_of("kbot_origins", "scope", "name", of_scope) or None
         return True
 
     def scope(self, service: str, collections: Iterable[str]) -> int:
-        """Return the number of a service with some collections; 0 where a reader finds none."""
+        """Return the number of a service with some collections; 0 if a reader finds none."""
         values = (service, ",".join(sorted(collections)))
-        return self._numbered("kbot_scopes", "service", "collections", values)
+        return self._number_of("kbot_scopes", "service", "collections", values)
 
     def created(self, after: int, count: int) -> list[Any]:
-        """Return number, key, version and digest of rows of the origin with which all is well.
+        """Return number, key, version and digest of rows of the origin that are created, not gone.
 
         Args:
             after: the number of the row that was read last.
@@ -373,7 +374,7 @@ class Store:
         return self._session.do("read", lambda connection: connection.rows(query, *values))
 
     def find(self, ids: Sequence[bytes]) -> dict[bytes, Row]:
-        """Return the rows of items; what a dead run has claimed is unknown in them."""
+        """Return the rows of items; claims of dead runs are unknown in them."""
 
         def find(connection: Connection) -> dict[bytes, Row]:
             found = find_rows(connection, ids)
@@ -388,7 +389,7 @@ class Store:
         return self._session.do("read", find)
 
     def contents(self, scope: int, digests: Sequence[bytes]) -> dict[bytes, str]:
-        """Return, for each of these contents that is there already, a key that it is under."""
+        """Return a key for each of these contents that the scope already has."""
         query = "SELECT digest, key FROM kbot_items WHERE digest {ids} AND scope = ?"
         found = self._session.do(
             "read", lambda connection: connection.of_ids(query, digests, scope)
@@ -396,43 +397,43 @@ class Store:
         return dict(found)
 
     def rank(self) -> tuple[int, int]:
-        """Return the run's place among those that feed the same collections now, and their number.
+        """Return the run's place among the live runs of the same scope, and how many those are.
 
-        Runs over the same items share them out by it; a run announces itself by asking.
+        Runs over the same items share them out by it. Asking registers the run.
         """
 
         def look(connection: Connection) -> list[int]:
             if not self.registered:
                 self._renew(connection)
-            living = living_runs(connection)
+            living = live_runs(connection)
             return sorted(run for run in living if living[run] == self._scope)
 
         runs = self._session.do("written", look)
         return (runs.index(self.run), len(runs)) if self.run in runs else (0, 1)
 
     def reserve(self, count: int, rate: float, longest: float) -> float:
-        """Take turns in the line that all runs share which send to the service at a rate.
+        """Reserve turns in the queue shared by all runs that send to the service at a rate.
 
         Args:
             count: how many turns.
-            rate: how many turns a second.
-            longest: seconds of turns that a run takes at once, at most.
+            rate: turns per second.
+            longest: the most that one run reserves at once, in seconds.
 
         Returns:
-            Seconds until the first of them.
+            Seconds until the first turn.
         """
 
         def take(connection: Connection) -> float:
-            if not self.registered:  # runs are counted below
+            if not self.registered:  # live runs are counted below
                 self._renew(connection)
-            if not self._paced:
+            if not self._has_rates:
                 self._database.make_rates(connection)
                 connection.run(
                     "INSERT INTO kbot_rates (service, free_at) VALUES (?, 0) "
                     "ON CONFLICT DO NOTHING",
                     self._service,
                 )
-                self._paced = True
+                self._has_rates = True
             with connection.transaction():
                 # SQLite's write transactions exclude each other already.
                 locked = "" if connection.sqlite else " FOR UPDATE"
@@ -440,7 +441,7 @@ class Store:
                 where = f"WHERE service = ?{locked}"
                 ((free_at, runs),) = connection.rows(query + where, self._service)
                 now = connection.now()
-                # Later than all runs together can have taken: the clock was set back meanwhile.
+                # Later than all runs together can have reserved: the clock was set back.
                 first = now if free_at > now + (runs + 1) * longest else max(free_at, now)
                 connection.run(
                     "UPDATE kbot_rates SET free_at = ? WHERE service = ?",
@@ -452,29 +453,29 @@ class Store:
         return self._session.do("written", take)
 
     def write(self, batch: Batch, *, leave: bool = False) -> set[bytes]:
-        """Write a batch durably; return the ids of the rows that another run was faster with.
+        """Write a batch durably; return the ids of the rows that another run wrote first.
 
         Args:
             batch: what to write.
-            leave: whether to give up the lease as well; what is claimed then becomes unknown.
+            leave: whether to give up the lease too; the claims left then become unknown.
         """
 
         def write(connection: Connection) -> set[bytes]:
             self._wrote = self._wrote or bool(batch)
             with connection.transaction():
-                if self.due:  # first: a run that was taken for dead is back before its claims
+                if self.due:  # first, so that a run considered dead is live before its claims
                     self._renew(connection)
                 connection.run_many(
                     "DELETE FROM kbot_items WHERE id = ? AND run = ? AND state = 'claimed'",
                     [(row.id, row.run) for row in batch.withdrawn],
                 )
                 lost = write_rows(connection, batch.rows)
-                supersede(connection, batch.superseded)
+                write_superseded(connection, batch.superseded)
                 for row in batch.rows if lost else ():
-                    # Somebody settled or sent it meanwhile, so the service has it twice.
+                    # Another run or a person settled it meanwhile: the service has it twice.
                     if row.id in lost and row.state == State.CREATED and row.source_id:
                         (there,) = find_rows(connection, [row.id]).values()
-                        supersede(connection, replaced(row, there.source_id))
+                        write_superseded(connection, superseded_rows(row, there.source_id))
                 if leave:
                     connection.run("DELETE FROM kbot_runs WHERE run = ?", self.run)
                     connection.run(_UNKNOWN_OF_A_RUN, DIED, int(time.time()), self.run)
@@ -487,20 +488,20 @@ class Store:
 
     @property
     def due(self) -> bool:
-        """Whether the lease is to be renewed."""
+        """Whether it is time to renew the lease."""
         return not self._renewed or clock() - self._renewed > HEARTBEAT
 
     @property
     def lapsed(self) -> bool:
-        """Whether the lease may have run out unnoticed, such as while the machine slept."""
+        """Whether the lease may have expired unnoticed, such as while the machine slept."""
         return clock() - self._renewed > LEASE / 2
 
     def mark_gone(self, seen: bytearray, limit: float) -> tuple[int, int]:
-        """Note which items the origin no longer yields, after it was enumerated to its end.
+        """Record which items the origin no longer yields, after it was read to its end.
 
         Args:
             seen: a bit for each row that was seen, by the row's number.
-            limit: the share of its items that may vanish at once.
+            limit: the share of its items that may disappear at once, 0 to 1.
 
         Returns:
             How many of its items are gone, and how many more would be without the limit.
@@ -533,13 +534,13 @@ class Store:
         return self._session.do("written", mark)
 
     def recall(self, url: str) -> bytes | None:
-        """Return what is known of a page; None where nothing is."""
+        """Return what is remembered of a page; None if nothing is."""
         query = "SELECT known FROM kbot_pages WHERE id = ?"
         found = self._session.do("read", lambda connection: connection.rows(query, page_id(url)))
         return bytes(found[0][0]) if found else None
 
     def remember(self, url: str, known: bytes) -> None:
-        """Keep what is known of a page; a reader keeps nothing."""
+        """Remember a page; a reader remembers nothing."""
         statement = (
             "INSERT INTO kbot_pages (id, known) VALUES (?, ?) "
             "ON CONFLICT (id) DO UPDATE SET known = excluded.known"
@@ -549,15 +550,15 @@ class Store:
                 "written", lambda connection: connection.run(statement, page_id(url), known)
             )
 
-    def is_own(self, path: str) -> bool:
-        """Tell whether a file is the ledger's own, which must not even be read.
+    def is_ledger_file(self, path: str) -> bool:
+        """Return whether a file belongs to the ledger. Such a file must not even be opened.
 
         Closing it drops the locks that SQLite holds on it in this process (POSIX; "How To Corrupt
         An SQLite Database File", section 2.2).
         """
         folder, _, name = path.rpartition(os.sep)
         file = self._database.file
-        if not name or file is None or name not in self._own:
+        if not name or file is None or name not in self._ledger_files:
             return False
         try:
             return Path(folder or os.curdir).samefile(file.parent)
@@ -565,7 +566,7 @@ class Store:
             return False
 
     def give_up(self) -> None:
-        """Wait no longer for a database that is away."""
+        """Stop waiting for a database that does not answer."""
         self._session.given_up = True
 
     def close(self) -> None:
@@ -573,7 +574,7 @@ class Store:
         _running.pop(self.run, None)
         self._session.close()
 
-    def _numbered(self, table: str, one: str, two: str, values: tuple[Any, Any]) -> int:
+    def _number_of(self, table: str, one: str, two: str, values: tuple[Any, Any]) -> int:
         query = f"SELECT number FROM {table} WHERE {one} = ? AND {two} = ?"  # noqa: S608 - as above
         insert = f"INSERT INTO {table} ({one}, {two}) VALUES (?, ?) ON CONFLICT DO NOTHING"  # noqa: S608
 
@@ -587,7 +588,7 @@ class Store:
         return self._session.do("written", find)
 
     def _renew(self, connection: Connection) -> None:
-        if not self.registered:  # what killed runs left, where nothing needs it any more
+        if not self.registered:  # remove what killed runs left behind and nothing needs
             connection.run(
                 "DELETE FROM kbot_runs WHERE lease_until < ? AND run NOT IN "
                 "(SELECT run FROM kbot_items WHERE state = 'claimed')",
@@ -607,5 +608,5 @@ class Store:
 
 
 def as_unknown(row: Row) -> Row:
-    """Return a claim of a dead run as what it is, where nothing may be written."""
+    """Return a dead run's claim as unknown, without writing it."""
     return row._replace(state=State.UNKNOWN, error=DIED) if row.state == State.CLAIMED else row

@@ -1,4 +1,4 @@
-"""Sinks: rows of an engine that replays its work, each a source exactly once.
+"""Sinks: rows from engines that repeat work after a failure, each sent exactly once.
 
     from knowledge_bot.sinks import RowSink
 
@@ -7,14 +7,14 @@
     )
     report = sink.write(rows)
 
-Ray, Spark, dlt, Celery and their like run a piece of work again when the worker that did it dies,
-and the service cannot recognise what it has seen. So each row goes through a ledger that all
-workers share: what is there already is not sent again, and what a dead worker was just sending is
-unknown, named, and never guessed about.
+Ray, Spark, dlt, Celery and similar engines repeat a task when its worker dies, and the service
+cannot recognise what it already has. So each row goes through a ledger that all workers share: what
+was created is not sent again, and what a dead worker was sending is reported as unknown, never
+guessed.
 
-Three engines have faces of their own, in modules that need the engine: `knowledge_bot.sinks.dlt`,
-`knowledge_bot.sinks.ray` and `knowledge_bot.sinks.spark`. Elsewhere, as in a task of Celery, a
-`RowSink` is all it takes. It needs the extra `ingest`.
+Three engines have their own modules, which need the engine: `knowledge_bot.sinks.dlt`,
+`knowledge_bot.sinks.ray` and `knowledge_bot.sinks.spark`. For others, such as Celery, use a
+`RowSink` in a task. It needs the extra `ingest`.
 """
 
 from knowledge_bot._extras import require

@@ -1,4 +1,4 @@
-"""`RowSink`: a batch of rows, from whatever replays it, into collections."""
+"""`RowSink`: sends batches of rows, which may be repeated."""
 
 import contextlib
 from collections import Counter
@@ -20,7 +20,7 @@ from knowledge_bot.ingest import (
 from knowledge_bot.ingest._plan import OnUnknown
 from knowledge_bot.ingest.sources._rows import Column, text_of
 
-# Failures that the report of several parts holds, as many as that of one.
+# Most failures in the report of several parts, as in that of one.
 _FAILURES_KEPT = 1000
 
 _AGAIN = "Run it again with the same rows"
@@ -28,30 +28,30 @@ _AGAIN = "Run it again with the same rows"
 
 @dataclass(frozen=True, kw_only=True)
 class RowSink:
-    """Where rows go, and how; made once, and used by every worker.
+    """Sends rows to collections; made once, and used by every worker.
 
-    It pickles. What it holds goes along: the ledger's address, and a client with its API key where
-    one was given.
+    It can be pickled. The pickle holds the ledger's address, and the client with its API key if one
+    was given.
 
     Attributes:
         collections: where the rows go: ids, or `Collection` objects.
-        ledger: what was sent, for all workers: a `Ledger` or its address. On several machines that
-            is `postgresql://…`, with the extra `postgresql`.
-        key: the column that a row is known by: its name, or a function of the row.
+        ledger: remembers what was sent, for all workers: a `Ledger` or its address. For several
+            machines use `postgresql://…`, with the extra `postgresql`.
+        key: the column of the key: its name, or a function of the row.
         text: the column of the text.
         name: the column of the source's name; by default the key.
         version: a column that changes when the text does; by default the text is compared.
-        table: a name that stands for the rows, such as `articles`. Their keys begin with it then,
-            so that another table may have the same ones.
-        client: sends; by default each worker makes one of its own `KNOWLEDGE_BOT_BASE_URL` and
-            `KNOWLEDGE_BOT_API_KEY`.
-        concurrency: how many requests each worker has in flight; as many outcomes are unknown when
-            it is killed, at most.
+        table: a name for the rows, such as `articles`. Keys are prefixed by it, so that another
+            table may have the same keys.
+        client: sends the rows; by default each worker makes one from `KNOWLEDGE_BOT_BASE_URL` and
+            `KNOWLEDGE_BOT_API_KEY` in its environment.
+        concurrency: the most requests in flight per worker, and so the most unknown outcomes when
+            one is killed.
         on_unknown: `hold` never sends an item of unknown outcome again, and fails until a person
-            settled it; `resend` sends it again, and may make it twice.
-        rate: how many rows are sent a second, at most, by all workers together.
-        wait: seconds to wait for rows that another worker is sending, such as one that died on
-            another machine a moment ago: that takes a minute to find out.
+            settles it; `resend` sends it again, and may create it twice.
+        rate: the most rows per second, over all workers.
+        wait: seconds to wait for rows that another worker is sending. A worker that died on another
+            machine is noticed after a minute.
 
     Raises:
         ConfigurationError: an option cannot be used.
@@ -75,8 +75,8 @@ class RowSink:
         ledger = self._ingestion().ledger
         if ledger is None:
             raise ConfigurationError("ledger: expected a Ledger or its address, not None")
-        _ = ledger.database  # so that an address that cannot be used is told of here
-        object.__setattr__(self, "ledger", ledger)  # which shows no password
+        _ = ledger.database  # raises now if the address cannot be used
+        object.__setattr__(self, "ledger", ledger)  # its repr shows no password
         from_rows([], key=self.key, text=self.text, name=self.name, version=self.version)
         table: object = self.table
         if table is not None and not (isinstance(table, str) and table.strip()):
@@ -88,29 +88,31 @@ class RowSink:
         """Check that rows with these columns can be written, before any is.
 
         Raises:
-            ConfigurationError: a column is missing that the rows are known by or hold the text in.
+            ConfigurationError: a column is missing.
         """
         there = list(columns)
         for option in ("key", "text", "name", "version"):
             column = getattr(self, option)
             if isinstance(column, str) and column not in there:
-                told = f"{option}: there is no column {column!r}; there are {', '.join(there)}"
-                raise ConfigurationError(told)
+                raise ConfigurationError(
+                    f"{option}: there is no column {column!r}; there are {', '.join(there)}"
+                )
 
     def write(self, rows: Iterable[Any]) -> Report:
-        """Send the rows that are not there yet, and wait for it.
+        """Send the rows that are not created yet, and wait for that.
 
         Args:
             rows: mappings, named tuples, or objects with attributes; they are taken one at a time.
 
         Returns:
-            How many sources were created, and how many rows were there already.
+            A report: how many sources were created, how many rows were unchanged.
 
         Raises:
-            IncompleteIngestionError: some rows are not there, when all others are: they have no key
-                or no text, the service refused them or was not reached, or nobody knows. `report`
-                has the counts and names them. To write the same rows again is always safe.
-            ConfigurationError: these are no rows, or there is no address or API key.
+            IncompleteIngestionError: some rows failed, and all others were created. A row has no
+                key or no text, the service refused it or was not reached, or the outcome is
+                unknown. `report` has the counts and names them. Writing the same rows again is
+                always safe.
+            ConfigurationError: these are not rows, or there is no address or API key.
             LedgerError: the ledger cannot be opened; nothing was sent.
         """
         return self.finish([self.write_part(rows)])
@@ -118,18 +120,18 @@ class RowSink:
     def write_part(self, rows: Iterable[Any]) -> Report:
         """Send one of several parts, as a worker of an engine does.
 
-        A row that is not there fails the whole and not its part, which would only be replayed in
-        vain: the report tells it, and `finish` raises. A part whose rows were not all tried, since
-        the service or the ledger failed, raises here.
+        A row that fails does not fail its part, since repeating the part would not help: it is in
+        the report, and `finish` raises. A part that ended early, because the service or the ledger
+        failed, raises here.
 
         Args:
             rows: as for `write`.
 
         Returns:
-            What came of the rows, for `finish`. It pickles.
+            The part's report, for `finish`. It can be pickled.
 
         Raises:
-            IncompleteIngestionError: the part came to no end. What was sent is recorded.
+            IncompleteIngestionError: the part ended early. What was sent is recorded.
             ConfigurationError: as for `write`.
             LedgerError: as for `write`.
         """
@@ -143,13 +145,13 @@ class RowSink:
         return report
 
     def finish(self, parts: Iterable[Report]) -> Report:
-        """Put together what came of all parts, where the engine's job ends.
+        """Combine the reports of all parts, at the end of the engine's job.
 
         Returns:
             The counts of all parts.
 
         Raises:
-            IncompleteIngestionError: some rows are not there.
+            IncompleteIngestionError: some rows failed.
         """
         report = _together(list(parts))
         if not report.ok:
@@ -167,7 +169,7 @@ class RowSink:
             on_unknown=self.on_unknown,
             rate=self.rate,
             wait=self.wait,
-            share=False,  # an engine has shared the rows out already
+            share=False,  # the engine has divided the rows already
         )
 
     def _items(self, rows: Iterable[Any]) -> Iterator[Text | Skipped]:

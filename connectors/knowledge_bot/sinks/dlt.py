@@ -8,8 +8,8 @@
     )
     dlt.pipeline("handbook", destination=destination).run(rows, table_name="articles")
 
-Each file of a load package is a part, which dlt loads again after a crash; what was sent before is
-not sent again. Needs the extra `dlt`.
+dlt loads each file of a load package again after a crash; what was sent before is not sent again.
+Needs the extra `dlt`.
 """
 
 from collections.abc import Iterator
@@ -31,21 +31,20 @@ __all__ = ["knowledge_bot_destination"]
 
 
 def knowledge_bot_destination(*, destination_name: str = "knowledge_bot", **options: Any) -> Any:
-    """Return a destination for pipelines: each row of their tables becomes a source.
+    """Return a dlt destination: each row of a pipeline's tables becomes a source.
 
-    A row is known by its table's name and its key. Files are loaded one after the other, each with
-    `concurrency` requests at a time. The dispositions `append` and `merge` do the same: what is
-    there is not sent again, and what changed is sent anew. `replace` is refused, since the service
-    deletes nothing.
+    The key is the table's name and the row's key. Files are loaded one after the other, each with
+    `concurrency` requests in flight. The dispositions `append` and `merge` do the same: unchanged
+    rows are not sent again, and changed rows are. `replace` is refused, since the service deletes
+    nothing.
 
-    A job that fails raises the sentence at once, and its load package stays pending: the next run
-    of the pipeline goes on with it. dlt tries it no further times by itself, since what may help is
-    tried already while it runs.
+    A job that fails raises at once, and its load package stays pending: the next run of the
+    pipeline continues it. dlt does not retry it, since all useful retries are made while it runs.
 
     Args:
         destination_name: the name that dlt keeps the pipeline's state under.
         options: as for `RowSink`: `collections`, `ledger`, `key`, `text`, and the others; `table`
-            takes the place of the table's name in the keys.
+            replaces the table's name in the keys.
 
     Raises:
         ConfigurationError: an option cannot be used.
@@ -69,7 +68,7 @@ def knowledge_bot_destination(*, destination_name: str = "knowledge_bot", **opti
     return dlt.destination(
         load,
         name=destination_name,
-        batch_size=0,  # a file at a time: what fails is told when all else of it is sent
+        batch_size=0,  # a file at a time: failures are raised when the rest of it is sent
         loader_file_format="typed-jsonl",
         max_parallel_load_jobs=1,
     )()

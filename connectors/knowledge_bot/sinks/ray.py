@@ -7,8 +7,8 @@
     )
     dataset.write_datasink(sink, concurrency=4)
 
-Each write task is a part: Ray runs it again when its worker or its node dies, and what it sent
-before is not sent again. Needs the extra `ray`, on each node.
+Ray repeats a write task when its worker or its node dies; what it sent before is not sent again.
+Needs the extra `ray`, on each node.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,12 +25,12 @@ from ray.data.block import BlockAccessor  # noqa: E402 - as above
 
 __all__ = ["KnowledgeBotDatasink"]
 
-# Rows that are made of a block at once: a block may be hundreds of megabytes.
+# Rows of a block that are converted at once: a block may have hundreds of megabytes.
 _ROWS = 1000
 
 
 class KnowledgeBotDatasink(Datasink):
-    """Rows of a dataset, each a source of collections.
+    """Writes a dataset: each row becomes a source.
 
     Args:
         options: as for `RowSink`: `collections`, `ledger`, `key`, `text`, and the others. Without a
@@ -38,13 +38,13 @@ class KnowledgeBotDatasink(Datasink):
             `ray.init(runtime_env={"env_vars": …})` sets.
 
     Attributes:
-        report: the counts of all tasks, once the dataset was written.
+        report: the counts of all tasks, once the dataset is written.
 
     Raises:
         ConfigurationError: an option cannot be used, or the dataset has no such column.
         LedgerError: the ledger's address cannot be used.
-        IncompleteIngestionError: raised by `write_datasink`: some rows are not there, when all
-            others are; or a task came to no end.
+        IncompleteIngestionError: from `write_datasink`: some rows failed, and all others were
+            created; or a task ended early.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -61,7 +61,7 @@ class KnowledgeBotDatasink(Datasink):
         return self._sink.write_part(_rows(blocks))
 
     def on_write_complete(self, write_result: Any) -> None:
-        """Put together what came of all tasks."""
+        """Combine the reports of all tasks."""
         self.report = self._sink.finish(write_result.write_returns)
 
     def get_name(self) -> str:
@@ -71,6 +71,6 @@ class KnowledgeBotDatasink(Datasink):
 
 def _rows(blocks: Iterable[Any]) -> Iterator[dict[str, Any]]:
     for block in blocks:
-        # By way of Arrow, so that what is missing is None, and not a number that is none.
+        # Through Arrow, so that a missing value is None and not NaN.
         for batch in BlockAccessor.for_block(block).to_arrow().to_batches(_ROWS):
             yield from batch.to_pylist()

@@ -13,8 +13,8 @@
         .save()
     )
 
-Each partition is a part: its task is run again when its executor dies, and what it sent before is
-not sent again. Needs the extra `spark`, on the driver and on each executor.
+Spark repeats a partition's task when its executor dies; what it sent before is not sent again.
+Needs the extra `spark`, on the driver and on each executor.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,22 +45,22 @@ _OPTIONS = ("collections", *_WORDS, *_NUMBERS, *_OF_THE_CLIENT)
 
 
 class KnowledgeBotDataSource(DataSource):
-    """The format `knowledge_bot`, to write to: each row becomes a source of collections.
+    """The format `knowledge_bot` for writing: each row becomes a source.
 
     Options are those of `RowSink`, as text: `collections` (ids, with commas), `ledger`, `key` and
-    `text` (columns), and where they are wanted `name`, `version`, `table`, `concurrency`, `rate`,
-    `on_unknown` and `wait`. The service's address and key come from the environment of the
-    executors, or from the options `base_url` and `api_key`; Spark may show options in its plans and
-    logs, so a key is better off in the environment.
+    `text` (columns), and optionally `name`, `version`, `table`, `concurrency`, `rate`, `on_unknown`
+    and `wait`. The service's address and key come from the environment of the executors, or from
+    the options `base_url` and `api_key`. Spark may show options in its plans and logs, so prefer
+    the environment for the key.
 
-    The mode is `append`: a row that is there already, and unchanged, is not sent again. `overwrite`
-    is refused, since the service deletes nothing.
+    The mode is `append`: unchanged rows are not sent again. `overwrite` is refused, since the
+    service deletes nothing.
 
     Raises:
-        ConfigurationError: an option is missing, unknown or wrong, a column is not there, or the
-            mode is `overwrite`; nothing was sent.
-        IncompleteIngestionError: some rows are not there, when all others are; or a partition came
-            to no end, and Spark's retries did not help. Spark shows it as text.
+        ConfigurationError: an option is missing, unknown or wrong, a column is missing, or the mode
+            is `overwrite`; nothing was sent.
+        IncompleteIngestionError: some rows failed, and all others were created; or a partition
+            ended early, and Spark's retries did not help. Spark shows it as text.
     """
 
     @classmethod
@@ -69,7 +69,7 @@ class KnowledgeBotDataSource(DataSource):
         return "knowledge_bot"
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
-        """Return what writes rows of a schema."""
+        """Return a writer for rows of a schema."""
         if overwrite:
             raise ConfigurationError(
                 "mode: the service deletes nothing, so nothing can be overwritten; use "
@@ -102,25 +102,25 @@ def _rows(batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _sink_of(options: Mapping[str, str]) -> RowSink:
-    told = {name.lower(): value for name, value in options.items() if name.lower() != "path"}
-    unknown = sorted(told.keys() - set(_OPTIONS))
+    given = {name.lower(): value for name, value in options.items() if name.lower() != "path"}
+    unknown = sorted(given.keys() - set(_OPTIONS))
     if unknown:
         raise ConfigurationError(
             f"option({unknown[0]!r}): there is no such option; there are {', '.join(_OPTIONS)}"
         )
-    missing = [name for name in _NEEDED if not told.get(name)]
+    missing = [name for name in _NEEDED if not given.get(name)]
     if missing:
         raise ConfigurationError(f"option({missing[0]!r}) is missing. Nothing was sent")
-    values: dict[str, Any] = {name: told[name] for name in _WORDS if name in told}
-    values["collections"] = [one.strip() for one in told["collections"].split(",")]
+    values: dict[str, Any] = {name: given[name] for name in _WORDS if name in given}
+    values["collections"] = [one.strip() for one in given["collections"].split(",")]
     for name, kind in _NUMBERS.items():
-        if name in told:
+        if name in given:
             try:
-                values[name] = kind(told[name])
+                values[name] = kind(given[name])
             except ValueError:
                 raise ConfigurationError(
-                    f"option({name!r}): expected a number, not {told[name]!r}"
+                    f"option({name!r}): expected a number, not {given[name]!r}"
                 ) from None
-    if any(name in told for name in _OF_THE_CLIENT):
-        values["client"] = Client(told.get("api_key"), told.get("base_url"))
+    if any(name in given for name in _OF_THE_CLIENT):
+        values["client"] = Client(given.get("api_key"), given.get("base_url"))
     return RowSink(**values)

@@ -77,7 +77,7 @@ class ReceivedRequest:
 
 @dataclass(slots=True)
 class _Fault:
-    """What happens to a request instead of its answer; `acts` tells if the service acts on it."""
+    """What happens to a request instead of its answer; `acts`: whether the service acts on it."""
 
     happen: Callable[[], HTTPResponse]
     acts: bool
@@ -90,7 +90,7 @@ class MemoryService:
 
     It keeps what arrives, and creates what a service would: sources, conversations, messages. It
     judges requests by the interface alone (sections 2 and 4). One service may answer any number of
-    clients, blocking and asynchronous ones, and keeps everything until it is thrown away.
+    clients, blocking and asynchronous ones, and keeps everything as long as it lives.
 
     Args:
         bots: what each bot answers, by id: see `Answers`. A question without an answer is answered
@@ -326,7 +326,7 @@ class MemoryService:
 
 
 def _check(bots: Any, collections: Any) -> None:
-    """Check what a test gives, whose types nobody may have checked."""
+    """Check the arguments of a test, which may be untyped."""
     if isinstance(collections, str) or not isinstance(collections, Iterable):
         raise ConfigurationError("collections: expected several ids, or names by id")
     if not isinstance(bots, Mapping):
@@ -357,7 +357,7 @@ def _value_of(received: ReceivedRequest) -> dict[str, Any]:
     try:
         return received.value
     except (ValueError, TypeError, AttributeError):
-        raise _RefusedError(400, "invalid_request", "the body is no JSON object") from None
+        raise _RefusedError(400, "invalid_request", "the body is not a JSON object") from None
 
 
 def _text(value: Mapping[str, Any], name: str) -> str:

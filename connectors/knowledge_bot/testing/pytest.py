@@ -9,7 +9,7 @@ from knowledge_bot.testing import MemoryService, no_waiting
 
 @pytest.fixture
 def memory_service(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryService]:
-    """A `MemoryService` with `bot_default` over `col_default`, while nothing waits to send again.
+    """A `MemoryService` with `bot_default` over `col_default`, while no retry waits.
 
     The environment names no other service and no key meanwhile, so that a client of the code under
     test that was not given the transport fails instead of reaching a real service.

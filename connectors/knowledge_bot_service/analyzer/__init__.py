@@ -1,4 +1,4 @@
-"""Text analysis: what of a text goes into the index, and what of a question is searched for."""
+"""Text analysis: the terms of a text for the index, and of a question for the search."""
 
 from knowledge_bot_service.analyzer.blocks import Block, blocks, captions
 from knowledge_bot_service.analyzer.questions import goes_on, small_talk

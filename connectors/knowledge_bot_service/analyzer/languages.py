@@ -1,6 +1,6 @@
 """What is known about languages: their function words, question words and stemmers.
 
-The lists serve two ends: telling languages of one script apart (function words are in every
+The lists serve two ends: distinguishing languages of one script (function words are in every
 sentence), and taking words out of a question that say nothing about its subject.
 
 Of common English words it is known besides how common they are, and what else often means the same:
@@ -52,7 +52,7 @@ STEMMERS: Final = {
 }
 
 # Scripts by the first code point, the last one, and the language that a word in it is taken for.
-# Latin is not here: its languages are told apart by their function words.
+# Latin is not here: its languages are recognised by their function words.
 _SCRIPTS: Final = (
     (0x0370, 0x03FF, "el"),
     (0x0400, 0x052F, "ru"),
@@ -294,7 +294,7 @@ def latin_languages(words: Iterable[str]) -> list[str]:
 
 
 def main_language(words: Iterable[str]) -> str:
-    """The language of a text, as an ISO 639-1 code; `DEFAULT` when nothing tells.
+    """The language of a text, as an ISO 639-1 code; `DEFAULT` if it is not recognised.
 
     Args:
         words: casefolded words of the text.

@@ -147,7 +147,7 @@ def bare_question(text: str) -> str:
 
 
 def question_kind(question: str, language: str) -> Kind | None:
-    """What the answer to a question must have, where the question tells.
+    """Return what the answer must have, if the question shows it.
 
     Args:
         question: as it was asked.

@@ -39,10 +39,10 @@ class QueryTerms:
     """What a question searches for.
 
     Attributes:
-        terms: for each telling word of the question, in its order, the forms that the index may
+        terms: for each significant word of the question, in its order, the forms that the index may
             have it in: its stems in the languages that the question may be in.
         language: the question's language, an ISO 639-1 code.
-        kind: what the answer must have (a name, a time, a number), where the question tells.
+        kind: what the answer must have (a name, a time, a number), if the question shows it.
         names: those of `terms` that are names or numbers: capitals after the first word, digits.
         is_widened: whether synonyms are among the forms.
     """
@@ -64,16 +64,16 @@ class QueryTerms:
         return replace(self, terms=tuple(wider), is_widened=True)
 
     def commonness(self, word: tuple[str, ...]) -> float:
-        """In which share of passages a word is to be expected, 0 to 0.5; 0 if nothing tells."""
+        """In which share of passages a word is to be expected, 0 to 0.5; 0 if unknown."""
         return commonness(word) if self.language == DEFAULT else 0.0
 
 
 def index_terms(text: str) -> list[str]:
     """The terms of a text, in its order.
 
-    NFKC, casefolded; words reduced to their Snowball stem by the text's language (told by script
-    and function words) and freed of diacritics; runs of Chinese, Japanese, Korean, Thai, Lao, Khmer
-    and Burmese as overlapping pairs of characters.
+    NFKC, casefolded; words reduced to their Snowball stem by the text's language (recognised by
+    script and function words) and freed of diacritics; runs of Chinese, Japanese, Korean, Thai,
+    Lao, Khmer and Burmese as overlapping pairs of characters.
     """
     return index_terms_of([text])[0]
 
@@ -97,7 +97,7 @@ def query_terms(question: str) -> QueryTerms:
     language = main_language(words)
     latin = tuple(dict.fromkeys([*latin_languages(words), DEFAULT]))
     telling = [part for word in words for part in _telling(word, language, latin[0])]
-    together = _written_together(words)
+    together = _written_together(words) if language == DEFAULT else {}
     terms = dict.fromkeys(
         forms + together.get(word, ()) for word in telling or words for forms in _forms(word, latin)
     )
@@ -110,7 +110,7 @@ def query_terms(question: str) -> QueryTerms:
 # English words after a verb that are often written together with it: back up, backup.
 _PARTICLES: Final = frozenset("away back down off out over up".split())
 
-# Languages are told apart by this many words of a text at most.
+# Most words of a text that are used to recognise its language.
 _TELLING_WORDS: Final = 500
 
 # Stems are remembered for this many words: the vocabulary of a large collection, about 20 MB.

@@ -22,7 +22,7 @@ def read_csv(source: str) -> Document:
     return Document("\n\n".join(_paragraph(row, headings) for row in rows))
 
 
-# How much is looked at to tell the delimiter, in characters.
+# How much is read to detect the delimiter, in characters.
 _SAMPLE: Final = 8192
 _DELIMITERS: Final = ",;\t|"
 

@@ -14,7 +14,7 @@ def read_docx(path: Path) -> Document:
     """The text of a Word document: its paragraphs, and the rows of its tables.
 
     Raises:
-        ExtractionError: it is no Word document, damaged, encrypted, larger inside than is
+        ExtractionError: it is not a Word document, damaged, encrypted, larger inside than is
             believable, or has no text.
     """
     from lxml import etree
@@ -22,7 +22,7 @@ def read_docx(path: Path) -> Document:
     try:
         with zipfile.ZipFile(path) as archive:
             if _BODY not in archive.namelist():
-                raise ExtractionError("the file is a ZIP archive and no Word document (.docx)")
+                raise ExtractionError("the file is a ZIP archive but not a Word document (.docx)")
             with _member(archive, _BODY) as body:
                 text = "\n\n".join(_paragraphs(body))
             title = _title(archive)

@@ -1,4 +1,4 @@
-"""Fetching a web page that somebody named, without letting it reach what only this machine can."""
+"""Fetches web pages by addresses from strangers, without access to internal networks."""
 
 from knowledge_bot_service.fetch.fetcher import (
     FetchError,

@@ -1,4 +1,4 @@
-"""Reading a response's body, decompressed piece by piece and bounded at every step."""
+"""Reads a response's body piece by piece, decompressed and within limits."""
 
 import zlib
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def read_body(response: httpcore.Response, max_bytes: int) -> bytes:
     return bytes(body)
 
 
-# gzip and zlib frames, told apart by zlib itself.
+# gzip and zlib frames, which zlib itself distinguishes.
 _GZIP_OR_ZLIB: Final = zlib.MAX_WBITS | 32
 
 
@@ -64,7 +64,7 @@ def _inflated(pieces: Iterator[bytes], max_bytes: int) -> Iterator[bytes]:
         for piece in pieces:
             while piece:
                 inflater = inflater or _inflater(piece)
-                # One byte more than allowed tells a larger body from one that just fits.
+                # One byte more than allowed distinguishes a larger body from one that just fits.
                 yield inflater.decompress(piece, max_bytes + 1)
                 piece = inflater.unused_data if inflater.eof else b""  # noqa: PLW2901
                 if inflater.eof:

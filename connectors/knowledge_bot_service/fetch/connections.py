@@ -1,4 +1,4 @@
-"""Connections to checked addresses only, in which all waiting ends at one deadline."""
+"""Connects only to checked addresses, with one deadline for everything."""
 
 import ssl
 import time
@@ -10,11 +10,11 @@ from knowledge_bot_service.fetch.addresses import Network, Resolver, is_allowed,
 
 
 class RefusedError(ValueError):
-    """A host is not connected to. `str()` is the reason."""
+    """A host may not be connected to. `str()` is the reason."""
 
 
 class CheckedNetwork(httpcore.NetworkBackend):
-    """What httpcore connects through.
+    """The network backend of httpcore.
 
     Args:
         resolver: looks host names up, once for each connection.
@@ -42,7 +42,7 @@ class CheckedNetwork(httpcore.NetworkBackend):
         Raises:
             RefusedError: the host has no address, or one that is not allowed.
             httpcore.ConnectError: none of them answers.
-            httpcore.ConnectTimeout: the deadline has passed; so does `TimeoutError` say.
+            httpcore.ConnectTimeout, TimeoutError: the deadline has passed.
         """
         failure: Exception | None = None
         addresses = self._addresses(host, port)
@@ -68,16 +68,16 @@ class CheckedNetwork(httpcore.NetworkBackend):
             raise RefusedError(f"the name {host} has no address; check its spelling") from None
         for address in addresses:
             if not is_allowed(address, self._allow):
-                told = host if host == str(address) else f"{host} is at {address}, which"
+                shown = host if host == str(address) else f"{host} is at {address}, which"
                 raise RefusedError(
-                    f"{told} is not a public address;"
+                    f"{shown} is not a public address;"
                     " the service may be started with `--allow-fetch` to open a network"
                 )
         return [str(address) for address in addresses]
 
 
 class _TimedStream(httpcore.NetworkStream):
-    """A stream whose every wait ends at the deadline, however steadily bytes drip in."""
+    """A stream whose every wait ends at the deadline, even if bytes keep arriving."""
 
     def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
         self._stream = stream

@@ -33,7 +33,7 @@ class NotModifiedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """What a server tells its pages apart by: `ETag` and `Last-Modified`, as it sent them."""
+    """A page's validators, `ETag` and `Last-Modified`, as its server sent them."""
 
     etag: str | None = None
     last_modified: str | None = None
@@ -226,7 +226,7 @@ def _header(response: httpcore.Response, name: bytes) -> str:
 
 
 def _validator(response: httpcore.Response, name: bytes) -> str | None:
-    # One that is empty says nothing, and one that is long is no help.
+    # An empty one says nothing, and a long one does not help.
     value = _header(response, name)
     return value if 0 < len(value) <= 1000 else None
 
@@ -254,7 +254,7 @@ def _check_content_type(content_type: str, target: Target) -> None:
     kind = content_type.partition(";")[0].strip().lower()
     is_structured = kind.startswith("application/") and kind.endswith(("+xml", "+json"))
     if not (kind in _READABLE or kind.startswith("text/") or is_structured):
-        raise FetchError(f"{target} is no page or document but {kind[:100]!r}")
+        raise FetchError(f"{target} is not a page or document but {kind[:100]!r}")
 
 
 @contextmanager

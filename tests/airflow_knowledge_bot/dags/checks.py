@@ -20,7 +20,7 @@ AT_ONCE = {"retries": 2, "retry_delay": timedelta(0)}
 
 
 def leaves_its_pid(context):
-    """Tell the test which process to kill."""
+    """Leave the test the id of the process to kill."""
     file = Path(os.environ["AIRFLOW_HOME"]) / "pids" / context["dag"].dag_id
     file.parent.mkdir(exist_ok=True)
     file.write_text(str(os.getpid()))

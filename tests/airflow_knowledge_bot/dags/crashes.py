@@ -21,7 +21,7 @@ def fails_at_first(context, result):
 
 
 def leaves_its_pid(context):
-    """Tell the test which process to kill."""
+    """Leave the test the id of the process to kill."""
     folder = Path(os.environ["AIRFLOW_HOME"]) / "pids"
     folder.mkdir(exist_ok=True)
     (folder / context["dag"].dag_id).write_text(str(os.getpid()))

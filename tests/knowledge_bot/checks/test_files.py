@@ -42,7 +42,7 @@ def test_a_later_line_end_of_unicode_ends_no_line(written):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "where", "told"),
+    ("name", "text", "where", "message"),
     [
         ("q.toml", "", "", "is empty"),
         ("q.jsonl", "\n \n", "", "is empty"),
@@ -56,7 +56,7 @@ def test_a_later_line_end_of_unicode_ends_no_line(written):
         ("q.toml", TOML.replace('["9:30"]', '""'), ", line 2", "is empty"),
         ("q.toml", '[[question]]\nask = "x"', ", line 1", "'question' is unknown"),
         ("q.toml", '\n[wait]\nask = "x"', ", line 2", "'wait' is unknown"),
-        ("q.toml", "questions = 1", "", "is no array of tables"),
+        ("q.toml", "questions = 1", "", "is not an array of tables"),
         ("q.toml", "questions = [{ask = 'x'}]", ", question 1", "nothing is expected"),
         (
             "q.toml",
@@ -64,28 +64,28 @@ def test_a_later_line_end_of_unicode_ends_no_line(written):
             ", question 2",
             "nothing is expected",
         ),
-        ("q.toml", TOML + "[[questions]]\nask='x'\nmatches='a('", ", line 11", "no regular expr"),
+        ("q.toml", TOML + "[[questions]]\nask='x'\nmatches='a('", ", line 11", "not a regular"),
         ("q.toml", TOML + TOML.split("\n\n")[1], ", line 11", "has the id 'france', as the q"),
         ("q.jsonl", '{"ask": "x", "contains": "y"}\n{"ask"}', ", line 2", "is not JSON: Expecting"),
-        ("q.jsonl", '\n["ask"]', ", line 2", "is no JSON object"),
+        ("q.jsonl", '\n["ask"]', ", line 2", "is not a JSON object"),
         ("q.jsonl", '{"contains": "y"}', ", line 1", "ask: is missing"),
         ("q.jsonl", '{"ask": "\\ud83d", "contains": "y"}', ", line 1", "half of a character"),
         ("q.jsonl", "[" * 100_000, ", line 1", "nested too deeply"),
         ("q.json", '{"tests": [\n}', ", line 2", "is not JSON"),
         ("q.jsonl", b'{"ask": "x"\n, "a": "\xff"}', ", line 2", "is not UTF-8 text"),
-        ("q.csv", "a,b", "", "its name does not end in .toml, .jsonl or .yaml"),
+        ("q.csv", "a,b", "", "the name does not end in .toml, .jsonl or .yaml"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_place(written, name, text, where, told):
+def test_what_cannot_be_read_is_reported_with_its_place(written, name, text, where, message):
     file = written(name, text)
     with pytest.raises(ConfigurationError) as caught:
         load_questions(file)
     assert str(caught.value).startswith(f"{file}{where}: ")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["missing.toml", "folder.toml", "a\0b.toml"])
-def test_a_file_that_cannot_be_opened_is_told(tmp_path, name):
+def test_a_file_that_cannot_be_opened_is_reported(tmp_path, name):
     (tmp_path / "folder.toml").mkdir()
     with pytest.raises(ConfigurationError, match="cannot be read: "):
         load_questions(tmp_path / name)
@@ -114,7 +114,7 @@ def test_lines_of_json_come_back_as_they_were(written, given):
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(["q.toml", "q.jsonl", "q.yaml", "q.json"]), st.binary(max_size=300))
-def test_whatever_a_file_holds_is_read_or_told_of(written, name, content):
+def test_whatever_a_file_holds_is_read_or_reported(written, name, content):
     file = written(name, content)
     try:
         assert load_questions(file)
@@ -139,7 +139,7 @@ def test_whatever_a_file_holds_is_read_or_told_of(written, name, content):
         max_leaves=30,
     )
 )
-def test_whatever_a_configuration_holds_is_read_or_told_of(written, content):
+def test_whatever_a_configuration_holds_is_read_or_reported(written, content):
     file = written("q.json", json.dumps(content, ensure_ascii=False))
     try:
         assert load_questions(file)
@@ -149,7 +149,7 @@ def test_whatever_a_configuration_holds_is_read_or_told_of(written, content):
 
 def test_a_field_that_stands_twice_is_named(written):
     file = written("q.jsonl", '\n{"ask": "a", "contains": "x", "contains": "y"}\n')
-    with pytest.raises(ConfigurationError, match="line 2: is not JSON: 'contains' stands twice"):
+    with pytest.raises(ConfigurationError, match="line 2: is not JSON: 'contains' appears twice"):
         load_questions(file)
 
 

@@ -119,7 +119,7 @@ def test_json_and_anchors_are_read(written):
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "line", "message"),
     [
         ("prompts: [a\ntests: b", 2, "is not valid YAML"),
         ("- a", 1, "is a mapping of names to values"),
@@ -140,16 +140,16 @@ def test_json_and_anchors_are_read(written):
         ("prompts: ['{{x}}']\ntests:\n  - vars: {q: w}\n    assert: [{type: a}]", 4, "'a'"),
     ],
 )
-def test_what_cannot_be_read_is_named_with_its_line(written, text, line, told):
+def test_what_cannot_be_read_is_named_with_its_line(written, text, line, message):
     file = written("promptfooconfig.yaml", text)
     with pytest.raises(ConfigurationError) as caught:
         load_questions(file)
     assert str(caught.value).startswith(f"{file}, line {line}: ")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("assertion", "told"),
+    ("assertion", "message"),
     [
         ("{type: llm-rubric, value: is kind}", "the assertion 'llm-rubric' is not read here"),
         ("{type: not-similar, value: x}", "the assertion 'not-similar' is not read here"),
@@ -159,15 +159,15 @@ def test_what_cannot_be_read_is_named_with_its_line(written, text, line, told):
         ("{type: contains, value: ''}", "is empty"),
         ("{type: contains-all, value: []}", "is empty"),
         ("{type: contains, value: file://x.txt}", "names a file"),
-        ("{type: contains, value: '{{nobody}}'}", "{{nobody}} is no var of the test"),
+        ("{type: contains, value: '{{nobody}}'}", "{{nobody}} is not a var of the test"),
         ("{type: contains, value: '{{q | upper}}'}", "{{q | upper}} is more than a var's name"),
         ("{type: contains, value: '{% if q %}'}", "with {{names}} alone"),
-        ("{type: regex, value: '(a'}", "'(a' is no regular expression"),
+        ("{type: regex, value: '(a'}", "'(a' is not a regular expression"),
         ("{type: contains, value: x, threshold: 1}", "'threshold' of an assertion"),
         ("{type: contains, value: x, weight: 0}", "without weight"),
     ],
 )
-def test_an_assertion_that_is_not_read_is_named_with_its_line(written, assertion, told):
+def test_an_assertion_that_is_not_read_is_named_with_its_line(written, assertion, message):
     file = written(
         "promptfooconfig.yaml",
         "prompts: ['{{q}}']\ntests:\n  - vars: {q: when}\n    assert:\n      - " + assertion,
@@ -175,7 +175,7 @@ def test_an_assertion_that_is_not_read_is_named_with_its_line(written, assertion
     with pytest.raises(ConfigurationError) as caught:
         load_questions(file)
     assert f"{file}, line 5: " in str(caught.value)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_mapping_that_is_merged_into_itself_ends(written):
@@ -183,6 +183,7 @@ def test_a_mapping_that_is_merged_into_itself_ends(written):
         load_questions(written("p.yaml", "a: &a\n  <<: *a\ntests: []\n<<: *a\n"))
 
 
+@pytest.mark.integration
 def test_vars_that_multiply_without_end_are_refused(written):
     many = ", ".join(map(str, range(400)))
     text = (
@@ -201,7 +202,7 @@ def test_tests_that_are_alike_are_several(written):
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "expected"),
     [
         ("evaluateOptions: {repeat: 3}", "line 1: 'repeat' of evaluateOptions is not read here"),
         ("commandLineOptions: {repeat: 2}", "'repeat' of commandLineOptions is not read here"),
@@ -209,8 +210,8 @@ def test_tests_that_are_alike_are_several(written):
         ("description: !env HOME", "line 1: the tag '!env' is not read here"),
     ],
 )
-def test_what_would_change_the_questions_is_named(written, more, told):
-    with pytest.raises(ConfigurationError, match=told):
+def test_what_would_change_the_questions_is_named(written, more, expected):
+    with pytest.raises(ConfigurationError, match=expected):
         load_questions(written("q.yaml", f"{more}\n{USUAL}"))
 
 

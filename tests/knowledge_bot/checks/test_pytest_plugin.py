@@ -9,6 +9,8 @@ import pytest
 
 from calls import KEY
 
+pytestmark = pytest.mark.integration
+
 QUESTIONS = """\
 [[questions]]
 ask = "When do you open?"
@@ -102,17 +104,17 @@ def test_without_the_option_nothing_is_asked_and_nothing_loaded(run, written, bo
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("", "q.toml: is empty"),
         ('[[questions]]\nask = "x"\n', "q.toml, line 1: nothing is expected"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_an_error(run, written, bots, content, told):
+def test_a_file_that_cannot_be_read_is_an_error(run, written, bots, content, message):
     written("q.toml", content)
     done = run(*ASKING)
     assert done.returncode == 2
-    assert told in done.stdout
+    assert message in done.stdout
     assert "Traceback" not in done.stdout
     assert bots.asked == []
 
@@ -124,7 +126,7 @@ def test_a_file_that_is_not_there_is_an_error(run):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment", "told"),
+    ("arguments", "environment", "expected"),
     [
         (("--knowledge-bot-bot", "bot_2"), {}, "There is no bot_2: the message was refused"),
         (("--knowledge-bot-bot", "guide"), {}, "bot_id: 'guide' is not an id"),
@@ -132,10 +134,10 @@ def test_a_file_that_is_not_there_is_an_error(run):
         ((), {"KNOWLEDGE_BOT_BASE_URL": ""}, "base URL"),
     ],
 )
-def test_what_every_question_would_meet_is_met_once(run, bots, arguments, environment, told):
+def test_what_every_question_would_meet_is_met_once(run, bots, arguments, environment, expected):
     done = run("q.toml", *ASKING, *arguments, **environment)
     assert "2 failed" in done.stdout
-    assert done.stdout.count(told) >= 2  # told for each, and asked once
+    assert done.stdout.count(expected) >= 2  # shown for each, and asked once
     assert len(bots.asked) <= 1
 
 

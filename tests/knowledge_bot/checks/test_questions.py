@@ -124,23 +124,23 @@ def test_the_embedded_services_answers_are_read():
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"ask": "When?"}, "nothing is expected of the answer"),
         ({"ask": "When?", "contains": []}, "nothing is expected of the answer"),
         ({"ask": " ", "contains": "x"}, "ask: is empty"),
         ({"ask": "When?", "contains": ""}, "at least 1 character"),
         ({"ask": "When?", "contains": 9.3}, "valid tuple"),
-        ({"ask": "When?", "matches": "(a"}, "'(a' is no regular expression: missing )"),
+        ({"ask": "When?", "matches": "(a"}, "'(a' is not a regular expression: missing )"),
         ({"ask": "When?", "matches": "(" * 5000 + ")" * 5000}, "nested too deeply"),
         ({"ask": "When?", "contians": "x"}, "Extra inputs"),
         ({"contains": "x"}, "Field required"),
     ],
 )
-def test_a_question_that_cannot_be_asked_is_refused(fields, told):
+def test_a_question_that_cannot_be_asked_is_refused(fields, message):
     with pytest.raises(ValidationError) as caught:
         Question(**fields)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -214,5 +214,5 @@ def test_an_expression_that_tries_endless_ways_ends(monkeypatch, expression, tex
         expected = Expectation(
             kind="matches", values=(expression,), negated=negated, case_sensitive=True
         )
-        told = expected.unmet(Answer(text))
-        assert "could not be matched" in told or ("match" in told) is not negated
+        shown = expected.unmet(Answer(text))
+        assert "could not be matched" in shown or ("match" in shown) is not negated

@@ -145,7 +145,7 @@ def test_junit_shows_what_xml_cannot_hold():
     assert case.find("system-out").text == "e\\ud800\\ufffff<&]]>"
 
 
-def test_a_baseline_tells_what_got_worse_and_better(tmp_path):
+def test_a_baseline_shows_what_got_worse_and_better(tmp_path):
     yesterday = report(PASSED, FAILED, result("Gone?"), result("Both?", Verdict.FAILED))
     yesterday.baseline().save(tmp_path / "last.json")
     worse = result(
@@ -186,21 +186,21 @@ def test_an_id_of_its_own_keeps_a_question_the_same_when_its_words_change():
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
-        (b"", "is no baseline of a check"),
+        (b"", "is not a baseline of a check"),
         (b"{}", "saved_at: Field required"),
         (b'{"version": 2, "saved_at": 1, "standings": {}}', "version"),
-        (b"\xff\xfe", "is no baseline"),
-        (b"[1]", "is no baseline"),
+        (b"\xff\xfe", "is not a baseline"),
+        (b"[1]", "is not a baseline"),
         (None, "cannot be read: No such file or directory"),
     ],
 )
-def test_a_baseline_that_cannot_be_read_is_told(tmp_path, content, told):
+def test_a_baseline_that_cannot_be_read_is_reported(tmp_path, content, expected):
     file = tmp_path / "last.json"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(ConfigurationError, match=told) as caught:
+    with pytest.raises(ConfigurationError, match=expected) as caught:
         Baseline.load(file)
     assert str(file) in str(caught.value)
 

@@ -158,7 +158,7 @@ def test_an_upload_shows_no_progress_in_a_pipe(kbot, answering, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_was_created_is_told_also_when_stdout_cannot_be_written(program, answering):
+def test_what_was_created_is_reported_also_when_stdout_cannot_be_written(program, answering):
     server = answering(answer(body=SOURCE))
     done = subprocess.run(
         f"{program} add text --name N --content C {' '.join(IN_ONE)} >/dev/full",
@@ -170,7 +170,7 @@ def test_what_was_created_is_told_also_when_stdout_cannot_be_written(program, an
     assert (done.returncode, len(server.requests)) == (8, 1)
     assert done.stderr == (
         "Error: stdout cannot be written: No space left on device. "
-        "src_1 (Handbook) is created all the same.\n"
+        "src_1 (Handbook) was created all the same.\n"
     )
 
 
@@ -189,7 +189,7 @@ def test_files_that_were_not_sent_since_stdout_is_full_are_named(program, answer
     assert f"Not sent: {tmp_path}/b.txt, {tmp_path}/c.txt." in done.stderr
 
 
-def test_a_reader_that_went_away_before_the_id_is_told_like_a_full_disk(program, answering):
+def test_a_reader_that_went_away_before_the_id_is_reported_like_a_full_disk(program, answering):
     server = answering(answer(body=SOURCE))
     reading, writing = os.pipe()
     os.close(reading)
@@ -202,4 +202,4 @@ def test_a_reader_that_went_away_before_the_id_is_told_like_a_full_disk(program,
     )
     os.close(writing)
     assert (done.returncode, len(server.requests)) == (8, 1)
-    assert "src_1 (Handbook) is created all the same." in done.stderr
+    assert "src_1 (Handbook) was created all the same." in done.stderr

@@ -30,7 +30,9 @@ def test_a_question_that_is_missing_or_not_quoted_is_not_asked(run, answering, w
 
 @pytest.mark.parametrize("command", ["ask bot_1 When?", "ask bot_1 When? --json", "chat bot_1"])
 @pytest.mark.parametrize("where", [">/dev/full", ">&-"])
-def test_an_answer_that_stdout_does_not_take_is_told_on_stderr(program, answering, command, where):
+def test_an_answer_that_stdout_does_not_take_is_reported_on_stderr(
+    program, answering, command, where
+):
     server = answering(answer(body=MESSAGE))
     done = subprocess.run(
         f"{program} {command} {where}",
@@ -75,7 +77,7 @@ def test_a_question_without_an_answer_ends_with_8_and_says_what_asking_again_doe
     done = run("ask", "bot_1", "When?")
     assert done.exit_code == 8
     assert "may have acted" in done.stderr
-    assert "Asked again" in done.stderr
+    assert "Asking again is safe" in done.stderr
     assert len(server.requests) == 1
 
 

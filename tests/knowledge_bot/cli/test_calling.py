@@ -31,7 +31,7 @@ def test_a_post_without_an_answer_is_sent_once_and_ends_with_8(run, answering, r
     assert len(server.requests) == 1
 
 
-def test_what_a_post_was_answered_is_told_where_stdout_does_not_take_it(program, answering):
+def test_what_a_post_was_answered_is_reported_where_stdout_does_not_take_it(program, answering):
     server = answering(answer(body=b'{"id": "src_7"}'))
     done = subprocess.run(
         f"{program} api POST /sources/write --data '{{}}' >/dev/full",

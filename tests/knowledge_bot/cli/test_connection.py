@@ -68,7 +68,7 @@ def test_a_call_that_needs_a_key_is_not_sent_without_one(run, scripted):
     assert server.started == 0
 
 
-def test_without_a_service_the_ways_to_name_one_are_told(run):
+def test_without_a_service_the_ways_to_name_one_are_given(run):
     done = run("ping")
     assert done.exit_code == 2
     for way in ("kbot login", "KNOWLEDGE_BOT_BASE_URL", "--base-url", "kbot serve"):

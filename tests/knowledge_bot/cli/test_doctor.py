@@ -28,7 +28,7 @@ def examined(run):
     return examine
 
 
-def test_all_that_works_is_told_with_where_it_comes_from(examined, of_the_service, tmp_path):
+def test_all_that_works_is_reported_with_where_it_comes_from(examined, of_the_service, tmp_path):
     code, settings, checks = examined()
     assert code == 0
     assert settings["address"] == (of_the_service.base_url, "KNOWLEDGE_BOT_BASE_URL")
@@ -92,11 +92,11 @@ def test_what_the_ledger_knows_is_counted(examined, of_the_service, scripted, tm
             ingest(client, [item], collections="col_handbook", ledger=Ledger(file))
     _, settings, checks = examined(KNOWLEDGE_BOT_LEDGER=str(file))
     assert settings["ledger"] == (str(file), "KNOWLEDGE_BOT_LEDGER")
-    told = "It can be read: created 1, unknown 1. `kbot ledger unknown` lists them."
-    assert checks["ledger"] == (True, told)
+    shown = "It can be read: created 1, unknown 1. `kbot ledger unknown` lists them."
+    assert checks["ledger"] == (True, shown)
 
 
-def test_without_a_service_it_is_told_how_to_name_one(examined):
+def test_without_a_service_it_is_said_how_to_name_one(examined):
     code, settings, checks = examined()
     assert (code, settings["address"]) == (1, (None, None))
     assert checks["service"][0] is False
@@ -204,13 +204,13 @@ def test_proxies_are_named_without_their_passwords(examined, of_the_service, add
     assert origin == "HTTPS_PROXY"
 
 
-def test_a_proxy_that_is_used_is_told_so(examined):
+def test_a_proxy_that_is_used_is_shown_as_such(examined):
     proxy = {"HTTPS_PROXY": "http://127.0.0.1:9", "KNOWLEDGE_BOT_BASE_URL": "https://h.example"}
     _, settings, _ = examined(**proxy, KNOWLEDGE_BOT_API_KEY="k")
     assert settings["proxy"] == ("http://127.0.0.1:9", "HTTPS_PROXY")
 
 
-def test_extras_that_are_installed_are_told_with_their_versions(examined, of_the_service):
+def test_extras_that_are_installed_are_listed_with_their_versions(examined, of_the_service):
     _, _, checks = examined()
     assert checks["extra serve"][0] is True
     assert "fastapi " in checks["extra serve"][1]

@@ -46,7 +46,7 @@ def test_it_says_in_a_sentence_what_to_install(without, blocked, named, argument
     assert done.stderr == f"Error: kbot needs {named}: pip install 'knowledge-bot[cli]'\n"
 
 
-def test_a_part_that_is_missing_is_told_by_the_command_that_needs_it(
+def test_a_part_that_is_missing_is_reported_by_the_command_that_needs_it(
     without, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", "http://127.0.0.1:9")

@@ -29,7 +29,7 @@ def with_several(monkeypatch):
         yield running
 
 
-def test_the_only_collection_is_taken_and_told(kbot, with_one_of_each, handbook, tmp_path):
+def test_the_only_collection_is_taken_and_named(kbot, with_one_of_each, handbook, tmp_path):
     (tmp_path / "page.txt").write_text("A page.")
     for command in (TEXT, ("add", "file", tmp_path / "page.txt"), ("ingest", "folder", handbook)):
         done = kbot(*command)
@@ -37,7 +37,7 @@ def test_the_only_collection_is_taken_and_told(kbot, with_one_of_each, handbook,
         assert done.stderr.startswith("(adding to col_handbook, 'Handbook', the only collection)\n")
 
 
-def test_the_only_bot_is_asked_and_told(kbot, with_one_of_each):
+def test_the_only_bot_is_asked_and_named(kbot, with_one_of_each):
     done = kbot("ask", "When do you open?")
     assert done.returncode == 0
     assert done.stderr.startswith("(asking bot_guide, the only bot)\n")
@@ -46,7 +46,7 @@ def test_the_only_bot_is_asked_and_told(kbot, with_one_of_each):
     assert (talk.returncode, talk.stderr.count("(asking bot_guide, the only bot)")) == (0, 1)
 
 
-def test_a_quiet_ingestion_does_not_tell_which(kbot, with_one_of_each, handbook):
+def test_a_quiet_ingestion_does_not_say_which(kbot, with_one_of_each, handbook):
     assert kbot("ingest", "folder", handbook, "--quiet").stderr == ""
 
 
@@ -69,7 +69,7 @@ def test_of_several_bots_none_is_asked(kbot, with_several):
         assert "Which bot? The service has 2:\n  bot_a\n  bot_handbook\nName one: " in done.stderr
 
 
-def test_a_long_list_is_not_told_to_its_end(run, answering):
+def test_a_long_list_is_cut(run, answering):
     many = [{"id": f"bot_{number:03}", "name": "n"} for number in range(100)]
     answering(answer(body={"data": many}))
     done = run("ask", "When?")

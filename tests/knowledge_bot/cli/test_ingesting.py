@@ -1,4 +1,4 @@
-"""`kbot ingest`: what is sent, what is told, and how it ends."""
+"""`kbot ingest`: what is sent, what is shown, and how it ends."""
 
 import json
 import os
@@ -36,15 +36,15 @@ def test_a_folder_is_sent_once_and_what_changed_is_sent_again(run, of_the_servic
     assert "kbot ledger superseded" in third.stderr
 
 
-def test_the_ledger_is_kept_with_the_users_data_and_told(run, of_the_service, handbook, tmp_path):
+def test_the_ledger_is_kept_with_the_users_data_and_named(run, of_the_service, handbook, tmp_path):
     done = run("ingest", "folder", handbook)
     assert f"remembered in {tmp_path}/data/kbot/ledger.db" in done.stderr
     assert (tmp_path / "data" / "kbot" / "ledger.db").is_file()
 
 
-def test_a_place_that_holds_nothing_is_told(run, of_the_service, handbook):
+def test_a_place_that_holds_nothing_is_reported(run, of_the_service, handbook):
     done = run("ingest", "folder", handbook, "--include", "*.pdf")
-    assert (done.exit_code, "Nothing to send was found there." in done.stderr) == (0, True)
+    assert (done.exit_code, "Nothing to send was found." in done.stderr) == (0, True)
     assert "Nothing to send" not in run("ingest", "folder", handbook).stderr
 
 
@@ -66,8 +66,8 @@ def test_each_event_is_a_line_of_json_and_the_last_the_summary(run, answering, h
     )
     done = run("ingest", "folder", handbook, "--json", *IN_ONE)
     assert done.exit_code == 3
-    *told, summary = events(done)
-    kinds = {one["name"]: one["kind"] for one in told if one["event"] == "failure"}
+    *lines, summary = events(done)
+    kinds = {one["name"]: one["kind"] for one in lines if one["event"] == "failure"}
     assert kinds == {".hidden": "skipped", "b.txt": "refused"}
     assert summary["event"] == "summary"
     assert (summary["created"], summary["refused"], summary["ok"]) == (2, 1, False)
@@ -80,8 +80,8 @@ def test_a_dry_run_lists_only_what_would_be_created(run, of_the_service, handboo
     (handbook / "with\ntwo lines.md").write_text("This is another.")
     done = run("ingest", "folder", handbook, "--dry-run")
     assert done.stdout.splitlines()[:3] == ["b.txt", "with two lines.md", "would create\t2"]
-    *told, summary = events(run("ingest", "folder", handbook, "--dry-run", "--json"))
-    created = [(one["name"], one["key"]) for one in told if one["event"] == "would_create"]
+    *lines, summary = events(run("ingest", "folder", handbook, "--dry-run", "--json"))
+    created = [(one["name"], one["key"]) for one in lines if one["event"] == "would_create"]
     assert created == [
         ("b.txt", f"{handbook}/b.txt"),
         ("with\ntwo lines.md", f"{handbook}/with\ntwo lines.md"),
@@ -89,14 +89,14 @@ def test_a_dry_run_lists_only_what_would_be_created(run, of_the_service, handboo
     assert (summary["created"], summary["dry_run"]) == (2, True)
 
 
-def test_a_program_is_told_of_every_failure(run, answering, tmp_path):
+def test_a_program_gets_every_failure(run, answering, tmp_path):
     answering(answer(body=SOURCE))
     lines = "no address\n" * 1200
     done = run("ingest", "urls", "-", "--json", *IN_ONE, stdin=lines)
     assert sum(one["event"] == "failure" for one in events(done)) == 1200
 
 
-def test_a_program_is_told_of_the_progress(program, answering, tmp_path):
+def test_a_program_gets_the_progress(program, answering, tmp_path):
     answering(slow)
     command = [program, "ingest", "urls", many(tmp_path, 40), "--concurrency", "4", "--json"]
     done = subprocess.run([*command, *IN_ONE], capture_output=True, text=True, check=True)
@@ -106,12 +106,12 @@ def test_a_program_is_told_of_the_progress(program, answering, tmp_path):
     assert seen[1]["current"].startswith("https://h.example/")
 
 
-def test_what_vanished_is_counted_and_where_it_is_named_is_told(run, of_the_service, handbook):
+def test_what_vanished_is_counted_and_where_it_is_named_is_reported(run, of_the_service, handbook):
     assert run("ingest", "folder", handbook).exit_code == 0
     (handbook / "a.md").unlink()
     done = run("ingest", "folder", handbook)
     assert (done.exit_code, done.stdout) == (0, "created\t0\nunchanged\t2\ngone\t1\nskipped\t1\n")
-    assert "`kbot ledger gone` names" in done.stderr
+    assert "`kbot ledger gone` lists" in done.stderr
     assert run("ledger", "gone").stdout.split("\t")[2] == "a.md"
 
 
@@ -121,21 +121,21 @@ def test_when_too_much_vanished_none_is_gone_until_that_is_allowed(run, of_the_s
     (handbook / "b.txt").unlink()
     done = run("ingest", "folder", handbook)
     assert (done.exit_code, "gone withheld\t2\n" in done.stdout) == (0, True)
-    assert "not noted as gone: 2, which is more than the share of 0.5" in done.stderr
+    assert "not recorded as gone: 2, which is more than the share of 0.5" in done.stderr
     assert "--gone-limit 1." in done.stderr
     assert run("ledger", "gone").stdout == ""
     assert "\ngone\t2\n" in run("ingest", "folder", handbook, "--gone-limit", "1").stdout
     assert len(run("ledger", "gone").stdout.splitlines()) == 2
 
 
-def test_the_same_content_under_two_names_is_sent_and_told(run, of_the_service, handbook):
+def test_the_same_content_under_two_names_is_sent_and_reported(run, of_the_service, handbook):
     (handbook / "copy.md").write_text("This is a.md.")
     done = run("ingest", "folder", handbook)
     assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "created\t4")
     assert "same content\t1\n" in done.stdout
-    told = done.stderr.partition("same content: ")[2]
-    assert "a.md" in told
-    assert "\n  copy.md\n" in told
+    shown = done.stderr.partition("same content: ")[2]
+    assert "a.md" in shown
+    assert "\n  copy.md\n" in shown
 
 
 def test_no_more_than_the_limit_is_sent_and_the_next_run_goes_on(run, answering, tmp_path):
@@ -171,13 +171,13 @@ def test_an_option_that_cannot_be_used_is_a_usage_error(run, answering, handbook
     assert server.started == 0
 
 
-def test_quiet_tells_nothing_but_errors(run, answering, handbook):
+def test_quiet_shows_nothing_but_errors(run, answering, handbook):
     answering(answer(400, {"message": "no such language"}), answer(body=SOURCE))
     (handbook / "copy.md").write_text("This is a.md.")
     done = run("ingest", "folder", handbook, "--quiet", "--concurrency", "1", *IN_ONE)
     assert done.exit_code == 3
-    told, name, conclusion = done.stderr.splitlines()
-    assert "no such language" in told
+    shown, name, conclusion = done.stderr.splitlines()
+    assert "no such language" in shown
     assert (name, conclusion) == ("  a.md", "Error: 1 not created; the next run tries again.")
     again = run("ingest", "folder", handbook, "--quiet", *IN_ONE)
     assert (again.exit_code, again.stderr) == (0, "")
@@ -188,7 +188,9 @@ def test_many_refusals_that_are_alike_end_it(run, answering, tmp_path):
     server = answering(answer(400, {"message": "no such collection"}))
     done = run("ingest", "urls", many(tmp_path), *IN_ONE)
     assert (done.exit_code, len(server.requests) < 100) == (3, True)
-    assert "Stopped before the end: 50 items in a row were refused alike" in done.stderr
+    assert (
+        "Stopped before the end: 50 items in a row were refused for the same reason" in done.stderr
+    )
     assert len(run("ledger", "refused").stdout.splitlines()) == len(server.requests)
 
 
@@ -214,7 +216,7 @@ def test_the_summary_goes_into_jq(program, of_the_service, handbook):
         (answer(500), 8, "kbot ledger unknown"),
     ],
 )
-def test_the_exit_code_tells_how_it_ended(run, answering, reply, code, word):
+def test_the_exit_code_shows_how_it_ended(run, answering, reply, code, word):
     answering(reply)
     done = run("ingest", "urls", "-", *IN_ONE, stdin="https://h.example/a")
     assert done.exit_code == code
@@ -232,7 +234,7 @@ def test_what_is_unknown_is_held_and_sent_again_on_request(run, answering):
     assert len(server.requests) == 2
 
 
-def test_no_more_than_20_failures_are_told_to_a_person(run, answering):
+def test_no_more_than_20_failures_are_listed_for_a_person(run, answering):
     answering(answer(400))
     urls = "\n".join(f"https://h.example/{number}" for number in range(30))
     done = run("ingest", "urls", "-", *IN_ONE, stdin=urls)
@@ -278,9 +280,9 @@ def test_a_signal_lets_it_finish_what_is_under_way(program, run, answering, tmp_
         while len(server.requests) < 8:
             time.sleep(0.01)
         process.send_signal(number)
-        told, said = process.communicate(timeout=30)
+        stdout, said = process.communicate(timeout=30)
     assert process.returncode == 130
-    summary = json.loads(told.splitlines()[-1])
+    summary = json.loads(stdout.splitlines()[-1])
     assert summary["created"] == len(server.requests) < 400
     assert (summary["unknown"], summary["stopped"]) == (0, "requested")
     assert "Stopping: what is under way is finished first." in said
@@ -436,14 +438,14 @@ def test_a_terminal_that_is_closed_lets_it_finish_what_is_under_way(
         ("--json >&-", "Bad file descriptor"),
     ],
 )
-def test_what_was_done_is_told_on_stderr_when_stdout_cannot_be_written(
+def test_what_was_done_is_reported_on_stderr_when_stdout_cannot_be_written(
     program, answering, handbook, where, reason
 ):
     server = answering(answer(body=SOURCE))
     command = f"{program} ingest folder {handbook} {' '.join(IN_ONE)} {where}"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert f"Error: stdout cannot be written: {reason}. What came of the items:" in done.stderr
+    assert f"Error: stdout cannot be written: {reason}. Items:" in done.stderr
     assert f"created {len(server.requests)}, unchanged 0" in done.stderr
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
@@ -460,13 +462,13 @@ def test_a_reader_that_pauses_holds_up_no_request(program, run, answering, tmp_p
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ)) as process:
         while "\t50\t" not in run("ledger", "status").stdout:  # all is sent before a line is read
             time.sleep(0.1)
-        told, _ = process.communicate()
+        stdout, _ = process.communicate()
     assert process.returncode == 3
-    assert json.loads(told.splitlines()[-1])["invalid"] == 400
+    assert json.loads(stdout.splitlines()[-1])["invalid"] == 400
 
 
 @pytest.mark.timeout(60)
-def test_what_a_killed_run_left_is_told_by_the_ledger(program, run, answering, tmp_path):
+def test_what_a_killed_run_left_is_reported_by_the_ledger(program, run, answering, tmp_path):
     held = threading.Event()
     server = answering(lambda connection: held.wait(20))
     command = [program, "ingest", "urls", many(tmp_path, 5), "--concurrency", "2", *IN_ONE]

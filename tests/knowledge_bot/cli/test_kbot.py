@@ -1,4 +1,4 @@
-"""`kbot` itself: how it starts, tells what is wrong, and ends."""
+"""`kbot` itself: how it starts, reports what is wrong, and ends."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from scripted_server import answer, silence
 ADD = ("add", "text", "--name", "N", "--content", "C", "--collection", "col_1")
 
 
-def test_the_help_tells_the_commands_the_environment_and_the_exit_codes(run):
+def test_the_help_shows_the_commands_the_environment_and_the_exit_codes(run):
     done = run("--help")
     assert done.exit_code == 0
     for command in ("login", "ping", "ask", "add", "api", "serve"):
@@ -111,7 +111,7 @@ def test_an_unknown_command_is_a_usage_error(run):
         (answer(302, headers={"Location": "/x"}), 8),
     ],
 )
-def test_the_exit_code_tells_what_became_of_a_new_source(run, answering, reply, code):
+def test_the_exit_code_shows_what_became_of_a_new_source(run, answering, reply, code):
     server = answering(reply)
     done = run(*ADD)
     assert done.exit_code == code
@@ -175,7 +175,7 @@ def test_an_unencrypted_service_elsewhere_is_warned_of_in_a_sentence(kbot):
     assert ".py" not in done.stderr
 
 
-def test_verbose_tells_of_every_request_on_stderr(kbot, answering):
+def test_verbose_reports_every_request_on_stderr(kbot, answering):
     answering(answer(503, headers={"Retry-After": "0"}), answer(body=b"pong"))
     done = kbot("-v", "ping")
     assert done.stdout == "pong\n"

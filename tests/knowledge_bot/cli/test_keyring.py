@@ -8,6 +8,8 @@ import pytest
 from calls import KEY
 from scripted_server import answer
 
+pytestmark = pytest.mark.integration
+
 ONE = answer(body={"data": [{"id": "col_1", "name": "Handbook"}]})
 
 # The functions of keyring 25 that are used, over a file of JSON.
@@ -161,5 +163,5 @@ def test_without_the_package_it_says_what_to_install(scripted, login, kept, tmp_
     server = scripted(ONE)
     done = login(server, "--keyring")
     assert (done.returncode, server.started) == (4, 0)
-    told = "The package keyring is not installed: pip install 'knowledge-bot[keyring]'."
-    assert told in done.stderr
+    shown = "The package keyring is not installed: pip install 'knowledge-bot[keyring]'."
+    assert shown in done.stderr

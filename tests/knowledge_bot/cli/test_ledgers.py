@@ -103,7 +103,7 @@ def test_what_was_found_not_created_is_sent_by_the_next_run(run, send, service):
     assert len(service.requests) == 4
 
 
-def test_a_source_whose_id_nobody_knows_can_be_told_to_exist(run, send):
+def test_a_source_whose_id_nobody_knows_can_be_recorded_as_there(run, send):
     send(lost="1.")
     assert run("ledger", "resolve", "lost", "--created", "unknown").exit_code == 0
     assert send(lost="1.").unchanged == 1
@@ -143,7 +143,7 @@ def test_a_ledger_that_is_not_there_is_not_made(run, tmp_path, command):
     assert not (tmp_path / "none.db").exists()
 
 
-def test_a_file_that_is_no_ledger_is_told_so(run, tmp_path):
+def test_a_file_that_is_no_ledger_is_shown_as_such(run, tmp_path):
     (tmp_path / "notes.txt").write_text("not a database, but long enough to look like one " * 20)
     done = run("ledger", "status", "--ledger", tmp_path / "notes.txt")
     assert done.exit_code == 1
@@ -151,7 +151,7 @@ def test_a_file_that_is_no_ledger_is_told_so(run, tmp_path):
     assert "Traceback" not in done.output
 
 
-def test_the_password_of_a_ledger_is_not_told(run):
+def test_the_password_of_a_ledger_is_not_shown(run):
     done = run("ledger", "status", "--ledger", "postgresql://me:hidden-word@127.0.0.1:9/none")
     assert done.exit_code == 1
     assert "127.0.0.1" in done.stderr
@@ -170,7 +170,7 @@ def test_a_place_that_cannot_be_looked_at_is_a_sentence(run, tmp_path):
     assert "cannot be read: File name too long" in done.stderr
 
 
-def test_a_ledger_in_a_folder_that_is_not_there_is_told_with_what_to_check(
+def test_a_ledger_in_a_folder_that_is_not_there_is_reported_with_what_to_check(
     run, answering, tmp_path
 ):
     server = answering(answer(body=SOURCE))
@@ -187,6 +187,7 @@ def test_asking_for_the_usual_ledger_makes_no_folder(run, tmp_path):
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.integration
 def test_a_ledger_in_postgresql_is_used_by_every_command(kbot, service, tmp_path):
     (tmp_path / "texts.jsonl").write_text(
         '{"name": "one", "content": "1."}\n{"name": "lost", "content": "2."}\n'
@@ -266,7 +267,7 @@ def test_what_is_forgotten_is_sent_again(run, send, service):
     assert (report.created, report.unchanged) == (1, 1)
 
 
-def test_a_key_that_the_ledger_does_not_know_is_told_and_the_others_are_forgotten(run, send):
+def test_a_key_that_the_ledger_does_not_know_is_reported_and_the_others_are_forgotten(run, send):
     send(one="1.", two="2.")
     done = run("ledger", "forget", "one", "none", "two")
     assert (done.exit_code, done.stdout) == (3, "one\tforgotten\ntwo\tforgotten\n")
@@ -395,4 +396,4 @@ def test_what_a_run_is_sending_is_neither_settled_nor_forgotten_under_it(
         assert process.wait(30) == 0
     assert settling.exit_code == forgetting.exit_code == 1
     assert "claimed, not unknown" in settling.stderr
-    assert "being sent at this moment" in forgetting.stderr
+    assert "being sent right now" in forgetting.stderr

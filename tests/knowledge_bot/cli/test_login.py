@@ -90,7 +90,7 @@ def test_an_empty_pipe_holds_no_key(run):
     assert done.exit_code == 2
 
 
-def test_a_key_in_the_environment_is_told_to_win(run, scripted):
+def test_a_key_in_the_environment_is_said_to_win(run, scripted):
     server = scripted(answer(body=ONE))
     done = run(
         *("--base-url", server.url, "login", "--key-stdin"),
@@ -167,7 +167,7 @@ def test_ctrl_c_at_a_prompt_is_an_interruption_and_nothing_worse(program, argume
 
 
 @pytest.mark.parametrize("address", ["service.example", "ftp://h.example", "http://u:pw@h.example"])
-def test_an_address_that_is_none_is_told_before_the_key_is_asked_for(program, address):
+def test_an_address_that_is_none_is_reported_before_the_key_is_asked_for(program, address):
     with terminal([program, "login"], {}) as screen:
         screen.expect("Base URL: ")
         screen.type(f"{address}\n")

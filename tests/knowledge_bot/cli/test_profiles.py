@@ -72,7 +72,7 @@ def test_they_are_listed_without_their_keys(run, two):
     assert "key-of" not in done.output
 
 
-def test_without_any_the_way_to_one_is_told(run):
+def test_without_any_the_way_to_one_is_reported(run):
     done = run("profiles")
     assert (done.exit_code, done.stdout) == (0, "")
     assert "kbot login" in done.stderr
@@ -236,7 +236,7 @@ def test_a_name_that_would_need_quotes_is_refused(run, scripted, name):
     done = run("--base-url", server.url, "login", "--profile", name, "--key-stdin", stdin=KEY)
     if name:
         assert (done.exit_code, server.started) == (2, 0)
-        assert "is no name for a profile" in done.stderr
+        assert "cannot name a profile" in done.stderr
     else:
         assert done.exit_code == 0  # as if it were left out
 

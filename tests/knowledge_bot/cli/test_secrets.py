@@ -39,7 +39,7 @@ REPLIES = {
 
 @pytest.mark.parametrize("reply", REPLIES)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_secret_is_told_whatever_the_service_does(run, answering, tmp_path, command, reply):
+def test_no_secret_is_shown_whatever_the_service_does(run, answering, tmp_path, command, reply):
     server = answering(REPLIES[reply])
     done = run(
         *("--verbose", "--timeout", "0.3" if reply == "silent" else "20"),
@@ -57,7 +57,7 @@ def test_no_secret_is_told_whatever_the_service_does(run, answering, tmp_path, c
         assert done.exit_code in (1, 3, 4, 8)
 
 
-def test_a_login_that_fails_tells_no_key(run, scripted):
+def test_a_login_that_fails_shows_no_key(run, scripted):
     for reply in REPLIES.values():
         if reply is not silence:
             server = scripted(reply)

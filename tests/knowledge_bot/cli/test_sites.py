@@ -5,6 +5,8 @@ import pytest
 from page_server import answer, serving
 from trap_site import serving_traps
 
+pytestmark = pytest.mark.integration
+
 PAGES = {
     "/": b"<title>Home</title><p>Welcome.<a href=/hours>Hours</a><a href=/shop/a>Shop</a>",
     "/hours": b"<p>We open at nine.<a href=/>Home</a><a href=/old>Old</a>",
@@ -24,46 +26,46 @@ def site():
         yield server
 
 
-def ingest(kbot, site, *options):
-    return kbot("ingest", "site", site.url(), "--requests", "1000", *options)
+def ingest(run, site, *options):
+    return run("ingest", "site", site.url(), "--requests", "1000", *options)
 
 
-def test_a_dry_run_names_the_pages_that_would_be_sent(kbot, of_the_service, site):
-    done = ingest(kbot, site, "--dry-run", "--exclude", "shop/")
-    assert done.returncode == 0, done.stderr
-    told = done.stdout + done.stderr
-    assert site.url("/hours") in told
-    assert "/shop/a" not in told
+def test_a_dry_run_names_the_pages_that_would_be_sent(run, of_the_service, site):
+    done = ingest(run, site, "--dry-run", "--exclude", "shop/")
+    assert done.exit_code == 0, done.stderr
+    shown = done.stdout + done.stderr
+    assert site.url("/hours") in shown
+    assert "/shop/a" not in shown
 
 
-def test_a_second_run_sends_what_changed_alone(kbot, of_the_service, site):
-    first = ingest(kbot, site)
-    assert first.returncode == 0, first.stderr
+def test_a_second_run_sends_what_changed_alone(run, of_the_service, site):
+    first = ingest(run, site)
+    assert first.exit_code == 0, first.stderr
     assert "created\t3" in first.stdout
     site.answers["/hours"] = answer(b"<p>We open at ten.<a href=/>Home</a>")
-    again = ingest(kbot, site)
+    again = ingest(run, site)
     assert "created\t1" in again.stdout
     assert "unchanged\t2" in again.stdout
 
 
-def test_an_option_that_cannot_be_used_sends_nothing(kbot, of_the_service, site):
-    done = ingest(kbot, site, "--pages", "0")
-    assert done.returncode == 2
+def test_an_option_that_cannot_be_used_sends_nothing(run, of_the_service, site):
+    done = ingest(run, site, "--pages", "0")
+    assert done.exit_code == 2
     assert "pages" in done.stderr
     assert site.requests == []
 
 
-def test_the_second_night_asks_whether_pages_changed_and_reads_none(kbot, of_the_service):
+def test_the_second_night_asks_whether_pages_changed_and_reads_none(run, of_the_service):
     with serving_traps(filling=lambda site: site.page("/", "/a") and site.page("/a")) as site:
         command = ("ingest", "site", f"{site.root}/", "--requests", "1000", "--no-sitemaps")
-        assert "created\t2" in kbot(*command).stdout
+        assert "created\t2" in run(*command).stdout
         site.requests.clear()
-        assert "unchanged\t2" in kbot(*command).stdout
+        assert "unchanged\t2" in run(*command).stdout
         assert [each.status for each in site.requests] == [200, 304, 304]  # the first: robots.txt
 
 
 @pytest.mark.parametrize("kind", ["sitemap", "feed", "urls"])
-def test_a_list_is_compared_by_the_pages_main_texts(kbot, of_the_service, site, tmp_path, kind):
+def test_a_list_is_compared_by_the_pages_main_texts(run, of_the_service, site, tmp_path, kind):
     listed = {
         "sitemap": "<urlset><url><loc>{}</loc></url></urlset>",
         "feed": '<rss version="2.0"><channel><item><link>{}</link></item></channel></rss>',
@@ -71,20 +73,18 @@ def test_a_list_is_compared_by_the_pages_main_texts(kbot, of_the_service, site, 
     }
     (tmp_path / "list").write_text(listed[kind].format(site.url("/hours")))
     command = ("ingest", kind, tmp_path / "list", "--compare", "content", "--requests", "1000")
-    assert "created\t1" in kbot(*command).stdout
-    assert "unchanged\t1" in kbot(*command).stdout
+    assert "created\t1" in run(*command).stdout
+    assert "unchanged\t1" in run(*command).stdout
     site.answers["/hours"] = answer(b"<p>We open at ten.<a href=/>Home</a>")
-    assert "created\t1" in kbot(*command).stdout
+    assert "created\t1" in run(*command).stdout
 
 
-def test_pages_whose_changes_nobody_will_see_are_named_when_they_are_new(
-    kbot, of_the_service, site
-):
+def test_pages_whose_changes_nobody_will_see_are_named_when_they_are_new(run, of_the_service, site):
     command = ("ingest", "urls", "-")
-    done = kbot(*command, stdin=site.url("/hours"))
+    done = run(*command, stdin=site.url("/hours"))
     assert "unversioned\t1" in done.stdout
     assert "nothing tells whether it changes" in done.stderr
     assert site.url("/hours") in done.stderr
-    again = kbot(*command, stdin=site.url("/hours"))
+    again = run(*command, stdin=site.url("/hours"))
     assert "unversioned\t1" in again.stdout
     assert site.url("/hours") not in again.stderr

@@ -72,7 +72,7 @@ def test_the_ledger_and_the_output_in_the_folder_are_not_uploaded(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every name is Unicode")
-def test_a_name_that_is_not_utf_8_is_told_and_the_rest_is_sent(run, answering, handbook):
+def test_a_name_that_is_not_utf_8_is_reported_and_the_rest_is_sent(run, answering, handbook):
     server = answering(answer(body=SOURCE))
     for name in (b"caf\xe9.md", b".caf\xe9"):
         (handbook / os.fsdecode(name)).write_text("x")
@@ -170,7 +170,7 @@ def damaged(body):
 
 
 @pytest.mark.parametrize("kind", ["sitemap", "feed"])
-def test_a_damaged_archive_is_told(run, answering, tmp_path, kind):
+def test_a_damaged_archive_is_reported(run, answering, tmp_path, kind):
     answering(answer(body=SOURCE))
     (tmp_path / "x.gz").write_bytes(damaged(_SITEMAP.encode()))
     done = run("ingest", kind, tmp_path / "x.gz", *IN_ONE)
@@ -179,7 +179,7 @@ def test_a_damaged_archive_is_told(run, answering, tmp_path, kind):
 
 
 @pytest.mark.parametrize("encoding", ["shift_jis", "nonsense"])
-def test_a_sitemap_in_an_encoding_that_is_not_read_is_told(run, answering, tmp_path, encoding):
+def test_a_sitemap_in_an_encoding_that_is_not_read_is_reported(run, answering, tmp_path, encoding):
     answering(answer(body=SOURCE))
     text = _SITEMAP.replace("?>", f' encoding="{encoding}"?>')
     (tmp_path / "s.xml").write_text(text, encoding="ascii")
@@ -189,11 +189,11 @@ def test_a_sitemap_in_an_encoding_that_is_not_read_is_told(run, answering, tmp_p
 
 
 @pytest.mark.parametrize("kind", ["sitemap", "feed"])
-def test_an_address_to_read_from_that_is_none_is_told(run, answering, kind):
+def test_an_address_to_read_from_that_is_none_is_reported(run, answering, kind):
     answering(answer(body=SOURCE))
     done = run("ingest", kind, "https://[::1/x.xml", *IN_ONE)
     assert done.exit_code == 3
-    assert "it is no address" in done.stderr
+    assert "it is not an address" in done.stderr
 
 
 def test_a_line_whose_headers_are_of_another_form_is_named_and_the_rest_is_sent(run, answering):
@@ -211,12 +211,12 @@ def test_a_page_is_added_again_when_its_lastmod_differs_and_the_help_says_so(
 ):
     server = answering(answer(body=SOURCE))
     for day in ("2026-02-02", "2026-02-02", "2026-01-01"):
-        told = f"<lastmod>{day}</lastmod></url>"
-        (tmp_path / "s.xml").write_text(_SITEMAP.replace("</url>", told))
+        shown = f"<lastmod>{day}</lastmod></url>"
+        (tmp_path / "s.xml").write_text(_SITEMAP.replace("</url>", shown))
         assert run("ingest", "sitemap", tmp_path / "s.xml", *IN_ONE).exit_code == 0
     assert len(server.requests) == 2
-    told = " ".join(run("ingest", "sitemap", "--help").stdout.split())
-    assert "by its `lastmod`" in told
+    shown = " ".join(run("ingest", "sitemap", "--help").stdout.split())
+    assert "by its `lastmod`" in shown
 
 
 def test_a_folder_that_is_mounted_elsewhere_is_the_same_one_by_its_origin(
@@ -298,21 +298,21 @@ def test_objects_are_uploaded_and_only_those_that_changed_again(run, answering, 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("handbook",), "for a folder use from_folder"),
         (("gs://bucket/docs",), "gcsfs"),
         (("memory://a", "--set", "endpoint"), "expected NAME=VALUE, not 'endpoint'"),
     ],
 )
-def test_an_address_of_no_store_is_a_usage_error(run, answering, arguments, told):
+def test_an_address_of_no_store_is_a_usage_error(run, answering, arguments, message):
     server = answering(answer(body=SOURCE))
     done = run("ingest", "objects", *arguments, *IN_ONE)
     assert (done.exit_code, server.started) == (2, 0)
-    assert told in done.stderr
+    assert message in done.stderr
 
 
-def test_a_place_that_cannot_be_listed_is_told(run, answering):
+def test_a_place_that_cannot_be_listed_is_reported(run, answering):
     answering(answer(body=SOURCE))
     done = run("ingest", "objects", "memory://nowhere/**", *IN_ONE)
     assert done.exit_code == 3
@@ -335,7 +335,7 @@ def test_what_a_class_does_not_take_goes_to_its_load_data(run, answering, loader
     assert {one["content"] for one in sent(server)} == {"a", "b"}  # sent side by side
 
 
-def test_what_a_loader_raises_is_told_and_what_it_gave_before_is_sent(run, answering, loaders):
+def test_what_a_loader_raises_is_reported_and_what_it_gave_before_is_sent(run, answering, loaders):
     answering(answer(body=SOURCE))
     options = ("--set", "path=lines.txt", "--set", "breaks=true")
     done = run("ingest", "loader", f"{loaders}:Lines", *options, *IN_ONE)
@@ -344,23 +344,23 @@ def test_what_a_loader_raises_is_told_and_what_it_gave_before_is_sent(run, answe
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("Lines",), "names no class: expected package.module:Class"),
         (("my_loaders:Lines; x",), "names no class"),
         (("../my_loaders:Lines",), "names no class"),
         (("no_such_module:Lines",), "no_such_module cannot be imported: ModuleNotFoundError"),
         (("my_loaders:Missing",), "my_loaders has no Missing"),
-        (("my_loaders:Other",), "my_loaders:Other is no loader"),
-        (("my_loaders:number",), "my_loaders:number is no loader"),
+        (("my_loaders:Other",), "my_loaders:Other is not a loader"),
+        (("my_loaders:number",), "my_loaders:number is not a loader"),
         (("my_loaders:Lines", "--set", "file=x"), "takes no argument 'file'; it takes breaks, "),
         (("my_loaders:Lines",), "cannot be made: TypeError: "),
         (("my_loaders:Strict", "--set", "password=s3cret"), "cannot be made: ValueError: wrong"),
     ],
 )
-def test_a_loader_that_cannot_be_used_is_a_usage_error(run, answering, loaders, arguments, told):
+def test_a_loader_that_cannot_be_used_is_a_usage_error(run, answering, loaders, arguments, message):
     server = answering(answer(body=SOURCE))
     done = run("ingest", "loader", *arguments, *IN_ONE)
     assert (done.exit_code, server.started) == (2, 0)
-    assert told in " ".join(done.stderr.split())
+    assert message in " ".join(done.stderr.split())
     assert "s3cret" not in done.stderr

@@ -67,7 +67,7 @@ def test_what_the_items_raise_comes_out_after_all_is_recorded(run, service, ledg
     assert len(service.created) == 5
 
 
-def test_progress_is_told_up_to_the_end(run, service, ledger):
+def test_progress_is_reported_up_to_the_end(run, service, ledger):
     reports: list[Report] = []
     final = run(texts(5), ledger=ledger, on_progress=reports.append)
     assert reports[-1] == final
@@ -82,7 +82,7 @@ def test_what_progress_raises_comes_out(run, service, ledger):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "said"),
     [
         ({"collections": []}, "collections"),
         ({"collections": "handbook"}, "col_"),
@@ -90,13 +90,13 @@ def test_what_progress_raises_comes_out(run, service, ledger):
         ({"on_unknown": "guess"}, "on_unknown"),
     ],
 )
-def test_an_argument_that_cannot_be_used_is_told_before_anything(run, service, options, told):
-    with pytest.raises(ConfigurationError, match=told):
+def test_an_argument_that_cannot_be_used_is_refused_before_anything(run, service, options, said):
+    with pytest.raises(ConfigurationError, match=said):
         run(texts(1), **options)
     assert service.arrived == []
 
 
-def test_a_client_without_a_key_is_told_before_anything(service):
+def test_a_client_without_a_key_is_refused_before_anything(service):
     with (
         Client(base_url=service.url) as client,
         pytest.raises(ConfigurationError, match="API key"),
@@ -104,7 +104,7 @@ def test_a_client_without_a_key_is_told_before_anything(service):
         ingest(client, texts(1), collections="col_1")
 
 
-def test_a_closed_client_is_told_before_anything(service):
+def test_a_closed_client_is_refused_before_anything(service):
     with Client(KEY, service.url) as client:
         pass
     with pytest.raises(ConfigurationError, match="closed"):
@@ -205,7 +205,7 @@ def test_the_functions_take_the_options_that_an_ingestion_keeps_with_the_same_de
 @pytest.mark.parametrize(
     "options", [{"on_progress": 1}, {"on_outcome": 1}, {"stop": 1}, {"ledger": 1}]
 )
-def test_what_cannot_be_called_or_used_is_told(options):
+def test_what_cannot_be_called_or_used_is_reported(options):
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         Ingestion(collections="col_1", **options)
     for name in options:

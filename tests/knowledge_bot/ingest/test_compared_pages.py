@@ -1,4 +1,4 @@
-"""Pages that are read to tell whether they changed, over several nights with a ledger."""
+"""Pages that are read to see whether they changed, over several nights with a ledger."""
 
 import gzip
 import logging
@@ -16,7 +16,7 @@ from knowledge_bot.ingest import (
     from_sitemap,
     from_urls,
 )
-from knowledge_bot.ingest.sources import _fetching as fetching
+from knowledge_bot.testing import no_waiting
 from page_server import answer, redirect, serving
 from scripted_server import answer as answer_of_service
 from trap_site import Response, TrapSite, serving_traps
@@ -39,8 +39,9 @@ def site():
 
 
 @pytest.fixture
-def impatient(monkeypatch):
-    monkeypatch.setattr(fetching, "_BACKOFF", 0.0)
+def impatient():
+    with no_waiting():
+        yield
 
 
 @pytest.fixture
@@ -135,17 +136,17 @@ def test_a_page_of_a_list_is_sent_again_when_its_main_text_changes(send, ledger,
 def test_by_default_a_list_s_own_times_are_compared_and_no_page_is_read(send, ledger, site, kind):
     pages = listed(kind, site, "/a")
     dated = site.responses["/list.xml"]
-    told = {"sitemap": "<lastmod>{}</lastmod></url>", "feed": "<pubDate>{}</pubDate></item>"}[kind]
+    shown = {"sitemap": "<lastmod>{}</lastmod></url>", "feed": "<pubDate>{}</pubDate></item>"}[kind]
     plain = dated.body.decode()
     for day, created in (("2026-01-02", 1), ("2026-01-02", 0), ("2026-01-03", 1)):
-        end = told.rpartition("<")
-        dated.body = plain.replace("<" + end[2], told.format(day)).encode()
+        end = shown.rpartition("<")
+        dated.body = plain.replace("<" + end[2], shown.format(day)).encode()
         report = send(pages(), ledger=ledger)
         assert (report.created, report.unversioned) == (created, 0)
     assert read(site) == {}
 
 
-def test_a_server_s_time_tells_a_change_of_an_address(send, ledger, site):
+def test_a_server_s_time_shows_a_change_of_an_address(send, ledger, site):
     pages = listed("urls", site, "/a", "/b")
     site.responses["/a"].headers["Last-Modified"] = "Fri, 02 Jan 2026 00:00:00 GMT"
     assert send(pages(compare="lastmod"), ledger=ledger).unversioned == 1
@@ -166,7 +167,7 @@ def test_a_page_that_cannot_be_read_tonight_is_not_sent_again(send, ledger, site
         site.responses["/a"] = Response(b"Not now", status)
         report = send(pages(compare="content"), ledger=ledger, origin="list")
         assert (report.created, report.unchanged, report.invalid) == (0, 1, 1)
-        assert f"answered with {status}" in report.failures[0].error
+        assert f"answered {status}" in report.failures[0].error
         # Its address is still in the list, but what answers 404 is not there any more.
         assert report.gone == (1 if status == 404 else 0)
     site.responses["/a"] = fine
@@ -191,9 +192,9 @@ def test_a_host_that_does_not_answer_is_left_alone_and_the_others_are_read(site)
         dead = f"http://127.0.0.1:{unused.getsockname()[1]}"
     urls = [f"{dead}/{number}" for number in range(15)]
     items = list(from_urls([*urls, f"{site.root}/a"], compare="content", **FAST))
-    told = [item.reason for item in items[:-1]]
-    assert all("cannot be fetched" in reason for reason in told[:10])
-    assert all("were not answered; it was not asked for" in reason for reason in told[10:])
+    shown = [item.reason for item in items[:-1]]
+    assert all("cannot be fetched" in reason for reason in shown[:10])
+    assert all("it was not read" in reason for reason in shown[10:])
     assert isinstance(items[-1], WebPage)
 
 
@@ -207,7 +208,7 @@ def test_a_large_document_is_sent_without_a_version(site, monkeypatch):
     assert versions[2]
 
 
-# What told a version before -----------------------------------------------------------------------
+# What gave a version before ----------------------------------------------------------------------
 
 
 def test_to_begin_to_compare_and_to_leave_it_sends_nothing_again(run, ledger, site):
@@ -330,8 +331,8 @@ def test_a_public_sitemap_is_not_redirected_into_a_network(public):
     with serving() as web:
         web.answers["/s.xml"] = redirect(web.url("/inside.xml"))
         web.answers["/inside.xml"] = answer(sitemap_of("https://h.example/"))
-        (told,) = from_sitemap(web.url("/s.xml", "public.example"))
-        assert "private address" in told.reason
+        (shown,) = from_sitemap(web.url("/s.xml", "public.example"))
+        assert "private address" in shown.reason
         assert len(list(from_sitemap(web.url("/s.xml", "public.example"), allow_private=True))) == 1
         assert len(list(from_sitemap(web.url("/s.xml")))) == 1  # private from the beginning
 
@@ -348,33 +349,31 @@ def test_a_list_of_one_s_own_may_name_private_pages_that_public_ones_may_not_lea
 # What cannot be compared --------------------------------------------------------------------------
 
 
-def test_pages_that_nothing_tells_changes_of_are_counted_and_named_once(
-    run, service, ledger, caplog
-):
+def test_pages_without_a_version_are_counted_and_named_once(run, service, ledger, caplog):
     pages = [f"https://h.example/{number}" for number in range(12)]
 
     def warnings():
         found = [each.message for each in caplog.records if each.levelno == logging.WARNING]
         caplog.clear()
-        return [each for each in found if "Nothing tells" in each]
+        return [each for each in found if "have no version" in each]
 
     assert run(from_urls(pages[:3]), ledger=ledger).unversioned == 3
-    (told,) = warnings()
-    assert ", ".join(pages[:3]) + ". " in told
-    assert "compare='content'" in told
+    (shown,) = warnings()
+    assert ", ".join(pages[:3]) + ". " in shown
+    assert "compare='content'" in shown
     report = run(from_urls(pages[:3]), ledger=ledger)
     assert (report.unversioned, report.unchanged, warnings()) == (3, 3, [])
     report = run(from_urls(pages), ledger=ledger, origin="list")
     assert report.unversioned == 12
-    (told,) = warnings()
-    assert pages[3] in told
-    assert pages[0] + "," not in told
+    (shown,) = warnings()
+    assert pages[3] in shown
+    assert pages[0] + "," not in shown
     report = run(from_urls(pages), ledger=ledger, origin="list")  # compared by the row, unread
     assert (report.unversioned, report.unchanged) == (12, 12)
     service.judge = lambda name, times: answer_of_service(422, {"errors": ["no"]})
-    for told in (1, 0):
+    for shown in (1, 0):
         assert run(from_urls(["https://h.example/refused"]), ledger=ledger).refused == 1
-        assert len(warnings()) == told
+        assert len(warnings()) == shown
     service.judge = lambda name, times: None
     versioned = WebPage(name="n", url="https://h.example/v", version="1")
     assert run([versioned], ledger=ledger).unversioned == 0
@@ -382,15 +381,15 @@ def test_pages_that_nothing_tells_changes_of_are_counted_and_named_once(
 
 @pytest.mark.parametrize("find", [from_urls, from_sitemap, from_feed])
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "shown"),
     [
         ({"compare": "etag"}, "compare: expected 'content' or 'lastmod', not 'etag'"),
         ({"compare": "content", "rate": 0}, "rate: expected 0.001 or more, not 0"),
         ({"rate": "fast"}, "rate: expected 0.001 or more, not 'fast'"),
     ],
 )
-def test_an_option_that_cannot_be_used_is_told_at_once(find, how, told):
-    with pytest.raises(ConfigurationError, match=told):
+def test_an_option_that_cannot_be_used_is_reported_at_once(find, how, shown):
+    with pytest.raises(ConfigurationError, match=shown):
         find("https://h.example/list" if find is not from_urls else [], **how)
 
 

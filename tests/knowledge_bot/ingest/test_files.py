@@ -1,7 +1,8 @@
-"""Files: what tells that one changed, and what is read of those that did not."""
+"""Files: how a change is noticed, and what is read of unchanged ones."""
 
 import io
 import os
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -57,12 +58,29 @@ def test_a_file_is_known_by_its_times_and_then_by_its_content(send, service, led
     assert (report.created, report.superseded) == (1, 1)
 
 
+@pytest.fixture
+def opened():
+    """The paths of the files that this process opens."""
+    paths: list[str] = []
+    listening = True
+
+    def hear(event, arguments):
+        if listening and event == "open":
+            paths.append(str(arguments[0]))
+
+    sys.addaudithook(hear)  # there is no way to remove it
+    yield paths
+    listening = False
+
+
 @pytest.mark.parametrize("origin", [None, "handbook"])
-def test_an_unchanged_file_is_not_read(send, ledger, tmp_path, monkeypatch, origin):
+def test_an_unchanged_file_is_not_read(send, ledger, tmp_path, opened, origin):
     path = settled(tmp_path / "a.txt", "one")
     assert send([File(path=path)], ledger=ledger, origin=origin).created == 1
-    monkeypatch.setattr("hashlib.file_digest", None)
+    assert str(path) in opened
+    opened.clear()
     assert send([File(path=path)], ledger=ledger, origin=origin).unchanged == 1
+    assert str(path) not in opened
 
 
 def test_a_file_that_was_just_written_is_not_trusted_by_its_times(send, service, ledger, tmp_path):

@@ -38,9 +38,9 @@ def refused(service, ledger) -> str:
 
 def test_a_file_that_is_no_database_is_no_ledger(service, tmp_path):
     (tmp_path / "notes.txt").write_text("Remember the milk. " * 100)
-    told = refused(service, Ledger(tmp_path / "notes.txt"))
-    assert "notes.txt" in told
-    assert "not a SQLite file" in told
+    said = refused(service, Ledger(tmp_path / "notes.txt"))
+    assert "notes.txt" in said
+    assert "not a SQLite file" in said
     assert (tmp_path / "notes.txt").read_text() == "Remember the milk. " * 100
 
 
@@ -63,7 +63,7 @@ def test_a_ledger_of_a_newer_version_is_left_alone(service, tmp_path):
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def older(request, tmp_path):
-    """A ledger of the first design, made by hand, and what tells whether it was touched."""
+    """A ledger of the first design, made by hand, and a function that returns its content."""
     tables = (
         "CREATE TABLE kbot_ledger (version INTEGER NOT NULL)",
         "CREATE TABLE kbot_sources (id TEXT)",
@@ -93,9 +93,9 @@ def test_a_ledger_of_the_first_design_is_refused_with_what_to_do(service, older)
     address, state = older
     before = state()
     ledger = Ledger(address)
-    told = refused(service, ledger)
-    assert "older design (version 1" in told
-    assert "Name a new ledger" in told
+    said = refused(service, ledger)
+    assert "older design (version 1" in said
+    assert "Name a new ledger" in said
     for read in (ledger.status, ledger.exists, lambda: list(ledger.unknown())):
         with pytest.raises(LedgerError, match="older design"):
             read()
@@ -107,13 +107,13 @@ def test_an_empty_file_becomes_a_ledger(service, tmp_path):
     assert fill(service, Ledger(tmp_path / "ledger.db")).created == 3
 
 
-@pytest.mark.parametrize(("path", "told"), [("missing/ledger.db", "cannot be"), (".", "a folder")])
-def test_a_place_that_holds_no_file_is_told(service, tmp_path, path, told):
-    assert told in refused(service, Ledger(tmp_path / path))
+@pytest.mark.parametrize(("path", "said"), [("missing/ledger.db", "cannot be"), (".", "a folder")])
+def test_a_place_that_holds_no_file_is_reported(service, tmp_path, path, said):
+    assert said in refused(service, Ledger(tmp_path / path))
 
 
 @pytest.mark.parametrize(
-    ("address", "told"),
+    ("address", "said"),
     [
         ("mysql://host/db", "not in 'mysql'"),
         ("sqlite://", "kept in a file"),
@@ -123,8 +123,8 @@ def test_a_place_that_holds_no_file_is_told(service, tmp_path, path, told):
         ("sqlite:////data/a?b.db", "two ways"),
     ],
 )
-def test_an_address_that_is_none_is_told(address, told):
-    with pytest.raises(LedgerError, match=told) as caught:
+def test_an_address_that_cannot_be_used_is_refused(address, said):
+    with pytest.raises(LedgerError, match=said) as caught:
         Ledger(address).status()
     assert "s3cret" not in str(caught.value)
 
@@ -142,9 +142,9 @@ def test_a_path_may_hold_any_character(service, tmp_path, name):
 
 def test_a_password_is_not_shown(service):
     ledger = Ledger("postgresql://kbot:s3cret@127.0.0.1:9/kbot")
-    told = refused(service, ledger) + repr(ledger)
-    assert "s3cret" not in told
-    assert "127.0.0.1:9/kbot" in told
+    said = refused(service, ledger) + repr(ledger)
+    assert "s3cret" not in said
+    assert "127.0.0.1:9/kbot" in said
 
 
 def test_a_missing_driver_is_named_with_the_extra():
@@ -167,12 +167,13 @@ def test_a_ledger_travels_to_other_processes(service, ledger_address):
     assert pickle.loads(pickle.dumps(ledger)).status() == ledger.status()
 
 
-def test_a_ledger_that_is_not_there_is_told_to_a_reader(tmp_path):
+def test_a_ledger_that_is_not_there_is_reported_to_a_reader(tmp_path):
     with pytest.raises(LedgerError, match="there is no ledger"):
         Ledger(tmp_path / "ledger.db").status()
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.integration
 def test_a_full_disk_ends_the_run_and_loses_nothing(service, tmp_path):
     # A file size limit stands for the full disk where none can be mounted: the kernel refuses the
     # write in the same place.
@@ -198,7 +199,7 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(service, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system takes root")
-def test_a_full_file_system_is_told(service, tmp_path):
+def test_a_full_file_system_is_reported(service, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(disk)]
@@ -214,17 +215,17 @@ def test_a_full_file_system_is_told(service, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system takes root")
-def test_a_read_only_folder_is_told(service, tmp_path):
+def test_a_read_only_folder_is_reported(service, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(disk)]
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("this container may not mount")
     try:
-        told = refused(service, Ledger(disk / "ledger.db"))
+        said = refused(service, Ledger(disk / "ledger.db"))
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
-    assert "cannot be made" in told or "cannot be opened" in told
+    assert "cannot be made" in said or "cannot be opened" in said
 
 
 def taken_for_dead(ledger) -> None:

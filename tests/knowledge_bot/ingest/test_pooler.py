@@ -11,13 +11,15 @@ import pytest
 from ingest_texts import texts
 from knowledge_bot.ingest import Ledger
 
+pytestmark = pytest.mark.integration
+
 PREPARED = "SELECT count(*) FROM pg_prepared_statements"
 KEY_DATA = b"K\0\0\0\x0c"  # of the protocol's BackendKeyData, before the id and the secret
 
 
 @pytest.fixture
 def pooled(postgresql: str) -> Iterator[str]:
-    """The address of a proxy that tells an id of its own, as a pooler does."""
+    """The address of a proxy that names an id of its own, as a pooler does."""
     parts = urlsplit(postgresql)
     listening = socket.create_server(("127.0.0.1", 0))
 

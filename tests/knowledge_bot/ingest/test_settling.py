@@ -65,7 +65,7 @@ def test_a_person_sees_what_is_there_and_what_is_not(filled):
     assert seen(filled) == SEEN
 
 
-def test_an_entry_tells_what_is_known_of_an_item(filled, service):
+def test_an_entry_holds_what_is_known_of_an_item(filled, service):
     entries = {entry.key: entry for entry in filled.entries()}
     assert entries["t1"].source_id == "src_4"
     assert entries["t1"].attempts == 2
@@ -240,18 +240,18 @@ def test_what_to_forget_has_to_be_named(filled, named):
 
 
 def test_what_is_being_sent_is_not_forgotten(filled, send, service):
-    told: list[str] = []
+    said: list[str] = []
 
     def forget(name, times):
         for named in ({"key": "t1"}, {"everything": True}):
             try:
                 filled.forget(**named)
             except LedgerError as error:
-                told.append(str(error))
+                said.append(str(error))
 
     service.judge = forget
     assert send([Text(name="t1", content="newer")], ledger=filled).created == 1
-    assert ["being sent at this moment" in one for one in told] == [True, True]
+    assert ["being sent right now" in one for one in said] == [True, True]
     assert "t0" in seen(filled)["all"]
 
 

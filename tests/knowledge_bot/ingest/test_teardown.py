@@ -14,7 +14,7 @@ from knowledge_bot import AsyncClient
 from knowledge_bot.ingest import Ledger, aingest
 from scripted_server import silence
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
 # Seconds for a run to end; five of them are for recording what is under way.
 LONGEST = 20

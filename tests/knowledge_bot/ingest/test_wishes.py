@@ -16,7 +16,7 @@ from ingest_texts import texts
 from knowledge_bot import AsyncClient, Client, ConfigurationError
 from knowledge_bot.ingest import File, Ledger, Stop, Text, aingest, ingest
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
@@ -68,7 +68,7 @@ def test_two_contents_under_one_key_do_not_take_turns_from_run_to_run(run, servi
     assert len(service.created) == 1
 
 
-def test_an_item_that_comes_twice_is_told_alike_in_each_run(run, ledger):
+def test_an_item_that_comes_twice_is_reported_alike_in_each_run(run, ledger):
     items = [Text(name="same", content="one")] * 3
     assert (run(items, ledger=ledger).skipped, run(items, ledger=ledger).skipped) == (2, 2)
 
@@ -99,7 +99,7 @@ def test_a_ledger_may_be_given_by_its_address(service, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("items", "options", "told"),
+    ("items", "options", "shown"),
     [
         (Text(name="a", content="b"), {}, "items: expected several"),
         ("h/p1.md", {}, "items: expected several"),
@@ -115,10 +115,10 @@ def test_a_ledger_may_be_given_by_its_address(service, tmp_path):
         ([], {"gone_limit": 1.5}, "gone_limit"),
     ],
 )
-async def test_what_cannot_be_meant_is_told_before_anything(service, items, options, told):
-    with Client(KEY, service.url) as client, pytest.raises(ConfigurationError, match=told):
+async def test_a_wrong_argument_is_refused_before_anything(service, items, options, shown):
+    with Client(KEY, service.url) as client, pytest.raises(ConfigurationError, match=shown):
         ingest(client, items, collections="col_1", **options)
     async with AsyncClient(KEY, service.url) as client:
-        with pytest.raises(ConfigurationError, match=told):
+        with pytest.raises(ConfigurationError, match=shown):
             await aingest(client, items, collections="col_1", **options)
     assert service.arrived == []

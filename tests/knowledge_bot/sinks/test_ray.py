@@ -55,7 +55,7 @@ class TestDatasink(SinkContract):
             ray.data.from_pandas(frame).write_datasink(KnowledgeBotDatasink(**options))
         assert len(service.created) == 3
 
-    def test_an_option_that_cannot_be_used_is_told_when_it_is_made(self, options):
+    def test_an_option_that_cannot_be_used_is_reported_when_it_is_made(self, options):
         with pytest.raises(ConfigurationError, match="rate"):
             KnowledgeBotDatasink(**options, rate=0)
 

@@ -92,13 +92,13 @@ class TestRowSink(SinkContract):
             write(rows_of(0, 4), **{**options, "client": None})
 
     @pytest.mark.parametrize("rows", ["rows", b"rows", {"id": "a", "body": "b"}, None, 3])
-    def test_what_are_no_rows_is_told(self, options, rows):
+    def test_what_are_no_rows_is_reported(self, options, rows):
         with pytest.raises(ConfigurationError, match="rows: expected several rows"):
             RowSink(**options).write(rows)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "said"),
     [
         ({"collections": ""}, "collections"),
         ({"collections": []}, "collections"),
@@ -116,8 +116,8 @@ class TestRowSink(SinkContract):
         ({"wait": -1}, "wait"),
     ],
 )
-def test_an_option_that_cannot_be_used_is_told_when_the_sink_is_made(options, told):
-    with pytest.raises((ConfigurationError, LedgerError), match=told):
+def test_an_option_that_cannot_be_used_is_reported_when_the_sink_is_made(options, said):
+    with pytest.raises((ConfigurationError, LedgerError), match=said):
         RowSink(**{**NEEDED, **options})
 
 

@@ -60,7 +60,7 @@ class TestDataSource(SinkContract):
         assert service.created == []
 
     @pytest.mark.parametrize(
-        ("given", "told"),
+        ("given", "said"),
         [
             ({"colour": "red"}, "there is no such option"),
             ({"rate": "fast"}, "expected a number"),
@@ -68,12 +68,12 @@ class TestDataSource(SinkContract):
             ({"on_unknown": "skip"}, "on_unknown: expected"),
         ],
     )
-    def test_an_option_that_cannot_be_used_is_told(self, service, options, write, given, told):
-        with pytest.raises(PySparkException, match=told):
+    def test_an_option_that_cannot_be_used_is_reported(self, service, options, write, given, said):
+        with pytest.raises(PySparkException, match=said):
             write(rows_of(0, 5), **options, **given)
         assert service.created == []
 
-    def test_an_option_that_is_missing_is_told(self, session):
+    def test_an_option_that_is_missing_is_reported(self, session):
         frame = session.createDataFrame(rows_of(0, 1), "id string, body string")
         with pytest.raises(PySparkException, match=r"'collections'.* is missing"):
             frame.write.format("knowledge_bot").mode("append").save()

@@ -39,7 +39,7 @@ def test_a_text_box_is_read_once_though_it_is_there_twice(read: Reader) -> None:
     [
         (docx("a" * 30_000_000), "unpacks from"),
         (docx("Text")[:150], "damaged or cut off"),
-        (docx("Text").replace(b"word/doc", b"xord/doc"), "no Word document"),
+        (docx("Text").replace(b"word/doc", b"xord/doc"), "not a Word document"),
         (docx("a</w:wrong>"), "text is damaged"),
         (docx(), "no text"),
     ],

@@ -1,17 +1,15 @@
-"""Takes the pictures of the page in docs/images: run it as a file.
+"""Takes the pictures of the page in docs/images: PYTHONPATH=tests/support python THIS_FILE.
 
 It needs a Chromium on PATH, as the tests beside it do.
 """
 
-import os
-import shutil
-import sys
 from pathlib import Path
 from typing import Literal
 
 import httpx
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
+import chromium
 from knowledge_bot_service import LocalService
 
 IMAGES = Path(__file__).parents[3] / "docs" / "images"
@@ -40,10 +38,6 @@ QUESTIONS = (
 
 
 def main() -> None:
-    browser_path = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser_path is None:
-        sys.exit("There is no Chromium on PATH.")
-    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
     with (
         LocalService(
             collections={"col_handbook": "Handbook", "col_archive": "Archive"},
@@ -54,7 +48,7 @@ def main() -> None:
         sync_playwright() as playwright,
     ):
         fill(service)
-        browser = playwright.chromium.launch(executable_path=browser_path, args=flags)
+        browser = playwright.chromium.launch(**chromium.options())
         page = entered(browser, service, {"width": 960, "height": 550}, "light")
         page.screenshot(path=IMAGES / "service-sources.png")
         chat(page)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 PAGE = Path(__file__).parents[3] / "docs" / "service" / "page.md"
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)#]+)")
 PROGRAM = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)

@@ -1,19 +1,19 @@
-"""Addresses of web pages: one spelling for each, so that no page is read or sent twice."""
+"""Normalises the addresses of web pages, so that no page is read or sent twice."""
 
 import re
 from urllib.parse import quote, unquote_plus, urljoin, urlsplit, urlunsplit
 
 LONGEST = 2000
-"""Characters of an address; what is longer grew in a loop, or holds somebody's state."""
+"""Most characters of an address; a longer one grew in a loop, or holds session state."""
 
-# What counts visits, not pages. What a parameter begins with, then whole names.
+# Parameters that count visits: prefixes first, then whole names.
 _TRACKING = re.compile(
     r"utm_.*|mtm_.*|pk_.*|hsa_.*|_hs.*|mc_[ce]id|gclid|gclsrc|gbraid|wbraid|dclid|fbclid|msclkid"
     r"|yclid|twclid|ttclid|li_fat_id|igshid|igsh|_ga|_gl|_openstat|s_cid|vero_id|oly_(anon|enc)_id"
     r"|wickedid|mkt_tok|trk_\w+",
     re.IGNORECASE,
 )
-# Parameters that hold a session whatever their value, and those that do when it looks like one.
+# Parameters that always hold a session, and those that do if the value looks like one.
 _SESSION = re.compile(
     r"phpsessid|jsessionid|aspsessionid\w*|asp\.net_sessionid|cfid|cftoken|session_?id|sessid"
     r"|osc?sid|zenid",
@@ -28,21 +28,21 @@ _SESSION_IN_PATH = re.compile(
 
 _ESCAPE = re.compile(r"%([0-9a-fA-F]{2})?")
 _PORTS = {"http": 80, "https": 443}
-# What may stand in a path or a query as it is (RFC 3986, section 3.3 and 3.4).
+# Characters that need no escape in a path or a query (RFC 3986, sections 3.3 and 3.4).
 _PATH = "/:@!$&'()*+,;=~%"
 _QUERY = _PATH + "?"
 
 
 def cleaned(link: str, base: str = "", encoding: str = "utf-8") -> str | None:
-    """Return a link's address as it is spelled here; None where it is no web page's.
+    """Return a link's address in its normal form; None if it cannot be a web page's.
 
-    The fragment, tracking parameters and session ids are gone, the host is in lower case without a
-    default port, and what is not ASCII is escaped.
+    Fragment, tracking parameters, session ids and default port are removed, the host is in lower
+    case, and everything that is not ASCII is escaped.
 
     Args:
         link: the link.
         base: the address that it is relative to.
-        encoding: that of the page, in which browsers escape a query.
+        encoding: the page's encoding, in which browsers escape a query.
     """
     try:
         parts = urlsplit(urljoin(base, link.strip()))
@@ -50,7 +50,7 @@ def cleaned(link: str, base: str = "", encoding: str = "utf-8") -> str | None:
         if parts.scheme not in _PORTS or not host or parts.username is not None:
             return None
         netloc = _host(host)
-    except ValueError:  # half of an IPv6 address, a port of letters, a host that cannot be one
+    except ValueError:  # half an IPv6 address, a port that is no number, an impossible host
         return None
     if port is not None and port != _PORTS[parts.scheme]:
         netloc = f"{netloc}:{port}"
@@ -60,9 +60,9 @@ def cleaned(link: str, base: str = "", encoding: str = "utf-8") -> str | None:
 
 
 def site(url: str) -> str:
-    """Return what all pages of a site share: its host, with the port where it is not the default.
+    """Return what all pages of a site share: the host, with the port unless it is the default.
 
-    `http` and `https` are one site; which of the two it is, the first page tells.
+    `http` and `https` are the same site.
     """
     return urlsplit(url).netloc
 
@@ -73,7 +73,7 @@ def _host(host: str) -> str:
     if not host.isascii():
         host = host.encode("idna").decode("ascii")
     if re.search(r"[^0-9a-z._-]", host, re.IGNORECASE):
-        raise ValueError("no host has such characters")
+        raise ValueError("the host holds characters that no host name may have")
     return host.lower()
 
 
@@ -90,7 +90,7 @@ def _counts_visits(part: str) -> bool:
 
 
 def _escaped(text: str, safe: str, encoding: str) -> str:
-    """Escape what must be, and write the escapes that are there in upper case."""
+    """Escape what must be escaped, and write existing escapes in upper case."""
     text = _ESCAPE.sub(lambda found: found[0].upper() if found[1] else "%25", text)
     try:
         return quote(text, safe, encoding, "xmlcharrefreplace")

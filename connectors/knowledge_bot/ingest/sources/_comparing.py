@@ -1,4 +1,4 @@
-"""Pages of a list, compared with what they were at the last run."""
+"""The pages of a list, each read and compared with the last run."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Bytes that are read of a page.
 _LARGEST = 5_000_000
-# Requests in a row that a host leaves unanswered before its other pages are not asked for.
+# Unanswered requests in a row after which the other pages of a host are left alone.
 _FAILURES = 10
 
 
@@ -34,14 +34,14 @@ def compared(
     rate: float,
     allow_private: bool,
 ) -> "Found | Compared":
-    """Return the pages of a list, with what tells that they changed.
+    """Return the pages of a list, with a version for each.
 
     Args:
         found: the list.
-        compare: what tells it, as `from_sitemap` and `from_urls` say.
-        dated_by: the address or path of a list that names times of change itself.
-        rate: requests a second, at most.
-        allow_private: whether what is public may lead to private addresses.
+        compare: what the version is made of; see `from_sitemap` and `from_urls`.
+        dated_by: the address or path of a list that has times of change itself.
+        rate: the most requests per second.
+        allow_private: whether a public address may lead to private ones.
 
     Raises:
         ConfigurationError: an option cannot be used.
@@ -52,31 +52,31 @@ def compared(
     check_flag("allow_private", allow_private)
     if compare is None or (dated_by is not None and compare == "lastmod"):
         return found
-    # What a list of the caller's own names, the caller names.
-    stranger = dated_by if dated_by is not None and is_web_address(dated_by) else ""
-    return Compared(found, compare, rate, stranger, allow_private)
+    # The addresses in the caller's own file or list are as good as given by the caller.
+    named_by = dated_by if dated_by is not None and is_web_address(dated_by) else ""
+    return Compared(found, compare, rate, named_by, allow_private)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """The pages of a list, each read to tell whether it changed.
+    """The pages of a list, each read to see whether it changed.
 
     Attributes:
         found: the list.
-        compare: what tells that a page changed.
-        rate: requests a second, at most.
+        compare: what the version of a page is made of.
+        rate: the most requests per second.
     """
 
     found: Found
     compare: "Compare"
     rate: float
-    _stranger: str
+    _named_by: str
     _allow_private: bool
     _memory: "Memory | None" = None
 
     @property
     def origin(self) -> str | None:
-        """What the ledger knows the list by."""
+        """The list's name in the ledger."""
         return self.found.origin
 
     def named(self, origin: str) -> "Compared":
@@ -84,14 +84,14 @@ class Compared:
         return replace(self, found=self.found.named(origin))
 
     def remembering(self, memory: "Memory") -> "Compared":
-        """Return the same pages, compared with what a memory knows of them."""
+        """Return the same pages, compared with what a memory holds of them."""
         return replace(self, _memory=memory)
 
     def __iter__(self) -> Iterator[WebPage | Skipped]:
         from knowledge_bot.ingest.sources._fetching import Fetcher
         from knowledge_bot.ingest.sources._pages import PageReader
 
-        fetcher = Fetcher(self._stranger, self.rate, allow_private=self._allow_private)
+        fetcher = Fetcher(self._named_by, self.rate, allow_private=self._allow_private)
         reader = PageReader(
             fetcher,
             compare=self.compare,
@@ -103,7 +103,7 @@ class Compared:
         with closing(fetcher):
             for item in self.found:
                 if isinstance(item, WebPage):
-                    if not self._stranger:
+                    if not self._named_by:
                         fetcher.begin_at(item.url)
                     yield _compared(item, reader, unanswered)
                 else:
@@ -111,18 +111,17 @@ class Compared:
 
 
 def _compared(page: WebPage, reader: "PageReader", unanswered: Counter[str]) -> WebPage | Skipped:
-    """Return a page with its version, or why it has none today.
+    """Return a page with its version, or a `Skipped` with the reason why it cannot be read.
 
-    One that cannot be read is no item of this run: sent without its version it would count as
-    changed.
+    Without its version the page would count as changed, so it is not sent.
     """
     from knowledge_bot.ingest.sources._fetching import UnreachableError
     from knowledge_bot.ingest.sources._pages import NoPageError
 
     host = site(page.url)
     if unanswered[host] >= _FAILURES:
-        told = f"{_FAILURES} requests in a row to its host were not answered; it was not asked for"
-        return Skipped(page.url, told, invalid=True, partial=True)
+        reason = f"it was not read, since {_FAILURES} requests in a row to its host had no answer"
+        return Skipped(page.url, reason, invalid=True, partial=True)
     before, unanswered[host] = unanswered[host], 0
     try:
         version = _version(page.url, reader)
@@ -136,7 +135,7 @@ def _compared(page: WebPage, reader: "PageReader", unanswered: Counter[str]) -> 
 
 
 def _version(url: str, reader: "PageReader") -> str | None:
-    """Return a page's version, wherever its address leads to."""
+    """Return a page's version, following redirects."""
     from knowledge_bot.ingest.sources._fetching import REDIRECTS
     from knowledge_bot.ingest.sources._pages import Moved, NoPageError
 

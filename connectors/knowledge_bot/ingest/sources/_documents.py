@@ -1,4 +1,4 @@
-"""What several places that items come from share: documents that are fetched or opened."""
+"""What several sources of items share: documents that are fetched or opened."""
 
 import gzip
 import io
@@ -14,43 +14,43 @@ from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import Skipped, holds_login
 
 TOO_LARGE = 50 * 1024 * 1024
-"""Bytes of a document once unpacked: sitemaps.org, protocol, "Using Sitemap index files"."""
+"""Most bytes of a document, unpacked: sitemaps.org, protocol, "Using Sitemap index files"."""
 
-# Documents that are fetched a second at most, such as the sitemaps that one names.
+# The most documents fetched per second, such as the sitemaps of a sitemap index.
 _RATE = 20.0
 _GZIP = b"\x1f\x8b"
 _LAYERS = 2  # a compressed file, sent compressed
 
 
 class UnreadableError(Exception):
-    """A document that cannot be had, or is not what it should be."""
+    """A document that cannot be opened, or is not what it should be."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """The items of one place.
+    """The items of one source.
 
     Attributes:
-        take: gives the items, each time from the beginning.
-        origin: what the ledger knows the place by; None where what it yields is not the whole.
-        keys_of_its_own: whether the items are numbered within the place alone, as rows of a table
-            are: then their keys begin with the name that it was given.
+        take: yields the items, each time from the beginning.
+        origin: the source's name in the ledger; None if it does not yield all its items.
+        local_keys: whether keys are unique within the source only, as those of a table's rows are;
+            then they are prefixed with the origin.
     """
 
     take: Callable[[], Iterator[Any]]
     origin: str | None
-    keys_of_its_own: bool = False
+    local_keys: bool = False
 
     def named(self, origin: str) -> "Found":
         """Return the same items under another name of their origin."""
         return replace(self, origin=origin)
 
     def __iter__(self) -> Iterator[Any]:
-        if self.origin is None or not self.keys_of_its_own:
+        if self.origin is None or not self.local_keys:
             return self.take()
-        return self._below(self.origin)
+        return self._with_origin(self.origin)
 
-    def _below(self, origin: str) -> Iterator[Any]:
+    def _with_origin(self, origin: str) -> Iterator[Any]:
         for item in self.take():
             if isinstance(item, Skipped):
                 yield item
@@ -59,15 +59,17 @@ class Found:
 
 
 def once(items: Iterator[Any], what: str) -> Callable[[], Iterator[Any]]:
-    """Return what gives items that can be taken only once.
+    """Return a function that yields items once and raises when it is called again.
 
-    Taken again they would be none at all, and all of them gone.
+    Otherwise the second call would yield nothing, and all items would seem to be gone.
     """
     left = [items]
 
     def take() -> Iterator[Any]:
         if not left:
-            raise ConfigurationError(f"{what}: they were taken already, and can be taken only once")
+            raise ConfigurationError(
+                f"{what}: they have been read already, and can be read only once"
+            )
         return left.pop()
 
     return take
@@ -79,18 +81,18 @@ Opening: TypeAlias = Callable[[str], AbstractContextManager[IO[bytes]]]
 
 @contextmanager
 def opening(start: str, *, allow_private: bool) -> Iterator[Opening]:
-    """Open documents by their `http(s)://` addresses, and one by its path.
+    """Open documents by their `http(s)://` addresses or paths.
 
-    They are fetched without any key, and redirects are followed.
+    They are fetched without the API key, and redirects are followed.
 
     Args:
-        start: the document that names the others; where it is public, no private one is opened.
-        allow_private: whether one is opened all the same.
+        start: the document that names the others; if it is public, no private one is opened.
+        allow_private: whether private ones are opened even so.
     """
     from knowledge_bot.ingest.sources._fetching import Fetcher
 
     named_by = start if is_web_address(start) else ""
-    allowed = allow_private or not named_by  # a file of the caller's own may name any address
+    allowed = allow_private or not named_by  # the caller's own file may name any address
     with closing(Fetcher(named_by, _RATE, allow_private=allowed)) as fetcher:
         yield lambda address: fetcher.opened(address) if _is_fetched(address) else _file(address)
 
@@ -109,7 +111,7 @@ def _file(path: str) -> Iterator[IO[bytes]]:
 
 
 def unpacked(file: IO[bytes]) -> IO[bytes]:
-    """Return a document without its compression, of which at most `TOO_LARGE` bytes are read."""
+    """Return a document uncompressed; at most `TOO_LARGE` bytes of it are read."""
     stream: IO[bytes] = file
     for _ in range(_LAYERS):
         start = _bounded(stream)
@@ -125,7 +127,7 @@ def _bounded(stream: IO[bytes]) -> io.BufferedReader:
 
 
 class _Raw(io.RawIOBase):
-    """A stream that may be read up to `TOO_LARGE` bytes."""
+    """A stream that raises after `TOO_LARGE` bytes."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._left = stream, TOO_LARGE
@@ -140,13 +142,13 @@ class _Raw(io.RawIOBase):
             raise UnreadableError(f"it cannot be unpacked: {error}") from error
         self._left -= len(piece)
         if self._left < 0:
-            raise UnreadableError(told_too_large())
+            raise UnreadableError(too_large_reason())
         buffer[: len(piece)] = piece
         return len(piece)
 
 
-def told_too_large() -> str:
-    """Return why a document is not read to its end."""
+def too_large_reason() -> str:
+    """Return the reason why a large document is not read to its end."""
     return f"it is larger than {TOO_LARGE // (1024 * 1024)} MiB"
 
 
@@ -154,13 +156,13 @@ def check_document(address: object) -> None:
     """Check the address or the path of a document.
 
     Raises:
-        ConfigurationError: it is none, or there is no such file.
+        ConfigurationError: it is neither, or there is no such file.
     """
     if not isinstance(address, str) or not address.strip():
         raise ConfigurationError(f"address: expected an address or a path, not {address!r}")
     if not _is_fetched(address) and not Path(address).is_file():
         if "://" in address:
-            raise ConfigurationError(f"address: {address} is no http:// or https:// address")
+            raise ConfigurationError(f"address: {address} is not an http:// or https:// address")
         raise ConfigurationError(f"address: there is no file {address}")
 
 
@@ -175,39 +177,40 @@ def check_flag(name: str, value: object) -> None:
 
 
 def patterns_of(name: str, given: str | Iterable[str]) -> list[str]:
-    """Return an option of one pattern or several as a list.
+    """Return one pattern or several as a list.
 
     Raises:
         ConfigurationError: it is something else.
     """
     several = [given] if isinstance(given, str) else given
     if not isinstance(several, Iterable):
-        told = f"expected a pattern or several, not {type(given).__name__}"
-        raise ConfigurationError(f"{name}: {told}")
+        raise ConfigurationError(
+            f"{name}: expected a pattern or a list of patterns, not {type(given).__name__}"
+        )
     found = list(several)
     if not all(isinstance(pattern, str) for pattern in found):
-        raise ConfigurationError(f"{name}: expected patterns as texts")
+        raise ConfigurationError(f"{name}: expected patterns as strings")
     return found
 
 
-def refused(address: str, told: str) -> Skipped | None:
-    """Return why an address in a list is no page's; None where it is one.
+def skipped_address(address: str, place: str) -> Skipped | None:
+    """Return a `Skipped` for an address that cannot be a page's; None for one that can.
 
     Args:
         address: the address.
-        told: where it stands.
+        place: where it was found, for the reason.
     """
     shown = address[:500]
     if holds_login(address):
-        reason = f"{told}: it holds a login, which is not kept; `from_site` takes headers"
+        reason = f"{place}: it holds a login, which is never stored; use headers of `from_site`"
         return Skipped(f"…@{shown.rpartition('@')[2]}", reason, invalid=True, partial=True)
     if not is_web_address(address):
-        return Skipped(shown, f"{told}: it is no web address", invalid=True)
+        return Skipped(shown, f"{place}: it is not a web address", invalid=True)
     return None
 
 
 def is_web_address(address: str) -> bool:
-    """Tell whether this is an `http(s)://` address with a host."""
+    """Return whether this is an `http(s)://` address with a host."""
     try:
         parts = urlsplit(address)
     except ValueError:  # such as half of an IPv6 address

@@ -12,7 +12,7 @@ from knowledge_bot.ingest.sources._documents import (
     UnreadableError,
     check_document,
     opening,
-    refused,
+    skipped_address,
 )
 
 if TYPE_CHECKING:
@@ -28,16 +28,16 @@ def from_feed(
 ) -> Found | Compared:
     """Find the pages that a feed links to, in its order.
 
-    A page is named by its title. The feed is fetched without any key, of at most 50 MiB, and is not
-    read when it declares entities.
+    A page is named by its title. The feed is fetched without the API key. One over 50 MiB, or with
+    entity declarations, is not read.
 
     Args:
         address: the feed's `https://` address, or the path of a file.
-        compare: what tells that a page changed, and is its version: the time that the feed names
-            (`lastmod`), without which no later change of the page is seen; or the page's main text
-            (`content`), for which each page is read, as `from_site` reads it.
-        rate: how many pages are asked for a second, at most.
-        allow_private: whether a public feed or page may lead to addresses that are not.
+        compare: what a page's version is made of: the time in the feed (`lastmod`; later changes of
+            a page without one are not seen), or the page's main text (`content`; each page is read,
+            as by `from_site`).
+        rate: the most pages read per second.
+        allow_private: whether a public feed or page may lead to private addresses.
 
     Returns:
         An iterable of a `WebPage` for each page, and a `Skipped` for what cannot be read.
@@ -63,13 +63,13 @@ def _pages(address: str, *, allow_private: bool) -> Iterator[WebPage | Skipped]:
         yield Skipped(address, f"the feed cannot be read: {error}", invalid=True)
         return
     for parsed in feed.entries:
-        entry = dict(parsed)  # without feedparser's warnings about names that it maps
+        entry = dict(parsed)  # avoids feedparser's warnings about renamed fields
         url = entry.get("link", "")
         title = " ".join(entry.get("title", "").split())
         if not url:
-            told = title or entry.get("id") or "an entry without a title"
-            yield Skipped(told, f"{address}: the entry links to no web page", invalid=True)
-        elif (wrong := refused(url, address)) is not None:
+            name = title or entry.get("id") or "an entry without a title"
+            yield Skipped(name, f"{address}: the entry links to no web page", invalid=True)
+        elif (wrong := skipped_address(url, address)) is not None:
             yield wrong
         else:
             version = entry.get("updated") or entry.get("published") or None
@@ -87,10 +87,10 @@ def _parsed(content: bytes, address: str) -> Any:
     try:
         fromstring(content)
     except DefusedXmlException as error:
-        raise UnreadableError("it declares entities, as attacks do") from error
+        raise UnreadableError("it declares entities, which attacks use") from error
     except (ParseError, ValueError, LookupError):
-        pass  # many feeds are not well-formed, and feedparser reads them all the same
-    # A file object: feedparser would take text for an address and fetch it.
+        pass  # many feeds are not well-formed, and feedparser reads them anyway
+    # A file object, since feedparser may take bytes for an address and fetch it.
     feed = feedparser.parse(io.BytesIO(content), response_headers={"content-location": address})
     if not feed.get("version") and not feed.entries:
         raise UnreadableError("it is neither RSS nor Atom")

@@ -1,7 +1,7 @@
-"""Fetches from the web with manners: slowly, within bounds, and never from inside a network.
+"""Fetches from the web politely: slowly, within limits, and never from a private network.
 
-What is fetched is named by strangers. So a site that began in public leads to no private address,
-redirects are handed back instead of followed, and no answer can fill the memory.
+The addresses come from strangers. So a public site cannot lead to private addresses, redirects are
+returned instead of followed, and no answer can fill the memory.
 """
 
 import ipaddress
@@ -22,33 +22,34 @@ import httpcore
 
 from knowledge_bot import __version__
 from knowledge_bot._httpcore import WrappedStream
-from knowledge_bot._responses import seconds_of
+from knowledge_bot._responses import retry_after_seconds
+from knowledge_bot._retries import seconds_to_wait
 from knowledge_bot._transports import Proxy, chain, proxy_for, ssl_context
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest.sources._documents import (
     TOO_LARGE,
     UnreadableError,
-    told_too_large,
+    too_large_reason,
     unpacked,
 )
 
 logger = logging.getLogger(__name__)
 
 AGENT = "knowledge-bot"
-"""What a robots.txt calls this crawler."""
+"""The name of this crawler in a robots.txt."""
 
 REDIRECTS = 5
-"""Redirects in a row that are followed: RFC 9309, section 2.3.1.2 asks for no less."""
+"""Most redirects in a row, the least that RFC 9309, section 2.3.1.2 allows."""
 
 _TIMEOUT = 30.0
-# Seconds that one answer may take in all, however steadily its bytes drip.
+# Seconds that one answer may take in all, however steadily its bytes arrive.
 _LONGEST_ANSWER = 120.0
 _ATTEMPTS = 3
 _BACKOFF = 2.0  # seconds before the second attempt, twice as many before the third
 _LONGEST_WAIT = 120.0
 _TRY_AGAIN = (429, 502, 503, 504)
 _IN_MEMORY = 1024 * 1024
-_SHORT = 65_536  # bytes that are read for nothing: a new connection costs more
+_SHORT = 65_536  # bytes of an unwanted answer: reading them costs less than a new connection
 _REDIRECTING = (301, 302, 303, 307, 308)
 
 Headers = Iterable[tuple[str, str]]
@@ -64,8 +65,8 @@ class Answer:
 
     Attributes:
         status: the status code.
-        headers: the headers in their order, their names in lower case.
-        body: the content, unpacked; empty where it was not wanted.
+        headers: the headers in order, their names in lower case.
+        body: the content, unpacked; empty if it was not wanted.
         cut: whether there was more of it.
     """
 
@@ -83,24 +84,24 @@ class Answer:
         return next(iter(self.all(name)), None)
 
     def location(self, url: str) -> str | None:
-        """Return where this answer redirects to; None where it does not."""
+        """Return where this answer redirects to; None if it does not."""
         location = self.first("location") if self.status in _REDIRECTING else None
         if not location:
             return None
         location = _as_sent(location)
         try:
             return urljoin(url, location)
-        except ValueError:  # it is no address
+        except ValueError:  # it is not an address
             return location
 
 
 class Fetcher:
-    """Fetches one address after the other, over connections that it keeps.
+    """Fetches one address after the other, and keeps connections open.
 
     Attributes:
         interval: seconds from one request to the next.
-        requests: how many were sent.
-        received: how many bytes came.
+        requests: how many requests were sent.
+        received: how many bytes were received.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Fetcher:
         self._allow_private: bool | None = allow_private or None
 
     def begin_at(self, start: str) -> None:
-        """Take an address for one that a person names: if it is private, it may lead to others."""
+        """Trust an address as given by a person: if it is private, it may lead to private ones."""
         before, self._start = self._start, urlsplit(start)
         if before.hostname != self._start.hostname:
             self._allow_private = self._always or None
@@ -134,28 +135,28 @@ class Fetcher:
         wanted: Callable[[Answer], bool] = lambda answer: answer.status == 200,
         into: IO[bytes] | None = None,
     ) -> Answer:
-        """Fetch an address; a redirect is an answer like another.
+        """Fetch an address; redirects are not followed.
 
         Args:
             url: the address.
-            headers: what is sent besides.
-            largest: bytes of the content, once unpacked; what is more is cut off.
-            wanted: tells from an answer without its body whether the body is read.
+            headers: additional headers.
+            largest: most bytes of the content, unpacked; the rest is cut off.
+            wanted: says for an answer without its body whether to read the body.
             into: a file that the content is written to, instead of the answer.
 
         Raises:
             UnreachableError: the server cannot be reached, or is too busy.
-            UnreadableError: it may not be asked, or its answer cannot be read.
+            UnreadableError: its address is not allowed, or its answer cannot be read.
         """
         reason, pause = "", 0.0
         for attempt in range(_ATTEMPTS):
             if attempt:
-                sleep(pause)
+                sleep(seconds_to_wait(pause))
             pause = _BACKOFF * 2**attempt
             try:
                 answer = self._once(url, tuple(headers), largest, wanted, into)
             except httpcore.ConnectError as error:
-                reason = _told(error)
+                reason = _reason(error)
                 if _is_certificate(error):
                     break
             except (
@@ -164,24 +165,24 @@ class Fetcher:
                 httpcore.ProtocolError,
                 httpcore.ProxyError,
             ) as error:
-                reason = _told(error)
+                reason = _reason(error)
             else:
                 if answer.status not in _TRY_AGAIN:
                     return answer
-                reason = f"it was answered with {answer.status}"
-                asked = seconds_of(answer.first("retry-after"))
+                reason = f"its server answered {answer.status}"
+                asked = retry_after_seconds(answer.first("retry-after"))
                 if asked is not None and asked > _LONGEST_WAIT:
-                    raise UnreachableError(f"{reason}, to come back in {asked:.0f} seconds")
+                    raise UnreachableError(f"{reason}, and to try again in {asked:.0f} seconds")
                 pause = max(pause, asked or 0.0)
         raise UnreachableError(reason)
 
     def follow(
         self, url: str, *, largest: int, into: IO[bytes] | None = None
     ) -> tuple[Answer | None, str]:
-        """Fetch an address and what it redirects to, on any host.
+        """Fetch an address and follow its redirects, to any host.
 
         Returns:
-            The last answer and its address; None for redirects without end.
+            The last answer and its address; None if there are too many redirects.
 
         Raises:
             UnreadableError: as by `get`.
@@ -195,19 +196,19 @@ class Fetcher:
 
     @contextmanager
     def opened(self, url: str) -> Iterator[IO[bytes]]:
-        """Open a document and what it redirects to, without its compression.
+        """Open a document, following redirects, and unpack it.
 
         Raises:
-            UnreadableError: it cannot be had, or it is larger than `TOO_LARGE`.
+            UnreadableError: it cannot be fetched, or is larger than `TOO_LARGE`.
         """
         with SpooledTemporaryFile(_IN_MEMORY) as file:
             answer, _ = self.follow(url, largest=TOO_LARGE, into=file)
             if answer is None:
                 raise UnreadableError("it redirects too often")
             if answer.status != 200:
-                raise UnreadableError(f"it was answered with {answer.status}")
+                raise UnreadableError(f"its server answered {answer.status}")
             if answer.cut:
-                raise UnreadableError(told_too_large())
+                raise UnreadableError(too_large_reason())
             file.seek(0)
             yield unpacked(file)
 
@@ -249,7 +250,7 @@ class Fetcher:
             if not wanted(answer):
                 if _is_short(answer):
                     for _ in self._counted(response.iter_stream()):
-                        pass  # so that the connection can be used once more
+                        pass  # so that the connection can be used again
                 return answer
             sink = BytesIO() if into is None else into
             sink.seek(0)
@@ -280,7 +281,7 @@ class Fetcher:
             raise UnreachableError(f"its answer took longer than {_LONGEST_ANSWER:g} seconds")
 
     def _own_headers(self, url: str) -> Headers:
-        """Return the caller's headers for the host that they are meant for, never in the clear."""
+        """Return the caller's headers if this is their host, and not over a less secure scheme."""
         parts = urlsplit(url)
         safer = (parts.scheme, self._start.scheme) == ("https", "http")
         same = parts.scheme == self._start.scheme and parts.port == self._start.port
@@ -291,7 +292,7 @@ class Fetcher:
     def _pool(self, url: str) -> httpcore.ConnectionPool:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UnreadableError("it is no http:// or https:// address")
+            raise UnreadableError("it is not an http:// or https:// address")
         if self._allow_private is None:
             try:
                 self._allow_private = any(_private(_resolved(self._start.hostname or "", None)))
@@ -303,7 +304,7 @@ class Fetcher:
             raise UnreadableError(str(error)) from error
         if proxy is not None and not self._allow_private:
             _refuse_private(parts.hostname)
-        allowed = self._allow_private or proxy is not None  # a proxy is often near
+        allowed = self._allow_private or proxy is not None  # a proxy often has a private address
         if (proxy, allowed) not in self._pools:
             self._pools[proxy, allowed] = httpcore.ConnectionPool(
                 ssl_context=ssl_context(verify=True),
@@ -318,7 +319,7 @@ class Fetcher:
 class _Network(httpcore.SyncBackend):
     """Connects to public addresses only, unless others are allowed.
 
-    A name is resolved once, and the address that was checked is the one that is connected to.
+    A name is resolved once, so that the address that is checked is the one that is used.
     """
 
     def __init__(self, check_time: Callable[[], None], *, allow_private: bool) -> None:
@@ -349,7 +350,7 @@ class _Network(httpcore.SyncBackend):
 
 
 class _Connection(WrappedStream):
-    """A connection on which an answer has only so long in all, its headers included."""
+    """A connection that limits the time of a whole answer, headers included."""
 
     def __init__(self, stream: httpcore.NetworkStream, check_time: Callable[[], None]) -> None:
         super().__init__(stream)
@@ -370,7 +371,7 @@ class _Connection(WrappedStream):
 
 
 def _refuse_private(host: str) -> None:
-    """Refuse a host by what it resolves to here; a proxy, which is trusted, may know others."""
+    """Refuse a host that resolves to a private address here; behind a proxy it may not resolve."""
     try:
         addresses = _resolved(host, None)
     except OSError:
@@ -380,24 +381,24 @@ def _refuse_private(host: str) -> None:
 
 def _refuse(host: str, addresses: Sequence[str]) -> None:
     for address in _private(addresses):
-        told = "" if address == host else f", {address}"
-        raise UnreadableError(f"its host is at a private address{told}; allow_private allows it")
+        shown = "" if address == host else f", {address}"
+        raise UnreadableError(f"its host has a private address{shown}; allow_private allows it")
 
 
 def _resolved(host: str, port: int | None) -> list[str]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:  # a label that is empty or too long
-        raise OSError(0, "it is no host's name") from error
+        raise OSError(0, "it is not a valid host name") from error
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 def _private(addresses: Iterable[str]) -> Iterator[str]:
-    """Yield those of some addresses that are not public."""
+    """Yield the addresses that are not public."""
     for text in addresses:
         address = ipaddress.ip_address(text.partition("%")[0])
         if isinstance(address, ipaddress.IPv6Address):
-            # Some networks translate these, and what they hold is where one ends up.
+            # Some networks translate these to the IPv4 address inside.
             inner = address.ipv4_mapped or address.sixtofour
             if address in _NAT64:
                 inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
@@ -414,7 +415,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def _unpacked(pieces: Iterator[bytes], encoding: str | None) -> Iterator[bytes]:
-    """Unpack what is compressed, a little at a time: a bomb ends where the reader stops."""
+    """Unpack compressed data in small pieces, so that a bomb ends when the reader stops."""
     kind = (encoding or "identity").strip().lower()
     if kind == "identity":
         yield from pieces
@@ -441,7 +442,7 @@ def _is_certificate(error: BaseException) -> bool:
     return any(isinstance(each, ssl.SSLCertVerificationError) for each in chain(error))
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if _is_certificate(error):
         return f"its certificate is not trusted here: {error}"
     if isinstance(error, httpcore.TimeoutException):
@@ -450,7 +451,7 @@ def _told(error: Exception) -> str:
 
 
 def _as_sent(location: str) -> str:
-    """Return a header's address as its server means it: many send UTF-8, which none may."""
+    """Return a header's address, decoded as UTF-8 if possible: many servers send that."""
     try:
         return location.encode("latin-1").decode()
     except UnicodeError:
@@ -458,7 +459,7 @@ def _as_sent(location: str) -> str:
 
 
 def _encoded(url: str) -> httpcore.URL:
-    """Return an address in parts: httpcore itself loses what stands after a `;`."""
+    """Return an address in parts, since httpcore itself loses what follows a `;`."""
     try:
         parts = urlsplit(url)
         target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
@@ -469,4 +470,4 @@ def _encoded(url: str) -> httpcore.URL:
             target=quote(target, "/:@!$&'()*+,;=~%?"),
         )
     except (UnicodeEncodeError, ValueError) as error:
-        raise UnreadableError(f"it is no address: {error}") from error
+        raise UnreadableError(f"it is not an address: {error}") from error

@@ -15,7 +15,7 @@ from knowledge_bot.ingest._items import File, Skipped
 from knowledge_bot.ingest.sources._documents import patterns_of
 
 IGNORE_FILE = ".kbotignore"
-"""Names what is left out of the folder that it lies in, in the notation of a `.gitignore`."""
+"""The file in a folder that says what to leave out, written like a `.gitignore`."""
 
 
 def from_folder(
@@ -28,26 +28,26 @@ def from_folder(
 ) -> "Folder":
     """Find the files below a folder.
 
-    They come in the order of their paths. A file is named by its path below the folder, and known
-    by that and the folder's origin. Links to other folders are not followed; a link to a file is,
-    where the file is below the folder. What a `.kbotignore` in the folder names is left out.
+    They come in the order of their paths. A file is named by its path below the folder; its key is
+    that and the folder's origin. Links to folders are not followed; a link to a file is, if the
+    file is below the folder. What a `.kbotignore` in the folder names is left out.
 
     Args:
         folder: where to look.
-        patterns: which files, one pattern or several. One without a slash is for the name, as in
-            `*.md`; one with a slash for the path below the folder, where `**/` stands for any
-            number of folders.
-        exclude: what to leave out, in the notation of a `.gitignore`: `*.tmp`, `drafts/`.
-        hidden: whether to take names that begin with a dot as well.
-        origin: a name that stands for the folder wherever it is mounted, such as `handbook`; by
-            default the folder's resolved path.
+        patterns: which files, one pattern or several. A pattern without a slash matches the name,
+            as in `*.md`; one with a slash the path below the folder, where `**/` is any number of
+            folders.
+        exclude: what to leave out, written like a `.gitignore`: `*.tmp`, `drafts/`.
+        hidden: whether to take names that begin with a dot.
+        origin: a name for the folder that stays the same wherever it is mounted, such as
+            `handbook`; by default the folder's resolved path.
 
     Returns:
         An iterable of a `File` for each file, and a `Skipped` for what is hidden, leaves the
-        folder, is no file, has a path that is not UTF-8, or is a folder that cannot be read.
+        folder, is not a file, has a path that is not UTF-8, or is a folder that cannot be read.
 
     Raises:
-        ConfigurationError: there is no such folder, or a pattern is none.
+        ConfigurationError: there is no such folder, or a pattern is not valid.
     """
     root = Path(folder).resolve()
     if not os.path.isdir(root):  # noqa: PTH112 - before Python 3.14 a Path raises here
@@ -62,7 +62,7 @@ def from_folder(
             f"patterns: {', '.join(several)} cannot be used: {error.msg}"
         ) from None
     name = str(root)
-    if matches is not None:  # another selection of the same folder is another origin
+    if matches is not None:  # the same folder with other patterns is another origin
         name = f"{name} [{' '.join(sorted(several))}]"
     left_out = patterns_of("exclude", exclude)
     excluding = matching([*_ignored_lines(root), *left_out])
@@ -77,7 +77,7 @@ class Folder:
     Attributes:
         root: the folder's resolved path.
         prefix: what the keys of its files begin with.
-        origin: what the ledger knows the folder by.
+        origin: the folder's name in the ledger.
     """
 
     root: str
@@ -88,11 +88,11 @@ class Folder:
     _hidden: bool
 
     def named(self, origin: str) -> "Folder":
-        """Return the same folder under a name that stands for it wherever it is mounted."""
+        """Return the same folder under a name that stays the same wherever it is mounted."""
         return replace(self, prefix=origin, origin=origin)
 
-    def __iter__(self) -> Iterator[File | Skipped]:  # noqa: C901 - every kind of entry, once
-        # One generator for all folders: each would have to hand on the files of those below.
+    def __iter__(self) -> Iterator[File | Skipped]:  # noqa: C901 - one branch for each kind of entry
+        # One generator for all folders, since nested ones would pass each file up level by level.
         waiting = [self._listed("")]
         while waiting:
             below, entries = waiting[-1]
@@ -112,8 +112,8 @@ class Folder:
                 elif entry.is_symlink():
                     yield self._linked(entry.path, relative)
                 elif entry.is_file(follow_symlinks=False):
-                    # Resolved already: the root is, and no link led here. Resolving each anew would
-                    # take longer than everything else about a file that did not change.
+                    # The path is resolved: the root is, and no link led here. Resolving each one
+                    # again would take longer than everything else about an unchanged file.
                     yield self._file(entry.path, relative, relative)
                 else:
                     yield _skipped(relative, "it is not a regular file")
@@ -128,8 +128,8 @@ class Folder:
                 )
         except OSError as error:
             reason = f"the folder cannot be read: {error.strerror}"
-            told = _shown(below or self.root)
-            names = [("", Skipped(told, reason, invalid=True, partial=True))]
+            name = _shown(below or self.root)
+            names = [("", Skipped(name, reason, invalid=True, partial=True))]
         return below, iter(names)
 
     def _takes(self, relative: str) -> bool:
@@ -140,8 +140,7 @@ class Folder:
     def _linked(self, path: str, relative: str) -> File | Skipped:
         target = Path(os.path.realpath(path))
         if not target.is_relative_to(self.root):
-            told = f"it is a link that leaves the folder, to {_shown(str(target))}"
-            return _skipped(relative, told)
+            return _skipped(relative, f"it is a link out of the folder, to {_shown(str(target))}")
         if os.path.isdir(target):  # noqa: PTH112 - before Python 3.14 a Path raises here
             return _skipped(relative, f"it is a link to a folder, {_shown(str(target))}")
         if not os.path.exists(target):  # noqa: PTH110 - as above
@@ -151,7 +150,7 @@ class Folder:
     def _file(self, path: str, below: str, name: str) -> File | Skipped:
         try:
             return File(path=path, name=name, key=f"{self.prefix}/{below}")
-        except ValidationError:  # on Linux a name is bytes, and a model takes text
+        except ValidationError:  # on Linux a name is bytes, and the model takes text
             reason = f"its path is not UTF-8 text, {_shown(path)}; rename it"
             return Skipped(_shown(name), reason, invalid=True)
 
@@ -166,14 +165,14 @@ def _ignored_lines(root: Path) -> list[str]:
 
 
 def matching(patterns: list[str], option: str = "exclude") -> Callable[[str], bool] | None:
-    """Return what tells whether a path is among those that patterns name; None without patterns.
+    """Return a function that says whether a path matches a pattern; None without patterns.
 
     Args:
-        patterns: in the notation of a `.gitignore`.
-        option: what gave them, for the error.
+        patterns: written like those of a `.gitignore`.
+        option: the option's name, for the error.
 
     Raises:
-        ConfigurationError: one is none.
+        ConfigurationError: a pattern is not valid.
     """
     if not patterns:
         return None
@@ -197,7 +196,7 @@ def _shown(path: str) -> str:
 def expression(pattern: str) -> str:
     """Return a glob pattern as a regular expression for the path below the root.
 
-    One without a slash is for the name, at any depth.
+    A pattern without a slash matches the name, at any depth.
     """
     parts = re.split(r"(\*\*/|\*\*|\*|\?|\[!?\]?[^\]/]*\])", pattern.lstrip("/"))
     wild = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}

@@ -1,4 +1,4 @@
-"""What a page of HTML says: where it links to, what it asks of crawlers, and its main text."""
+"""Reads HTML pages: their links, their directives for crawlers, and their main text."""
 
 import codecs
 import functools
@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from knowledge_bot.ingest.sources._addresses import cleaned
 
 LINKS = 5000
-"""Links of one page that are followed: more than the largest index of a site has."""
+"""Most links of one page that are followed; even large index pages have fewer."""
 
-# As the WHATWG's Encoding Standard reads these names, so as every browser does.
+# How browsers read these names: WHATWG, Encoding Standard.
 _READ_AS = {
     "ascii": "cp1252",
     "iso8859-1": "cp1252",
@@ -31,15 +31,15 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-# Where the standard looks for a `meta` with a charset, and some sites' long heads.
+# Bytes in which a `meta` charset is looked for; more than the standard, for long heads.
 _HEAD = 8192
 _META = re.compile(rb"""<meta[^>]{0,500}?charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 _XML = re.compile(rb"""^\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([\w.:-]+)""")
 
-# Characters above which only the plain reader reads a page: of 2 million, trafilatura needs 15 s.
+# Characters above which trafilatura is not used: 2 million would take it 15 s.
 _TOO_LONG_TO_EXTRACT = 1_000_000
 
-# What stands around a text, or is no text: by an element's name, and by its `role`.
+# What surrounds the main text, or is no text: by element name, and by `role`.
 _AROUND = {"aside", "dialog", "footer", "header", "nav"}
 _AROUND |= {"button", "noscript", "object", "select", "svg", "template"}
 _ROLES = {"alert", "alertdialog", "banner", "complementary", "contentinfo", "dialog"}
@@ -47,7 +47,7 @@ _ROLES |= {"navigation", "search"}
 _TAG = re.compile(r"<(/?[a-zA-Z][^\s/>]*)")
 _ATTRIBUTE = re.compile(r"[\s/]*([^\s/>][^\s/>=]*)(\s*=\s*)?")
 _UNQUOTED = re.compile(r"[^\s>]*")
-# What holds no markup, and is not shown in the text; its end tag is looked for as it is.
+# Elements without markup inside, whose content is not text.
 _RAW = {
     name: re.compile(f"</{name}(?=[\\s/>])", re.IGNORECASE)
     for name in ("iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp")
@@ -57,14 +57,14 @@ _REFRESH = re.compile(r"\s*\d+(?:\.\d*)?\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"']+)
 
 @dataclass
 class Document:
-    """What a page of HTML says.
+    """What was read from an HTML page.
 
     Attributes:
-        links: the addresses that it links to, in its order, without those marked `nofollow`.
+        links: the addresses that it links to, in order, without those marked `nofollow`.
         more_links: whether there were more than are followed.
-        canonical: its address by its own account, or None.
-        robots: what its `meta` elements ask of crawlers: an agent's name, and directives.
-        text: its main text, where the plain reader was asked for it.
+        canonical: the canonical address that it names, or None.
+        robots: directives for crawlers in its `meta` elements: an agent's name, and directives.
+        text: its main text, as the plain reader finds it.
     """
 
     links: dict[str, None] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Document:
 
 
 def decoded(content: bytes, declared: str | None) -> tuple[str, str]:
-    """Return a page as text, and its encoding: by its first bytes, its header, its `meta`."""
+    """Return a page as text, and its encoding: from its first bytes, its header or its `meta`."""
     for mark, encoding in _MARKS:
         if content.startswith(mark):
             return content[len(mark) :].decode(encoding, "replace"), encoding
@@ -85,7 +85,7 @@ def decoded(content: bytes, declared: str | None) -> tuple[str, str]:
         inside = _META.search(head) or _XML.match(head)
         found = _known(inside[1].decode("ascii", "replace")) if inside else None
         if found is not None and found.startswith(("utf-16", "utf-32")):
-            found = "utf-8"  # it was read as ASCII just now
+            found = "utf-8"  # the declaration itself was read as ASCII
     if found is not None:
         return content.decode(found, "replace"), found
     try:
@@ -95,7 +95,7 @@ def decoded(content: bytes, declared: str | None) -> tuple[str, str]:
 
 
 def parsed(text: str, url: str, encoding: str) -> Document:
-    """Read a page; nothing that a page may hold fails."""
+    """Read a page; no content makes it fail."""
     reader = _Reader(url, encoding)
     for tag, content in _tokens(text):
         if isinstance(content, str):
@@ -109,19 +109,19 @@ def parsed(text: str, url: str, encoding: str) -> Document:
 
 
 def extractors() -> list[str]:
-    """Return the names of what can find the main text of a page here, the best one first."""
+    """Return the names of the installed extractors of main text, the best one first."""
     return ["trafilatura", "plain"] if _has_trafilatura() else ["plain"]
 
 
 def version_of(text: str, document: Document, extractor: str) -> str | None:
-    """Return what changes when a page's main text does; None for a page without any.
+    """Return a hash of a page's main text; None for a page without text.
 
-    Two extractors find different texts, so a version tells which one it is of.
+    Extractors find different texts, so a version begins with the extractor's name.
     """
     found = None
     if extractor == "trafilatura" and len(text) < _TOO_LONG_TO_EXTRACT:
         found = _extracted(text)
-    # Without white space: a page that is laid out anew has the same text.
+    # Without white space, so that a new layout is no change.
     main = "".join((found or document.text).split())
     if not main:
         return None
@@ -139,13 +139,13 @@ def _extracted(text: str) -> str | None:
 
     try:
         found = trafilatura.extract(text, include_comments=False, deduplicate=False)
-    except Exception:  # noqa: BLE001 - whatever it stumbles over, the plain reader reads it
+    except Exception:  # noqa: BLE001 - the plain reader reads every page
         return None
     return str(found) if found else None
 
 
 def _known(name: str | None) -> str | None:
-    """Return the Python name of an encoding for text; None for one that is not known."""
+    """Return the Python name of a text encoding; None for an unknown one."""
     if not name:
         return None
     try:
@@ -157,8 +157,8 @@ def _known(name: str | None) -> str | None:
     return _READ_AS.get(found.name, found.name)
 
 
-# html.parser would need two minutes for 100 KB of `<a <a <a`, and hours for a megabyte. Here each
-# character is looked at a few times at most, whatever comes.
+# html.parser would need two minutes for 100 KB of `<a <a <a`, and hours for a megabyte. This takes
+# linear time for any input.
 def _tokens(text: str) -> Iterator[tuple[str, dict[str, str] | str]]:
     """Yield the tags with their attributes, `/` before the name of an end tag, and the texts."""
     at = 0
@@ -168,7 +168,7 @@ def _tokens(text: str) -> Iterator[tuple[str, dict[str, str] | str]]:
         name = _TAG.match(text, begin)
         if name is None:
             at = _after_markup(text, begin)
-            if at == begin + 1:  # it is no markup
+            if at == begin + 1:  # not markup
                 yield "", "<"
         else:
             tag = name[1].lower()
@@ -184,7 +184,7 @@ def _tokens(text: str) -> Iterator[tuple[str, dict[str, str] | str]]:
 
 
 def _after_markup(text: str, begin: int) -> int:
-    """Return where a comment or declaration ends, or what follows a `<` that begins neither."""
+    """Return the end of a comment or declaration, or the next position if `<` begins neither."""
     if text.startswith("<!--", begin):
         end, length = text.find("-->", begin + 2), 3
     elif text.startswith(("<!", "<?", "</"), begin):
@@ -195,7 +195,7 @@ def _after_markup(text: str, begin: int) -> int:
 
 
 def _attributes(text: str, at: int) -> tuple[dict[str, str], int]:
-    """Return a tag's attributes, of which the first of a name counts, and where the tag ends."""
+    """Return a tag's attributes, the first of each name, and where the tag ends."""
     found: dict[str, str] = {}
     while name := _ATTRIBUTE.match(text, at):
         at = name.end()
@@ -215,11 +215,11 @@ def _attributes(text: str, at: int) -> tuple[dict[str, str], int]:
 
 
 class _Reader:
-    """Gathers what a `Document` holds.
+    """Builds a `Document`.
 
-    The text is kept three times: as that of `<main>`, of the body, and with what stands around it.
-    An element that is left out ends with its end tag, elements of its own kind inside it counted.
-    Where that never comes, nothing can be said to stand around the text, and all of it is taken.
+    The text is collected three times: within `<main>`, within the body without what surrounds it,
+    and everywhere. An omitted element ends with its matching end tag. If that never comes, nobody
+    knows what surrounds the text, and all text is taken.
     """
 
     def __init__(self, url: str, encoding: str) -> None:

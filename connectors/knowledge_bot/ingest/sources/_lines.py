@@ -1,4 +1,4 @@
-"""Items from lines: of JSON, or of addresses."""
+"""Items from lines of JSON, or of addresses."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import File, Skipped, Text, WebPage
 from knowledge_bot.ingest.sources._comparing import Compared, compared
-from knowledge_bot.ingest.sources._documents import Found, is_web_address, once, refused
+from knowledge_bot.ingest.sources._documents import Found, is_web_address, once, skipped_address
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest.sources._pages import Compare
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Lines: TypeAlias = str | os.PathLike[str] | IO[bytes] | IO[str] | Iterable[str]
 """A path, `-` for standard input, an open file, or the lines themselves."""
 
-# Bytes of one line: a text of an encyclopaedia's length fits, a file without line ends does not.
+# Most bytes of one line: an encyclopaedia fits, a large file without line ends does not.
 _LONGEST_LINE = 64 * 1024 * 1024
 
 
@@ -29,14 +29,14 @@ def from_jsonl(source: Lines) -> Found:
     """Find the items of a file with one JSON object per line.
 
     An object holds the fields of a `WebPage` (`name`, `url`, …), a `Text` (`name`, `content`, …) or
-    a `File` (`path`, …; from the folder of the file that names it). It is known by its `url`,
-    `content` or `path`. Empty lines are left out.
+    a `File` (`path`, …; relative to the folder of the JSON file). Its `url`, `content` or `path`
+    says which. Empty lines are left out.
 
     Args:
         source: a path, `-` for standard input, an open file, or lines.
 
     Returns:
-        An iterable of an item for each line, and a `Skipped` for a line that is none.
+        An iterable of an item for each line, and a `Skipped` for a line that is not one.
 
     Raises:
         ConfigurationError: the file cannot be opened; raised at once.
@@ -59,15 +59,15 @@ def from_urls(
 
     Args:
         source: a path, `-` for standard input, an open file, or the addresses themselves.
-        compare: what tells that a page changed, and is its version: its main text (`content`), or
-            the time that its server names (`lastmod`). Each page is read for it, as `from_site`
-            reads it. By default none is read, and no later change of a page is seen.
-        rate: how many pages are asked for a second, at most.
-        allow_private: whether a public page may redirect to an address that is not.
+        compare: what a page's version is made of: its main text (`content`), or the time that its
+            server states (`lastmod`). Each page is read for that, as by `from_site`. By default no
+            page is read, and later changes are not seen.
+        rate: the most pages read per second.
+        allow_private: whether a public page may redirect to a private address.
 
     Returns:
-        An iterable of a `WebPage` for each line, and a `Skipped` for one that is no web address or
-        cannot be read.
+        An iterable of a `WebPage` for each line, and a `Skipped` for one that is not a web address
+        or cannot be read.
 
     Raises:
         ConfigurationError: an option cannot be used, or the file cannot be opened; raised at once.
@@ -85,7 +85,7 @@ def _json_items(
     lines: Iterator[tuple[int, bytes]], name: str, folder: Path
 ) -> Iterator[WebPage | Text | File | Skipped]:
     for number, line in lines:
-        told = f"{name}, line {number}"
+        place = f"{name}, line {number}"
         try:
             if len(line) > _LONGEST_LINE:
                 raise ValueError("it is too long")
@@ -94,13 +94,14 @@ def _json_items(
             first = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             said = first["msg"].removeprefix("Value error, ")
-            # Checks of our own name the field themselves.
+            # Our own checks name the field themselves.
             reason = said if said.startswith(f"{where}: ") else f"{where}: {said}"
-            yield Skipped(told, f"it is no item: {reason}", invalid=True, partial=True)
+            yield Skipped(place, f"it is not an item: {reason}", invalid=True, partial=True)
         except (ValueError, TypeError) as error:
-            # Its own line is the first one that the parser sees.
-            reason = f"it is no item: {str(error)[:300].replace(' at line 1 column', ' at column')}"
-            yield Skipped(told, reason, invalid=True, partial=True)
+            # To the parser, each line is line 1.
+            detail = str(error)[:300].replace(" at line 1 column", " at column")
+            reason = f"it is not an item: {detail}"
+            yield Skipped(place, reason, invalid=True, partial=True)
 
 
 def _item(fields: Any, folder: Path) -> WebPage | Text | File:
@@ -120,7 +121,9 @@ def _pages(lines: Iterator[tuple[int, bytes]], name: str) -> Iterator[WebPage | 
         address = line.decode("utf-8", "replace").strip()
         if address.startswith("#"):
             continue
-        yield refused(address, f"{name}, line {number}") or WebPage(name=address, url=address)
+        yield skipped_address(address, f"{name}, line {number}") or WebPage(
+            name=address, url=address
+        )
 
 
 _Numbered: TypeAlias = Iterator[tuple[int, bytes]]
@@ -129,7 +132,7 @@ _Numbered: TypeAlias = Iterator[tuple[int, bytes]]
 def _taking(
     source: Lines, items: Callable[[_Numbered], Iterator[Any]]
 ) -> Callable[[], Iterator[Any]]:
-    """Return what gives the items of the lines that are not empty; a file must be there at once."""
+    """Return a function that yields the items; raise at once if a file cannot be opened."""
     if source != "-" and isinstance(source, str | os.PathLike):
         with _opened(source):
             pass
@@ -144,7 +147,7 @@ def _read(opened: Any) -> _Numbered:
         for number, line in enumerate(lines, 1):
             data = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
             if number == 1:
-                data = data.removeprefix(b"\xef\xbb\xbf")  # as some editors begin a file
+                data = data.removeprefix(b"\xef\xbb\xbf")  # some editors write a byte order mark
             if data.strip():
                 yield number, data
 
@@ -156,12 +159,14 @@ def _opened(source: Lines) -> Any:
         try:
             return _bounded(Path(source).open("rb"))
         except OSError as error:
-            hint = ": it is an address, and a file of lines is expected, or a list of them"
-            told = hint if is_web_address(os.fspath(source)) else f": {error.strerror}"
-            raise ConfigurationError(f"{os.fspath(source)} cannot be read{told}") from error
+            reason = str(error.strerror)
+            if is_web_address(os.fspath(source)):
+                reason = "it is an address, but a file of lines is expected, or a list of them"
+            raise ConfigurationError(f"{os.fspath(source)} cannot be read: {reason}") from error
     if not isinstance(source, Iterable):
-        told = f"expected a path, an open file or lines, not {type(source).__name__}"
-        raise ConfigurationError(f"source: {told}")
+        raise ConfigurationError(
+            f"source: expected a path, an open file or lines, not {type(source).__name__}"
+        )
     return _kept_open(source)
 
 
@@ -185,7 +190,7 @@ def _name(source: Lines) -> str:
 
 
 def _origin(source: Lines) -> str | None:
-    """Return a file's path: what it holds is all there is, unlike what comes through a pipe."""
+    """Return a file's path; a pipe has no origin, since it may not yield everything."""
     if isinstance(source, str | os.PathLike) and source != "-":
         return str(Path(source).absolute())
     return None

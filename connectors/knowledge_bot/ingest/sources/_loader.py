@@ -1,6 +1,6 @@
-"""Documents of loaders that people have already: LangChain's loaders, LlamaIndex's readers.
+"""Documents of existing loaders: LangChain's loaders and LlamaIndex's readers.
 
-Neither framework is imported. A loader is known by its methods, a document by its attributes.
+Neither framework is imported. A loader is recognised by its methods, a document by its attributes.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import File, Skipped, Text
 from knowledge_bot.ingest.sources._documents import Found, once
 
-# The methods of a loader that give documents, the lazy ones first: LangChain's, then LlamaIndex's.
+# The methods of a loader that return documents, lazy ones first: LangChain's, then LlamaIndex's.
 LOADING = (
     "lazy_load",
     "alazy_load",
@@ -31,18 +31,20 @@ LOADING = (
     "aload_data",
 )
 
-# What loaders call the place of a document, and what they call its name, the best first.
+# The metadata fields for the place of a document, and for its name, the best first.
 _SOURCES = ("source", "file_path", "url")
 _NAMES = ("title", "file_name", "filename", *_SOURCES)
 
-# What loaders call the place of a row in a table, or of a record in a file of them. Rows come and
-# go anywhere, unlike pages, so that a place says nothing of what stands there.
+# The metadata fields for the number of a row or record. Rows are inserted and removed anywhere,
+# unlike pages, so a number does not identify one.
 _ROWS = ("row", "seq_num")
 
 _NAME_LENGTH = 80
 
-# What tells in a resource's information that it changed; a day alone does not.
-_TELLING = re.compile(r"modif|updat|chang|tag|version|revision|hash|md5|sha|mtime", re.IGNORECASE)
+# Fields of a resource's information that change with it; a date alone is too coarse.
+_CHANGE_FIELDS = re.compile(
+    r"modif|updat|chang|tag|version|revision|hash|md5|sha|mtime", re.IGNORECASE
+)
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -53,39 +55,40 @@ def from_loader(
     name: Callable[[Any], str] | None = None,
     key: Callable[[Any], str] | None = None,
 ) -> Found:
-    """Find the documents of a loader of LangChain or a reader of LlamaIndex, or of alike ones.
+    """Find the documents of a LangChain loader, a LlamaIndex reader, or something similar.
 
-    Documents are taken one at a time where the loader gives them so (`lazy_load`, `alazy_load`,
-    `lazy_load_data`), and all at once where not (`load`, `load_data`). Each becomes a `Text`, known
-    by its id; without one by its `source`, `file_path` or `url` in the metadata and its place among
-    the documents of that source, as the pages of a file; without both by its text. A row, which has
-    `row` or `seq_num` in its metadata, is known by its source and its text.
+    Documents are taken one at a time if the loader can do that (`lazy_load`, `alazy_load`,
+    `lazy_load_data`), otherwise all at once (`load`, `load_data`). Each becomes a `Text`. Its key
+    is its id; without one its `source`, `file_path` or `url` in the metadata and its number among
+    the documents of that source, such as a page of a file; without these a hash of its text. The
+    key of a row, which has `row` or `seq_num` in its metadata, is its source and a hash of its
+    text.
 
-    A reader with `list_resources` and `load_resource` is asked first what it has: each resource
-    becomes a `File` of its documents' texts, whose version is what `get_resource_info` says, so
-    that only what is new or changed is loaded, once to compare it and once to send it.
+    A reader with `list_resources` and `load_resource` is first asked for its resources. Each
+    becomes a `File` of its documents' texts, whose version is made of `get_resource_info`. So only
+    new and changed ones are loaded, once to compare them and once to send them.
 
     Args:
         loader: has one of these methods, or is an iterable of documents, which may be
             asynchronous.
-        origin: a name that stands for what the loader reads, such as `wiki`. With it, documents are
-            known by it and their own key, so that another loader may have the same keys, and what
-            the loader finds no longer is told as gone.
-        name: returns what a document's source is named; by default its title, its file's name, its
-            source or its first line. Of a resource it is given the identifier, as `key` is.
-        key: returns what a document is known by.
+        origin: a name for what the loader reads, such as `wiki`. With it, keys are prefixed by it,
+            so that another loader may have the same keys, and documents that disappear are reported
+            as gone.
+        name: returns the source's name for a document; by default its title, its file's name, its
+            source or its first line. For a resource it gets the identifier, as `key` does.
+        key: returns the key for a document.
 
     Returns:
-        An iterable of a `Text` for each document or a `File` for each resource. Where the loader
-        raises, a `Skipped` tells it, and ends it.
+        An iterable of a `Text` for each document or a `File` for each resource. If the loader
+        raises, the last item is a `Skipped` with the error.
 
     Raises:
-        ConfigurationError: it is no loader; raised at once.
+        ConfigurationError: it is not a loader; raised at once.
     """
     if callable(getattr(loader, "list_resources", None)) and callable(
         getattr(loader, "load_resource", None)
     ):
-        return Found(partial(_resources, loader, name, key), origin, keys_of_its_own=True)
+        return Found(partial(_resources, loader, name, key), origin, local_keys=True)
     if not is_loader(loader):
         raise ConfigurationError(
             f"loader: expected an object with one of the methods {', '.join(LOADING)}, or "
@@ -93,11 +96,11 @@ def from_loader(
         )
     take = partial(_documents, loader, name, key)
     several = once(take(), "documents") if isinstance(loader, Iterator) else take
-    return Found(several, origin, keys_of_its_own=True)
+    return Found(several, origin, local_keys=True)
 
 
 def is_loader(loader: object) -> bool:
-    """Tell whether something, or what a class makes, gives documents."""
+    """Return whether an object, or an instance of a class, yields documents."""
     if any(callable(getattr(loader, method, None)) for method in LOADING):
         return True
     is_several = isinstance(loader, Iterable | AsyncIterable)
@@ -105,14 +108,14 @@ def is_loader(loader: object) -> bool:
 
 
 class Texts:
-    """Makes an item of each document of one loader; the order of its documents counts.
+    """Makes an item from each document of one loader, in order.
 
     Args:
-        name: returns what a document's source is named.
-        key: returns what a document is known by.
+        name: returns the source's name for a document.
+        key: returns the key for a document.
 
     Attributes:
-        placed: how many are known by their place among others of the same source.
+        placed: how many keys depend on the document's number within its source.
     """
 
     def __init__(
@@ -121,15 +124,15 @@ class Texts:
         key: Callable[[Any], str] | None = None,
     ) -> None:
         self._name, self._key = name, key
-        # By hashes, since a source's name may be long and there may be a million.
+        # By hash, since a source's name may be long and there may be a million.
         self._seen: Counter[int] = Counter()
         self.placed: int = 0
 
     def __call__(self, document: Any) -> Text | Skipped:
-        """Return a document as an item; as `Skipped` where its name or key cannot be sent.
+        """Return a document as an item, or a `Skipped` if its name or key cannot be sent.
 
         Raises:
-            TypeError: it is no document.
+            TypeError: it is not a document.
         """
         content, metadata = _content(document), _metadata(document)
         source = next((str(metadata[each]) for each in _SOURCES if metadata.get(each)), "")
@@ -162,11 +165,11 @@ class Texts:
 
 
 def text_or_skipped(name: str, content: str, key: str) -> Text | Skipped:
-    """Return a text; as `Skipped` where one of these is none, such as half a surrogate."""
+    """Return a text, or a `Skipped` if one of these cannot be encoded, such as a lone surrogate."""
     try:
         return Text(name=name, content=content, key=key)
     except ValidationError as error:
-        reason = f"it cannot be sent: {_said(error)}"
+        reason = f"it cannot be sent: {_detail(error)}"
         return Skipped(_printable(name), reason, invalid=True, partial=True)
 
 
@@ -177,24 +180,24 @@ def _printable(name: object) -> str:
 def _documents(
     loader: object, name: Callable[[Any], str] | None, key: Callable[[Any], str] | None
 ) -> Iterator[Text | Skipped]:
-    told, count, as_text = _told(loader), 0, Texts(name, key)
+    label, count, as_text = _label(loader), 0, Texts(name, key)
     try:
         for count, document in enumerate(_loaded(loader), 1):
             item: Text | Skipped
             try:
-                # What gives documents may tell itself what one of them lacks.
+                # An iterable of documents may itself leave some out.
                 item = document if isinstance(document, Skipped) else as_text(document)
             except TypeError as error:
-                reason = f"it is no document: {_said(error)}"
-                item = Skipped(f"{told}, document {count}", reason, invalid=True, partial=True)
+                reason = f"it is not a document: {_detail(error)}"
+                item = Skipped(f"{label}, document {count}", reason, invalid=True, partial=True)
             yield item
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a loader may raise anything
-        reason = f"the loader ends after {count} documents: {_said(error)}"
-        yield Skipped(told, reason, invalid=True, partial=True)
+        reason = f"the loader ends after {count} documents: {_detail(error)}"
+        yield Skipped(label, reason, invalid=True, partial=True)
 
 
 def _loaded(loader: Any) -> Iterator[Any]:
-    """Yield the documents, by the first method that is not only there to be overridden."""
+    """Yield the documents from the first method that is implemented."""
     ways = [way for name in LOADING if callable(way := getattr(loader, name, None))]
     if not ways:
         yield from _taken(loader)
@@ -213,7 +216,7 @@ def _loaded(loader: Any) -> Iterator[Any]:
 
 
 def _taken(given: Any) -> Iterator[Any]:
-    if inspect.iscoroutine(given):  # asyncio's own takes a generator for one, before 3.12
+    if inspect.iscoroutine(given):  # not asyncio's check, which before 3.12 accepts generators
         with asyncio.Runner() as runner:
             given = runner.run(given)
     if not isinstance(given, AsyncIterable):
@@ -232,7 +235,7 @@ def _taken(given: Any) -> Iterator[Any]:
 def _resources(
     reader: Any, name: Callable[[Any], str] | None, key: Callable[[Any], str] | None
 ) -> Iterator[File | Skipped]:
-    told, count = _told(reader), 0
+    label, count = _label(reader), 0
     try:
         for count, resource in enumerate(reader.list_resources(), 1):
             known = key(resource) if key else str(resource)
@@ -245,26 +248,30 @@ def _resources(
                     open=partial(_opened, reader, resource),
                 )
             except ValidationError as error:
-                yield Skipped(f"{told}, resource {count}", _said(error), invalid=True, partial=True)
+                yield Skipped(
+                    f"{label}, resource {count}", _detail(error), invalid=True, partial=True
+                )
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a reader may raise anything
-        reason = f"the reader ends after {count} resources: {_said(error)}"
-        yield Skipped(told, reason, invalid=True, partial=True)
+        reason = f"the reader ends after {count} resources: {_detail(error)}"
+        yield Skipped(label, reason, invalid=True, partial=True)
 
 
 def _version(reader: Any, resource: Any) -> str | None:
-    """Return what changes when a resource does; None where the reader does not tell."""
+    """Return a hash that changes when a resource does; None if the reader knows of none."""
     try:
         info = reader.get_resource_info(resource)
     except (AttributeError, NotImplementedError):
         return None
-    except Exception:  # noqa: BLE001 - the resource is loaded then, and told if that fails too
+    except Exception:  # noqa: BLE001 - the resource is loaded then, and that error is reported
         return None
-    tells = any(
-        value and _TELLING.search(str(field)) and not _DAY.fullmatch(str(value))
+    shows_changes = any(
+        value and _CHANGE_FIELDS.search(str(field)) and not _DAY.fullmatch(str(value))
         for field, value in dict(info).items()
     )
     text = json.dumps(info, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if tells else None
+    return (
+        hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if shows_changes else None
+    )
 
 
 def _opened(reader: Any, resource: Any) -> BinaryIO:
@@ -293,7 +300,7 @@ def _metadata(document: Any) -> dict[str, Any]:
 
 
 def _id(document: Any) -> str:
-    """Return a document's id; LlamaIndex makes up a new one at each reading where there is none."""
+    """Return a document's id, unless it is a random one that LlamaIndex made up."""
     if given := getattr(document, "id", None) if hasattr(document, "page_content") else None:
         return str(given)
     given = str(getattr(document, "id_", None) or "")
@@ -303,13 +310,13 @@ def _id(document: Any) -> str:
         return given
 
 
-def _told(loader: object) -> str:
+def _label(loader: object) -> str:
     if isinstance(loader, Iterable | AsyncIterable) and not hasattr(loader, "load"):
         return "the documents"
     return type(loader).__name__
 
 
-def _said(error: BaseException) -> str:
+def _detail(error: BaseException) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

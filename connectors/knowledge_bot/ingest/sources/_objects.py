@@ -1,4 +1,4 @@
-"""Objects of a store that fsspec reaches: S3 and its like, SFTP, WebDAV, and many more."""
+"""Objects of a store that fsspec can reach: S3 and similar, SFTP, WebDAV, and many more."""
 
 import datetime as dt
 import io
@@ -18,22 +18,22 @@ from knowledge_bot.ingest._items import File, Skipped
 from knowledge_bot.ingest.sources._documents import check_flag, patterns_of
 from knowledge_bot.ingest.sources._folder import expression, matching
 
-# What stores call an object's validator, and the times that stand in for one.
+# The fields of an object's validator, and of the times used if there is none.
 _VALIDATORS = ("ETag", "etag", "generation", "md5Hash", "content_md5")
 _TIMES = ("LastModified", "last_modified", "mtime", "modified", "updated", "modify", "created")
 
-# As for files: what changed this recently may change again and keep its time. In seconds.
+# As for files: an object that changed this recently, in seconds, may change and keep its time.
 _SETTLED = 2.0
 
-# Bytes that are read ahead. s3fs would take 50 MiB for each object that is under way.
+# Bytes that are read ahead. s3fs would use 50 MiB for each open object.
 _BLOCK = 4 * 1024 * 1024
 
 _WILDCARDS = frozenset("*?[")
 
-# Where the part before the @ is no user, but a part of the place.
+# Protocols in which the part before the @ is not a user but part of the place.
 _NAMES_THE_PLACE = ("abfs", "abfss", "az", "github")
 
-# Options of a store whose values are not to be told.
+# Options of a store whose values are secret.
 _SECRET = re.compile(
     r"key|secret|token|pass|cred|auth|sas|connection_string|header|cookie|user", re.IGNORECASE
 )
@@ -49,30 +49,30 @@ def from_objects(
 ) -> "Objects":
     """Find objects of a store by an address with wildcards, or all below a folder.
 
-    The store is asked for its listing. What that says of an object (its ETag, or its size and
-    times) is the item's version: only new and changed objects are opened, and they are streamed,
-    once to compare them and once to send them. An object is named by its path below the part of
-    the address that has no wildcards, and known by its address. Credentials are in neither.
+    The store is asked for a listing. What it says about an object (its ETag, or its size and times)
+    is the item's version: only new and changed objects are opened, and they are streamed, once to
+    compare them and once to send them. An object is named by its path below the part of the address
+    without wildcards; its key is its address. Neither holds credentials.
 
-    What is sent is what was listed. An object that changes in between, also while it is read, is
+    What is sent is what was listed. An object that changes after that, even while it is read, is
     named in the report, and the next run takes it.
 
     Args:
         address: where to look, such as `s3://bucket/docs/**/*.pdf`; protocols are those of fsspec.
-            `*` stands for any part of a name, `**/` for any number of folders.
-        exclude: what to leave out, in the notation of a `.gitignore`: `*.tmp`, `drafts/`. A
-            `.kbotignore` in a store is not read.
-        hidden: whether to take names that begin with a dot as well, where the address names none.
-        origin: a name that stands for the place wherever it is; by default the address.
-        storage_options: what fsspec takes for the protocol, such as keys, or an endpoint.
+            `*` is any part of a name, `**/` any number of folders.
+        exclude: what to leave out, written like a `.gitignore`: `*.tmp`, `drafts/`. A `.kbotignore`
+            in a store is not read.
+        hidden: whether to take names that begin with a dot, if the address names none.
+        origin: a name for the place that stays the same wherever it is; by default the address.
+        storage_options: fsspec's options for the protocol, such as keys, or an endpoint.
 
     Returns:
-        An iterable of a `File` for each object, and a `Skipped` for links, and for what cannot be
-        listed.
+        An iterable of a `File` for each object, and a `Skipped` for each link and for what cannot
+        be listed.
 
     Raises:
-        ConfigurationError: the address or a pattern cannot be used, or nothing is installed for
-            its protocol.
+        ConfigurationError: the address or a pattern cannot be used, or the package for its protocol
+            is not installed.
         ModuleNotFoundError: the extra `objects` is not installed.
     """
     require("from_objects", "objects", "fsspec")
@@ -84,14 +84,15 @@ def from_objects(
     except (ImportError, ValueError) as error:
         raise ConfigurationError(f"address: {place.shown} cannot be reached: {error}") from None
     if not isinstance(storage_options or {}, Mapping):
-        told = f"expected a mapping, not {type(storage_options).__name__}"
-        raise ConfigurationError(f"storage_options: {told}")
+        raise ConfigurationError(
+            f"storage_options: expected a mapping, not {type(storage_options).__name__}"
+        )
     options = dict(storage_options or {})
     hide = _Hiding(place.secrets | _secrets(options))
 
     def connect() -> tuple[Any, str]:
         given = {**kind._get_kwargs_from_urls(place.base), **options}  # noqa: SLF001 - as fsspec does
-        # An instance of its own, whose listings are this run's and end with it.
+        # A new instance, so that no listing of an earlier run is used.
         return kind(**given, skip_instance_cache=True), str(kind._strip_protocol(place.base))  # noqa: SLF001 - as above
 
     return objects_in(
@@ -115,16 +116,16 @@ def objects_in(
     origin: str | None = None,
     hide: Callable[[str], str] = str,
 ) -> "Objects":
-    """Find objects in a file system of fsspec that somebody else has made.
+    """Find objects in a given fsspec file system.
 
     Args:
         connect: returns the file system, and the path in it where the search begins.
-        address: the same place as people know it, without credentials.
+        address: the address of that path, without credentials.
         pattern: which objects below it; empty for all.
         exclude: see `from_objects`.
         hidden: see `from_objects`.
         origin: see `from_objects`.
-        hide: takes secrets out of what the store says of itself.
+        hide: removes secrets from the store's error messages.
 
     Raises:
         ConfigurationError: a pattern cannot be used.
@@ -148,7 +149,7 @@ class Objects:
     Attributes:
         address: where the search begins, without credentials.
         prefix: what the keys of its objects begin with.
-        origin: what the ledger knows the place by.
+        origin: the place's name in the ledger.
     """
 
     address: str
@@ -161,31 +162,31 @@ class Objects:
     _hide: Callable[[str], str] = field(repr=False)
 
     def named(self, origin: str) -> "Objects":
-        """Return the same objects under a name that stands for their place wherever it is."""
+        """Return the same objects under a name that stays the same wherever they are."""
         return replace(self, prefix=origin, origin=origin)
 
     def __iter__(self) -> Iterator[File | Skipped]:
         try:
             store, root = self._connect()
-            store.invalidate_cache()  # it may be somebody else's, who listed it before
+            store.invalidate_cache()  # the caller's store may hold an older listing
             flat = _lists_all_at_once(store)
             yield from (self._at_once if flat else self._by_folder)(store, root)
-        except Exception as error:  # noqa: BLE001 - each store raises errors of its own
+        except Exception as error:  # noqa: BLE001 - each store has its own errors
             yield self._unlisted(self.address, error)
 
     def _at_once(self, store: Any, root: str) -> Iterator[File | Skipped]:
-        """Take one listing of everything, of a thousand objects a request."""
+        """Take one listing of everything, a thousand objects per request."""
         infos = store.find(root, detail=True)
-        if not infos:  # such a store has no folders: one that is empty is not there
+        if not infos:  # such a store has no folders, so an empty one does not exist
             raise FileNotFoundError("there is nothing")
         now = time.time()
         for path in list(infos):
             yield from self._taken(store, root, infos.pop(path), now)
 
     def _by_folder(self, store: Any, root: str) -> Iterator[File | Skipped]:
-        """Take the listing of one folder after the other.
+        """List one folder after the other.
 
-        fsspec's own `find` passes over a folder that cannot be read, without a word.
+        fsspec's own `find` silently skips a folder that cannot be read.
         """
         first = store.info(root)
         if first["type"] != "directory":
@@ -222,7 +223,7 @@ class Objects:
         relative = _below(root, path)
         if info["type"] == "directory" or path.endswith("/"):  # a folder, as an object of no bytes
             return
-        single = not relative  # the address is an object's own
+        single = not relative  # the address is that of an object
         name = relative or path.rstrip("/").rpartition("/")[2]
         if not single and self._matches is not None and not self._matches(name):
             return
@@ -253,17 +254,17 @@ class Objects:
     def _unlisted(self, address: str, error: Exception) -> Skipped:
         return Skipped(
             address,
-            f"it cannot be listed: {self._hide(_said(error))}",
+            f"it cannot be listed: {self._hide(_detail(error))}",
             invalid=True,
             partial=True,
         )
 
 
 class _Reading(io.RawIOBase):
-    """An object that is read, as it was listed and not otherwise.
+    """Reads an object, and raises if it is not as it was listed.
 
-    Its last bytes are handed out only when the store still has what it listed, so that nobody
-    receives half of an object and half of the one that took its place.
+    The last bytes are returned only after a check that the object is still the listed one, so that
+    nobody receives half of one object and half of its replacement.
     """
 
     def __init__(
@@ -279,8 +280,8 @@ class _Reading(io.RawIOBase):
             self._stream = store.open(path, "rb", block_size=_BLOCK)
         except Exception as error:  # noqa: BLE001 - as in _by_folder
             self._check()
-            raise OSError(hide(_said(error))) from None
-        # s3fs names an ETag in each request (If-Match): the listed one, where it has the listing.
+            raise OSError(hide(_detail(error))) from None
+        # s3fs sends an ETag with each request (If-Match): the listed one, if it has the listing.
         if "IfMatch" in (getattr(self._stream, "read_kw", None) or {}):
             self._is_conditional = _token(self._stream.details) == token
 
@@ -291,13 +292,13 @@ class _Reading(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        # The store hears of it when it is read from there: some ask anew at each seek.
+        # The store is sought only on reading: some make a request at each seek.
         if whence == io.SEEK_END and self._size is None:
             self._at = int(self._stream.seek(offset, whence))
         else:
             start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size or 0}[whence]
             self._at = start + offset
-        self._checked_at_end = False  # it may be sent once more, from its first byte
+        self._checked_at_end = False  # it may be sent again, from its first byte
         return self._at
 
     def tell(self) -> int:
@@ -312,7 +313,7 @@ class _Reading(io.RawIOBase):
             piece = self._stream.read(len(buffer))
         except Exception as error:  # noqa: BLE001 - as in _by_folder
             self._check()
-            raise OSError(self._hide(_said(error))) from None
+            raise OSError(self._hide(_detail(error))) from None
         self._at += len(piece)
         at_end = not piece or (self._size is not None and self._at >= self._size)
         if at_end and not self._checked_at_end:
@@ -328,10 +329,10 @@ class _Reading(io.RawIOBase):
         super().close()
 
     def _check(self) -> None:
-        """Ask the store whether the object is as it was listed.
+        """Check that the object is as it was listed.
 
         Raises:
-            OSError: it is not.
+            OSError: it is not, or the store cannot say.
         """
         if self._token is None or self._size == 0:
             return
@@ -340,21 +341,21 @@ class _Reading(io.RawIOBase):
         except FileNotFoundError:
             raise OSError("it was removed since it was listed") from None
         except Exception as error:  # noqa: BLE001 - as in _by_folder
-            raise OSError(self._hide(_said(error))) from None
+            raise OSError(self._hide(_detail(error))) from None
         if token != self._token:
             raise OSError("it changed since it was listed; the next run takes it")
 
 
 @dataclass(frozen=True)
 class _Place:
-    """An address, taken apart.
+    """The parts of an address.
 
     Attributes:
         protocol: before the colon.
         base: the part without wildcards, as it was given.
         shown: the same without credentials.
         pattern: the part with wildcards; empty without one.
-        secrets: what is not to be told.
+        secrets: what must not be shown.
     """
 
     protocol: str
@@ -366,19 +367,22 @@ class _Place:
     @classmethod
     def of(cls, address: object) -> "_Place":
         if not isinstance(address, str):
-            raise ConfigurationError(f"address: expected a text, not {type(address).__name__}")
+            raise ConfigurationError(f"address: expected a string, not {type(address).__name__}")
         protocol, colon, rest = address.partition("://")
         if not colon or not re.fullmatch(r"[a-z][a-z0-9+.-]*", protocol):
-            told = "expected an address with a protocol, such as s3://bucket/docs/**"
-            raise ConfigurationError(f"address: {told}; for a folder use from_folder")
+            raise ConfigurationError(
+                "address: expected an address with a protocol, such as s3://bucket/docs/**; for a "
+                "folder use from_folder"
+            )
         if "::" in rest:
             raise ConfigurationError("address: chained protocols cannot be used")
         if protocol in ("http", "https"):  # its pages cannot be listed
             raise ConfigurationError("address: for pages use from_urls or from_sitemap")
         if re.search(r"\?[^/?*]*=", rest):
-            # Without quoting it: signatures stand there.
-            told = "what follows the ? cannot be used; give options as storage_options"
-            raise ConfigurationError(f"address: {told}")
+            # The message does not quote it: it may be a signature.
+            raise ConfigurationError(
+                "address: what follows the ? cannot be used; give options as storage_options"
+            )
         parts = rest.split("/")
         first = next((i for i, part in enumerate(parts) if i and _WILDCARDS & set(part)), None)
         base = "/".join(parts[:first]).rstrip("/") or "/"
@@ -397,10 +401,10 @@ class _Place:
 
 
 class _Hiding:
-    """Takes secrets out of a text."""
+    """Replaces secrets in a text."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        # The longest first; what is very short stands in every text.
+        # The longest first. Very short ones would be found in any text.
         self._secrets = sorted((each for each in secrets if len(each) > 3), key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
@@ -425,13 +429,13 @@ def _secrets(options: Mapping[str, Any]) -> set[str]:
 
 
 def _of_user(user: str) -> set[str]:
-    """Return what is not to be told of the part of an address before the @."""
+    """Return the secrets in the part of an address before the @."""
     name, _, password = user.partition(":")
     return {form for each in (user, name, password) for form in (each, unquote(each))}
 
 
 def _lists_all_at_once(store: Any) -> bool:
-    """Tell whether a store has a listing of its own for everything below a place."""
+    """Return whether a store can list everything below a place at once."""
     from fsspec import AbstractFileSystem
     from fsspec.asyn import AsyncFileSystem
 
@@ -442,7 +446,7 @@ def _lists_all_at_once(store: Any) -> bool:
 
 
 def _below(root: str, path: str) -> str:
-    """Return a path as seen from another; some stores begin it with a slash, and some do not."""
+    """Return a path relative to another; some stores begin paths with a slash, some do not."""
     inner, outer = path.lstrip("/"), root.strip("/")
     return inner[len(outer) :].removeprefix("/") if inner.startswith(outer) else inner
 
@@ -452,11 +456,11 @@ def _is_hidden(relative: str) -> bool:
 
 
 def _token(info: Mapping[str, Any]) -> str | None:
-    """Return what changes when the object does; None where the listing tells nothing of it."""
+    """Return a token that changes when the object does; None if the listing has none."""
     validator = next((str(info[name]) for name in _VALIDATORS if info.get(name)), "")
     size = info.get("size")
     if validator and not validator.startswith("W/"):
-        # Azure puts it in quotes in one answer and not in another.
+        # Azure quotes it in some answers and not in others.
         return f"{validator.strip(chr(34))} {size}"
     times = [_time(info[name]) for name in _TIMES if info.get(name) is not None]
     if not times and not validator:
@@ -472,19 +476,19 @@ def _time(value: object) -> str:
 
 
 def _is_settled(info: Mapping[str, Any], now: float) -> bool:
-    """Tell whether a change that is still to come would surely show in the listing."""
+    """Return whether a later change is sure to show in the listing."""
     if any(info.get(name) and not str(info[name]).startswith("W/") for name in _VALIDATORS):
         return True
     for name in _TIMES:
         try:
             if info.get(name) is not None and now - float(_time(info[name])) <= _SETTLED:
                 return False
-        except ValueError:  # a time in another notation
+        except ValueError:  # a time in another format
             continue
     return True
 
 
-def _said(error: Exception) -> str:
+def _detail(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "there is nothing"
     return " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Reads web pages: where they link to, whether they may be sent, and what tells that they changed.
+"""Reads web pages: their links, whether they may be sent, and a version that shows changes.
 
 A page is read to find links and to compare; the service scrapes it itself. What is remembered of a
 page lets its server answer that nothing changed, without sending it again.
@@ -17,7 +17,7 @@ from knowledge_bot.ingest.sources._fetching import AGENT, Answer, Fetcher
 from knowledge_bot.ingest.sources._html import decoded, extractors, parsed, version_of
 
 Compare: TypeAlias = Literal["content", "lastmod"]
-"""What tells that a page changed: its main text, or the time that its server names."""
+"""What the version of a page is made of: its main text, or the time that its server states."""
 
 _KINDS = ("text/html", "application/xhtml+xml")
 _CANONICAL = re.compile(
@@ -25,7 +25,7 @@ _CANONICAL = re.compile(
     re.IGNORECASE,
 )
 _CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([^\s;\"']+)", re.IGNORECASE)
-# Directives of `X-Robots-Tag` that have a colon themselves, so that no agent's name is meant.
+# Directives of `X-Robots-Tag` with a colon, before which there is no agent's name.
 _WITH_A_VALUE = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
 
 
@@ -34,12 +34,12 @@ class Remembered:
     """What is kept of a page for the next run.
 
     Attributes:
-        reader: what it was read by; another one reads it anew.
+        reader: the reader that found its version; see `extractors`.
         etag: its server's `ETag`.
         last_modified: its server's `Last-Modified`.
-        version: what tells that it changed.
-        links: the pages that it links to, as far as they are to be followed.
-        canonical: its address by its own account.
+        version: changes when the page does.
+        links: the pages that it links to, if they may be followed.
+        canonical: the canonical address that it names.
         noindex: whether it asks to be left out.
         more_links: whether it has more links than are followed.
     """
@@ -62,31 +62,31 @@ class Remembered:
         """Return what was packed.
 
         Raises:
-            ValueError: it is not of this form.
+            ValueError: it has another form.
         """
         try:
             fields = json.loads(zlib.decompress(packed))
             return cls(**fields | {"links": tuple(fields["links"])})
         except (zlib.error, TypeError, KeyError) as error:
-            raise ValueError(f"it is not what was remembered of a page: {error}") from error
+            raise ValueError(f"these bytes are not a remembered page: {error}") from error
 
 
 class Memory(Protocol):
-    """Keeps what is known of pages from run to run, as a ledger does."""
+    """Remembers pages from run to run, as a ledger does."""
 
     def recall(self, url: str) -> bytes | None:
-        """Return what is kept for an address."""
+        """Return what is remembered of a page; None if nothing is."""
 
     def remember(self, url: str, known: bytes) -> None:
-        """Keep what is known of a page, instead of what was."""
+        """Remember a page, in place of what was remembered before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page that was read, or that its server said is the same.
+    """A page that was read, or that is unchanged according to its server.
 
     Attributes:
-        known: what is known of it now.
+        known: what to remember of it.
         cut: whether only its beginning was read.
         unchanged: whether it was not sent again.
     """
@@ -98,11 +98,11 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A page that is elsewhere.
+    """A redirect.
 
     Attributes:
-        to: where it is.
-        address: the same as it is spelled here; None where that is no web page's.
+        to: the address that it leads to.
+        address: the same address, normalised; None if it is not a web page's.
     """
 
     to: str
@@ -110,10 +110,10 @@ class Moved:
 
 
 class NoPageError(Exception):
-    """An address at which there is no page.
+    """An address without a page.
 
     Attributes:
-        gone: whether there is none for certain.
+        gone: whether there certainly is none.
         failed: whether its server failed.
     """
 
@@ -127,10 +127,10 @@ class PageReader:
 
     Args:
         fetcher: fetches them.
-        compare: what tells that a page changed.
-        memory: keeps what is known of them from run to run.
-        largest: bytes that are read of one.
-        documents: whether what is no page is read too, such as a PDF file.
+        compare: what their versions are made of.
+        memory: remembers them from run to run.
+        largest: the most bytes that are read of one.
+        documents: whether other documents are read too, such as PDF files.
     """
 
     def __init__(
@@ -151,11 +151,11 @@ class PageReader:
 
         Args:
             url: its address.
-            at: the address to ask, where its server spells it differently.
+            at: the address to request, if the server insists on another spelling.
 
         Raises:
-            NoPageError: there is none.
-            UnreadableError: it cannot be had, today at least.
+            NoPageError: there is no page.
+            UnreadableError: it cannot be read, at least not now.
         """
         before = self._recalled(url)
         reader = before.reader if before is not None else self._readers[0]
@@ -168,12 +168,11 @@ class PageReader:
         if (location := answer.location(address)) is not None:
             return Moved(location, cleaned(location))
         if answer.status != 200:
-            told = f"it was answered with {answer.status}"
             gone, failed = answer.status in (404, 410), answer.status >= 500
-            raise NoPageError(told, gone=gone, failed=failed)
+            raise NoPageError(f"its server answered {answer.status}", gone=gone, failed=failed)
         if not self._wanted(answer):
             kind = (answer.first("content-type") or "").partition(";")[0].strip().lower()
-            raise NoPageError(f"it is no page but {kind[:80]}", gone=True)
+            raise NoPageError(f"it is not a page but {kind[:80]}", gone=True)
         read = self._read if _is_page(answer) else self._read_document
         page = read(address, answer, reader)
         if self._memory is not None and not page.cut and page.known != before:
@@ -181,22 +180,22 @@ class PageReader:
         return page
 
     def _recalled(self, url: str) -> Remembered | None:
-        """Return what is known of a page, and with it what read it.
+        """Return what is remembered of a page, the reader included.
 
-        The same reads it again, whatever is installed by now: by another one's account every page
-        would have changed, and be sent again.
+        The same reader must read it again, even if a better one is installed by now: with another
+        one every page would seem to have changed, and be sent again.
         """
         packed = self._memory.recall(url) if self._memory is not None else None
         try:
             before = Remembered.unpacked(packed) if packed is not None else None
-        except ValueError:  # by another edition of this reader
+        except ValueError:  # written by another version of this module
             return None
         if before is None or (self._compare == "lastmod") != (before.reader == "lastmod"):
             return None
         if before.reader not in self._readers:
             raise UnreadableError(
-                f"it was compared by {before.reader[:40]} before, which is not installed here: "
-                "install it, or let the ledger forget the page, and have it sent anew"
+                f"it was compared with {before.reader[:40]} before, which is not installed here: "
+                "install it, or forget the page in the ledger, so that it is sent again"
             )
         return before
 
@@ -256,7 +255,7 @@ def _conditions(before: Remembered | None) -> list[tuple[str, str]]:
 
 
 def _confirmed(before: Remembered, answer: Answer) -> Remembered:
-    """Return what was known of a page, with what its server asks since."""
+    """Return what was remembered of a page, with the directives of a 304 answer."""
     asked = _asked_by_header(answer)
     if not asked & {"noindex", "nofollow", "none"}:
         return before
@@ -268,7 +267,7 @@ def _confirmed(before: Remembered, answer: Answer) -> Remembered:
 
 
 def _asked_by_header(answer: Answer) -> set[str]:
-    """Return what `X-Robots-Tag` asks of all crawlers, and of this one."""
+    """Return the directives in `X-Robots-Tag` for all crawlers, and for this one."""
     asked: set[str] = set()
     for value in answer.all("x-robots-tag"):
         ours = True

@@ -1,7 +1,7 @@
-"""What a site's robots.txt asks of us: RFC 9309, with `Crawl-delay` and `Sitemap`.
+"""Reads a site's robots.txt: RFC 9309, with `Crawl-delay` and `Sitemap`.
 
-Where the RFC leaves room, this reads as Google's parser does, mistakes that it forgives included:
-tests/knowledge_bot/ingest/sources/robots_spec holds what is expected of it.
+Where the RFC leaves a choice, this follows Google's parser, including the mistakes that it
+tolerates; see tests/knowledge_bot/ingest/sources/robots_spec.
 """
 
 import re
@@ -10,9 +10,9 @@ from operator import itemgetter
 from urllib.parse import urlsplit
 
 LARGEST = 500 * 1024
-"""Bytes of a robots.txt that are read: RFC 9309, section 2.5 asks for no less."""
+"""Bytes of a robots.txt that are read, the least that RFC 9309, section 2.5 allows."""
 
-# A line that is longer is cut, as in Google's parser.
+# Longer lines are cut, as in Google's parser.
 _LONGEST_LINE = 16_664
 
 _BOM = b"\xef\xbb\xbf"
@@ -34,7 +34,7 @@ class Robots:
     """The rules of a robots.txt for one user agent.
 
     Attributes:
-        delay: seconds that it asks to leave between two requests; None where it does not ask.
+        delay: seconds to leave between two requests; None if it names none.
         sitemaps: the addresses of the sitemaps that it names.
     """
 
@@ -67,7 +67,7 @@ class Robots:
         self.delay, self._rules = chosen.delay, chosen.rules()
 
     def allows(self, url: str) -> bool:
-        """Tell whether a page may be read; the longest rule decides, of two the allowing one."""
+        """Return whether a page may be read. The longest rule decides, and `allow` wins a tie."""
         parts = urlsplit(url)
         asked = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         path = asked.encode("utf-8", "surrogatepass")
@@ -78,7 +78,7 @@ class Robots:
 
 
 class _Group:
-    """The rules for one user agent, from all the places where it is named."""
+    """The rules for one user agent, from all groups that name it."""
 
     def __init__(self) -> None:
         self.delay: float | None = None
@@ -90,25 +90,25 @@ class _Group:
             self._rules.add((len(pattern), allow, pattern))
         folder, slash, file = pattern.rpartition(b"/")
         if allow and slash and file.startswith(b"index.htm"):
-            self.add(folder + b"/$", allow=True)  # the same page by its other address
+            self.add(folder + b"/$", allow=True)  # the same page at its other address
 
     def rules(self) -> list[_Rule]:
         return sorted(self._rules, key=itemgetter(0, 1), reverse=True)
 
 
 def _lines(content: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield what the lines say that mean anything here."""
+    """Yield the kind and value of each line that is understood."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         content = content.decode("utf-16", "replace").encode()
-    for byte in _BOM:  # or what is left of it
+    for byte in _BOM:  # or what remains of it
         content = content.removeprefix(bytes([byte]))
-    if len(content) > LARGEST:  # half a rule would forbid more than the whole
+    if len(content) > LARGEST:  # half a rule would forbid more than the whole rule
         ends = (content.rfind(end, 0, LARGEST) for end in (b"\n", b"\r"))
         content = content[: max(ends) + 1]
     for line in re.split(rb"[\r\n]+", content):
         text = line[:_LONGEST_LINE].partition(b"#")[0].strip()
         name, colon, value = text.partition(b":")
-        if not colon and len(words := text.split()) == 2:  # the colon was forgotten
+        if not colon and len(words := text.split()) == 2:  # the colon is missing
             name, value = words
         for kind, spellings in _KINDS.items():
             if name.strip().lower().startswith(spellings):
@@ -125,9 +125,9 @@ def _escaped(found: re.Match[bytes]) -> bytes:
 
 
 def _matches(pattern: bytes, path: bytes) -> bool:
-    """Tell whether a path begins with a pattern, in which `*` is anything and a last `$` the end.
+    """Return whether a path matches a pattern; `*` is anything, a `$` at the end is the end.
 
-    Each piece is looked for from where the one before it ended: no pattern can make this slow.
+    Each piece is searched from the end of the one before, so no pattern can make this slow.
     """
     ends = pattern.endswith(b"$")
     first, *pieces = (pattern[:-1] if ends else pattern).split(b"*")

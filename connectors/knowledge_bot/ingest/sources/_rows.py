@@ -1,4 +1,4 @@
-"""Rows of a table, of a query's result, or of anything alike."""
+"""Rows of a table, of a query's result, or of something similar."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -10,7 +10,7 @@ from knowledge_bot.ingest._items import Skipped, Text
 from knowledge_bot.ingest.sources._documents import Found, once
 
 Column: TypeAlias = str | Callable[[Any], object]
-"""A column's name, or what returns its value of a row."""
+"""A column's name, or a function that returns a value for a row."""
 
 
 def from_rows(
@@ -30,32 +30,33 @@ def from_rows(
     Args:
         rows: a cursor of any DB-API driver after its `execute`, a result of SQLAlchemy, or an
             iterable of dicts, `sqlite3.Row` objects, named tuples or objects with attributes. They
-            are taken one at a time, in another thread: sqlite3 allows that where the connection was
-            made with `check_same_thread=False`.
-        key: the column that a row is known by: its name, or a function of the row. A row where it
-            is empty is `invalid`.
-        text: the column of the text. A row without one is `skipped`.
+            are taken one at a time, in another thread: for sqlite3 make the connection with
+            `check_same_thread=False`.
+        key: the column of the key: its name, or a function of the row. A row with an empty key is
+            `invalid`.
+        text: the column of the text. A row without text is `skipped`.
         name: the column of the source's name; by default the key.
         version: a column that changes when the text does, such as the time of the last change. By
             default the text itself is compared.
-        origin: a name that stands for the table, such as `articles`. With it, rows are known by it
-            and their key, so that another table may have the same keys, and rows that are no longer
-            there are told as gone. Give it only where these are all rows.
+        origin: a name for the table, such as `articles`. With it, keys are prefixed by it, so that
+            another table may have the same keys, and rows that disappear are reported as gone. Give
+            it only if these are all rows of the table.
 
     Returns:
-        An iterable of a `Text` for each row, and a `Skipped` for one that cannot be read. Where the
-        database fails, a `Skipped` tells it, and ends it.
+        An iterable of a `Text` for each row, and a `Skipped` for one that cannot be read. If the
+        database fails, the last item is a `Skipped` with the error.
 
     Raises:
-        ConfigurationError: these are no rows, or they have no such column; raised at once where
-            the columns are known before the rows.
+        ConfigurationError: these are not rows, or a column is missing; raised at once if the
+            columns are known before the rows.
     """
     fields: dict[str, Any] = {"key": key, "text": text, "name": name, "version": version}
     for option, column in fields.items():
         optional = option in ("name", "version") and column is None
         if not (optional or isinstance(column, str) or callable(column)):
-            told = f"expected a column or a function, not {type(column).__name__}"
-            raise ConfigurationError(f"{option}: {told}")
+            raise ConfigurationError(
+                f"{option}: expected a column or a function, not {type(column).__name__}"
+            )
     columns = _columns(rows)
     for option, column in fields.items():
         if columns and isinstance(column, str) and column not in columns:
@@ -66,23 +67,23 @@ def from_rows(
         raise ConfigurationError(f"rows: expected several rows, not {type(rows).__name__}")
     places = {column: place for place, column in enumerate(columns)}
     take = once(_texts(rows, fields, places), "rows")
-    return Found(take, origin, keys_of_its_own=True)
+    return Found(take, origin, local_keys=True)
 
 
 def _texts(
     rows: Any, fields: dict[str, Column | None], places: dict[str, int]
 ) -> Iterator[Text | Skipped]:
     number = 0
-    # Not every driver's cursor can be iterated over: DB-API leaves it open.
+    # Not every driver's cursor is iterable: DB-API does not require it.
     each = rows if isinstance(rows, Iterable) else iter(rows.fetchone, None)
     try:
         for number, row in enumerate(each, 1):
             yield text_of(row, number, fields, places)
-    except Exception as error:  # noqa: BLE001 - each driver raises errors of its own
-        told = " ".join(str(error).split())[:300] or type(error).__name__
-        if "same thread" in told:  # of sqlite3; an ingestion takes its items in a thread of its own
-            told += " Connect with sqlite3.connect(..., check_same_thread=False)."
-        reason = f"the rows end after {number}: {told}"
+    except Exception as error:  # noqa: BLE001 - each driver has its own errors
+        detail = " ".join(str(error).split())[:300] or type(error).__name__
+        if "same thread" in detail:  # from sqlite3; an ingestion takes its items in its own thread
+            detail += " Connect with sqlite3.connect(..., check_same_thread=False)."
+        reason = f"the rows end after {number}: {detail}"
         yield Skipped("the rows", reason, invalid=True, partial=True)
 
 
@@ -93,35 +94,35 @@ def text_of(
 
     Args:
         row: the row.
-        number: which one it is, beginning with 1, to name it where it has no key.
+        number: its number, from 1, which names it if it has no key.
         fields: the columns of its `key`, `text`, `name` and `version`.
-        places: where each column stands, in rows that are plain tuples.
+        places: the index of each column, for rows that are plain tuples.
     """
-    told = f"row {number}"
+    label = f"row {number}"
     try:
         values = {
             option: "" if column is None else _shown(_value(row, column, places))
             for option, column in fields.items()
         }
         if not values["key"].strip():
-            # It may be known from an earlier run, and is not gone then.
-            return Skipped(told, "its key is empty", invalid=True, partial=True)
+            # It may be in the ledger from an earlier run, and is then not gone.
+            return Skipped(label, "its key is empty", invalid=True, partial=True)
         return Text(
             name=values["name"].strip() or values["key"],
-            content=values["text"],  # an empty one is told as skipped, and is not gone
+            content=values["text"],  # a row with an empty text is skipped, and not gone
             key=values["key"],
             version=values["version"] or None,
         )
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        reason = f"it is no text: {first['loc'][0]}: {first['msg']}"
-    except Exception as error:  # noqa: BLE001 - a function of the caller's may raise anything
+        reason = f"it is not a text: {first['loc'][0]}: {first['msg']}"
+    except Exception as error:  # noqa: BLE001 - the caller's function may raise anything
         reason = f"it cannot be read: {type(error).__name__}: {str(error)[:300]}"
-    return Skipped(told, reason, invalid=True, partial=True)
+    return Skipped(label, reason, invalid=True, partial=True)
 
 
 def _columns(rows: Any) -> list[str]:
-    """Return the columns, where they are known before the rows."""
+    """Return the columns, if they are known before the rows."""
     if description := getattr(rows, "description", None):
         return [str(column[0]) for column in description]
     keys = getattr(rows, "keys", None)  # of SQLAlchemy's results
@@ -149,7 +150,7 @@ def _value(row: Any, column: Column, places: dict[str, int]) -> object:
 def _shown(value: object) -> str:
     if value is None:
         return ""
-    if callable(read := getattr(value, "read", None)):  # a large object of Oracle's
+    if callable(read := getattr(value, "read", None)):  # an Oracle LOB
         value = read()
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode("utf-8")

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Seconds between two requests that a robots.txt may ask for; what asks for more asks for nobody.
+# The longest delay between two requests that a robots.txt may ask for, in seconds.
 _LONGEST_DELAY = 30.0
-# Requests in a row that a site leaves unanswered before the rest of it is left alone.
+# Unanswered requests in a row after which the rest of a site is left alone.
 _FAILURES = 10
-# What is no page by its name is not even asked for.
+# Addresses with these endings are not pages, and are not requested.
 _NO_PAGE = re.compile(
     r"\.(?:7z|avi|avif|bin|bmp|bz2|css|csv|deb|dmg|docx?|eot|epub|exe|flac|gif|gz|ico|iso|jar|jpe?g"
     r"|js|json|m4[av]|mkv|mov|mp[34]|mpe?g|msi|od[pst]|og[agv]|otf|pdf|png|pptx?|rar|rpm|rss|svg"
@@ -64,44 +64,44 @@ def from_site(
     """Find the pages of a site, by its links and its sitemaps.
 
     Pages are read to find links and to compare; the service scrapes them itself. A page is named by
-    its address, without fragment, tracking parameters and session id, and its version is the hash
-    of its main text: a new banner or a date below is no change. Only pages of the same host are
-    read, one at a time. What robots.txt, `noindex` or `nofollow` ask for is done, and a page whose
-    canonical address is another one of the site is taken from there.
+    its address, without fragment, tracking parameters and session id. Its version is the hash of
+    its main text, so a new banner or footer is no change. Only pages of the same host are read, one
+    at a time. robots.txt, `noindex` and `nofollow` are obeyed, and a page that names another page
+    of the site as canonical is replaced by that one.
 
     Args:
-        url: where to begin; where it redirects to another host, that is the site.
-        depth: how many links to follow from there, or from a page that a sitemap names less one.
-        pages: how many addresses are read at most.
-        include: what to take only, in the notation of a `.gitignore`, for the path or for the path
-            with its query: `docs/`, `*.html`. Nothing else is read but the page to begin with.
-        exclude: what to leave out, in the same notation.
-        compare: what tells that a page changed: its main text (`content`), or what the sitemap or
-            its server says (`lastmod`). A page without the one that is asked for has no version, so
-            that no later change of it is seen.
-        sitemaps: whether to begin with the pages of the sitemaps as well that robots.txt names,
-            and of `/sitemap.xml`.
-        rate: how many requests are made a second, at most; fewer where robots.txt asks for it.
-        seconds: how long to look for pages.
-        page_bytes: bytes of a page that are read.
-        total_bytes: bytes that are read in all.
-        allow_private: whether a site that is public may lead to addresses that are not, by
-            redirects or by its name. One that begins in a private network may.
-        headers: headers for reading the pages, and for the service's scraping; they are sent to the
-            host of `url` only.
+        url: where to begin. If it redirects to another host, that host is the site.
+        depth: how many links to follow from there; pages of a sitemap count as one link away.
+        pages: the most addresses that are read.
+        include: the pages to take, written like a `.gitignore`, for the path or for the path with
+            its query: `docs/`, `*.html`. Only these and the first page are read.
+        exclude: the pages to leave out, written the same way.
+        compare: what a page's version is made of: its main text (`content`), or the time in the
+            sitemap or from its server (`lastmod`). Later changes of a page without one are not
+            seen.
+        sitemaps: whether to begin with the pages of `/sitemap.xml` and of the sitemaps in
+            robots.txt too.
+        rate: the most requests per second; fewer if robots.txt asks for that.
+        seconds: how long to look for pages, in seconds.
+        page_bytes: the most bytes read of a page.
+        total_bytes: the most bytes read in all.
+        allow_private: whether a public site may lead to private addresses, by redirects or by its
+            name. A site in a private network always may.
+        headers: headers for reading the pages, and for the service's scraping; they are sent only
+            to the host of `url`.
 
     Returns:
-        An iterable of a `WebPage` for each page, and a `Skipped` for what is left out, is not
-        there or cannot be read.
+        An iterable of a `WebPage` for each page, and a `Skipped` for what is left out, missing or
+        cannot be read.
 
     Raises:
         ConfigurationError: the address or an option cannot be used.
     """
     if holds_login(str(url)):
-        raise ConfigurationError("url: it holds a login, which is not kept; give headers instead")
+        raise ConfigurationError("url: it holds a login, which is never stored; use headers")
     start = cleaned(str(url))
     if start is None:
-        raise ConfigurationError(f"url: {str(url)[:500]!r} is no http:// or https:// address")
+        raise ConfigurationError(f"url: {str(url)[:500]!r} is not an http:// or https:// address")
     check_number("depth", depth, 0, whole=True)
     check_number("pages", pages, 1, whole=True)
     check_number("rate", rate, 0.001)
@@ -114,7 +114,7 @@ def from_site(
         raise ConfigurationError(f"compare: expected 'content' or 'lastmod', not {compare!r}")
     including, excluding = patterns_of("include", include), patterns_of("exclude", exclude)
     origin = start
-    if including:  # another selection of the same site is another origin
+    if including:  # the same site with other patterns is another origin
         origin = f"{start} [{' '.join(sorted(including))}]"
     bounds = _Bounds(depth, pages, seconds, page_bytes, total_bytes, rate)
     return Site(
@@ -141,13 +141,13 @@ class _Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Site:
-    """The pages of a site; `from_site` makes it. Each iteration crawls it anew.
+    """The pages of a site; `from_site` makes it. Each iteration crawls it again.
 
     Attributes:
-        origin: what the ledger knows the site by.
+        origin: the site's name in the ledger.
         start: the address to begin with.
         bounds: how much is read at most.
-        compare: what tells that a page changed.
+        compare: what the version of a page is made of.
         sitemaps: whether the pages of sitemaps are taken.
     """
 
@@ -167,11 +167,11 @@ class Site:
         return replace(self, origin=origin)
 
     def remembering(self, memory: "Memory") -> "Site":
-        """Return the same site, whose pages are compared with what a memory knows of them."""
+        """Return the same site, its pages compared with what a memory holds of them."""
         return replace(self, _memory=memory)
 
     def takes(self, url: str) -> bool:
-        """Tell whether a page is among those asked for, by `include` and `exclude`."""
+        """Return whether `include` and `exclude` select a page."""
         parts = urlsplit(url)
         path = parts.path.removeprefix("/")
         spellings = [path, f"{path}?{parts.query}"] if parts.query else [path]
@@ -180,7 +180,7 @@ class Site:
         return self._included is None or any(map(self._included, spellings))
 
     def headers_for(self, url: str) -> list[Header]:
-        """Return what the service is to send while it scrapes a page: nothing to another host."""
+        """Return the headers that the service sends to scrape a page; none for another host."""
         if site(url) != site(self.start):
             return []
         return [Header(name=name, value=value) for name, value in self._headers]
@@ -211,10 +211,10 @@ class _Entry(NamedTuple):
     Attributes:
         url: the address.
         depth: how many links lead to it.
-        modified: when it was changed, as a sitemap says.
+        modified: the time of its last change in a sitemap.
         linked_from: the page that links to it.
-        via: the addresses that led here by redirects.
-        asked_at: how its server spells it, where it insists on a spelling of its own.
+        via: the addresses that redirected here.
+        asked_at: the address to request, if the server insists on another spelling.
     """
 
     url: str
@@ -226,42 +226,42 @@ class _Entry(NamedTuple):
 
 
 class _Crawl:
-    """One way through a site, in the order of its links.
+    """One crawl of a site, in the order of its links.
 
-    No more addresses wait than may still be read, and of those that were seen a hash of eight bytes
-    is kept, until no more may wait: the memory is bounded, whatever the site links to.
+    No more addresses are queued than may still be read, and each one seen is kept as a hash of
+    eight bytes, so the memory is bounded whatever the site links to.
     """
 
     def __init__(self, of: Site, fetcher: "Fetcher", reader: "PageReader") -> None:
-        self._of, self._bounds = of, of.bounds
+        self._site, self._bounds = of, of.bounds
         self._fetcher, self._reader = fetcher, reader
         self._robots = Robots(b"", "")
-        self._site, self._scheme = "", ""
+        self._host, self._scheme = "", ""
         self._waiting: deque[_Entry] = deque()
         self._seen: set[int] = set()
         self._read = self._unanswered = 0
         self._began = monotonic()
-        self._landed = self._more = self._deeper = False
+        self._started = self._more = self._deeper = False
 
     def run(self) -> Iterator[WebPage | Skipped]:
-        start = self._of.start
+        start = self._site.start
         if not (yield from self._enter(start)):
             return
-        yield from self._offer(start, _Entry(start, 0))
+        yield from self._enqueue(start, _Entry(start, 0))
         if not self._waiting:
-            yield from self._land(start)
+            yield from self._read_sitemaps(start)
         while self._waiting and not self._bound():
             yield from self._visit(self._waiting.popleft())
             if self._unanswered >= _FAILURES:
-                told = f"{_FAILURES} requests in a row were not answered; the rest is left alone"
-                yield Skipped(start, told, invalid=True, partial=True)
+                reason = f"the crawl ended early: {_FAILURES} requests in a row had no answer"
+                yield Skipped(start, reason, invalid=True, partial=True)
                 return
         if self._waiting or self._more:
-            told = self._bound() or f"{self._bounds.pages} addresses are read"
-            logger.warning("The crawl of %s ended early: %s; there are more", start, told)
-            yield Skipped(start, f"the crawl ended early: {told}; there are more", partial=True)
+            reason = self._bound() or f"{self._bounds.pages} addresses are read"
+            logger.warning("The crawl of %s ended early: %s; there are more", start, reason)
+            yield Skipped(start, f"the crawl ended early: {reason}; there are more", partial=True)
         elif self._deeper:
-            yield Skipped(start, f"what more than {self._bounds.depth} links lead to was not read")
+            yield Skipped(start, f"pages more than {self._bounds.depth} links away were not read")
 
     # One address ----------------------------------------------------------------------------------
 
@@ -272,8 +272,8 @@ class _Crawl:
         found = yield from self._attempt(entry)
         if isinstance(found, Moved) and (yield from self._move(entry, found)):
             return
-        if not self._landed:
-            modified = yield from self._land(entry.url)
+        if not self._started:
+            modified = yield from self._read_sitemaps(entry.url)
             entry = entry._replace(modified=modified)
         if found is not None and not isinstance(found, Moved):
             yield from self._take(entry, found)
@@ -286,9 +286,11 @@ class _Crawl:
         try:
             return self._reader.read(entry.url, entry.asked_at)
         except NoPageError as error:
-            told = f"{error}; {entry.linked_from} links to it" if entry.linked_from else str(error)
+            link = f"; {entry.linked_from} links to it" if entry.linked_from else ""
             failed = error.failed or entry.depth == 0
-            yield Skipped(entry.url, told, invalid=failed, partial=failed or not error.gone)
+            yield Skipped(
+                entry.url, f"{error}{link}", invalid=failed, partial=failed or not error.gone
+            )
         except UnreadableError as error:
             if isinstance(error, UnreachableError):
                 self._unanswered = unanswered + 1
@@ -296,62 +298,62 @@ class _Crawl:
         return None
 
     def _move(self, entry: _Entry, moved: "Moved") -> Generator[Skipped, None, bool]:
-        """Follow a redirect; return whether there is something to follow."""
+        """Follow a redirect; return whether there is an address to follow."""
         from knowledge_bot.ingest.sources._fetching import REDIRECTS
 
         address, reason = moved.address, ""
         if address is None:
-            reason = f"it redirects to {moved.to[:500]}, which is no web page"
+            reason = f"it redirects to {moved.to[:500]}, which is not a web page"
         elif len(entry.via) >= REDIRECTS:
             reason = f"it redirects more than {REDIRECTS} times"
         elif address == entry.url and moved.to not in (entry.url, entry.asked_at):
-            # Its server insists on a session, or on another spelling.
+            # The server insists on a session, or on another spelling.
             via = (*entry.via, entry.url)
             self._waiting.appendleft(entry._replace(asked_at=moved.to, via=via))
             return True
         elif address == entry.url or address in entry.via:
             reason = "it redirects in a circle"
-        elif not self._landed:
+        elif not self._started:
             there = site(address), urlsplit(address).scheme
-            if there != (self._site, self._scheme) and not (yield from self._enter(address)):
-                self._landed = True  # and there is nothing to be read
+            if there != (self._host, self._scheme) and not (yield from self._enter(address)):
+                self._started = True  # and there is nothing to read
                 return False
-        elif site(address) != self._site:
+        elif site(address) != self._host:
             reason = f"it redirects to another site, {address}"
-        elif not self._of.takes(address):
+        elif not self._site.takes(address):
             reason = f"it redirects to {address}, which is left out"
         if reason or address is None:
             yield Skipped(entry.url, reason)
             return False
         next_one = entry._replace(url=address, asked_at=None, via=(*entry.via, entry.url))
-        yield from self._offer(next_one.url, next_one, at_once=True)
+        yield from self._enqueue(next_one.url, next_one, at_once=True)
         return bool(self._waiting) and self._waiting[0] is next_one
 
     def _take(self, entry: _Entry, page: "Page") -> Iterator[WebPage | Skipped]:
-        """Yield a page that was read, or why it is left out, and go on to what it links to."""
-        known, canonical = page.known, self._own(page.known.canonical or "")
+        """Yield a page that was read, or why it is left out, and queue its links."""
+        known, canonical = page.known, self._on_site(page.known.canonical or "")
         if page.cut:
-            told = f"it is larger than {self._bounds.page_bytes:,} bytes, which are read of a page"
-            yield Skipped(entry.url, told, invalid=True, partial=True)
+            reason = f"it is larger than page_bytes, {self._bounds.page_bytes:,} bytes"
+            yield Skipped(entry.url, reason, invalid=True, partial=True)
         elif known.noindex:
             yield Skipped(entry.url, "it asks not to be indexed")
-        elif canonical not in (None, entry.url, *entry.via) and self._of.takes(canonical or ""):
+        elif canonical not in (None, entry.url, *entry.via) and self._site.takes(canonical or ""):
             yield Skipped(entry.url, f"it is a copy of {canonical}")
             copy = _Entry(canonical or "", entry.depth, None, entry.url, (*entry.via, entry.url))
-            yield from self._offer(copy.url, copy)
-        elif self._of.takes(entry.url):
-            by_sitemap = entry.modified if self._of.compare == "lastmod" else None
+            yield from self._enqueue(copy.url, copy)
+        elif self._site.takes(entry.url):
+            by_sitemap = entry.modified if self._site.compare == "lastmod" else None
             version = by_sitemap or known.version
-            headers = self._of.headers_for(entry.url)
+            headers = self._site.headers_for(entry.url)
             yield WebPage(name=entry.url, url=entry.url, version=version, headers=headers)
         if known.more_links:
             yield Skipped(entry.url, "only its first 5,000 links are followed", partial=True)
         for link in known.links:
-            if (own := self._own(link)) is not None and self._of.takes(own):
-                yield from self._offer(own, _Entry(own, entry.depth + 1, None, entry.url))
+            if (own := self._on_site(link)) is not None and self._site.takes(own):
+                yield from self._enqueue(own, _Entry(own, entry.depth + 1, None, entry.url))
 
-    def _offer(self, url: str, entry: _Entry, *, at_once: bool = False) -> Iterator[Skipped]:
-        """Have an address wait to be read, unless it was seen or may not be."""
+    def _enqueue(self, url: str, entry: _Entry, *, at_once: bool = False) -> Iterator[Skipped]:
+        """Queue an address to be read, unless it was seen or may not be read."""
         hashed = _hashed(url)
         if hashed in self._seen:
             return
@@ -371,22 +373,22 @@ class _Crawl:
             self._waiting.append(entry)
 
     def _refused(self, url: str) -> str:
-        """Return why an address is not even asked for; empty where it may be."""
+        """Return why an address may not be requested; empty if it may."""
         if len(url) > LONGEST:
             return f"its address is longer than {LONGEST:,} characters"
         if _NO_PAGE.search(urlsplit(url).path):
-            return "it is no page, by its name"
+            return "its name is not that of a page"
         return "" if self._robots.allows(url) else "robots.txt does not allow it"
 
-    def _own(self, url: str) -> str | None:
-        """Return an address of this site, in its scheme; None for another site's."""
-        if not url or site(url) != self._site:
+    def _on_site(self, url: str) -> str | None:
+        """Return an address of this site with the site's scheme; None for another site's."""
+        if not url or site(url) != self._host:
             return None
         parts = urlsplit(url)
         return url if parts.port is not None else self._scheme + url[len(parts.scheme) :]
 
     def _bound(self) -> str:
-        """Return which bound was reached; empty where none was."""
+        """Return which bound was reached; empty if none was."""
         if self._read >= self._bounds.pages:
             return f"{self._read:,} addresses were read"
         if monotonic() - self._began >= self._bounds.seconds:
@@ -395,25 +397,24 @@ class _Crawl:
             return f"{self._fetcher.received:,} bytes were read"
         return ""
 
-    # What a site says of itself -------------------------------------------------------------------
+    # What a site says about itself ----------------------------------------------------------------
 
     def _enter(self, url: str) -> Generator[Skipped, None, bool]:
-        """Take an address's host for the site; return whether anything of it may be read."""
+        """Make a host the site, and read its robots.txt; False if nothing may be read."""
         from knowledge_bot.ingest.sources._fetching import AGENT
 
-        self._site, self._scheme = site(url), urlsplit(url).scheme
+        self._host, self._scheme = site(url), urlsplit(url).scheme
         address = urljoin(url, "/robots.txt")
         try:
             answer, _ = self._fetcher.follow(address, largest=LARGEST_ROBOTS + 1)
         except UnreadableError as error:
-            told = f"{error}, and without it nothing may be read (RFC 9309, section 2.3.1.4)"
-            yield Skipped(address, told, invalid=True, partial=True)
+            reason = f"{error}; without it nothing may be read (RFC 9309, section 2.3.1.4)"
+            yield Skipped(address, reason, invalid=True, partial=True)
             return False
         if answer is not None and answer.status >= 500:
-            told = f"it was answered with {answer.status}, so nothing may be read"
-            yield Skipped(
-                address, f"{told} (RFC 9309, section 2.3.1.4)", invalid=True, partial=True
-            )
+            reason = f"its server answered {answer.status}, so nothing may be read"
+            reason += " (RFC 9309, section 2.3.1.4)"
+            yield Skipped(address, reason, invalid=True, partial=True)
             return False
         content = answer.body if answer is not None and answer.status == 200 else b""
         if len(content) > LARGEST_ROBOTS:
@@ -422,7 +423,7 @@ class _Crawl:
         asked = self._robots.delay or 0.0
         if asked > _LONGEST_DELAY:
             logger.warning(
-                "%s asks for %g seconds between two requests; %g are kept",
+                "%s asks for %g seconds between two requests; it gets %g",
                 address,
                 asked,
                 _LONGEST_DELAY,
@@ -430,10 +431,10 @@ class _Crawl:
         self._fetcher.interval = max(1 / self._bounds.rate, min(asked, _LONGEST_DELAY))
         return True
 
-    def _land(self, url: str) -> Generator[Skipped, None, str | None]:
-        """Begin with the sitemaps too; return when they say that the first page was changed."""
-        self._landed = True
-        if not self._of.sitemaps or self._bounds.depth == 0:
+    def _read_sitemaps(self, url: str) -> Generator[Skipped, None, str | None]:
+        """Queue the pages of the sitemaps; return the time that they give for the first page."""
+        self._started = True
+        if not self._site.sitemaps or self._bounds.depth == 0:
             return None
         guessed = urljoin(url, "/sitemap.xml")
         named = [found for each in self._robots.sitemaps if (found := cleaned(each, url))]
@@ -445,10 +446,10 @@ class _Crawl:
                 if isinstance(item, Skipped):
                     if address != guessed or guessed in named or item.name != guessed:
                         yield item
-                elif (own := self._own(cleaned(item.url) or "")) == url:
+                elif (own := self._on_site(cleaned(item.url) or "")) == url:
                     modified = item.version
-                elif own is not None and self._of.takes(own):
-                    yield from self._offer(own, _Entry(own, 1, item.version, address))
+                elif own is not None and self._site.takes(own):
+                    yield from self._enqueue(own, _Entry(own, 1, item.version, address))
         return modified
 
 

@@ -15,7 +15,7 @@ from knowledge_bot.ingest.sources._documents import (
     UnreadableError,
     check_document,
     opening,
-    refused,
+    skipped_address,
 )
 
 if TYPE_CHECKING:
@@ -35,17 +35,17 @@ def from_sitemap(
 ) -> Found | Compared:
     """Find the pages of a sitemap, and of the sitemaps that it names.
 
-    A page is named by its address. Sitemaps may be compressed. They are fetched without any key, of
-    at most 50 MiB each, and are not read when they declare entities. One that is public leads to no
-    private address.
+    A page is named by its address. Sitemaps may be compressed. They are fetched without the API
+    key. One over 50 MiB, or with entity declarations, is not read. A public one does not lead to
+    private addresses.
 
     Args:
         address: the sitemap's `https://` address, or the path of a file.
-        compare: what tells that a page changed, and is its version: the `lastmod` that the sitemap
-            names (`lastmod`), without which no later change of the page is seen; or the page's main
-            text (`content`), for which each page is read, as `from_site` reads it.
-        rate: how many pages are asked for a second, at most.
-        allow_private: whether a public sitemap or page may lead to addresses that are not.
+        compare: what a page's version is made of: the `lastmod` in the sitemap (`lastmod`; later
+            changes of a page without one are not seen), or the page's main text (`content`; each
+            page is read, as by `from_site`).
+        rate: the most pages read per second.
+        allow_private: whether a public sitemap or page may lead to private addresses.
 
     Returns:
         An iterable of a `WebPage` for each page, and a `Skipped` for what cannot be read.
@@ -74,7 +74,7 @@ def sitemap_pages(
     """Yield the pages of a sitemap and of those that it names, each opened with `opening`."""
     seen = set() if seen is None else seen
     if depth > _DEPTH or len(seen) >= _SITEMAPS:
-        reason = "sitemaps are nested too deeply, or too many"
+        reason = "sitemaps are nested too deeply, or there are too many"
         yield Skipped(address, reason, invalid=True, partial=True)
         return
     if address in seen:
@@ -84,8 +84,8 @@ def sitemap_pages(
     try:
         for kind, location, modified in _entries(address, opening):
             target = _joined(address, location)
-            if (told := refused(target, address)) is not None:
-                yield told
+            if (skipped := skipped_address(target, address)) is not None:
+                yield skipped
             elif kind == "sitemap":
                 nested.append(target)
                 if len(nested) > _SITEMAPS:
@@ -110,32 +110,32 @@ def _entries(address: str, opening: Opening) -> Iterator[tuple[str, str, str | N
                 if root is None:
                     root = element
                     if _local(element) not in ("urlset", "sitemapindex"):
-                        raise UnreadableError(f"it is no sitemap but <{_local(element)[:80]}>")
+                        raise UnreadableError(f"it is not a sitemap but <{_local(element)[:80]}>")
                 elif event == "end" and _local(element) in ("url", "sitemap"):
                     if location := _text(element, "loc"):
                         yield _local(element), location, _text(element, "lastmod")
-                    root.clear()  # or a million pages would gather in it
+                    root.clear()  # otherwise it would collect a million pages
         except ParseError as error:
             raise UnreadableError(f"it is not well-formed XML: {error}") from error
         except DefusedXmlException as error:
-            raise UnreadableError("it declares entities, as attacks do") from error
+            raise UnreadableError("it declares entities, which attacks use") from error
         except (ValueError, LookupError) as error:
             raise UnreadableError(f"its encoding is not known: {error}") from error
 
 
-def _time(told: str | None) -> str | None:
-    """Return a time in one notation (W3C, "Date and Time Formats"); what is none, as it is."""
+def _time(lastmod: str | None) -> str | None:
+    """Return a time (W3C, "Date and Time Formats") in UTC; anything else unchanged."""
     try:
-        time = datetime.fromisoformat(told or "")
+        time = datetime.fromisoformat(lastmod or "")
     except ValueError:
-        return told
+        return lastmod
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
 
 
 def _joined(address: str, location: str) -> str:
     try:
         return urljoin(address, location)
-    except ValueError:  # the location is no address
+    except ValueError:  # the location is not an address
         return location
 
 

@@ -91,7 +91,7 @@ export function answerBehind(href) {
 
 // Marks the sentences of a passage that an answer has, word for word.
 export function markQuotes(passage, answer) {
-  const told = answer.replace(/\s+/g, " ");
+  const quoted = answer.replace(/\s+/g, " ");
   const walker = document.createTreeWalker(passage, NodeFilter.SHOW_TEXT);
   const texts = [];
   while (walker.nextNode()) texts.push(walker.currentNode);
@@ -99,7 +99,7 @@ export function markQuotes(passage, answer) {
     const parts = node.data.split(SENTENCE_END).flatMap((part) => {
       const sentence = part.trimEnd();
       const words = sentence.trimStart().replace(/\s+/g, " ");
-      return words.length >= SHORTEST && told.includes(words)
+      return words.length >= SHORTEST && quoted.includes(words)
         ? [element("mark", {}, sentence), part.slice(sentence.length)]
         : [part];
     });

@@ -50,7 +50,7 @@ export function send(method, path, value) {
   });
 }
 
-// Sends a file, and tells how many of its bytes are gone; `fetch` does not know that. Returns the
+// Sends a file, and reports how many of its bytes are sent; `fetch` does not know that. Returns the
 // promise of the answer, and what cancels the upload.
 export function upload(method, path, value, file, onProgress) {
   const form = new FormData();

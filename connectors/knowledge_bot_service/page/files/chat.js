@@ -76,11 +76,11 @@ async function loadEarlier(one) {
     // What was being read stays where it is.
     find("log").scrollTop = isFirst ? find("log").scrollHeight : find("log").scrollHeight - height;
   } catch (failure) {
-    const told =
+    const message =
       failure.status === 404
         ? "This conversation is not there. Start a new one, or choose another."
         : `${failure.message} Open the conversation again later.`;
-    one.turns.prepend(element("p", { class: "problem", role: "alert" }, told));
+    one.turns.prepend(element("p", { class: "problem", role: "alert" }, message));
     if (failure.status === 404) one.conversation = null;
   }
 }

@@ -23,7 +23,7 @@ export function time(milliseconds) {
   return element("time", { datetime: moment.toISOString() }, TIME.format(moment));
 }
 
-// Something to be told to those who do not see the page; a screen reader reads it out.
+// Something that a screen reader reads out.
 export function announce(news) {
   find("news").textContent = news;
 }

@@ -119,7 +119,7 @@ function facts() {
   if (source.title && source.title !== source.name) rows.push(["Title", source.title]);
   if (source.url) rows.push(["Address", address(source.url)]);
   if (source.reason) rows.push(["Reason", element("span", { class: "reason" }, source.reason)]);
-  return rows.flatMap(([term, told]) => [element("dt", {}, term), element("dd", {}, told)]);
+  return rows.flatMap(([term, value]) => [element("dt", {}, term), element("dd", {}, value)]);
 }
 
 // Only an address of the web becomes a link: another scheme could run a script.

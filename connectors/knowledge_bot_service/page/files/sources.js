@@ -94,7 +94,7 @@ function render(found) {
   find("list").replaceChildren(...found.sources.map(row));
   if (focused) find("list").querySelector(`a[href="${focused}"]`)?.focus();
   find("more").hidden = found.next === null;
-  tell(found.sources);
+  announceChanges(found.sources);
 }
 
 function summary(counts) {
@@ -130,7 +130,7 @@ function row(source) {
   return element("li", { "data-status": source.status }, ...parts);
 }
 
-function tell(sources) {
+function announceChanges(sources) {
   const news = sources
     .filter(({ id, status }) => statuses.has(id) && statuses.get(id) !== status)
     .filter(({ status }) => !UNFINISHED.includes(status))

@@ -39,7 +39,7 @@ def test_a_feed_that_is_not_well_formed_is_read_all_the_same(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "said"),
     [
         (b"<html><body>Hello</body></html>", "neither RSS nor Atom"),
         (b'<!DOCTYPE z [<!ENTITY a "aa">]><rss version="2.0"/>', "declares entities"),
@@ -47,11 +47,11 @@ def test_a_feed_that_is_not_well_formed_is_read_all_the_same(tmp_path):
     ],
     ids=["page", "bomb", "nothing"],
 )
-def test_what_is_no_feed_is_told(web, body, told):
+def test_what_is_no_feed_is_reported(web, body, said):
     web.answers["/feed"] = answer(body)
     (item,) = from_feed(web.url("/feed"))
     assert isinstance(item, Skipped)
-    assert told in item.reason
+    assert said in item.reason
 
 
 def test_a_feed_is_not_read_before_it_is_needed(web):

@@ -73,12 +73,12 @@ def test_links_that_leave_the_folder_are_skipped_with_a_word(folder, tmp_path):
     (folder / "dangling.md").symlink_to(folder / "nothing")
     (folder / "endless.md").symlink_to(folder / ("x" * 300))
     (folder / "same.md").symlink_to("guide/intro.md")
-    told = left_out(folder)
-    assert "leaves the folder" in told["leak.md"]
-    assert "leaves the folder" in told["guide/up"]
-    assert "link to a folder" in told["loop"]
-    assert "link to nothing" in told["dangling.md"]
-    assert "link to nothing" in told["endless.md"]
+    shown = left_out(folder)
+    assert "link out of the folder" in shown["leak.md"]
+    assert "link out of the folder" in shown["guide/up"]
+    assert "link to a folder" in shown["loop"]
+    assert "link to nothing" in shown["dangling.md"]
+    assert "link to nothing" in shown["endless.md"]
     linked = next(item for item in from_folder(folder) if item.name == "same.md")
     assert linked.identity == str(folder / "guide/intro.md")
     assert "leak.md" not in found(folder)
@@ -90,7 +90,7 @@ def test_what_is_no_file_is_skipped_with_a_word(folder):
 
 
 @pytest.mark.parametrize("name", ["missing", "a.md", "x" * 300])
-def test_a_folder_that_is_none_is_told_at_once(folder, name):
+def test_a_folder_that_is_none_is_reported_at_once(folder, name):
     with pytest.raises(ConfigurationError, match=name):
         from_folder(folder / name)
 

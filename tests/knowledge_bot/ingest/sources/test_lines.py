@@ -28,7 +28,7 @@ def test_each_line_is_the_item_that_its_fields_say(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "said"),
     [
         ('{"name": "a", "content": ', "EOF while parsing a value at column 25"),
         ("[1, 2]", "JSON object"),
@@ -38,16 +38,16 @@ def test_each_line_is_the_item_that_its_fields_say(tmp_path):
         ('{"content": "x"}', "name"),
         ('{"name": "a", "content": "x", "colour": "red"}', "colour"),
         ('{"name": "a", "content": "x", "collections": ["x"]}', "col_"),
-        ('{"name": "a", "url": "https://h", "headers": {"X": 1}}', "no item"),
+        ('{"name": "a", "url": "https://h", "headers": {"X": 1}}', "not an item"),
     ],
 )
-def test_a_line_that_is_no_item_is_named_and_the_rest_is_read(line, told):
+def test_a_line_that_is_no_item_is_named_and_the_rest_is_read(line, said):
     before = ['{"name": "a", "content": "x"}'] * 6
     *good, last, after = from_jsonl([*before, line, before[0]])
     assert all(isinstance(item, Text) for item in [*good, after])
     assert isinstance(last, Skipped)
     assert last.name == "the list, line 7"
-    assert told in last.reason
+    assert said in last.reason
     assert last.invalid
 
 
@@ -84,12 +84,12 @@ def test_addresses_are_pages(tmp_path):
 
 
 @pytest.mark.parametrize("read", [from_jsonl, from_urls])
-def test_a_file_that_cannot_be_opened_is_told_at_once(read, tmp_path):
+def test_a_file_that_cannot_be_opened_is_reported_at_once(read, tmp_path):
     with pytest.raises(ConfigurationError, match="missing"):
         read(tmp_path / "missing")
 
 
-def test_an_address_with_a_login_is_refused_and_the_login_is_not_told(tmp_path):
+def test_an_address_with_a_login_is_refused_and_the_login_is_not_shown(tmp_path):
     path = tmp_path / "urls.txt"
     path.write_text("https://me:s3cret@h.example/a\nhttps://h.example/b?mail=me@h.example\n")
     refused, page = from_urls(path)
@@ -104,11 +104,11 @@ def test_an_address_with_a_login_is_refused_and_the_login_is_not_told(tmp_path):
 
 @pytest.mark.parametrize("read", [from_jsonl, from_urls])
 @pytest.mark.parametrize("wrong", [5, None])
-def test_what_holds_no_lines_is_told_at_once(read, wrong):
+def test_what_holds_no_lines_is_reported_at_once(read, wrong):
     with pytest.raises(ConfigurationError, match="expected a path, an open file or lines"):
         read(wrong)
 
 
-def test_an_address_in_place_of_a_file_of_them_is_told():
-    with pytest.raises(ConfigurationError, match="it is an address, and a file of lines"):
+def test_an_address_in_place_of_a_file_of_them_is_reported():
+    with pytest.raises(ConfigurationError, match="it is an address, but a file of lines"):
         from_urls("https://h.example/")

@@ -137,9 +137,9 @@ def test_of_a_loader_that_raises_at_the_seventh_the_six_before_are_sent(send, le
     assert send(from_loader(Loader(*PAGES), origin="guide"), ledger=ledger).created == 7
     report = send(from_loader(Breaking(), origin="guide"), ledger=ledger)
     assert (report.unchanged, report.invalid, report.gone) == (6, 1, 0)
-    (told,) = report.failures
-    assert told.name == "Breaking"
-    assert told.error == "the loader ends after 6 documents: ConnectionError: the wiki is away"
+    (said,) = report.failures
+    assert said.name == "Breaking"
+    assert said.error == "the loader ends after 6 documents: ConnectionError: the wiki is away"
 
 
 def test_what_a_loader_finds_no_longer_is_gone_where_it_has_an_origin(send, ledger):
@@ -163,12 +163,12 @@ def test_what_is_no_document_is_named_and_the_rest_is_done():
 
 
 @pytest.mark.parametrize("loader", [3, "text", {"a": 1}, None, object()])
-def test_what_is_no_loader_is_told_at_once(loader):
+def test_what_is_no_loader_is_reported_at_once(loader):
     with pytest.raises(ConfigurationError, match="expected an object with one of the methods"):
         from_loader(loader)
 
 
-# Readers that tell what they have -----------------------------------------------------------------
+# Readers that list what they have -----------------------------------------------------------------
 
 
 class Wiki:
@@ -210,7 +210,7 @@ def test_of_a_reader_with_resources_only_what_changed_is_loaded(send, service, l
 
 
 @pytest.mark.parametrize(
-    ("info", "tells"),
+    ("info", "changes"),
     [
         ({"last_modified_date": "2026-01-05T10:00:00Z"}, True),
         ({"last_modified_date": "2026-01-05"}, False),
@@ -220,7 +220,7 @@ def test_of_a_reader_with_resources_only_what_changed_is_loaded(send, service, l
         (OSError(), False),
     ],
 )
-def test_a_resource_has_a_version_where_its_information_tells_a_change(info, tells):
+def test_a_resource_has_a_version_if_its_information_shows_a_change(info, changes):
     class Reader(Wiki):
         def get_resource_info(self, resource):
             if isinstance(info, Exception):
@@ -229,7 +229,7 @@ def test_a_resource_has_a_version_where_its_information_tells_a_change(info, tel
 
     for item in from_loader(Reader()):
         assert isinstance(item, File)
-        assert (item.version is not None) is tells
+        assert (item.version is not None) is changes
 
 
 def test_a_resource_that_cannot_be_loaded_is_named_and_the_rest_is_done(send, ledger):

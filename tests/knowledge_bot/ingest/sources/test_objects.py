@@ -222,9 +222,9 @@ def test_an_object_that_changed_since_it_was_listed_is_named_and_the_rest_is_don
 
     report = send(Changing(), ledger=ledger)
     assert (report.created, report.invalid) == (2, 2)
-    told = {one.name: one.error for one in report.failures}
-    assert "it changed since it was listed" in told["a.md"]
-    assert "it was removed since it was listed" in told["b.txt"]
+    said = {one.name: one.error for one in report.failures}
+    assert "it changed since it was listed" in said["a.md"]
+    assert "it was removed since it was listed" in said["b.txt"]
     assert send(from_objects(f"{store.address}/docs/**"), ledger=ledger).created == 1
 
 
@@ -275,16 +275,16 @@ def test_a_folder_that_cannot_be_listed_is_named_and_nothing_is_gone(
     monkeypatch.setattr(LocalFileSystem, "ls", failing)
     report = send(from_objects(f"{local.address}/docs/**"), ledger=ledger)
     assert (report.unchanged, report.invalid, report.gone) == (2, 1, 0)
-    (told,) = report.failures
-    assert told.name == f"{local.address}/docs/guide"
-    assert "it cannot be listed: Permission denied" in told.error
+    (said,) = report.failures
+    assert said.name == f"{local.address}/docs/guide"
+    assert "it cannot be listed: Permission denied" in said.error
 
 
 @pytest.mark.parametrize("address", ["memory://nowhere/**", "file:///nowhere/at/all"])
 def test_a_place_that_is_not_there_is_named_and_nothing_is_gone(address):
-    (told,) = from_objects(address)
-    assert told.reason == "it cannot be listed: there is nothing"
-    assert (told.invalid, told.partial) == (True, True)
+    (said,) = from_objects(address)
+    assert said.reason == "it cannot be listed: there is nothing"
+    assert (said.invalid, said.partial) == (True, True)
 
 
 def test_links_of_a_store_are_not_followed(local, tmp_path):
@@ -301,7 +301,7 @@ def test_links_of_a_store_are_not_followed(local, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("address", "told"),
+    ("address", "said"),
     [
         ("handbook", "for a folder use from_folder"),
         ("https://h.example/docs/", "for pages use from_urls"),
@@ -310,11 +310,11 @@ def test_links_of_a_store_are_not_followed(local, tmp_path):
         ("memory://bucket/a?signature=s3cret", "storage_options"),
         ("memory://bucket/[z-a].md", "cannot be used: bad character range"),
         ("nonsense://bucket", "Protocol not known: nonsense"),
-        (3, "expected a text, not int"),
+        (3, "expected a string, not int"),
     ],
 )
-def test_an_address_that_cannot_be_used_is_told_at_once(address, told):
-    with pytest.raises(ConfigurationError, match=told) as caught:
+def test_an_address_that_cannot_be_used_is_reported_at_once(address, said):
+    with pytest.raises(ConfigurationError, match=said) as caught:
         from_objects(address)
     assert "s3cret" not in str(caught.value)
 
@@ -328,9 +328,9 @@ def test_a_package_that_is_missing_for_a_protocol_is_a_sentence(monkeypatch):
 def test_credentials_are_neither_in_keys_nor_in_errors(memory, send, ledger):
     memory.write("docs/a.md", b"a")
     place = from_objects("ftp://clerk:s3cr%65t@127.0.0.1:9/docs/*", storage_options={})
-    (told,) = place
-    assert "Connection refused" in told.reason
-    for text in (repr(place), place.origin, place.prefix, repr(told)):
+    (said,) = place
+    assert "Connection refused" in said.reason
+    for text in (repr(place), place.origin, place.prefix, repr(said)):
         assert "s3cr" not in text
         assert "clerk" not in text
     assert place.origin == "ftp://127.0.0.1:9/docs/*"
@@ -370,9 +370,21 @@ def test_every_secret_among_the_options_is_known():
         ({"mtime": 1.5, "size": 1}, {"mtime": 2.5, "size": 1}, False),
     ],
 )
-def test_what_tells_a_change(listed, asked, same):
-    assert (objects._token(listed) == objects._token(asked)) is same
-    assert objects._token({"size": 3}) is None
+def test_a_change_in_the_listing_is_a_new_version(listed, asked, same):
+    assert (version_of(listed) == version_of(asked)) is same
+    assert version_of({"size": 3}) is None
+
+
+def version_of(listed):
+    """Return the version of an object that a store lists like this."""
+
+    class Listing(MemoryFileSystem):
+        def find(self, path, **options):
+            return {"/bucket/a.txt": {"name": "/bucket/a.txt", "type": "file", **listed}}
+
+    store = Listing(skip_instance_cache=True)
+    (item,) = objects_in(lambda: (store, "/bucket"), "memory://bucket", "")
+    return item.version
 
 
 # Real servers -------------------------------------------------------------------------------------
@@ -446,11 +458,11 @@ def test_an_object_of_s3_that_changed_since_it_was_listed_is_named(s3, send, led
     storage.pipe("bucket/docs/0/0.txt", b"another")
     storage.rm("bucket/docs/1/1.txt")
     report = send(items, ledger=ledger)
-    told = {one.name: one.error for one in report.failures}
-    assert "it changed since it was listed" in told["0/0.txt"]
-    assert "it was removed since it was listed" in told["1/1.txt"]
+    said = {one.name: one.error for one in report.failures}
+    assert "it changed since it was listed" in said["0/0.txt"]
+    assert "it was removed since it was listed" in said["1/1.txt"]
     assert report.created == 1
-    assert not any("AKIA12345" in text or "s3cret" in text for text in told.values())
+    assert not any("AKIA12345" in text or "s3cret" in text for text in said.values())
     (single,) = from_objects("s3://bucket/docs/2/2.txt", storage_options=options)
     assert opened(single) == b"2"
     storage.pipe("bucket/docs/2/2.txt", b"3")

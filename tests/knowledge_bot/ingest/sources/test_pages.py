@@ -21,11 +21,11 @@ def links(text: str) -> list[str]:
     return [link.removeprefix("https://h.example") for link in page(text).links]
 
 
-@pytest.mark.parametrize(("name", "told", "words"), ENCODINGS, ids=[each[0] for each in ENCODINGS])
-def test_a_page_is_decoded_by_its_first_bytes_its_header_or_its_meta(name, told, words):
+@pytest.mark.parametrize(("name", "said", "words"), ENCODINGS, ids=[each[0] for each in ENCODINGS])
+def test_a_page_is_decoded_by_its_first_bytes_its_header_or_its_meta(name, said, words):
     meta = {"meta": f"<meta charset='{name}'>", "http-equiv": f"<meta content=';charset={name}'>"}
-    content = f"<html>{meta.get(told, '')}{words}".encode(name)
-    text, _ = html.decoded(content, name if told == "header" else None)
+    content = f"<html>{meta.get(said, '')}{words}".encode(name)
+    text, _ = html.decoded(content, name if said == "header" else None)
     assert text.endswith(words)
 
 
@@ -142,7 +142,7 @@ def test_the_main_text_is_what_stands_between(text, expected):
     assert page(text).text == expected
 
 
-def test_a_version_tells_the_text_and_its_extractor():
+def test_a_version_depends_on_the_text_and_its_extractor():
     def version(text: str) -> str | None:
         return html.version_of(text, page(text), "plain")
 
@@ -197,7 +197,7 @@ def test_what_is_remembered_comes_back_from_its_bytes():
     )
     assert Remembered.unpacked(known.packed()) == known
     for broken in (b"", b"x", known.packed()[:-5]):
-        with pytest.raises(ValueError, match="not what was remembered"):
+        with pytest.raises(ValueError, match="not a remembered page"):
             Remembered.unpacked(broken)
 
 

@@ -88,23 +88,23 @@ def test_a_row_with_an_empty_key_is_named_and_the_rest_is_done(send, ledger, key
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "said"),
     [
         ({"id": 1}, "LookupError: there is no column 'body'"),
         ({"id": 1, "body": b"\xff"}, "UnicodeDecodeError"),
         (None, "AttributeError"),
     ],
 )
-def test_a_row_that_cannot_be_read_is_named(row, told):
+def test_a_row_that_cannot_be_read_is_named(row, said):
     good = {"id": 2, "body": "x"}
     one, wrong, other = from_rows([good, row, good], key="id", text="body")
     assert one == other
     assert isinstance(wrong, Skipped)
     assert (wrong.name, wrong.invalid, wrong.partial) == ("row 2", True, True)
-    assert told in wrong.reason
+    assert said in wrong.reason
 
 
-def test_a_second_run_sends_what_changed_and_tells_what_is_gone(database, send, ledger):
+def test_a_second_run_sends_what_changed_and_names_what_is_gone(database, send, ledger):
     def run():
         rows = database.execute("SELECT * FROM article ORDER BY id")
         return send(from_rows(rows, **BY_NAME, origin="articles"), ledger=ledger)
@@ -130,7 +130,7 @@ def test_a_row_without_a_text_is_skipped_and_not_gone(database, send, ledger):
     assert (report.unchanged, report.skipped, report.gone) == (1, 1, 0)
 
 
-def test_rows_are_taken_one_at_a_time_and_a_failure_of_the_database_is_told(send, ledger):
+def test_rows_are_taken_one_at_a_time_and_a_failure_of_the_database_is_reported(send, ledger):
     def rows():
         for number in range(6):
             yield {"id": number, "body": f"text {number}"}
@@ -143,7 +143,9 @@ def test_rows_are_taken_one_at_a_time_and_a_failure_of_the_database_is_told(send
     assert "the rows end after 6: the server closed the connection" in report.failures[0].error
 
 
-def test_a_connection_of_sqlite_that_is_bound_to_its_thread_is_told_with_the_remedy(send, tmp_path):
+def test_a_connection_of_sqlite_that_is_bound_to_its_thread_is_reported_with_the_remedy(
+    send, tmp_path
+):
     with sqlite3.connect(tmp_path / "shop.db") as connection:
         rows = connection.execute("SELECT 1 AS id, 'x' AS body")
         report = send(from_rows(rows, key="id", text="body"))
@@ -151,13 +153,13 @@ def test_a_connection_of_sqlite_that_is_bound_to_its_thread_is_told_with_the_rem
 
 
 @pytest.mark.parametrize(
-    ("rows", "options", "told"),
+    ("rows", "options", "said"),
     [
         (Bare(), {"key": "nr", "text": "body"}, "key: there is no column 'nr'; there are id, "),
         ([], {"key": 0, "text": "body"}, "key: expected a column or a function, not int"),
         (3, {"key": "id", "text": "body"}, "rows: expected several rows, not int"),
     ],
 )
-def test_what_cannot_be_used_is_told_at_once(rows, options, told):
-    with pytest.raises(ConfigurationError, match=told):
+def test_what_cannot_be_used_is_reported_at_once(rows, options, said):
+    with pytest.raises(ConfigurationError, match=said):
         from_rows(rows, **options)

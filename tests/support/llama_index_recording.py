@@ -1,4 +1,4 @@
-"""What the framework tells of a component's calls: dispatcher events, spans and callbacks.
+"""What LlamaIndex reports of calls: dispatcher events, spans and callbacks.
 
 The dispatcher swallows what its handlers raise, so handlers record, and tests assert afterwards.
 """
@@ -21,7 +21,7 @@ from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 
 @dataclass
 class Recording:
-    """What was told, in its order.
+    """What was reported, in order.
 
     Attributes:
         events: the dispatcher's events.
@@ -46,14 +46,14 @@ class Recording:
         return CallbackManager([_Callbacks(self)])
 
     def everything(self) -> str:
-        """All that was told as text, for a search."""
-        told = [event.model_dump() for event in self.events]
-        return json.dumps([told, self.payloads, list(self.spans)], default=_spelt_out)
+        """All of it as text, for a search."""
+        events = [event.model_dump() for event in self.events]
+        return json.dumps([events, self.payloads, list(self.spans)], default=_spelt_out)
 
 
 @contextlib.contextmanager
 def recorded(recording: Recording) -> Iterator[Recording]:
-    """Record what the whole framework tells while the block runs."""
+    """Record what the framework reports while the block runs."""
     dispatcher = get_dispatcher()
     events, spans = _Events(), _Spans()
     events._recording = spans._recording = recording

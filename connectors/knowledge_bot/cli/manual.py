@@ -1,4 +1,4 @@
-"""`kbot man`: the manual page, made of what the commands say of themselves."""
+"""`kbot man` and `kbot completion`: the manual page and the shell's part of `kbot`."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,15 +11,36 @@ from knowledge_bot.cli.exits import Exit
 from knowledge_bot.cli.kbot import ENVIRONMENT
 from knowledge_bot.cli.output import write_text
 
-# By their usual places: the page is the same for everybody.
+# In their usual places, so that the page is the same for everybody.
 _FILES = {
     "~/.config/kbot/config.toml": "The profiles of kbot login, with mode 600; KBOT_CONFIG names "
     "another file.",
     "~/.local/share/kbot/ledger.db": "The ledger of kbot ingest, unless --ledger or "
     "KNOWLEDGE_BOT_LEDGER names another one. XDG_DATA_HOME moves it.",
-    ".kbotignore": "In a folder that is ingested: what to leave out, in the notation of a "
-    ".gitignore.",
+    ".kbotignore": "In a folder that is ingested: what to leave out, in .gitignore syntax.",
 }
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the script with which SHELL completes `kbot`.
+
+    It completes commands, options and files, and the ids of bots, collections and conversations,
+    for which it asks the service, for two seconds at most. If that fails, it completes no ids.
+
+    \b
+    kbot completion bash > ~/.local/share/bash-completion/completions/kbot
+    kbot completion zsh > "${fpath[1]}/_kbot"
+    kbot completion fish > ~/.config/fish/completions/kbot.fish
+    """  # noqa: D301 - \b is for click
+    from click.shell_completion import get_completion_class
+
+    script = get_completion_class(shell)
+    if script is None:
+        raise TypeError(f"click knows no completion for {shell}")
+    write_text(script(ctx.find_root().command, {}, "kbot", "_KBOT_COMPLETE").source())
 
 
 @click.command()
@@ -69,7 +90,7 @@ def _usage(context: click.Context) -> Iterator[str]:
 
 
 def _described(command: click.Command) -> Iterator[str]:
-    """Yield the help text; a paragraph that click is told not to wrap keeps its lines."""
+    """Yield the help text; a paragraph that click does not wrap keeps its lines."""
     text = cleandoc(command.help or command.short_help or "")
     for number, paragraph in enumerate(re.split(r"\n\s*\n", text)):
         if number:
@@ -103,6 +124,6 @@ def _line(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text in which nothing speaks to roff, in ASCII: not every roff reads UTF-8."""
+    """Escape a text for roff, in ASCII: not every roff reads UTF-8."""
     text = text.replace("\\", r"\e").replace("-", r"\-").replace("`", r"\(ga").replace('"', r"\(dq")
     return "".join(one if one.isascii() else f"\\[u{ord(one):04X}]" for one in text)

@@ -18,11 +18,13 @@ from page_server import serving
 from postgresql_server import postgresql
 from scripted_server import answer
 
+pytestmark = pytest.mark.integration
+
 PAGES = ("/a.html", "/b.html")
 
 
 def sent(server):
-    """Return what the service got, by the fields that tell it."""
+    """Return what the service got, by the fields that identify it."""
     found = []
     for request in server.requests:
         if request.path.endswith("upload"):
@@ -146,18 +148,18 @@ def test_a_page_that_changed_is_sent_again_where_the_pages_are_compared(run, goo
     parameters = f"sitemap={site.url('/map.xml')!r}, source_options={{'compare': 'content'}}"
     run(parameters)
     site.answers["/b.html"] = page(b"<main>another text</main>", kind="text/html")
-    told = run(parameters).task.xcom
-    assert (told["created"], told["unchanged"], told["superseded"]) == (1, 1, 1)
-    (replaced,) = told["named"]["superseded"]
+    xcom = run(parameters).task.xcom
+    assert (xcom["created"], xcom["unchanged"], xcom["superseded"]) == (1, 1, 1)
+    (replaced,) = xcom["named"]["superseded"]
     assert replaced["name"] == site.url("/b.html")
     assert (replaced["source_id"], replaced["replaced_by"]) != (None, None)
 
 
-def test_pages_of_which_nothing_tells_a_change_are_told_of_each_night(run, good, site):
+def test_pages_without_a_sign_of_change_are_reported_each_night(run, good, site):
     for created in (2, 0):
         done = run(f"sitemap={site.url('/map.xml')!r}")
         assert (done.task.xcom["created"], done.task.xcom["unversioned"]) == (created, 2)
-        assert "[warning  ] unversioned: nothing tells whether 2 pages change" in done.log
+        assert "[warning  ] unversioned: 2 pages give no sign of a change" in done.log
 
 
 def test_lines_of_json_are_items_also_for_collections_of_their_own(run, good, folder):
@@ -173,7 +175,7 @@ DOCUMENTS = """
     {"page_content": "Till ten.", "metadata": {"source": "late.md", "title": "Late"}},
 ]
 """
-TOLD = ["Late: Till ten.", "hours.md: At nine. {{ x }}"]
+SENT = ["Late: Till ten.", "hours.md: At nine. {{ x }}"]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,7 @@ TOLD = ["Late: Till ten.", "hours.md: At nine. {{ x }}"]
 )
 def test_documents_are_texts_by_the_rules_of_loaders(run, good, parameters):
     run(parameters, before="from types import SimpleNamespace")
-    assert sent(good) == TOLD
+    assert sent(good) == SENT
 
 
 def test_documents_of_airflow_s_own_loader_are_texts_and_known_by_their_files(run, good, folder):
@@ -274,50 +276,50 @@ def test_rows_that_are_no_longer_there_are_gone_where_the_table_has_a_name(run, 
     run(f"{query}, {COLUMNS}")
     with shop() as database:
         database.execute("DELETE FROM article WHERE id = 1")
-    told = run(f"{query}, {COLUMNS}").task.xcom
-    assert told["gone"] == 1
-    assert [one["name"] for one in told["named"]["gone"]] == ["Hours"]
+    xcom = run(f"{query}, {COLUMNS}").task.xcom
+    assert xcom["gone"] == 1
+    assert [one["name"] for one in xcom["named"]["gone"]] == ["Hours"]
     # Another table may have the same keys.
     other = query.replace("articles", "drafts")
     assert run(f"{other}, {COLUMNS}").task.xcom["created"] == 1
 
 
-def test_what_hides_whether_something_is_gone_is_told(dags, good, ledger, folder):
+def test_what_hides_whether_something_is_gone_is_reported(dags, good, ledger, folder):
     items = "[{'name': 'a', 'content': 'c'}, {'title': 'none'}]"
     done = dags.run(dags.load(f"ingest(items={items}, origin='shop', fail_on=())"))
     assert done.state == "success"
-    assert "[warning  ] What is gone was not looked for, since not all was seen: " in done.log
+    assert "[warning  ] Nothing was marked as gone, because not all items were seen: " in done.log
 
 
 def test_a_query_on_postgresql_is_streamed(run, good, shop, monkeypatch):
     with postgresql() as server:
         monkeypatch.setenv("AIRFLOW_CONN_LARGE", server.url())
         query = "SELECT n AS id, repeat('x', 10) AS body FROM generate_series(1, 1200) AS n"
-        told = run(
+        result = run(
             f"sql={query!r}, sql_conn_id='large', source_options={{'key': 'id', 'text': 'body'}}"
         ).task.xcom
-    assert told["created"] == len(good.requests) == 1200
+    assert result["created"] == len(good.requests) == 1200
 
 
 @pytest.mark.parametrize(
-    ("parameters", "told"),
+    ("parameters", "expected"),
     [
         ("sql='SELECT * FROM none_such', sql_conn_id='shop', " + COLUMNS, "no such table"),
         ("sql='SELECT id, body FROM article', sql_conn_id='shop', " + COLUMNS, "no column 'title'"),
         ("sql='SELECT * FROM article', sql_conn_id='shop'", "lacks 'key' and 'text'"),
-        ("sql='SELECT 1', sql_conn_id='none_such', " + COLUMNS, "connection that there is not"),
+        ("sql='SELECT 1', sql_conn_id='none_such', " + COLUMNS, "connection that does not exist"),
         ("sql='SELECT 1', sql_conn_id='oracle', " + COLUMNS, "no provider is installed"),
         ("sql='SELECT 1', sql_conn_id='knowledge_bot_default', " + COLUMNS, "takes SQL"),
         ("sql='{{ params.get(\"x\") or \"\" }}', sql_conn_id='shop', " + COLUMNS, "'sql' is empty"),
         ("sql='SELECT 1', sql_conn_id=' ', " + COLUMNS, "'sql_conn_id' is empty"),
         ("sql=7, sql_conn_id='shop', " + COLUMNS, "'sql' is int where a query"),
-        ("folder='/', source_options={'depth': 3}", "There are: patterns, exclude, hidden"),
-        ("site='https://x.example', source_options={'dept': 3}", "has 'dept'.*There are: depth,"),
+        ("folder='/', source_options={'depth': 3}", "Its options: patterns, exclude, hidden"),
+        ("site='https://x.example', source_options={'dept': 3}", "has 'dept'.*Its options: depth,"),
         ("site='https://x.example', source_options={'depth': 'x'}", "'site'.*depth: expected"),
-        ("site='ftp://x.example'", "'site'.*is no http"),
+        ("site='ftp://x.example'", "'site'.*is not an http"),
         ("sitemap='/nowhere.xml'", "'sitemap'.*there is no file /nowhere.xml"),
         ("urls=['https://x'], source_options={'compare': 'x'}", "'urls'.*compare: expected"),
-        ("items=[], source_options={'depth': 1}", "'items' does not take. There are: none"),
+        ("items=[], source_options={'depth': 1}", "'items' does not take. Its options: none"),
         ("items=[], source_options=7", "'source_options' is int where a dict"),
         ("items=[], source_options=upstream('x')", "'source_options' is str where a dict"),
         ("folder=7", "'folder' is int where a path"),
@@ -339,7 +341,7 @@ def test_a_query_on_postgresql_is_streamed(run, good, shop, monkeypatch):
         ("items=[], collections='{{ params.get(\"x\") or \"\" }}'", "'collections' is empty"),
         ("items=[], collections=7", "'collections' is int where an id"),
         ("items=[], ledger_conn_id=''", "'ledger_conn_id' is empty"),
-        ("items=[], ledger_conn_id='none_such'", "'ledger_conn_id' names a connection that there"),
+        ("items=[], ledger_conn_id='none_such'", "'ledger_conn_id' names a connection that"),
         ("items=[], ledger_conn_id='oracle'", "'ledger_conn_id' names.*'oracle'"),
         ("items=[], knowledge_bot_conn_id='none_such'", "'knowledge_bot_conn_id' names"),
         ("items=[], origin='{{ \" \" }}'", "origin: expected a name"),
@@ -347,17 +349,17 @@ def test_a_query_on_postgresql_is_streamed(run, good, shop, monkeypatch):
 )  # fmt: skip
 @pytest.mark.usefixtures("ledger", "shop")
 def test_what_cannot_be_used_is_named_before_anything_is_sent(
-    dags, good, monkeypatch, parameters, told
+    dags, good, monkeypatch, parameters, expected
 ):
     monkeypatch.setenv("AIRFLOW_CONN_ORACLE", '{"conn_type": "oracle", "host": "h"}')
     done = dags.run(dags.load(f"ingest({parameters})"))
     assert done.state == "failed"
-    assert re.search(told, done.log), done.log[-3000:]
+    assert re.search(expected, done.log), done.log[-3000:]
     assert good.requests == []
 
 
 @pytest.mark.parametrize(
-    ("parameters", "told"),
+    ("parameters", "expected"),
     [
         ("", "exactly one of the parameters 'items'.* and none is"),
         ("items=[], folder='/x'", "'items' and 'folder' are given"),
@@ -377,8 +379,8 @@ def test_what_cannot_be_used_is_named_before_anything_is_sent(
         ("items=[], on_unknown='guess'", "'hold' or 'resend'"),
     ],
 )
-def test_what_no_run_could_use_is_named_when_the_dag_is_parsed(dags, parameters, told):
-    with pytest.raises(ValueError, match=told):
+def test_what_no_run_could_use_is_named_when_the_dag_is_parsed(dags, parameters, expected):
+    with pytest.raises(ValueError, match=expected):
         dags.load(f"ingest({parameters})")
 
 
@@ -404,8 +406,8 @@ def test_every_type_of_a_ledger_s_connection_remembers(
         monkeypatch.setenv("AIRFLOW_CONN_OTHER", text)
         items = [{"name": "a", "content": "c"}]
         given = f"items={items}, ledger_conn_id='{{{{ dag_run.conf.ledger }}}}'"
-        told = [run(given, ledger="other").task.xcom for _ in range(2)]
-    assert [(one["created"], one["unchanged"]) for one in told] == [(1, 0), (0, 1)]
+        xcom = [run(given, ledger="other").task.xcom for _ in range(2)]
+    assert [(one["created"], one["unchanged"]) for one in xcom] == [(1, 0), (0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -441,9 +443,9 @@ def test_the_other_parameters_are_templates_too(run, good, monkeypatch, folder, 
 @pytest.mark.parametrize(("options", "sources"), [("limit=2", 2), ("rate=20.0", 4), ("limit=0", 0)])
 def test_a_limit_and_a_rate_hold_for_each_try(run, good, options, sources):
     items = [{"name": f"t{n}", "content": "c"} for n in range(4)]
-    told = run(f"items={items}, {options}").task.xcom
-    assert told["created"] == len(good.requests) == sources
-    assert told["stopped"] == ("limit" if "limit" in options else None)
+    xcom = run(f"items={items}, {options}").task.xcom
+    assert xcom["created"] == len(good.requests) == sources
+    assert xcom["stopped"] == ("limit" if "limit" in options else None)
 
 
 def test_mapped_tasks_are_named_by_their_items(dags, good, ledger):

@@ -1,4 +1,4 @@
-"""What a task's log says while an ingestion runs: one fact a line, and never too many lines."""
+"""What a task's log says while an ingestion runs: one fact a line, in a bounded number of lines."""
 
 import contextvars
 import logging
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from airflow_knowledge_bot.tries import Tries
     from knowledge_bot.ingest import Ledger, Outcome, Report
 
-TOLD = 20
+NAMED = 20
 """How many items of a kind are named: nobody reads more, and XCom is for small values."""
 
-_SECONDS = 10.0
+_INTERVAL = 10.0  # seconds between two progress lines
 _CHARACTERS = 300
 
 
 class Log(Protocol):
-    """What of a task's logger is used: Airflow's are not all Python's."""
+    """The part of a task's logger that is used: Airflow's are not all Python's."""
 
     def log(self, level: int, event: str, *args: Any) -> Any:
         """Write a line."""
 
 
-class Telling:
-    """Tells of a run in a task's log, and in its state store, every ten seconds.
+class ProgressLog:
+    """Writes the progress of a run to the task's log and state store, every ten seconds.
 
     Args:
-        log: the task's.
-        tries: writes the counts down.
+        log: the task's logger.
+        tries: stores the counts.
 
     Attributes:
         unknown: the first items of unknown outcome.
@@ -48,19 +48,19 @@ class Telling:
         self._before = 0
         self._end = threading.Event()
         self._answers_threads = answers_threads()
-        self._turn = threading.Lock()
-        self._due: Report | None = None
+        self._airflow = threading.Lock()
+        self._unsaved: Report | None = None
         self.unknown: list[Outcome] = []
 
     @contextmanager
-    def in_time(self) -> Iterator[None]:
-        """Tell how far the run is while the block runs, also where the run itself stands still."""
+    def running(self) -> Iterator[None]:
+        """Log the progress while the block runs, even where the run itself is stuck."""
         run = contextvars.copy_context().run
-        thread = threading.Thread(target=run, args=(self._work,), name="telling", daemon=True)
+        thread = threading.Thread(target=run, args=(self._work,), name="progress", daemon=True)
         thread.start()
         engine = logging.getLogger("knowledge_bot.ingest")
         level = engine.level
-        # It tells of each failure, of which there may be a million; here the first ones are told.
+        # It logs each failure, and there may be a million; here only the first ones are logged.
         if engine.getEffectiveLevel() == logging.INFO:
             engine.setLevel(logging.WARNING)
         try:
@@ -71,35 +71,36 @@ class Telling:
             thread.join()
 
     @contextmanager
-    def quiet(self) -> Iterator[None]:
-        """Leave Airflow to the block, where it answers one thread at a time, as in `dag.test()`.
+    def exclusive(self) -> Iterator[None]:
+        """Keep this log from calling Airflow while the block runs, as `dag.test()` needs it.
 
-        In the block a function of the author's may ask for connections, variables or the state
-        store. What is to be noted meanwhile is noted before the next block.
+        There, Airflow answers one thread at a time, and the block runs code of the DAG's author,
+        which may ask for connections, variables or the state store. What should be stored
+        meanwhile is stored before the next block.
         """
         if self._answers_threads:
             yield
             return
-        with self._turn:
-            self._note_due()
+        with self._airflow:
+            self._save()
             yield
 
     def on_progress(self, report: "Report") -> None:
-        """Take the report so far."""
+        """Take the report as it is so far."""
         self._report = report
 
     def on_outcome(self, outcome: "Outcome") -> None:
-        """Tell of an item that failed or was left out; of the first ones, each."""
+        """Log an item that failed or was skipped, up to the first 20 of each."""
         if outcome.kind == "skipped":
-            self._tell_skipped(outcome)
+            self._log_skipped(outcome)
         if not outcome.failed:
             return
         self._failed += 1
-        if self._failed <= TOLD:
+        if self._failed <= NAMED:
             self._log.log(
                 logging.WARNING, "%s: %s: %s", outcome.kind, outcome.name, brief(outcome.error)
             )
-        if outcome.kind == "unknown" and len(self.unknown) < TOLD:
+        if outcome.kind == "unknown" and len(self.unknown) < NAMED:
             self.unknown.append(outcome)
 
     def end(
@@ -109,73 +110,72 @@ class Telling:
         tolerated: Mapping[str, int],
         ledger: "Ledger",
     ) -> None:
-        """Tell what a person is to look at, and last the counts.
+        """Log what needs a person's attention, and then the counts.
 
         Args:
-            report: what came of all tries.
+            report: the report over all tries.
             named: the first items of some counts, by the counts' names.
-            tolerated: the counts of failures that fail nothing.
-            ledger: where a person notes what was removed.
+            tolerated: the counts of failures that do not fail the task.
+            ledger: where a person records what was removed.
         """
-        self._more(logging.WARNING, self._failed - TOLD, "failures")
-        self._more(logging.INFO, report.skipped - len(self._skipped), "skipped")
+        self._log_more(logging.WARNING, self._failed - NAMED, "failures")
+        self._log_more(logging.INFO, report.skipped - len(self._skipped), "skipped")
         for what, level in (("superseded", logging.INFO), ("gone", logging.INFO)):
             for item in named[what]:
                 self._log.log(level, "%s: %s (source %s)", what, item["name"], item["source_id"])
-            self._more(level, getattr(report, what) - TOLD, what)
+            self._log_more(level, getattr(report, what) - NAMED, what)
         if report.superseded or report.gone:
             self._log.log(
                 logging.INFO,
-                "The service still answers from what is superseded or gone. It offers no deletion: "
-                "remove the sources there, and tell `kbot ledger forget`. %s",
+                "The service still answers from what is superseded or gone. Its API cannot delete: "
+                "remove the sources there, then run `kbot ledger forget`. %s",
                 shell_needs(ledger),
             )
         if report.gone_unknown and report.stopped is None:
             self._log.log(
                 logging.WARNING,
-                "What is gone was not looked for, since not all was seen: %s",
+                "Nothing was marked as gone, because not all items were seen: %s",
                 brief(report.gone_unknown),
             )
         if report.unversioned:
             self._log.log(
                 logging.WARNING,
-                "unversioned: nothing tells whether %d pages change, so no later change of them "
-                "is sent. source_options={'compare': 'content'} reads them to compare them.",
+                "unversioned: %d pages give no sign of a change, so a later change of them is not "
+                "sent. source_options={'compare': 'content'} reads and compares them.",
                 report.unversioned,
             )
         if report.elsewhere:
             self._log.log(
                 logging.WARNING,
-                "elsewhere: %d items are still being sent by other runs; the next run looks at "
-                "them.",
+                "elsewhere: other runs are still sending %d items; the next run checks them.",
                 report.elsewhere,
             )
         for kind, count in tolerated.items():
             self._log.log(
                 logging.WARNING,
-                "%s %d: no failure of the task, by its parameters fail_on and max_refused.",
+                "%s %d: does not fail the task, by its parameters fail_on and max_refused.",
                 kind,
                 count,
             )
         self._log.log(logging.INFO, "%s", report)
 
-    def _tell_skipped(self, outcome: "Outcome") -> None:
-        """Tell an item once, also where the task looks at all items a second time."""
+    def _log_skipped(self, outcome: "Outcome") -> None:
+        """Log an item once, even where the task goes through all items a second time."""
         item = (outcome.name, outcome.key, outcome.error)
-        if len(self._skipped) < TOLD and item not in self._skipped:
+        if len(self._skipped) < NAMED and item not in self._skipped:
             self._skipped.add(item)
             self._log.log(logging.INFO, "skipped: %s: %s", brief(item[0]), brief(item[2]))
 
-    def _more(self, level: int, count: int, what: str) -> None:
+    def _log_more(self, level: int, count: int, what: str) -> None:
         if count > 0:
             self._log.log(level, "… and %d more %s.", count, what)
 
     def _work(self) -> None:
-        while not self._end.wait(_SECONDS):
+        while not self._end.wait(_INTERVAL):
             if self._report is not None:
-                self._tell(self._report)
+                self._log_progress(self._report)
 
-    def _tell(self, report: "Report") -> None:
+    def _log_progress(self, report: "Report") -> None:
         now, done = time.monotonic(), report.items + report.skipped
         rate = (done - self._before) / (now - self._last)
         self._last, self._before = now, done
@@ -188,21 +188,21 @@ class Telling:
         )
         if report.paused:
             self._log.log(logging.WARNING, "Waiting: %s", brief(report.paused))
-        self._due = report
-        if self._turn.acquire(blocking=False):
+        self._unsaved = report
+        if self._airflow.acquire(blocking=False):
             try:
-                self._note_due()
+                self._save()
             finally:
-                self._turn.release()
+                self._airflow.release()
 
-    def _note_due(self) -> None:
-        report, self._due = self._due, None
+    def _save(self) -> None:
+        report, self._unsaved = self._unsaved, None
         if report is not None:
             self._tries.note(report)
 
 
 def shell_needs(ledger: "Ledger") -> str:
-    """Return what a person needs for `kbot ledger`, which this provider does not install."""
+    """Return how to get `kbot ledger`, which this provider does not install, to this ledger."""
     address = str(ledger)
     extra = "cli,postgresql" if "://" in address else "cli"
     password = ", with its password" if "://" in address else ""
@@ -213,6 +213,6 @@ def shell_needs(ledger: "Ledger") -> str:
 
 
 def brief(text: str) -> str:
-    """Return a text on one line that a person reads to its end."""
+    """Return a text as one short line."""
     line = " ".join(text.split())
     return line if len(line) <= _CHARACTERS else f"{line[: _CHARACTERS - 1]}…"

@@ -1,4 +1,4 @@
-"""What a task says of its ingestion: to XCom, and to the person who must do something."""
+"""The result of an ingestion: for XCom, and as the error that says what a person must do."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.failures import key_at_fault
-from airflow_knowledge_bot.telling import TOLD, brief, shell_needs
+from airflow_knowledge_bot.progress import NAMED, brief, shell_needs
 from knowledge_bot.ingest import IncompleteIngestionError, LedgerError, Stop
 
 if TYPE_CHECKING:
@@ -24,17 +24,18 @@ def summary(report: "Report", named: Mapping[str, Sequence[Mapping[str, Any]]]) 
     """Return the report as a small plain dict.
 
     Args:
-        report: what came of all tries.
+        report: the report over all tries.
         named: the first items of some counts, by the counts' names.
     """
     # Those that fail the task go first.
-    told = sorted(report.failures, key=lambda outcome: not outcome.failed)[:TOLD]
+    failures = sorted(report.failures, key=lambda outcome: not outcome.failed)[:NAMED]
     return {
         **report.counts,
         "duration": round(report.duration, 3),
         "stopped": None if report.stopped is None else report.stopped.value,
         "failures": [
-            {"kind": one.kind, "name": one.name, "error": one.error[:_CHARACTERS]} for one in told
+            {"kind": one.kind, "name": one.name, "error": one.error[:_CHARACTERS]}
+            for one in failures
         ],
         "named": {kind: list(items) for kind, items in named.items()},
     }
@@ -52,12 +53,12 @@ def named_items(
     """Return the first items that are superseded, gone or unknown, for a person to look at.
 
     Args:
-        report: what came of all tries.
+        report: the report over all tries.
         unknown: the first items of unknown outcome.
         ledger: knows the sources of the others.
         service: the base URL.
-        origin: what the items come from; None where that has no name.
-        began: Unix seconds when the first try began.
+        origin: the name of the items' source; None where it has none.
+        began: when the first try began, in Unix seconds.
     """
     named: dict[str, list[dict[str, Any]]] = {"superseded": [], "gone": []}
     named["unknown"] = [{"name": one.name, "key": one.key} for one in unknown]
@@ -68,15 +69,15 @@ def named_items(
                 for one in ledger.superseded(service=service)
                 if one.superseded_at.timestamp() >= int(began)
             )
-            named["superseded"] = list(islice(replaced, TOLD))
+            named["superseded"] = list(islice(replaced, NAMED))
         if report.gone:
             gone = (
                 {"name": one.name, "source_id": one.source_id}
                 for one in ledger.gone(service=service)
                 if one.origin == origin
             )
-            named["gone"] = list(islice(gone, TOLD))
-    except LedgerError:  # the counts are told all the same
+            named["gone"] = list(islice(gone, NAMED))
+    except LedgerError:  # the counts are reported without the names
         pass
     return named
 
@@ -86,11 +87,11 @@ class Rules:
     """Which reports fail a task, and how.
 
     Attributes:
-        fail_on: the kinds of failures that do.
-        max_refused: how many refused items do not: a number of them, or a share of all items.
+        fail_on: the kinds of failures that fail the task.
+        max_refused: how many refused items it tolerates: a number, or a share of all items.
         on_unknown: `resend` leaves unknown outcomes to the next try.
-        invalid_passes: whether what could not be read may be readable at the next try, as an object
-            that changed since it was listed.
+        invalid_passes: whether an item that could not be read may be readable at the next try, such
+            as an object that changed since it was listed.
     """
 
     fail_on: Collection[str] = ("refused", "unknown", "undelivered", "invalid")
@@ -108,7 +109,7 @@ class Rules:
         return counts
 
     def tolerated(self, report: "Report") -> dict[str, int]:
-        """Return the counts of what failed and does not fail the task, by their names."""
+        """Return the counts of failures that do not fail the task, by their names."""
         failing = self.failing(report)
         kinds = Rules.fail_on
         return {
@@ -127,19 +128,19 @@ class Rules:
         ledger: "Ledger",
         unknown: Sequence["Outcome"],
     ) -> Exception | None:
-        """Return what fails the task; None where nothing does.
+        """Return the error that fails the task; None where nothing does.
 
         Args:
-            report: what came of all tries.
+            report: the report over all tries.
             conn_id: the connection, named where the key is at fault.
             collections: the task's, named where the service refused one.
-            ledger_conn_id: the ledger's connection, by which a person settles what is unknown.
-            ledger: the same.
+            ledger_conn_id: the ledger's connection, with which a person settles unknown items.
+            ledger: the ledger.
             unknown: the first items of unknown outcome.
 
         Returns:
-            `AirflowFailException` where trying again mends nothing, with what a person must do;
-            `IncompleteIngestionError` where the next try may do better.
+            `AirflowFailException` where a retry cannot help, with what a person must do;
+            `IncompleteIngestionError` where the next try may succeed.
         """
         counts = self.failing(report)
         if not counts and report.stopped in (None, Stop.LIMIT):
@@ -155,44 +156,42 @@ class Rules:
             lines[1:1] = _how_to_settle(report.unknown, unknown, ledger_conn_id, ledger)
         if passing:
             again = "unknown" in counts and self.on_unknown == "resend"
-            return _IncompleteError(report, collections, [*lines, _of_the_next_try(again)])
+            return _IncompleteError(report, collections, [*lines, _next_try(again)])
         return AirflowFailException("\n".join(lines))
 
     def _lines(
         self, report: "Report", counts: Mapping[str, int], conn_id: str, collections: Sequence[str]
     ) -> list[str]:
-        told = [f"Not everything got into {', '.join(collections)}: {str(report).rstrip('.')}."]
+        lines = [f"Not everything got into {', '.join(collections)}: {str(report).rstrip('.')}."]
         if "refused" in counts:
-            told.append(
-                "What was refused is tried again by the next run: mend it, or leave it out."
-            )
+            lines.append("The next run tries what was refused again: correct it, or leave it out.")
             errors = [failure.error for failure in report.failures if failure.kind == "refused"]
             if any(collection in error for error in errors for collection in collections):
-                told.append("It is about the task's parameter 'collections'.")
+                lines.append("The refusal is about the task's parameter 'collections'.")
         if "invalid" in counts:
-            told.append(
-                "What is invalid cannot be read or sent as it is: mend it, or leave it out."
+            lines.append(
+                "Invalid items cannot be read or sent as they are: correct or remove them."
             )
         if "undelivered" in counts:
-            told.append("What did not reach the service is sent by the next run.")
+            lines.append("The next run sends what did not reach the service.")
         if report.stopped is Stop.AUTHENTICATION:
-            told.append(key_at_fault(conn_id))
+            lines.append(key_at_fault(conn_id))
         if report.stopped is Stop.PAYMENT:
-            told.append("Clear the task once the service's quota allows more.")
+            lines.append("Clear the task once the service's quota allows more.")
         if report.stopped is Stop.REFUSED:
-            told.append(
-                "So many refusals alike have one reason, which trying again does not mend: mend "
-                "it, then clear the task."
+            lines.append(
+                "So many refusals alike have one cause, which a retry does not remove: correct it, "
+                "then clear the task."
             )
         shown = [failure for failure in report.failures if failure.kind in counts][:_QUOTED]
-        return told + [f"{one.kind}: {one.name}: {brief(one.error)}" for one in shown]
+        return lines + [f"{one.kind}: {one.name}: {brief(one.error)}" for one in shown]
 
 
 def _how_to_settle(
     count: int, unknown: Sequence["Outcome"], ledger_conn_id: str, ledger: "Ledger"
 ) -> list[str]:
-    """Return what a person does about items of unknown outcome, and which ones they are."""
-    shown = unknown[:TOLD]
+    """Return what a person does about items of unknown outcome, and name them."""
+    shown = unknown[:NAMED]
     more = count - len(shown)
     return [
         f"The service may or may not have the {count} unknown items: look for them there.",
@@ -203,13 +202,13 @@ def _how_to_settle(
         ),
         "Or from a shell, with `kbot ledger unknown` and `kbot ledger resolve`.",
         shell_needs(ledger),
-        "Or run the task with on_unknown='resend', if two of the same are better than none.",
+        "Or run the task with on_unknown='resend', if a duplicate is better than a gap.",
         *(f"unknown: {brief(one.name)} (key {brief(str(one.key))})" for one in shown),
         *([f"… and {more} more that are unknown."] if more > 0 else []),
     ]
 
 
-def _of_the_next_try(again: bool) -> str:
+def _next_try(again: bool) -> str:
     if again:
         return (
             "on_unknown='resend': the next try sends what is missing, and what is unknown again, "
@@ -219,7 +218,7 @@ def _of_the_next_try(again: bool) -> str:
 
 
 class _IncompleteError(IncompleteIngestionError):
-    """Likewise, in the words of a task's log: one fact a line."""
+    """An `IncompleteIngestionError` with one fact a line, for a task's log."""
 
     def __init__(self, report: "Report", collections: Sequence[str], lines: Sequence[str]) -> None:
         super().__init__(report, collections, "The next try gives the same items again")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_knowledge_bot._compat import AirflowFailException
-from airflow_knowledge_bot.reports import Rules, summary
+from airflow_knowledge_bot.results import Rules, summary
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger, Outcome, Report, Stop
 
 REFUSALS = Report(
@@ -49,42 +49,42 @@ def test_airflow_tries_again_where_that_may_help(report, error):
 
 
 def test_an_unknown_outcome_is_left_to_the_next_try_where_that_is_wanted():
-    told = failure(Report(unknown=1), on_unknown="resend")
-    assert isinstance(told, IncompleteIngestionError)
+    result = failure(Report(unknown=1), on_unknown="resend")
+    assert isinstance(result, IncompleteIngestionError)
 
 
-def test_what_is_sent_again_may_be_there_twice_and_that_is_told():
-    told = str(failure(Report(unknown=1, undelivered=1), on_unknown="resend"))
-    assert "on_unknown='resend': the next try sends what is missing, and what is unknown" in told
-    assert "nothing twice" not in told
+def test_what_is_sent_again_may_be_there_twice_and_that_is_reported():
+    text = str(failure(Report(unknown=1, undelivered=1), on_unknown="resend"))
+    assert "on_unknown='resend': the next try sends what is missing, and what is unknown" in text
+    assert "nothing twice" not in text
     assert "nothing twice" in str(failure(Report(undelivered=1), on_unknown="resend"))
 
 
-def test_twenty_unknown_items_are_named_and_what_settles_them_is_told():
+def test_twenty_unknown_items_are_named_and_what_settles_them_is_reported():
     unknown = [Outcome("unknown", f"n{number}.md", f"/k/{number}") for number in range(20)]
     ledger = "postgresql://me:secret-of-it@db.example/ledgers"
-    told = str(failure(Report(unknown=23), unknown=unknown, ledger=ledger)).splitlines()
-    assert told[2].startswith(
+    logged = str(failure(Report(unknown=23), unknown=unknown, ledger=ledger)).splitlines()
+    assert logged[2].startswith(
         "Then settle them with KnowledgeBotResolveOperator and the ledger connection 'kept'"
     )
-    assert "unknown: n0.md (key /k/0)" in told
-    assert "unknown: n19.md (key /k/19)" in told
-    assert "… and 3 more that are unknown." in told
-    (needs,) = [line for line in told if "KNOWLEDGE_BOT_LEDGER=" in line]
+    assert "unknown: n0.md (key /k/0)" in logged
+    assert "unknown: n19.md (key /k/19)" in logged
+    assert "… and 3 more that are unknown." in logged
+    (needs,) = [line for line in logged if "KNOWLEDGE_BOT_LEDGER=" in line]
     assert "pip install 'knowledge-bot[cli,postgresql]'" in needs
     assert "db.example/ledgers" in needs
-    assert "secret-of-it" not in "".join(told)
+    assert "secret-of-it" not in "".join(logged)
 
 
 def test_what_could_not_be_read_in_a_store_is_left_to_the_next_try():
     assert isinstance(failure(Report(invalid=1), invalid_passes=True), IncompleteIngestionError)
 
 
-def test_many_refusals_alike_are_told_with_their_reason_and_what_to_do():
-    told = str(failure(REFUSALS))
-    assert "50 items in a row were refused alike" in told
-    assert "one reason, which trying again does not mend" in told
-    assert "task's parameter 'collections'" in told
+def test_many_refusals_alike_are_reported_with_their_reason_and_what_to_do():
+    text = str(failure(REFUSALS))
+    assert "50 items in a row were refused alike" in text
+    assert "one cause, which a retry does not remove" in text
+    assert "task's parameter 'collections'" in text
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,14 @@ def test_a_dag_s_author_says_which_failures_turn_a_task_red(report, rules, is_re
     assert (failure(report, **rules) is not None) is is_red
 
 
-def test_what_an_author_tolerates_is_told():
+def test_what_an_author_tolerates_is_reported():
     rules = Rules(max_refused=3, fail_on=("refused", "unknown"))
     assert rules.tolerated(Report(refused=3, invalid=2, created=1)) == {"refused": 3, "invalid": 2}
     assert rules.tolerated(Report(refused=4)) == {}
 
 
 @pytest.mark.parametrize("report", [REFUSALS, Report(undelivered=1, stopped=Stop.UNAVAILABLE)])
-def test_a_failure_is_told_one_fact_a_line(report):
+def test_a_failure_is_reported_one_fact_a_line(report):
     lines = str(failure(replace(report, stop_reason="it answers 503. "))).splitlines()
     assert len(lines) > 1
     assert all(len(line) < 300 and ".." not in line for line in lines)
@@ -136,6 +136,6 @@ def test_a_failure_is_told_one_fact_a_line(report):
 def test_what_fails_a_task_comes_before_what_was_left_out():
     skipped = [Outcome("skipped", f"{number}.txt", None, "it is empty") for number in range(30)]
     report = Report(skipped=30, failures=(*skipped, Outcome("refused", "a", "a", "no")))
-    told = summary(report, {})
-    assert len(told["failures"]) == 20
-    assert told["failures"][0] == {"kind": "refused", "name": "a", "error": "no"}
+    result = summary(report, {})
+    assert len(result["failures"]) == 20
+    assert result["failures"][0] == {"kind": "refused", "name": "a", "error": "no"}

@@ -1,0 +1,178 @@
+"""What the adapters of LangChain and LlamaIndex have in common: imports, and the retriever."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from importlib import import_module
+
+import pytest
+
+from calls import KEY, MESSAGE
+from knowledge_bot import (
+    AuthenticationError,
+    BadRequestError,
+    Client,
+    ConfigurationError,
+    ConnectionFailedError,
+    ConnectionLostError,
+    Delivery,
+    PaymentRequiredError,
+    RateLimitError,
+    RequestTimeoutError,
+    ServerError,
+    UnexpectedResponseError,
+)
+from scripted_server import answer, close, silence, then
+
+PACKAGES = ["langchain_knowledge_bot", "llama_index_knowledge_bot"]
+OTHERS = {
+    "langchain_knowledge_bot": ("airflow", "fastapi", "langchain", "langgraph", "llama_index"),
+    "llama_index_knowledge_bot": ("airflow", "fastapi", "langchain", "langchain_core", "langgraph"),
+}
+QUESTION = "When do you open?"
+BOTS = ["bot_1", "bot_2", "bot_3"]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_imports_where_no_other_framework_is_installed(package):
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({OTHERS[package]})); "
+        f"from {package} import *; print(KnowledgeBotRetriever.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "KnowledgeBotRetriever\n", done.stderr
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_is_documented(package):
+    module = import_module(package)
+    for name in module.__all__:
+        assert getattr(module, name).__doc__
+
+
+# The retriever ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=PACKAGES)
+def retriever_of(request):
+    """`retriever_of(server, *bots, **options)`: a retriever; the options are its client's."""
+    cls = import_module(request.param).KnowledgeBotRetriever
+
+    def make(server, *bots, drop_refusals=False, **options):
+        client = Client(KEY, server.url, **options)
+        return cls(bot_ids=list(bots or BOTS), client=client, drop_refusals=drop_refusals)
+
+    return make
+
+
+@pytest.fixture(params=["sync", "async"])
+def retrieve(request):
+    """`retrieve(retriever, question)`: the answers of bots, as pairs of their ids and texts."""
+
+    def run(retriever, question):
+        is_langchain = hasattr(retriever, "invoke")
+        blocking, awaited = ("invoke", "ainvoke") if is_langchain else ("retrieve", "aretrieve")
+        if request.param == "sync":
+            found = getattr(retriever, blocking)(question)
+        else:
+            found = asyncio.run(getattr(retriever, awaited)(question))
+        texts = [one.page_content if is_langchain else one.text for one in found]
+        return list(zip((one.metadata["bot_id"] for one in found), texts, strict=True))
+
+    return run
+
+
+def at_once(*texts):
+    """Replies that are only given when all their requests have arrived."""
+    barrier = threading.Barrier(len(texts))
+    bodies = [
+        {**MESSAGE, "id": f"msg_{number}", "answer": text} for number, text in enumerate(texts)
+    ]
+    return [then(lambda _: barrier.wait(timeout=10), answer(body=body)) for body in bodies]
+
+
+def asked(server):
+    return [request.json()["value"]["bot_id"] for request in server.requests]
+
+
+def test_several_bots_are_asked_at_once_and_answer_in_their_order(retriever_of, retrieve, scripted):
+    texts = ["Answer 1.", "Answer 2.", "Answer 3."]
+    server = scripted(*at_once(*texts))
+    found = retrieve(retriever_of(server), QUESTION)
+    assert [bot for bot, _ in found] == BOTS
+    assert dict(found) == dict(zip(asked(server), texts, strict=True))
+
+
+def test_a_bot_named_twice_is_asked_once(retriever_of, retrieve, scripted):
+    server = scripted(answer(body=MESSAGE))
+    assert retrieve(retriever_of(server, "bot_1", "bot_1"), QUESTION) == [("bot_1", "At nine.")]
+    assert asked(server) == ["bot_1"]
+
+
+@pytest.mark.parametrize(("bot", "question"), [("col_1", QUESTION), ("bot_1", " ")])
+def test_what_cannot_be_asked_is_not_sent(retriever_of, retrieve, scripted, bot, question):
+    server = scripted(answer(body=MESSAGE))
+    with pytest.raises(ConfigurationError):
+        retrieve(retriever_of(server, bot), question)
+    assert server.requests == []
+
+
+def test_refusals_are_left_out_on_demand(retriever_of, retrieve, scripted):
+    texts = ["At nine.", "I could not find that.", "Sorry, I cannot answer that."]
+    server = scripted(*at_once(*texts), *at_once(*texts))
+    assert len(retrieve(retriever_of(server), QUESTION)) == 3
+    kept = retrieve(retriever_of(server, drop_refusals=True), QUESTION)
+    assert [text for _, text in kept] == ["At nine."]
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "delivery"),
+    [
+        (answer(400, {"code": "bad", "message": "no"}), BadRequestError, Delivery.REFUSED),
+        (answer(401, {"code": "key", "message": "no"}), AuthenticationError, Delivery.REFUSED),
+        (answer(402, {"code": "quota", "message": "no"}), PaymentRequiredError, Delivery.REFUSED),
+        (answer(429), RateLimitError, Delivery.REFUSED),
+        (answer(500), ServerError, Delivery.UNKNOWN),
+        (answer(body={"id": "msg_1"}), UnexpectedResponseError, Delivery.UNKNOWN),
+        (close, ConnectionLostError, Delivery.UNKNOWN),
+        (silence, RequestTimeoutError, Delivery.UNKNOWN),
+    ],
+    ids=["400", "401", "402", "429", "500", "unreadable", "closed", "silent"],
+)
+def test_an_error_says_whether_the_bot_was_asked_and_nothing_is_sent_again(  # noqa: PLR0917
+    retriever_of, retrieve, scripted, reply, error, delivery
+):
+    server = scripted(reply)
+    timeout = 0.5 if reply is silence else 30
+    with pytest.raises(error) as caught:
+        retrieve(retriever_of(server, "bot_1", timeout=timeout, max_retries=0), QUESTION)
+    assert caught.value.delivery is delivery
+    assert len(server.requests) == 1
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_service_that_is_down_is_an_error_with_advice(retriever_of, retrieve, scripted):
+    server = scripted(answer(body=MESSAGE))
+    server.stop()
+    with pytest.raises(ConnectionFailedError, match="Check the base URL"):
+        retrieve(retriever_of(server, "bot_1", max_retries=0), QUESTION)
+
+
+def test_one_failing_bot_fails_the_question_once_all_have_answered(
+    retriever_of, retrieve, scripted
+):
+    answered = []
+
+    def late(connection):
+        time.sleep(0.2)
+        answered.append(connection)
+        answer(body=MESSAGE)(connection)
+
+    server = scripted(answer(402), late)
+    with pytest.raises(PaymentRequiredError):
+        retrieve(retriever_of(server), QUESTION)
+    assert len(answered) == 2
+    assert sorted(asked(server)) == BOTS
