@@ -1,5 +1,6 @@
 """Finds the passages for a question, and judges whether they are about its subject."""
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,9 @@ _LOOKED_AT: Final = 40
 # score of all. A heading is the best sign of what a passage is about, and its score takes it for
 # one more sentence. Of 0.5, 1 and 1.5 measured on questions to two documentations.
 _HEADINGS: Final = 1.0
+
+# The names of so many passages are remembered, some 2 MB: questions go to the same ones.
+_REMEMBERED: Final = 2000
 
 # An exchange counts this much less than the one after it, and the rarest words of the last reply
 # this much: the best of the ways measured on follow-up questions. Whole replies pull the old
@@ -204,13 +208,19 @@ def _best(found: Sequence[Hit], weights: Mapping[Word, float]) -> list[Hit]:
 
     def score(hit: Hit) -> float:
         told = 0.0
-        for terms in index_terms_of([hit.source_name, *captions(hit.text)]):
+        for terms in _called(hit.source_name, hit.text):
             of_it = sum(term in asked for term in terms) / (len(terms) or 1)
             told += of_it * coverage(terms, weights)
         return hit.score / found[0].score + _HEADINGS * min(1.0, told)
 
     ranked = (replace(hit, score=score(hit)) for hit in found)
     return sorted(ranked, key=lambda hit: -hit.score)[:PASSAGES]
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _called(name: str, text: str) -> list[list[str]]:
+    """The terms of the names that a passage stands under: of its source, and its captions."""
+    return index_terms_of([name, *captions(text)])
 
 
 def _best_fit(terms: QueryTerms, weights: Mapping[Word, float], hits: Sequence[Hit]) -> float:
