@@ -70,7 +70,7 @@ _MIN_FIT: Final = {"en": 0.17, "th": 0.6} | dict.fromkeys(IN_PAIRS - {"th"}, 0.2
 _MIN_FIT_ELSEWHERE: Final = 0.21
 _BY_CHANCE: Final = 0.07
 # With synonyms, more is needed from the beginning, and in many passages more still.
-_WITH_SYNONYMS: Final = 0.21
+_WITH_SYNONYMS: Final = 0.2035
 _BY_SYNONYMS: Final = 0.1035
 _MEASURED: Final = 1500
 
