@@ -7,14 +7,23 @@ from typing import Final, Self
 from pydantic import BaseModel, ConfigDict
 
 from knowledge_bot.models import Message
-from knowledge_bot_service.analyzer import is_small_talk
+from knowledge_bot_service.analyzer import small_talk
+from knowledge_bot_service.analyzer.questions import SmallTalk
 from knowledge_bot_service.conversations import SOURCES, Asked
 from knowledge_bot_service.finding import Finder
 from knowledge_bot_service.quotes import PARAGRAPH, Quote, choose
 from knowledge_bot_service.search import Hit
 
 REFUSAL: Final = "I could not find that in my sources."
-GREETING: Final = "Hello! Ask me something about my sources."
+
+# What small talk is answered with: nothing is looked for.
+_REPLIES: Final[dict[SmallTalk, str]] = {
+    "greeting": "Hello! Ask me something about my sources.",
+    "thanks": "You are welcome. Ask me more about my sources.",
+    "farewell": "Goodbye! Come back when you have a question about my sources.",
+    "introduction": "I answer questions from the sources that I was given, and name those that an"
+    " answer is from.",
+}
 
 
 class NoAnswerError(Exception):
@@ -111,8 +120,8 @@ class Answerer:
         Returns:
             The answer; its text is `REFUSAL` when no passage is about the question.
         """
-        if is_small_talk(asked.question):
-            return Answer(GREETING, found=None)
+        if said := small_talk(asked.question):
+            return Answer(_REPLIES[said], found=None)
         found = self._finder.find(asked, collections)
         if not found.is_about_it:
             return Answer(REFUSAL, found=False)

@@ -9,6 +9,10 @@ from knowledge_bot_service.analyzer import Block, blocks, sentences
 # answers against paragraphs as they are, 2,500 does; overlaps cost some as well.
 LIMIT: Final = 1000
 
+# Code of which only a half is there cannot be used: up to so many characters, with what introduces
+# it, it stays whole.
+MAX_CODE: Final = 1200
+
 # A section begins a new passage when the one before it has so many characters.
 _ENOUGH: Final = 700
 
@@ -18,13 +22,15 @@ _MAX_LEAD: Final = LIMIT // 2
 
 
 def passages(text: str) -> Iterator[str]:
-    """Cut a text into passages of at most `LIMIT` characters, in order.
+    """Cut a text into passages of at most `LIMIT` characters, more only where there is code.
 
-    Whole paragraphs stay together as far as they fit; a longer one is cut between sentences, a
-    longer sentence between words, and a longer word anywhere. A heading, and a sentence that
-    introduces a list, a table or code, stay with what follows them. These are cut between items,
-    rows and lines; each part of code has its fences, each part of a table its first row. Before a
-    passage that begins inside of a section stand the section's headings; nothing else is repeated.
+    They are in the text's order. Whole paragraphs stay together as far as they fit; a longer one is
+    cut between sentences, a longer sentence between words, and a longer word anywhere. A heading,
+    and a sentence that introduces a list, a table or code, stay with what follows them. These are
+    cut between items, rows and lines; each part of a table has its first row. Code is cut where it
+    has more than `MAX_CODE` characters: each part has its fences, and "…" where the code goes on.
+    Before a passage that begins inside of a section stand the section's headings; nothing else is
+    repeated.
     """
     path: list[Block] = []
     together = ""
@@ -102,28 +108,32 @@ def _fitting(unit: Sequence[Block], limit: int) -> Iterator[str]:
     """The text of a unit, in pieces of at most `limit` characters."""
     *leads, body = unit
     text = _PARAGRAPH.join(block.text for block in unit)
-    if len(text) <= limit:
+    if len(text) <= (MAX_CODE if body.kind == "code" else limit):
         yield text
         return
     lead = "".join(f"{block.text}{_PARAGRAPH}" for block in leads)
-    head, tail, separator = "", "", "\n"
+    head, tail, separator, goes_on = "", "", "\n", ""
     pieces: Iterable[str] = body.pieces
     match body.kind:
         case "code":
             head, tail = f"{body.text.partition(separator)[0][:_MAX_FENCE]}\n", "\n```"
+            goes_on = "…\n"
         case "table" if body.has_names and len(body.pieces[0]) <= limit // 4:
             names, *pieces = body.pieces
             head = f"{names}\n{body.text.split(separator, 2)[1]}\n"
         case "paragraph" | "heading":
             separator = " "
             pieces = sentences(body.text)
-    room = limit - len(lead) - len(head) - len(tail)
+    room = limit - len(lead) - len(head) - len(tail) - 2 * len(goes_on)
     together = ""
     for piece in pieces:
         for part in [piece] if len(piece) <= room else _cut(piece, room):
-            if together and len(lead + head + together + separator + part + tail) > limit:
-                yield f"{lead}{head}{together}{tail}"
-                lead, together = "", part
+            if (
+                together
+                and len(f"{lead}{head}{together}{separator}{part}\n{goes_on}{tail}") > limit
+            ):
+                yield f"{lead}{head}{together}{separator if goes_on else ''}{goes_on.strip()}{tail}"
+                lead, together = "", f"{goes_on}{part}"
             else:
                 together = f"{together}{separator}{part}" if together else part
     yield f"{lead}{head}{together}{tail}"

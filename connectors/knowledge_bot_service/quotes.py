@@ -39,7 +39,12 @@ _PASSAGE: Final = 1.0
 _PAIRS: Final = 0.35
 _KIND: Final = 0.2
 _BEFORE: Final = 0.3
-_HOW_TO: Final = 0.35
+
+# Who asks how to do something wants the command, or the steps, and a sentence or a section that
+# begins with what is to be done.
+_COMMAND: Final = 0.5
+_STEPS: Final = 0.2
+_ACTION: Final = 0.2
 
 # How much the names and numbers in a part of a sentence count, against the question's own words,
 # when a sentence is too long: the answer is often one of them.
@@ -99,6 +104,8 @@ class _Sentence:
         block: the list, table or code that it introduces, and that is quoted with it.
         section: the headings that it stands under.
         under: how many of its terms are those of the headings; they come first.
+        heading: the terms of the innermost of them.
+        is_row: whether it is a row of a table, which says nothing about the rows beside it.
     """
 
     text: str
@@ -107,6 +114,8 @@ class _Sentence:
     block: Block | None = None
     section: tuple[str, ...] = ()
     under: int = 0
+    heading: tuple[str, ...] = ()
+    is_row: bool = False
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -121,11 +130,12 @@ class _Sentence:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A sentence to choose, and its place among the others."""
+    """A sentence to choose, and its place: among the passages as ranked, and as it is read."""
 
     sentence: _Sentence
     hit: Hit
     order: tuple[int, int]
+    read: tuple[int, int, int]
 
 
 def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms) -> list[Quote]:
@@ -140,8 +150,9 @@ def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
         One or two quotes in reading order, of together at most `MAX_CHARACTERS` characters, or
         `MAX_WITH_BLOCK` where a sentence introduces a list, a table or code.
     """
+    places = {hit.source_id: rank for rank, hit in reversed([*enumerate(hits)])}
     candidates = [
-        _Candidate(sentence, hit, (rank, position))
+        _Candidate(sentence, hit, (rank, position), (places[hit.source_id], hit.passage, position))
         for rank, hit in enumerate(hits)
         for position, sentence in enumerate(_sentences(hit.text))
     ]
@@ -155,12 +166,12 @@ def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
     has_block = best.sentence.block is not None
     limit = MAX_WITH_BLOCK if has_block else MAX_CHARACTERS
     first = _quoted(best.sentence, weights, limit)
-    chosen = [(best.order, Quote(first, best.hit))]
+    chosen = [(best.read, Quote(first, best.hit))]
     room = limit - len(first) - len(PARAGRAPH if has_block else " ")
     second = next((other for other in others if _goes_with(other, best, weights, room)), None)
     if second is not None and room >= _MIN_SECOND:
         trimmed = _quoted(second.sentence, weights, room)
-        chosen.append((second.order, Quote(trimmed, second.hit)))
+        chosen.append((second.read, Quote(trimmed, second.hit)))
     return [quote for _, quote in sorted(chosen, key=lambda pair: pair[0])]
 
 
@@ -170,13 +181,19 @@ def _goes_with(
     """Whether a sentence adds to the best one.
 
     Where there are headings, it is from the same section, or has another word that was asked for.
+    It has a word of the question itself, or comes right after the best one or before it: better one
+    good quote than two.
     """
     if other.sentence.whole in best.sentence.whole:
         return False
     if other.sentence.block is not None and len(other.sentence.whole) > room:
         return False
+    is_next = other.hit is best.hit and abs(other.order[1] - best.order[1]) == 1
+    if not is_next and not coverage(other.sentence.own, weights):
+        return False
     sections = other.sentence.section, best.sentence.section
-    if not any(sections) or (other.hit is best.hit and sections[0] == sections[1]):
+    is_beside = not any(sections) or (other.hit is best.hit and sections[0] == sections[1])
+    if is_beside and not other.sentence.is_row:
         return True
     told = frozenset(best.sentence.terms)
     missing = {form for word in weights if told.isdisjoint(word) for form in word}
@@ -206,6 +223,8 @@ def _sentences(passage: str) -> tuple[_Sentence, ...]:
             draft.block,
             draft.section,
             len(terms(draft.section)),
+            terms(draft.section[-1:]),
+            draft.is_row,
         )
         for draft in drafts
     )
@@ -222,6 +241,7 @@ class _Draft:
     about: tuple[str, ...]
     before: tuple[str, ...]
     block: Block | None = None
+    is_row: bool = False
 
     @property
     def texts(self) -> Iterator[str]:
@@ -284,7 +304,7 @@ def _block_drafts(
             yield _Draft(introduction, (*leads, block.text), section, about, before, block)
         case "table":
             for row in rows(block):
-                yield _Draft(row, (row,), section, about, before)
+                yield _Draft(row, (row,), section, about, before, is_row=True)
         case _:
             for item in block.pieces:
                 words = unmarked(item)
@@ -326,7 +346,16 @@ def _fit(sentence: _Sentence, weights: Mapping[Word, float], terms: QueryTerms) 
         + _BEFORE * (with_before - own)
         + _PAIRS * pairs(sentence.terms, terms.terms)
         + (_KIND if _answers(sentence.text, terms) else 0.0)
-        + (_HOW_TO if terms.kind == "how to" and sentence.block is not None else 0.0)
+        + (_shows_how(sentence, terms.terms[0]) if terms.kind == "how to" else 0.0)
+    )
+
+
+def _shows_how(sentence: _Sentence, action: Word) -> float:
+    """What a sentence has from showing how something is done: a command, steps, the action."""
+    block = sentence.block.kind if sentence.block else None
+    begins = {*sentence.own[:1], *sentence.heading[:1]}
+    return (_COMMAND if block == "code" else _STEPS if block else 0.0) + (
+        0.0 if begins.isdisjoint(action) else _ACTION
     )
 
 

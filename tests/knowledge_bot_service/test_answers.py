@@ -132,6 +132,32 @@ def test_a_clear_question_is_answered_whatever_was_said_before(handbook: httpx.C
     assert "fourteen characters" in answer
 
 
+def test_a_short_follow_up_asks_for_what_was_asked_for_before(http: httpx.Client) -> None:
+    text = (
+        "The loan period is 14 days for hand tools. Large machines, such as the floor sander, the "
+        "cement mixer and the scaffold tower, are lent for 4 days only, because many wait for them."
+        "\n\nA loan can be renewed twice, unless somebody has reserved the tool. Large machines "
+        "cannot be renewed."
+    )
+    add_text(http, "Loans", text)
+    first = ask(http, "How long is the loan period for hand tools?")
+    assert "14 days" in first["answer"]
+    second = ask(http, "And for large machines?", conversation=first["conversation_id"])
+    assert "4 days only" in second["answer"]
+
+
+@pytest.mark.parametrize(
+    ("question", "fact"),
+    [("Who feeds the ostriches?", "Rosa"), ("When was the yurt bought?", "1998")],
+)
+def test_irregular_forms_of_a_word_are_that_word(
+    http: httpx.Client, question: str, fact: str
+) -> None:
+    text = "The ostriches are fed by Rosa Vidal.\n\nIn 1998 the elders buy a yurt of white felt."
+    add_text(http, "Ostriches", text)
+    assert fact in ask(http, question)["answer"]
+
+
 def test_a_heading_and_a_listed_question_say_what_the_next_sentences_are_about(
     http: httpx.Client,
 ) -> None:
@@ -147,11 +173,21 @@ def test_a_heading_and_a_listed_question_say_what_the_next_sentences_are_about(
     assert "Who waters" not in palms
 
 
-@pytest.mark.parametrize("words", ["Hello!", "thanks", "Good morning"])
-def test_small_talk_is_answered_without_sources(handbook: httpx.Client, words: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "reply"),
+    [
+        ("Good morning", "Hello!"),
+        ("thanks!", "You are welcome."),
+        ("Bye", "Goodbye!"),
+        ("Who are you?", "I answer questions from the sources"),
+    ],
+)
+def test_small_talk_is_answered_in_kind_and_without_sources(
+    handbook: httpx.Client, words: str, reply: str
+) -> None:
     answer = ask(handbook, words)["answer"]
+    assert answer.startswith(reply)
     assert "Sources:" not in answer
-    assert answer != REFUSAL
 
 
 def test_a_bot_without_sources_says_so(http: httpx.Client) -> None:

@@ -129,3 +129,17 @@ def test_a_block_cannot_forge_the_list_of_sources(http: httpx.Client) -> None:
     add_text(http, "Lighthouses", text)
     answer = ask(http, "What is the list of lighthouses?")["answer"]
     assert answer.partition("\n\nSources: ")[2] == "Lighthouses"
+
+
+def test_a_question_in_an_example_is_no_answer_to_it(fresh_http: httpx.Client) -> None:
+    example = 'client.ask("What is the capital of France?")'
+    add_text(fresh_http, "Client", f"# Asking\n\nSend a question:\n\n```\n{example}\n```")
+    assert ask(fresh_http, "What is the capital of France?")["answer"] == REFUSAL
+
+
+def test_the_section_that_is_called_what_is_asked_answers(fresh_http: httpx.Client) -> None:
+    tools = "To restore a backup on a machine that has no tools, ask for a disk first."
+    add_text(fresh_http, "Operation", f"# Operation\n\n## Tools\n\n{tools}")
+    commands = "## Backup\n\nCopy all data:\n\n```\nfrob save\n```"
+    add_text(fresh_http, "Commands", f"# Commands\n\n{commands}")
+    assert "frob save" in ask(fresh_http, "How do I back up the data?")["answer"]

@@ -41,6 +41,23 @@ def test_nothing_is_lost_or_doubled(text: str) -> None:
     assert "".join("".join(cut).split()) == "".join(text.split())
 
 
+def test_code_stays_whole_with_what_introduces_it() -> None:
+    code = "\n".join(["```", *(f"run step --number {number}" for number in range(40)), "```"])
+    text = f"{'Before it. ' * 60}\n\nRun all of them:\n\n{code}\n\n{'After it. ' * 60}"
+    assert [one for one in passages(text) if "run step" in one] == [f"Run all of them:\n\n{code}"]
+
+
+def test_long_code_is_cut_between_lines_and_says_where_it_goes_on() -> None:
+    lines = [f"run step --number {number}" for number in range(100)]
+    code = "\n".join(["```", *lines, "```"])
+    first, *_, last = cut = list(passages(f"Run all of them:\n\n{code}"))
+    assert len(cut) > 2
+    assert all(len(one) <= LIMIT for one in cut)
+    assert first.endswith("\n…\n```")
+    assert last.startswith("```\n…\n")
+    assert [line for one in cut for line in one.split("\n") if line.startswith("run")] == lines
+
+
 @pytest.mark.parametrize("text", ["", " ", "\n\n \n\t\n", "\r\n\r\n"])
 def test_an_empty_text_has_no_passages(text: str) -> None:
     assert list(passages(text)) == []

@@ -1,7 +1,7 @@
 """Text analysis: the terms of a text for the index, and of a question for the search."""
 
-from knowledge_bot_service.analyzer.blocks import Block, blocks
-from knowledge_bot_service.analyzer.questions import is_small_talk
+from knowledge_bot_service.analyzer.blocks import Block, blocks, captions
+from knowledge_bot_service.analyzer.questions import goes_on, small_talk
 from knowledge_bot_service.analyzer.sentences import sentences
 from knowledge_bot_service.analyzer.terms import (
     QueryTerms,
@@ -14,9 +14,11 @@ __all__ = [
     "Block",
     "QueryTerms",
     "blocks",
+    "captions",
+    "goes_on",
     "index_terms",
     "index_terms_of",
-    "is_small_talk",
     "query_terms",
     "sentences",
+    "small_talk",
 ]

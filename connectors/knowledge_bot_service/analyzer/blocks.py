@@ -129,6 +129,11 @@ def blocks(text: str) -> Iterator[Block]:
         yield Block(kind, "\n".join(_dedented(together))) if fence else _block(kind, together)
 
 
+def captions(text: str) -> list[str]:
+    """What the parts of a text are called: its headings, and the comments in its code."""
+    return [found[1] for found in _CAPTION.finditer(text)]
+
+
 def rows(table: Block) -> Iterator[str]:
     """The rows of a table as sentences: each cell after what names it.
 
@@ -169,6 +174,7 @@ _MAX_HEADING: Final = 120
 _LINE: Final = re.compile(r"[^\n]*[^\s][^\n]*")
 _FENCE: Final = re.compile(r"[ \t]*(`{3,})[^`]*$")
 _HEADING: Final = re.compile(r"#{1,6}[ \t]+\S")
+_CAPTION: Final = re.compile(r"^[ \t]*#{1,6}[ \t]+(\S.*)", re.MULTILINE)
 _UNDERLINE: Final = re.compile(r"([=~^\"*+#-])\1{2,}")
 _ITEM: Final = re.compile(
     r"[ \t]*(?:(?:[-*+•‣–—]|\(?\d{1,3}[.)]|[a-z][.)])[ \t]+\S|-[a-zA-Z][ ,]|--[a-z][\w-]*)"  # noqa: RUF001
@@ -192,11 +198,12 @@ def _kind_of(line: str, before: BlockKind | None, *, gap: bool) -> BlockKind:
         return "code"
     if _HEADING.match(line) and len(line) <= _MAX_HEADING:
         return "heading"
+    # A row may begin as an item does, such as the name of an option.
+    if before == "table" and not gap and (_TABLE_RULE.fullmatch(line) or _TABLE_ROW.match(line)):
+        return "table"
     # In the middle of a paragraph, a number with a point or a bracket is a wrapped line's.
     if (_ITEM if before != "paragraph" or gap else _FIRST_ITEM).match(line):
         return "list"
-    if before == "table" and not gap and _TABLE_RULE.fullmatch(line):
-        return "table"
     # In the middle of a paragraph a bar is a sign of its author's.
     begins = before != "paragraph" or gap or line.lstrip().startswith("|")
     return "table" if begins and _TABLE_ROW.match(line) else "paragraph"

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable
 from importlib.resources import files
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 DEFAULT: Final = "en"
 
@@ -320,16 +320,21 @@ def without_function_parts(run: str, language: str) -> str:
     return cut.sub(" ", run) if cut else run
 
 
+def irregular_forms(stem: str) -> tuple[str, ...]:
+    """The stems of an English word's other forms, where rules do not lead to them: keep, kept."""
+    return _table()[stem].forms if stem in _table() else ()
+
+
 def synonyms(stems: Iterable[str]) -> tuple[str, ...]:
     """The stems of words that often mean the same as the word with one of `stems`."""
     known = _table()
-    return tuple(other for stem in stems if stem in known for other in known[stem][1])
+    return tuple(other for stem in stems if stem in known for other in known[stem].synonyms)
 
 
 def commonness(stems: Iterable[str]) -> float:
     """The share of English passages that have a word with one of `stems`, 0 to 0.5."""
     known = _table()
-    times = max((known[stem][0] for stem in stems if stem in known), default=0)
+    times = max((known[stem].times for stem in stems if stem in known), default=0)
     return min(0.5, times / _PASSAGES)
 
 
@@ -338,8 +343,23 @@ def commonness(stems: Iterable[str]) -> float:
 _PASSAGES: Final = 8000
 
 
+class _Known(NamedTuple):
+    """A word of the table: how often it was counted, its irregular forms, and its synonyms."""
+
+    times: int
+    forms: tuple[str, ...]
+    synonyms: tuple[str, ...]
+
+
 @functools.cache
-def _table() -> dict[str, tuple[int, tuple[str, ...]]]:
+def _table() -> dict[str, _Known]:
     text = files(__package__).joinpath("english.txt").read_text(encoding="utf-8")
     lines = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
-    return {stem: (int(times), tuple(others)) for stem, times, *others in lines}
+    return {
+        stem: _Known(
+            int(times),
+            tuple(other[1:] for other in others if other.startswith("=")),
+            tuple(other for other in others if not other.startswith("=")),
+        )
+        for stem, times, *others in lines
+    }

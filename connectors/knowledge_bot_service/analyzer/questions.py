@@ -8,6 +8,8 @@ from typing import Final, Literal
 
 Kind = Literal["who", "when", "how many", "how to", "contact", "definition"]
 
+SmallTalk = Literal["greeting", "thanks", "farewell", "introduction"]
+
 _KINDS: Final[dict[str, dict[Kind, str]]] = {
     "de": {
         "who": "wer|wen|wem|wessen",
@@ -75,22 +77,36 @@ _PATTERNS: Final = {
     for language, kinds in _KINDS.items()
 }
 
-_SMALL_TALK_WORDS: Final = frozenset(
-    "hello hi hey hiya howdy greetings morning afternoon evening thanks thank thx ty"
-    " cheers bye goodbye ok okay welcome great cool perfect nice awesome yes no hallo moin"
-    " servus danke tschüss bonjour salut merci hola gracias adiós ciao grazie olá obrigado"
-    " obrigada hej tack привет здравствуйте спасибо merhaba teşekkürler dzięki cześć ahoj"
-    " dziękuję 你好 您好 谢谢 謝謝 谢谢你 再见 こんにちは ありがとう ありがとうございます"
-    " おはよう さようなら 안녕 안녕하세요 감사합니다 สวัสดี สวัสดีครับ สวัสดีค่ะ ขอบคุณ"
-    " ขอบคุณครับ ขอบคุณค่ะ नमस्ते धन्यवाद مرحبا شكرا שלום תודה".split()
+_THANKS: Final = frozenset(
+    "thanks thank thx ty cheers ok okay great cool perfect nice awesome yes no danke merci gracias"
+    " grazie obrigado obrigada tack спасибо teşekkürler dzięki dziękuję 谢谢 謝謝 谢谢你 ありがとう"
+    " ありがとうございます 감사합니다 ขอบคุณ ขอบคุณครับ ขอบคุณค่ะ धन्यवाद شكرا תודה".split()
 )
+_FAREWELLS: Final = frozenset("bye goodbye tschüss adiós 再见 さようなら".split())
+_GREETINGS: Final = frozenset(
+    "hello hi hey hiya howdy greetings morning afternoon evening welcome hallo moin servus bonjour"
+    " salut hola ciao olá hej привет здравствуйте merhaba cześć ahoj 你好 您好 こんにちは おはよう"
+    " 안녕 안녕하세요 สวัสดี สวัสดีครับ สวัสดีค่ะ नमस्ते مرحبا שלום".split()
+)
+_SMALL_TALK_WORDS: Final = _THANKS | _FAREWELLS | _GREETINGS
 _FILLING_WORDS: Final = frozenset(
     "a again all and bot day do everyone for friend good have help it lot much my of see"
     " so that the there to very well you your later soon schön sehr viel vielen guten tag"
     " abend buenos buenas días noches muchas beaucoup mille bon jour molte buon giorno"
     " muito большое".split()
 )
-_SMALL_TALK_SENTENCES: Final = frozenset(
+_INTRODUCTIONS: Final = frozenset(
+    {
+        "what are you",
+        "what can you do",
+        "what do you do",
+        "what is your name",
+        "what s your name",
+        "who are you",
+        "wer bist du",
+    }
+)
+_SMALL_TALK_SENTENCES: Final = _INTRODUCTIONS | frozenset(
     {
         "are you there",
         "good day",
@@ -107,12 +123,13 @@ _SMALL_TALK_SENTENCES: Final = frozenset(
         "see you later",
         "wie geht es dir",
         "wie geht s",
-        "what can you do",
-        "what is your name",
         "what s up",
-        "what s your name",
-        "who are you",
     }
+)
+_GOES_ON: Final = re.compile(
+    r"(?:and|or|but|what about|how about|und|oder|et|y|e|ve|peki)\s"
+    r"(?!(?:who|what|when|where|why|how)\b)",
+    re.IGNORECASE,
 )
 _LABEL: Final = re.compile(
     r"(?:q|question|frage|pregunta|domanda|pergunta|вопрос|soru|问题|問題|問い|질문)\s*\d*\s*[:：]\s*",
@@ -142,15 +159,28 @@ def question_kind(question: str, language: str) -> Kind | None:
     )
 
 
-def is_small_talk(text: str) -> bool:
-    """Whether a message is a greeting, thanks or the like, and asks nothing about the sources.
+def goes_on(question: str) -> bool:
+    """Whether a question only names another subject for what was asked before it."""
+    return _GOES_ON.match(question.strip()) is not None
 
-    Its single common words would be found in some source or other, and answered from there.
+
+def small_talk(text: str) -> SmallTalk | None:
+    """What kind of small talk a message is; None where it may ask something about the sources.
+
+    The single common words of small talk would be found in some source or other, and answered from
+    there.
     """
     words = _WORD.findall(text.casefold())
     if len(words) > _MAX_SMALL_TALK:
-        return False
-    if not words or " ".join(words) in _SMALL_TALK_SENTENCES:
-        return True
+        return None
+    sentence = " ".join(words)
+    if sentence in _INTRODUCTIONS:
+        return "introduction"
+    if not words or sentence in _SMALL_TALK_SENTENCES:
+        return "farewell" if sentence.startswith("see you") else "greeting"
     vocabulary = _SMALL_TALK_WORDS | _FILLING_WORDS
-    return vocabulary.issuperset(words) and not _SMALL_TALK_WORDS.isdisjoint(words)
+    if not vocabulary.issuperset(words) or _SMALL_TALK_WORDS.isdisjoint(words):
+        return None
+    if not _THANKS.isdisjoint(words):
+        return "thanks"
+    return "farewell" if not _FAREWELLS.isdisjoint(words) else "greeting"

@@ -132,7 +132,7 @@ class _Part:
     Attributes:
         tag: "h", "pre", "li", "tr", or "p" for whatever is no heading, code, item or row.
         text: as Markdown.
-        key: the beginning of its words, without spaces.
+        key: the beginning of its words, without spaces and bars.
     """
 
     tag: str
@@ -166,9 +166,14 @@ def _article(parts: Sequence[_Part], article: str) -> list[_Part]:
             there[items[0] : items[-1] + 1] = [True] * len(items)
     first = there.index(True)
     last = len(there) - there[::-1].index(True)
-    # What is above the first paragraph, after the page's furniture, is the article's too.
+    # What is above the first paragraph, after the page's furniture, is the article's too, and so is
+    # code or a table below the last one, with its headings.
     while first and parts[first - 1].tag in _AMONG:
         first -= 1
+    below = next((at for at in range(last, len(parts)) if parts[at].tag not in _AMONG), len(parts))
+    while below > last and parts[below - 1].tag == "h":
+        below -= 1
+    last = below
     return [
         part
         for part, is_there in zip(parts[first:last], there[first:last], strict=True)
@@ -182,7 +187,7 @@ def _size(text: str) -> int:
 
 
 def _key(text: str) -> str:
-    return "".join(text[: 2 * _KEY].split())[:_KEY]
+    return "".join(text.replace("|", " ").split())[:_KEY]
 
 
 def _text(parts: Iterable[_Part]) -> str:
@@ -277,7 +282,8 @@ def _code(element: "Element", depth: int) -> _Part:
     fence = "`" * max([3, *(len(run) + 1 for run in _FENCES.findall(code))])
     indent = "  " * depth
     lines = [f"{indent}{line}" for line in (fence, *code.split("\n"), fence)]
-    return _Part("li" if depth else "pre", "\n".join(["", *lines] if depth else lines), "")
+    key = _key(code.strip().partition("\n")[0])
+    return _Part("li" if depth else "pre", "\n".join(["", *lines] if depth else lines), key)
 
 
 def _cells(row: "Element") -> list["Element"]:
@@ -291,10 +297,11 @@ def _row(cells: Sequence["Element"], *, is_first: bool) -> _Part:
     texts = [_words(cell) for cell in cells]
     text = " | ".join(texts)
     if len(cells) == 1:
-        return _Part("tr", text, "")
+        # A title of the rows below it, and no row.
+        return _Part("p", text, _key(text))
     if is_first and all(cell.tag == "th" for cell in cells):
         text += "\n" + " | ".join("---" for _ in cells)
-    return _Part("tr", text, "")
+    return _Part("tr", text, _key(text))
 
 
 def _words(element: "Element") -> str:

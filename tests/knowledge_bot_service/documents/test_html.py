@@ -96,3 +96,17 @@ def test_headings_code_lists_and_tables_of_a_page_are_kept(read: Reader) -> None
         f"{SENTENCE} These are its options:\n\noption | default\n--- | ---\n--port | 8700\n\n"
         f"- Port: {SENTENCE}"
     )
+
+
+def test_code_and_tables_below_the_last_paragraph_are_the_articles(read: Reader) -> None:
+    body = "".join(f"<p>{SENTENCE} Number {number}.</p>" for number in range(8))
+    rows = "<tr><td colspan=2>options</td></tr><tr><td>--list</td><td>show each file</td></tr>"
+    page = (
+        f"<body><article><h1>Prune</h1>{body}<h2>Options</h2><table>{rows}</table>"
+        "<h2>Examples</h2><pre>prune --list /repo</pre></article><nav>Next page</nav></body>"
+    )
+    text = read(page, "page.html").text
+    assert text.endswith(
+        "## Options\n\noptions\n\n--list | show each file\n\n"
+        "## Examples\n\n```\nprune --list /repo\n```"
+    )
