@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from knowledge_bot import __version__
 
 pytestmark = pytest.mark.integration
 
@@ -171,6 +174,13 @@ def wheel(tmp_path_factory) -> Path:
         capture_output=True,
     )
     return next(folder.glob("*.whl"))
+
+
+def test_the_changelog_begins_with_this_version():
+    releases = re.findall(
+        r"^## (\d\S*) \(", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert releases[0] == __version__
 
 
 def test_the_wheel_holds_the_packages_and_nothing_else(wheel):
