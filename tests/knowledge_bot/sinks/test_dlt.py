@@ -98,9 +98,9 @@ class TestDestination(SinkContract):
         assert not found.has_pending_data
 
 
-def test_the_block_of_the_page_runs(scripted, tmp_path, monkeypatch):
+def test_the_blocks_of_the_page_run_and_send_a_row_once(scripted, tmp_path, monkeypatch):
     page = (Path(__file__).parents[3] / "docs/how-to/dlt.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     service = Service()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -108,7 +108,7 @@ def test_the_block_of_the_page_runs(scripted, tmp_path, monkeypatch):
     monkeypatch.setenv("RUNTIME__DLTHUB_TELEMETRY", "false")
     monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", scripted(reply_to=service.reply).url)
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "key")
-    exec(compile(block, "dlt.md", "exec"), {"__name__": "page"})
+    exec(compile("\n".join(blocks), "dlt.md", "exec"), {"__name__": "page"})
     assert service.created == ["Hours"]
     (entry,) = Ledger("kbot.db").entries()
     assert entry.key == "articles/1"
