@@ -131,7 +131,7 @@ class RowSink:
                 there is no address or API key; nothing was sent.
             LedgerError: the ledger cannot be opened; nothing was sent.
         """
-        return self.finish([self.write_part(rows)])
+        return self.finish([self._write(rows, fewest=1)])
 
     def write_part(self, rows: Iterable[Any]) -> Report:
         """Send one of several parts, as a worker of an engine does.
@@ -148,14 +148,18 @@ class RowSink:
 
         Raises:
             IncompleteIngestionError: the part ended early. What was sent is recorded.
-            ConfigurationError: as for `write`.
+            ConfigurationError: as for `write`; of fewer than 100 rows without a column each is
+                `invalid`, since an engine may put a few such rows into a part of their own.
             LedgerError: as for `write`.
         """
+        return self._write(rows, fewest=_ROWS_CHECKED)
+
+    def _write(self, rows: Iterable[Any], *, fewest: int) -> Report:
         if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
             raise ConfigurationError(f"rows: expected several rows, not {type(rows).__name__}")
         with contextlib.ExitStack() as closing:
             client = self.client or closing.enter_context(Client())
-            report = self._ingestion().run(client, self._items(self._checked(rows)))
+            report = self._ingestion().run(client, self._items(self._checked(rows, fewest)))
         if report.stopped is not None or report.elsewhere:
             raise self._incomplete(report)
         return report
@@ -192,8 +196,8 @@ class RowSink:
             share=False,  # the engine has divided the rows already
         )
 
-    def _checked(self, rows: Iterable[Any]) -> Iterator[Any]:
-        """Return the rows, after some of the first were seen to have the columns."""
+    def _checked(self, rows: Iterable[Any], fewest: int) -> Iterator[Any]:
+        """Return the rows, unless so many of the first, or more, do not have a column."""
         each, first = iter(rows), list[Any]()
         missing = {option: name for option, name in self._fields.items() if isinstance(name, str)}
         told: dict[str, MissingColumnError] = {}
@@ -210,7 +214,7 @@ class RowSink:
                     told.setdefault(option, error)
                 else:
                     del missing[option]
-        if first and missing:
+        if missing and count >= fewest:
             option = next(iter(missing))
             raise ConfigurationError(f"{option}: {told[option]}. Nothing was sent")
         return itertools.chain(first, each)

@@ -149,6 +149,13 @@ class TestRowSink(SinkContract):
             write(rows_of(0, 5), **{**options, option: "nope"})
         assert service.created == []
 
+    def test_a_small_part_whose_rows_all_lack_a_column_does_not_end_the_job(self, service, options):
+        sink = RowSink(**options)
+        parts = [sink.write_part(rows) for rows in ([{"id": "b2"}], rows_of(0, 5))]
+        with pytest.raises(IncompleteIngestionError, match="there is no column 'body'") as failed:
+            sink.finish(parts)
+        assert (failed.value.report.created, failed.value.report.invalid) == (5, 1)
+
     def test_a_column_that_the_first_rows_lack_may_come_later(self, service, options, write):
         rows = [*rows_of(0, 2), {"id": "r2", "body": "A text.", "title": "Title"}]
         with pytest.raises(IncompleteIngestionError, match="invalid 2"):
