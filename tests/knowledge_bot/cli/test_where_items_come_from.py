@@ -325,7 +325,8 @@ def test_a_loader_is_named_by_its_module_and_class(run, answering, loaders):
     lines = ("ingest", "loader", f"{loaders}:Lines", "--set", "path=lines.txt")
     assert run(*lines, "--set", "limit=2", *IN_ONE).stdout == "created\t2\nunchanged\t0\n"
     assert run(*lines, *IN_ONE).stdout == "created\t1\nunchanged\t2\n"
-    assert [one["content"] for one in sent(server)] == ["one", "two", "three"]
+    first, second, third = [one["content"] for one in sent(server)]
+    assert ({first, second}, third) == ({"one", "two"}, "three")  # a run sends several at once
 
 
 def test_what_a_class_does_not_take_goes_to_its_load_data(run, answering, loaders):
