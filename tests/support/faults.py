@@ -173,11 +173,11 @@ FAULTS: dict[str, Fault] = {
     ),
     "reset after the body": Fault(replying(reset), LOST, UNKNOWN, 1, 3, regets=True),
     "closed after the body": Fault(replying(close), LOST, UNKNOWN, 1, 3, regets=True),
-    "no answer in time": Fault(replying(silence), LATE, UNKNOWN, 1, 3, timeout=0.2),
+    "no answer in time": Fault(replying(silence), LATE, UNKNOWN, 1, 3, timeout=0.4),
     "truncated answer": Fault(replying(then(HALF, close)), LOST, UNKNOWN, 1, 3),
     "reset in mid-answer": Fault(replying(then(HALF, reset)), LOST, UNKNOWN, 1, 3),
     "slow drip of an answer": Fault(
-        replying(then(HALF, drip(bytes(999), 0.05))), LATE, UNKNOWN, 1, 3, timeout=0.2
+        replying(then(HALF, drip(bytes(999), 0.05))), LATE, UNKNOWN, 1, 3, timeout=0.4
     ),
     "endless header": Fault(
         replying(then(raw(b"HTTP/1.1 200 OK\r\nA: "), endless(b"a" * 4096))), LOST, UNKNOWN, 1, 3
