@@ -103,7 +103,7 @@ def test_a_collection_that_the_service_does_not_know_is_named(connected, ledger)
 
 def test_an_unknown_outcome_is_held_and_a_person_learns_what_to_do(connect, scripted, ledger):
     server = scripted(silence, GOOD)
-    connect(server.url, timeout=0.3)
+    connect(server.url, timeout=1)
     for _ in range(2):
         with pytest.raises(AirflowFailException, match="settle them with KnowledgeBotResolve"):
             run(ingesting(items=TEXTS, concurrency=1))
@@ -114,7 +114,7 @@ def test_an_unknown_outcome_is_sent_again_by_the_next_try_where_that_is_wanted(
     connect, scripted, ledger
 ):
     server = scripted(silence, GOOD)
-    connect(server.url, timeout=0.3)
+    connect(server.url, timeout=1)
     with pytest.raises(IncompleteIngestionError, match="unknown 1"):
         run(ingesting(items=TEXTS, concurrency=1, on_unknown="resend"))
     assert run(ingesting(items=TEXTS, on_unknown="resend"))["created"] == 1

@@ -142,7 +142,7 @@ async def test_a_call_that_is_cancelled_between_two_attempts_was_not_under_way(s
 @pytest.mark.timeout(60)
 async def test_headers_that_drip_are_given_up_when_the_time_is_over(scripted):
     server = scripted(then(raw(b"HTTP/1.1 200 OK\r\nA: "), drip(b"a" * 9999, 0.05)))
-    async with AsyncClient(KEY, server.url, timeout=0.2) as client:
+    async with AsyncClient(KEY, server.url, timeout=0.5) as client:
         with pytest.raises(RequestTimeoutError) as caught:
             await create(client)
     assert caught.value.delivery is Delivery.UNKNOWN

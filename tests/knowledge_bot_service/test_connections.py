@@ -200,7 +200,7 @@ def test_a_request_that_does_not_end_is_given_up(address: Address) -> None:
         connection.sendall(REQUEST)
         status, problem = answer(connection)
     assert (status, problem["code"]) == (408, "request_too_slow")
-    assert HEAD_SECONDS <= time.monotonic() - start < HEAD_SECONDS + 5
+    assert HEAD_SECONDS <= time.monotonic() - start < HEAD_SECONDS + 15
 
 
 def test_a_request_that_drips_is_given_up(address: Address) -> None:

@@ -95,7 +95,7 @@ def test_a_form_has_as_many_parts_as_a_source_has_collections(http: httpx.Client
     begun = time.monotonic()
     response = http.post("/sources/upload", content=part * 50_000, headers=BOUNDARY)
     assert "parts" in problem_of(response, 400)["message"]
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
 
 
 def test_the_headers_of_a_part_are_bounded(http: httpx.Client) -> None:

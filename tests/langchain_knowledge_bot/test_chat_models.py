@@ -157,7 +157,7 @@ def test_a_fork_may_be_refused_or_continue_the_old_conversation(invoke, bots):
 def test_a_late_answer_fails_once_and_its_message_is_never_sent_there_again(invoke, bots):
     heads = Heads()
     bot = ChatKnowledgeBot(bot_id="bot_1", heads=heads, **bots.fields)
-    impatient = ChatKnowledgeBot(bot_id="bot_1", heads=heads, timeout=0.3, **bots.fields)
+    impatient = ChatKnowledgeBot(bot_id="bot_1", heads=heads, timeout=1, **bots.fields)
     first = invoke(bot, "one")
     history = ["one", first, ("human", "two")]
     bots.lose_next.append(silence)

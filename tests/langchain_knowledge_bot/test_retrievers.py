@@ -109,7 +109,7 @@ def test_with_retry_sends_no_question_again_that_may_have_arrived(
     invoke, scripted, reply, error, times
 ):
     server = scripted(reply)
-    retriever = retriever_of(server, timeout=0.3 if reply is silence else 30, max_retries=0)
+    retriever = retriever_of(server, timeout=1 if reply is silence else 30, max_retries=0)
     with pytest.raises(error):
         invoke(retriever.with_retry(wait_exponential_jitter=False), QUESTION)
     assert len(server.requests) == times

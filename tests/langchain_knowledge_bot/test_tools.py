@@ -61,7 +61,7 @@ def test_an_agent_hears_of_what_it_can_live_with(invoke, tool, bots, reply, expe
 
 @pytest.mark.parametrize("reply", [silence, close], ids=["silent", "closed"])
 def test_a_question_whose_answer_was_lost_is_sent_once(invoke, bots, reply):
-    tool = KnowledgeBotTool(bot_id="bot_1", timeout=0.3, **bots.fields)
+    tool = KnowledgeBotTool(bot_id="bot_1", timeout=1, **bots.fields)
     bots.lose_next.append(reply)
     assert "may have acted" in invoke(tool, CALL).content
     assert bots.contents == ["When do you open?"]

@@ -54,7 +54,7 @@ def test_a_service_under_load_gets_every_item_in_the_end(run, service, ledger, s
     service.judge = lambda name, times: error(status, **headers) if times == 1 else None
     report = run(texts(12), ledger=ledger, concurrency=4)
     assert (report.created, report.failed) == (12, 0)
-    assert report.duration < 10
+    assert report.duration < 30
     assert sorted(service.created) == sorted(f"t{n}" for n in range(12))
 
 
