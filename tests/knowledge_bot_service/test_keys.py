@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from knowledge_bot import Client, PermissionDeniedError, RateLimitError
 from knowledge_bot.errors import Delivery
 from knowledge_bot_service import LocalService
 from knowledge_bot_service.local import LocalServiceError
-from serve_command import SERVE, serving
+from serve_command import SERVE, called, serving
 from service_calls import problem_of
 
 pytestmark = pytest.mark.integration
@@ -40,82 +40,83 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def keys_command(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*SERVE, "keys", *arguments], cwd=folder, capture_output=True, text=True, check=False
-    )
+    return called(folder, "keys", *arguments)
 
 
-def test_a_reader_lists_and_asks_and_changes_nothing() -> None:
-    reader = {"name": "reader", "role": "read", "key": "key-of-a-reader"}
-    with LocalService(settings={"keys": [reader]}) as service:
-        with httpx.Client(
-            base_url=service.base_url, headers={"X-API-KEY": "key-of-a-reader"}
-        ) as http:
-            assert http.get("/collections").status_code == 200
-            assert http.get(service.base_url.replace("/public/v1", "/page/sources")).is_success
-            assert http.post("/messages", json=QUESTION).status_code == 200
-            refused = problem_of(http.post("/sources/write", json=TEXT), 403)
-            assert refused["code"] == "read_only_key"
-            assert "reader" in refused["message"]
-            assert "Nothing was done" in refused["message"]
-            problem_of(http.post("/sources/webpage", json=TEXT), 403)
-            problem_of(http.post("/sources/upload", files={"file": b"x"}), 403)
-            problem_of(http.delete(service.base_url.replace("/public/v1", "/page/sources/x")), 403)
-            names = http.get(service.base_url.replace("/public/v1", "/openapi.json")).text
-            assert "bot_default" in names
-        with (
-            Client("key-of-a-reader", service.base_url) as client,
-            pytest.raises(PermissionDeniedError) as caught,
-        ):
-            client.create_text_source(**TEXT["value"])
-        assert caught.value.delivery is Delivery.REFUSED
-        assert service.sources() == []
+TODAY = datetime.now(UTC).date()
 
 
-def test_a_key_ends_on_its_day() -> None:
-    today = datetime.now(UTC).date()
-    keys = [
-        {"name": "ended", "role": "write", "key": "ended", "expires": today.isoformat()},
+@pytest.fixture(scope="module")
+def service() -> Iterator[LocalService]:
+    """A service with the keys of several tests; what one key may and does concerns no other."""
+    keys: list[dict[str, Any]] = [
+        {"name": "reader", "role": "read", "key": "key-of-a-reader"},
+        {"name": "ended", "role": "write", "key": "ended", "expires": TODAY.isoformat()},
         {
             "name": "ends-later",
             "role": "read",
             "key": "later",
-            "expires": (today + timedelta(days=2)).isoformat(),
+            "expires": (TODAY + timedelta(days=2)).isoformat(),
         },
+        {"name": "few", "role": "write", "key": "few", "requests_per_minute": 3},
+        {"name": "one", "role": "write", "key": "one", "requests_per_minute": 60},
     ]
-    with LocalService(settings={"keys": keys}) as service:
-        answer = httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "ended"})
-        assert str(today) in problem_of(answer, 401)["message"]
-        assert status(service.base_url, "later") == 200
-
-
-def test_more_requests_than_a_key_may_make_are_told_when_to_come_again() -> None:
-    keys = [{"name": "few", "role": "write", "key": "few", "requests_per_minute": 3}]
     limits = {"requests_per_minute": 1000}
-    with LocalService(settings={"keys": keys, "limits": limits}) as service:
-        answers = [
-            httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "few"}) for _ in range(4)
-        ]
-        assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
-        assert "Nothing was done" in problem_of(answers[-1], 429)["message"]
-        assert 1 <= int(answers[-1].headers["Retry-After"]) <= 20
-        with (
-            Client("few", service.base_url, max_retries=0) as client,
-            pytest.raises(RateLimitError) as caught,
-        ):
-            client.create_text_source(**TEXT["value"])
-        assert caught.value.delivery is Delivery.REFUSED
-        assert caught.value.retry_after is not None
-        # Nobody else waits for it.
-        assert status(service.base_url, service.api_key) == 200
+    with LocalService(settings={"keys": keys, "limits": limits}) as running:
+        yield running
 
 
-def test_a_client_that_waits_as_it_is_told_gets_its_answer() -> None:
-    keys = [{"name": "one", "role": "write", "key": "one", "requests_per_minute": 60}]
+def test_a_reader_lists_and_asks_and_changes_nothing(service: LocalService) -> None:
+    with httpx.Client(base_url=service.base_url, headers={"X-API-KEY": "key-of-a-reader"}) as http:
+        assert http.get("/collections").status_code == 200
+        assert http.get(service.base_url.replace("/public/v1", "/page/sources")).is_success
+        assert http.post("/messages", json=QUESTION).status_code == 200
+        refused = problem_of(http.post("/sources/write", json=TEXT), 403)
+        assert refused["code"] == "read_only_key"
+        assert "reader" in refused["message"]
+        assert "Nothing was done" in refused["message"]
+        problem_of(http.post("/sources/webpage", json=TEXT), 403)
+        problem_of(http.post("/sources/upload", files={"file": b"x"}), 403)
+        problem_of(http.delete(service.base_url.replace("/public/v1", "/page/sources/x")), 403)
+        names = http.get(service.base_url.replace("/public/v1", "/openapi.json")).text
+        assert "bot_default" in names
     with (
-        LocalService(settings={"keys": keys}) as service,
-        Client("one", service.base_url) as client,
+        Client("key-of-a-reader", service.base_url) as client,
+        pytest.raises(PermissionDeniedError) as caught,
     ):
+        client.create_text_source(**TEXT["value"])
+    assert caught.value.delivery is Delivery.REFUSED
+    assert service.sources() == []
+
+
+def test_a_key_ends_on_its_day(service: LocalService) -> None:
+    answer = httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "ended"})
+    assert str(TODAY) in problem_of(answer, 401)["message"]
+    assert status(service.base_url, "later") == 200
+
+
+def test_more_requests_than_a_key_may_make_are_told_when_to_come_again(
+    service: LocalService,
+) -> None:
+    answers = [
+        httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "few"}) for _ in range(4)
+    ]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert "Nothing was done" in problem_of(answers[-1], 429)["message"]
+    assert 1 <= int(answers[-1].headers["Retry-After"]) <= 20
+    with (
+        Client("few", service.base_url, max_retries=0) as client,
+        pytest.raises(RateLimitError) as caught,
+    ):
+        client.create_text_source(**TEXT["value"])
+    assert caught.value.delivery is Delivery.REFUSED
+    assert caught.value.retry_after is not None
+    # Nobody else waits for it.
+    assert status(service.base_url, service.api_key) == 200
+
+
+def test_a_client_that_waits_as_it_is_told_gets_its_answer(service: LocalService) -> None:
+    with Client("one", service.base_url) as client:
         for _ in range(61):
             client.list_bots()
 
@@ -181,16 +182,6 @@ def test_hanging_up_reads_the_keys_of_the_configuration_again(tmp_path: Path) ->
         assert status(base_url, "key-of-the-team") == 200
         printed = (tmp_path / "printed.txt").read_text()
     assert not re.search("key-of-the|old-key", printed)
-
-
-def test_the_clients_own_variable_is_no_key_where_the_configuration_has_some(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "hosted-key")
-    (tmp_path / "service.toml").write_text('api_keys = ["team-key-1"]\n')
-    with serving(tmp_path, "--config", "service.toml") as (base_url, _, _process):
-        assert status(base_url, "team-key-1") == 200
-        assert status(base_url, "hosted-key") == 401
 
 
 def test_keys_are_made_and_revoked_while_the_service_runs(tmp_path: Path) -> None:

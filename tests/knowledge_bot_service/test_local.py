@@ -22,25 +22,28 @@ from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, problem_o
 pytestmark = pytest.mark.integration
 
 
-def test_it_answers_at_once_and_leaves_nothing_behind() -> None:
+def test_it_answers_at_once_shows_no_key_and_leaves_nothing_behind() -> None:
     with LocalService() as service:
         assert httpx.get(f"{service.base_url}/ping").json() == "pong"
         assert service.base_url.endswith("/public/v1")
         data, pid = service.data, service.pid
         assert value_of_bots(service) == [("bot_default", "Assistant")]
-    assert not data.exists()
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-
-
-def test_a_temporary_folder_outlives_a_stop_and_not_the_end() -> None:
-    with LocalService() as service, client_of(service) as http:
-        add_text(http, "Canoes", "Ruth keeps the canoes.", collection="col_default")
+        command_line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert service.api_key.encode() not in command_line
+        assert service.api_key not in repr(service)
+        with client_of(service) as http:
+            add_text(http, "Canoes", "Ruth keeps the canoes.", collection="col_default")
         service.stop()
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+        # A temporary folder outlives a stop, and not the end.
         service.start()
         service.wait_until_ready()
         assert [one.name for one in service.sources()] == ["Canoes"]
-    assert not service.data.exists()
+        pid = service.pid
+    assert not data.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_collections_and_bots_may_be_ids_alone() -> None:
@@ -55,13 +58,6 @@ def test_collections_and_bots_may_be_ids_alone() -> None:
 def value_of_bots(service: LocalService) -> list[tuple[str, str]]:
     with client_of(service) as http:
         return [(bot["id"], bot["name"]) for bot in value_of(http.get("/bots"))["data"]]
-
-
-def test_the_key_is_on_no_command_line_and_in_no_repr() -> None:
-    with LocalService() as service:
-        command_line = Path(f"/proc/{service.pid}/cmdline").read_bytes()
-        assert service.api_key.encode() not in command_line
-        assert service.api_key not in repr(service)
 
 
 @pytest.mark.parametrize("keeps", [False, True])
@@ -79,12 +75,16 @@ def test_the_child_ends_when_its_parent_is_killed_and_leaves_what_is_to_be_kept(
         assert parent.stdout is not None
         pid, data = parent.stdout.readline().split()
         parent.kill()
-    deadline = time.monotonic() + 10
-    while _lives(int(pid)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not _lives(int(pid))
+    wait_until_gone(int(pid))
     assert Path(data, "knowledge.sqlite3").exists() == keeps
     assert Path(data).exists() == keeps
+
+
+def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + 30
+    while _lives(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def _lives(pid: int) -> bool:
@@ -97,7 +97,7 @@ def _lives(pid: int) -> bool:
 def test_what_was_accepted_is_ready_after_a_kill_at_that_moment(
     fresh: LocalService, fresh_http: httpx.Client
 ) -> None:
-    for number in range(5):
+    for number in range(3):
         add_text(fresh_http, f"Gate {number}", f"Gate number {number} has the code {number}77.")
         fresh.kill()
         with pytest.raises(httpx.TransportError):
@@ -107,13 +107,13 @@ def test_what_was_accepted_is_ready_after_a_kill_at_that_moment(
         assert fresh.base_url == base_url
         fresh.wait_until_ready()
     assert [(one.name, one.status, one.reason) for one in fresh.sources()] == [
-        (f"Gate {number}", "ready", None) for number in range(5)
+        (f"Gate {number}", "ready", None) for number in range(3)
     ]
-    assert "377" in ask(fresh_http, "Which code has gate number 3?")["answer"]
+    assert "177" in ask(fresh_http, "Which code has gate number 1?")["answer"]
 
 
 def test_kill_9_under_load_loses_nothing_and_half_does_nothing(tmp_path: Path) -> None:
-    text = "\n\n".join(f"Paragraph {number} of a long text. " * 20 for number in range(300))
+    text = "\n\n".join(f"Paragraph {number} of a long text. " * 20 for number in range(100))
     accepted: list[str] = []
 
     def send(worker: int) -> None:
@@ -126,18 +126,19 @@ def test_kill_9_under_load_loses_nothing_and_half_does_nothing(tmp_path: Path) -
                     return
 
     with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
-        for _ in range(2):
+        for wanted in (20, 60):
             threads = [threading.Thread(target=send, args=(worker,)) for worker in range(4)]
             for thread in threads:
                 thread.start()
-            time.sleep(0.7)
+            while len(accepted) < wanted:
+                assert any(thread.is_alive() for thread in threads)
+                time.sleep(0.01)
             service.kill()
             for thread in threads:
                 thread.join()
             service.start()
         service.wait_until_ready(60)
         states = {one.id: one for one in service.sources()}
-        assert len(accepted) > 20
         assert not set(accepted) - set(states)
         assert {one.status for one in states.values()} == {"ready"}
         database = sqlite3.connect(service.data / "knowledge.sqlite3")
@@ -149,7 +150,7 @@ def test_kill_9_under_load_loses_nothing_and_half_does_nothing(tmp_path: Path) -
     )
     long = {source: count for source, count in passages.items() if count > 1}
     assert len(long) > 1
-    assert set(long.values()) == {300}
+    assert set(long.values()) == {100}
     assert set(passages) == set(states)
     (indexed,) = database.execute("SELECT count(*) FROM passage_index").fetchone()
     assert indexed == sum(passages.values())
@@ -197,7 +198,9 @@ def test_a_source_that_was_being_read_when_the_service_ended_three_times_is_give
     assert "3 attempts" in str(given_up.reason)
 
 
-def test_a_source_that_is_long_in_writing_survives_any_number_of_kills(tmp_path: Path) -> None:
+def test_a_source_that_is_long_in_writing_survives_any_number_of_kills_and_a_stop(
+    tmp_path: Path,
+) -> None:
     with LocalService(tmp_path) as service:
         with client_of(service) as http:
             add_text(http, "Long", "Some words of a text. " * 100_000, collection="col_default")
@@ -205,6 +208,10 @@ def test_a_source_that_is_long_in_writing_survives_any_number_of_kills(tmp_path:
             wait_for_writing(tmp_path)
             service.kill()
             service.start()
+        wait_for_writing(tmp_path)
+        service.stop()
+        assert service.sources()[0].status == "pending"
+        service.start()
         service.wait_until_ready(60)
         assert service.sources()[0].status == "ready"
 
@@ -217,10 +224,15 @@ def wait_for_writing(folder: Path) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_stopping_ends_in_time_and_counts_no_attempt(tmp_path: Path) -> None:
+def test_what_is_unfinished_is_named_and_stopping_meanwhile_counts_no_attempt(
+    tmp_path: Path,
+) -> None:
     with LocalService(tmp_path) as service, client_of(service) as http:
-        add_text(http, "Long", "Some words of a text. " * 500_000, collection="col_default")
-        time.sleep(0.3)
+        add_text(http, "Endless", "Some words of a text. " * 500_000, collection="col_default")
+        with pytest.raises(TimeoutError, match=r"Endless \(src_\w+\) p"):
+            service.wait_until_ready(timeout=0.2)
+        while service.sources()[0].status == "pending":
+            time.sleep(0.01)
         assert service.sources()[0].status == "processing"
         service.stop()
         (state,) = service.sources()
@@ -230,28 +242,13 @@ def test_stopping_ends_in_time_and_counts_no_attempt(tmp_path: Path) -> None:
         database.close()
 
 
-def test_stopping_while_a_source_is_written_leaves_it_to_the_next_start(tmp_path: Path) -> None:
-    with LocalService(tmp_path) as service:
-        with client_of(service) as http:
-            add_text(http, "Long", "Some words of a text. " * 100_000, collection="col_default")
-        wait_for_writing(tmp_path)
-        service.stop()
-        assert service.sources()[0].status == "pending"
-        service.start()
-        service.wait_until_ready(60)
-        assert service.sources()[0].status == "ready"
-
-
-def test_waiting_for_sources_names_what_is_unfinished(tmp_path: Path) -> None:
-    with LocalService(tmp_path) as service, client_of(service) as http:
-        add_text(http, "Endless", "Some words of a text. " * 500_000, collection="col_default")
-        with pytest.raises(TimeoutError, match=r"Endless \(src_\w+\) p"):
-            service.wait_until_ready(timeout=0.2)
-
-
-def test_a_folder_in_use_is_a_clear_error(fresh: LocalService) -> None:
+def test_a_folder_in_use_is_a_clear_error_and_its_service_ends_cleanly_when_told(
+    fresh: LocalService,
+) -> None:
     with pytest.raises(LocalServiceError, match="in use by another service"):
         LocalService(fresh.data).start()
+    os.kill(fresh.pid, signal.SIGTERM)
+    wait_until_gone(fresh.pid)
 
 
 def test_wrong_values_leave_no_folder_behind(
@@ -325,14 +322,14 @@ def test_eight_clients_at_once_lose_nothing(
         with client_of(fresh) as http:
             return [
                 add_text(http, f"{worker}-{number}", f"Box {worker}-{number} is full.")["id"]
-                for number in range(50)
+                for number in range(20)
             ]
 
     with ThreadPoolExecutor(8) as pool:
         accepted = [source for sources in pool.map(send, range(8)) for source in sources]
     fresh.wait_until_ready()
     states = fresh.sources()
-    assert len(set(accepted)) == 400
+    assert len(set(accepted)) == 160
     assert {one.id for one in states} == set(accepted)
     assert {one.status for one in states} == {"ready"}
 
@@ -349,11 +346,3 @@ def test_nothing_secret_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[
     printed = "".join(capfd.readouterr())
     assert service.api_key not in printed
     assert "secret-cookie" not in printed
-
-
-def test_a_terminated_service_ends_cleanly(fresh: LocalService) -> None:
-    os.kill(fresh.pid, signal.SIGTERM)
-    deadline = time.monotonic() + 10
-    while _lives(fresh.pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not _lives(fresh.pid)

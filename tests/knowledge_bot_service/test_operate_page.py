@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from knowledge_bot_service.settings import read_settings
-from serve_command import SERVE, serving
+from serve_command import called, serving
 from service_calls import problem_of
 from unmeasured import unmeasured
 
@@ -67,10 +67,11 @@ def test_its_configuration_starts_a_service_with_its_keys_and_limits(
         assert httpx.get(f"{root}/v1/models", headers=wrong).status_code == 401
 
 
-def test_its_lines_of_the_log_are_those_of_the_service(tmp_path: Path) -> None:
+def test_its_lines_of_the_log_and_its_metrics_are_those_of_the_service(tmp_path: Path) -> None:
     with serving(tmp_path) as (base_url, _, _process):
         httpx.get(f"{base_url}/ping")
         httpx.get(f"{base_url}/bots", headers={"X-API-KEY": "wrong"})
+        told = httpx.get(base_url.replace("/public/v1", "/metrics")).text
 
     def shape(line: str) -> str:
         line = re.sub(r"^\S+T\S+", "TIME", line)
@@ -80,11 +81,6 @@ def test_its_lines_of_the_log_are_those_of_the_service(tmp_path: Path) -> None:
     logged = {shape(line) for line in (tmp_path / "printed.txt").read_text().splitlines()}
     (shown,) = [block for block in blocks("text") if " info " in block]
     assert {shape(line) for line in shown.splitlines()} <= logged
-
-
-def test_its_metrics_are_those_of_the_service(tmp_path: Path) -> None:
-    with serving(tmp_path) as (base_url, _, _process):
-        told = httpx.get(base_url.replace("/public/v1", "/metrics")).text
     named = set(re.findall(r"`(kbot_service_\w+)`", TEXT))
     assert len(named) >= 10
     for name in named:
@@ -129,9 +125,7 @@ def test_its_commands_for_keys_and_backups_run_in_their_order(tmp_path: Path) ->
             ]
             if "--data" not in changed:
                 changed += ["--data", str(tmp_path / "data")]
-            ran = subprocess.run(
-                [*SERVE, *changed], capture_output=True, text=True, check=False, timeout=60
-            )
+            ran = called(tmp_path, *changed)
             assert ran.returncode == 0, ran.stderr
             done.append(" ".join(arguments[1:3]))
         assert len(done) == 5

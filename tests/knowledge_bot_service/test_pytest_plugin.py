@@ -6,12 +6,16 @@ pytestmark = pytest.mark.integration
 
 pytest_plugins = ["pytester"]
 
+# The plugins of other distributions take a second and more to load.
+WITHOUT_OTHERS = ("-p", "no:langsmith_plugin", "-p", "no:schemathesis")
+
 CONFTEST = 'pytest_plugins = ["knowledge_bot_service.pytest_plugin"]\n'
 
 
 def test_a_test_finds_an_empty_service_of_its_own_by_the_environment(
-    pytester: pytest.Pytester,
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(
         """
@@ -48,8 +52,9 @@ def test_a_test_finds_an_empty_service_of_its_own_by_the_environment(
 
 
 def test_a_project_declares_its_collections_and_shares_one_service(
-    pytester: pytest.Pytester,
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeconftest(
         CONFTEST
         + """
@@ -102,4 +107,4 @@ def test_without_being_asked_for_it_is_not_loaded(pytester: pytest.Pytester) -> 
             assert "knowledge_bot_service" not in sys.modules
         """
     )
-    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+    pytester.runpytest_subprocess(*WITHOUT_OTHERS).assert_outcomes(passed=1)

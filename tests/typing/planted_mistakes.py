@@ -1,6 +1,7 @@
 """Calls that are right, and calls that are wrong: type checkers report exactly the marked lines.
 
 Nothing here runs. Each line with a mistake says which error mypy has for it: `# expect: <code>`.
+Those in tasks of Airflow are in `planted_mistakes_in_tasks.py`.
 """
 # ruff: noqa: B018, SIM115, T201 - the mistakes, and what shows them
 
@@ -12,13 +13,6 @@ from typing import assert_type
 import httpx
 import httpx2
 
-from airflow_knowledge_bot.operators import (
-    KnowledgeBotCreateTextSourceOperator,
-    KnowledgeBotCreateWebpageSourceOperator,
-    KnowledgeBotSendMessageOperator,
-    KnowledgeBotUploadSourceOperator,
-)
-from airflow_knowledge_bot.sensors import KnowledgeBotPingSensor
 from knowledge_bot import (
     APIError,
     AsyncClient,
@@ -146,30 +140,6 @@ def wrong_errors(error: KnowledgeBotError) -> int | None:
         return error.status_code
     print(error.status_code)  # expect: attr-defined
     return None
-
-
-Add = KnowledgeBotCreateTextSourceOperator
-Page = KnowledgeBotCreateWebpageSourceOperator
-Up = KnowledgeBotPingSensor
-
-
-def right_tasks() -> None:
-    """An operator takes its own arguments, and those of every operator."""
-    Up(task_id="up", poke_interval=5, timeout=60, retries=1)
-    Add(task_id="add", name="n", content="c", on_unknown="resend", retry_delay=3, outlets=[])
-    KnowledgeBotSendMessageOperator(task_id="ask", content="?", do_xcom_push=False)
-
-
-def wrong_tasks() -> None:
-    """A name that no operator takes is found before Airflow parses the DAG."""
-    Up(task_id="up", poke_intervall=5)  # expect: call-arg
-    Up(task_id="up", knowledge_bot_con_id="x")  # expect: call-arg
-    Add(task_id="a", name="n", content="c", colections="c")  # expect: call-arg
-    Add(task_id="a", name="n", content="c", on_unkown="hold")  # expect: call-arg
-    Add(task_id="a", name="n", content="c", on_unknown="fail")  # expect: arg-type
-    Page(task_id="a", name="n", urls="u")  # expect: call-arg
-    KnowledgeBotUploadSourceOperator(task_id="a", name="n", file=3)  # expect: arg-type
-    KnowledgeBotSendMessageOperator(task_id="a", content="?", retries="two")  # expect: arg-type
 
 
 def right_objects(client: Client, collection: Collection) -> None:

@@ -14,19 +14,20 @@ BOTS = answer(body={"data": [{"id": "bot_a", "name": "Archive"}, {"id": "bot_b",
 
 
 @pytest.fixture
-def completed(kbot):
+def completed(run):
     """The words that `kbot` gives a shell for a command line, as the script of that shell asks."""
 
-    def complete(line, shell="bash", **environment):
+    def complete(line, shell="bash", run=run, **environment):
         words = len(line.split()) - (not line.endswith(" "))
         last = "" if line.endswith(" ") else line.split()[-1]
-        done = kbot(
+        done = run(
             _KBOT_COMPLETE=f"{shell}_complete",
             COMP_WORDS=line,
             COMP_CWORD=last if shell == "fish" else str(words),
             **environment,
         )
-        assert (done.returncode, done.stderr) == (0, "")
+        code = done.returncode if isinstance(done, subprocess.CompletedProcess) else done.exit_code
+        assert (code, done.stderr) == (0, "")
         lines = done.stdout.rstrip("\n").splitlines()
         if shell == "zsh":
             return list(zip(lines[1::3], lines[2::3], strict=True))
@@ -84,11 +85,11 @@ def test_bots_and_collections_are_those_of_the_service(completed, of_the_service
     assert completed(line) == [wanted]
 
 
-def test_each_shell_gets_the_ids_and_those_that_can_the_names(completed, of_the_service):
-    line = "kbot add text --collection col"
-    assert completed(line, "bash") == ["col_handbook"]
-    assert completed(line, "zsh") == [("col_handbook", "Handbook")]
-    assert "col_handbook" in "\n".join(completed(line, "fish"))
+def test_each_shell_gets_the_ids_and_those_that_can_the_names(completed, kbot, of_the_service):
+    line = "kbot add text --collection col"  # of a process, as a shell asks for it
+    assert completed(line, "bash", kbot) == ["col_handbook"]
+    assert completed(line, "zsh", kbot) == [("col_handbook", "Handbook")]
+    assert "col_handbook" in "\n".join(completed(line, "fish", kbot))
 
 
 @pytest.mark.parametrize("command", ["ask", "ask bot_guide", "chat bot_guide", "chat"])
@@ -145,7 +146,7 @@ def test_a_service_that_does_not_answer_is_not_waited_for(completed, answering):
     answering(silence)
     began = time.monotonic()
     assert completed("kbot ask ") == []
-    assert time.monotonic() - began < 6  # two seconds, and the start of a process
+    assert time.monotonic() - began < 30  # it is two seconds; a request would have sixty
 
 
 def test_a_service_cannot_put_a_command_into_the_shell(completed, answering):

@@ -2,14 +2,15 @@
 
 from collections.abc import AsyncIterator
 
-import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
 import chromium
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
+    """One for all tests of a module: each page that is opened has a context of its own."""
     options = chromium.options()
     async with async_playwright() as playwright:
         launched = await playwright.chromium.launch(**options)

@@ -154,4 +154,8 @@ find("more").addEventListener("click", () => {
   wanted += STEP;
   refresh();
 });
-document.addEventListener("source-sent", refresh);
+document.addEventListener("source-sent", ({ detail }) => {
+  // It may be read, or have failed, before the list names it for the first time.
+  if (detail !== null && !statuses.has(detail)) statuses.set(detail, "pending");
+  refresh();
+});
