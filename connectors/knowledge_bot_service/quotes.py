@@ -40,11 +40,8 @@ _PAIRS: Final = 0.35
 _KIND: Final = 0.2
 _BEFORE: Final = 0.3
 
-# Who asks how to do something wants the command, or the steps, and a sentence or a section that
-# begins with what is to be done.
+# Who asks how to do something wants the command.
 _COMMAND: Final = 0.5
-_STEPS: Final = 0.2
-_ACTION: Final = 0.2
 
 # How much the names and numbers in a part of a sentence count, against the question's own words,
 # when a sentence is too long: the answer is often one of them.
@@ -104,7 +101,6 @@ class _Sentence:
         block: the list, table or code that it introduces, and that is quoted with it.
         section: the headings that it stands under.
         under: how many of its terms are those of the headings; they come first.
-        heading: the terms of the innermost of them.
         is_row: whether it is a row of a table, which says nothing about the rows beside it.
     """
 
@@ -114,7 +110,6 @@ class _Sentence:
     block: Block | None = None
     section: tuple[str, ...] = ()
     under: int = 0
-    heading: tuple[str, ...] = ()
     is_row: bool = False
 
     @property
@@ -215,7 +210,7 @@ def _sentences(passage: str) -> tuple[_Sentence, ...]:
     def terms(texts: Iterable[str]) -> tuple[str, ...]:
         return tuple(chain.from_iterable(analysed[text] for text in texts))
 
-    told = tuple(
+    said = tuple(
         _Sentence(
             draft.text,
             terms((*draft.section, *draft.about, *draft.own)),
@@ -223,12 +218,11 @@ def _sentences(passage: str) -> tuple[_Sentence, ...]:
             draft.block,
             draft.section,
             len(terms(draft.section)),
-            terms(draft.section[-1:]),
             draft.is_row,
         )
         for draft in drafts
     )
-    return told or (_Sentence(passage, tuple(index_terms(passage))),)
+    return said or (_Sentence(passage, tuple(index_terms(passage))),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,17 +340,12 @@ def _fit(sentence: _Sentence, weights: Mapping[Word, float], terms: QueryTerms) 
         + _BEFORE * (with_before - own)
         + _PAIRS * pairs(sentence.terms, terms.terms)
         + (_KIND if _answers(sentence.text, terms) else 0.0)
-        + (_shows_how(sentence, terms.terms[0]) if terms.kind == "how to" else 0.0)
+        + (_COMMAND if terms.kind == "how to" and _is_code(sentence) else 0.0)
     )
 
 
-def _shows_how(sentence: _Sentence, action: Word) -> float:
-    """What a sentence has from showing how something is done: a command, steps, the action."""
-    block = sentence.block.kind if sentence.block else None
-    begins = {*sentence.own[:1], *sentence.heading[:1]}
-    return (_COMMAND if block == "code" else _STEPS if block else 0.0) + (
-        0.0 if begins.isdisjoint(action) else _ACTION
-    )
+def _is_code(sentence: _Sentence) -> bool:
+    return sentence.block is not None and sentence.block.kind == "code"
 
 
 def _answers(sentence: str, terms: QueryTerms) -> bool:
