@@ -8,51 +8,61 @@ from pathlib import Path
 
 import pytest
 
+from forked_programs import ForkedPrograms
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
+IMPORTS = ["langchain_core.runnables", "langgraph.prebuilt", "langchain_knowledge_bot.chat_models"]
+TOLD = {
+    "chain": ["54 euros", "present value", "14 days", "4 days only"],
+    "rag": ["bot_lending: I could not find that", "Ear protection is compulsory"],
+    "agent": ["Name: ask_workshop", "Ear protection is compulsory"],
+}
+
+
 @pytest.fixture
-def run(tmp_path):
-    """`run(example, …)`: what it printed, from an empty home and working directory."""
-    home = tmp_path / "home"
-    home.mkdir()
-
-    def start(example, *arguments):
-        done = subprocess.run(
-            [sys.executable, str(EXAMPLES / f"langchain_{example}.py"), *arguments],
-            cwd=home,
-            env={"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert done.stderr == ""
-        return done.stdout
-
-    yield start
-    # Neither in the working directory nor among the temporary files is anything left.
-    assert [path for path in tmp_path.rglob("*") if path != home] == []
+def home(tmp_path):
+    """An empty folder, and another one for temporary files; both are empty afterwards."""
+    folders = tmp_path / "home", tmp_path / "temporary"
+    for folder in folders:
+        folder.mkdir()
+    yield folders[0]
+    for folder in folders:
+        assert [*folder.iterdir()] == []
 
 
-@pytest.mark.parametrize(
-    ("example", "told"),
-    [
-        ("chain", ["54 euros", "present value", "14 days", "4 days only"]),
-        ("rag", ["bot_lending: I could not find that", "Ear protection is compulsory"]),
-        ("agent", ["Name: ask_workshop", "Ear protection is compulsory"]),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_an_example_runs_and_tells_facts_of_the_handbook(run, example, told):
-    printed = run(example)
-    for fact in told:
-        assert fact in printed
+@pytest.fixture
+def environment(home):
+    temporary = home.with_name("temporary")
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(temporary)}
 
 
-def test_a_conversation_in_a_graph_survives_a_restart(run):
-    before, after = run("graph").strip().split("\n\nA new process; ")
+def file(example):
+    return EXAMPLES / f"langchain_{example}.py"
+
+
+def test_every_example_runs_and_tells_facts_of_the_handbook(home, environment, tmp_path):
+    with ForkedPrograms(IMPORTS, home, environment, tmp_path) as programs:
+        done = {example: programs.run(file(example)) for example in TOLD}
+    for example, ended in done.items():
+        assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
+        for fact in TOLD[example]:
+            assert fact in ended.stdout
+
+
+def test_a_conversation_in_a_graph_survives_a_restart(home, environment):
+    done = subprocess.run(
+        [sys.executable, str(file("graph"))],
+        cwd=home,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    before, after = done.stdout.strip().split("\n\nA new process; ")
     assert "holds 0 messages" in before
     assert "14 days" in before
     assert "holds 2 messages" in after
@@ -60,3 +70,8 @@ def test_a_conversation_in_a_graph_survives_a_restart(run):
     assert "lent for 4 days only" in after
     assert len(set(re.findall(r"conv_\w+", f"{before} {after}"))) == 1
     assert "conversations of the bot: 1" in after
+
+
+def test_every_example_of_this_framework_is_run():
+    there = {path.stem.removeprefix("langchain_") for path in EXAMPLES.glob("langchain_*.py")}
+    assert there == {*TOLD, "graph"}

@@ -8,57 +8,73 @@ from pathlib import Path
 
 import pytest
 
+from forked_programs import ForkedPrograms
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HAS_QUERY_PIPELINES = version("llama-index-core").startswith("0.12.")
+IMPORTS = ["llama_index.core.agent.workflow", "llama_index_knowledge_bot.llm"]
+TOLD = {
+    "query_engine": ["14 days", "from conversation conv_", "Ines Okafor", "54 euros"],
+    "chat_engine": ["14 days", "4 days", "6 messages in one conversation", "2 in another"],
+    "ingestion_pipeline": [
+        "10 documents went through as 20 nodes.",
+        "The service has 10 sources.",
+        "14 days",
+    ],
+    "router": ["bot_lending: An individual", "54 euros", "Ear protection is compulsory"],
+    "agent": ["bot_handbook was called.", "Ear protection is compulsory"],
+    "workflow": ["bot_lending: An individual membership", "bot_workshop: The help is free"],
+}
 
 
 @pytest.fixture
-def run(tmp_path):
-    """`run(example)`: the finished process, which had an empty home and working directory."""
-    home = tmp_path / "home"
-    home.mkdir()
-
-    def start(example):
-        return subprocess.run(
-            [sys.executable, str(EXAMPLES / f"llama_index_{example}.py")],
-            cwd=home,
-            env={"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-
-    yield start
-    # Neither in the working directory nor among the temporary files is anything left.
-    assert [path for path in tmp_path.rglob("*") if path != home] == []
+def home(tmp_path):
+    """An empty folder, and another one for temporary files; both are empty afterwards."""
+    folders = tmp_path / "home", tmp_path / "temporary"
+    for folder in folders:
+        folder.mkdir()
+    yield folders[0]
+    for folder in folders:
+        assert [*folder.iterdir()] == []
 
 
-@pytest.mark.parametrize(
-    ("example", "told"),
-    [
-        ("query_engine", ["14 days", "from conversation conv_", "Ines Okafor", "54 euros"]),
-        ("chat_engine", ["14 days", "4 days", "6 messages in one conversation", "2 in another"]),
-        (
-            "ingestion_pipeline",
-            ["10 documents went through as 20 nodes.", "The service has 10 sources.", "14 days"],
-        ),
-        ("router", ["bot_lending: An individual", "54 euros", "Ear protection is compulsory"]),
-        ("agent", ["bot_handbook was called.", "Ear protection is compulsory"]),
-        ("workflow", ["bot_lending: An individual membership", "bot_workshop: The help is free"]),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_an_example_runs_and_tells_facts_of_the_handbook(run, example, told):
-    done = run(example)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    for fact in told:
-        assert fact in done.stdout
+@pytest.fixture
+def environment(home):
+    temporary = home.with_name("temporary")
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(temporary)}
 
 
-def test_query_pipelines_run_where_there_are_any_and_are_told_of_elsewhere(run):
-    done = run("query_pipeline")
+def file(example):
+    return EXAMPLES / f"llama_index_{example}.py"
+
+
+def alone(example, home, environment):
+    """Run an example in a process of its own."""
+    return subprocess.run(
+        [sys.executable, str(file(example))],
+        cwd=home,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+
+
+def test_every_example_runs_and_tells_facts_of_the_handbook(home, environment, tmp_path):
+    first, *others = TOLD
+    done = {first: alone(first, home, environment)}
+    with ForkedPrograms(IMPORTS, home, environment, tmp_path) as programs:
+        done |= {example: programs.run(file(example)) for example in others}
+    for example, ended in done.items():
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert "Traceback" not in ended.stderr
+        for fact in TOLD[example]:
+            assert fact in ended.stdout
+
+
+def test_query_pipelines_run_where_there_are_any_and_are_told_of_elsewhere(home, environment):
+    done = alone("query_pipeline", home, environment)
     if HAS_QUERY_PIPELINES:
         assert done.returncode == 0, done.stdout + done.stderr
         for fact in ("LLM: An individual", "Query engine: The repair evening", "4 days"):
@@ -73,5 +89,4 @@ def test_query_pipelines_run_where_there_are_any_and_are_told_of_elsewhere(run):
 
 def test_every_example_of_this_framework_is_run():
     there = {path.stem.removeprefix("llama_index_") for path in EXAMPLES.glob("llama_index_*.py")}
-    parametrized = test_an_example_runs_and_tells_facts_of_the_handbook.pytestmark[0].args[1]
-    assert there == {example for example, _ in parametrized} | {"query_pipeline"}
+    assert there == {*TOLD, "query_pipeline"}

@@ -20,8 +20,8 @@ from llama_index_knowledge_bot import (
 )
 
 QUESTION = "When do you open?"
-LOOPS = 20
-MORE_OPEN_FILES = 10
+LOOPS = 12
+MORE_OPEN_FILES = 8
 
 pytestmark = [
     pytest.mark.integration,
