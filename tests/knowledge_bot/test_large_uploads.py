@@ -24,10 +24,10 @@ MIB = 1024 * 1024
     not Path("/proc/self/clear_refs").exists(), reason="only Linux resets peak memory"
 )
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_gibibyte_is_sent_in_constant_memory(kind, tmp_path):
+def test_a_large_file_is_sent_in_constant_memory(kind, tmp_path):
     path = tmp_path / "large.bin"
     with path.open("wb") as file:
-        file.truncate(1024 * MIB)
+        file.truncate(256 * MIB)
     # The server discards what it reads; in a process of its own, since memory is what is measured.
     done = subprocess.run(
         [

@@ -38,7 +38,7 @@ def bots():
 
 @contextmanager
 def running(folder, *arguments, **environment):
-    """Run a `kbot` that listens; gives what it printed."""
+    """Run a `kbot` that listens, until it is told to stop; gives what it printed."""
     log = folder / "printed.txt"
     given = {"HOME": str(folder), "PATH": os.environ["PATH"], **environment}
     if "PYTHONPATH" in os.environ:
@@ -55,9 +55,12 @@ def running(folder, *arguments, **environment):
                 assert process.poll() is None, log.read_text()
                 time.sleep(0.05)
             yield log.read_text()
+            # Being stopped is not a failure.
+            process.terminate()
+            assert process.wait(60) == 0
+            assert "Traceback" not in log.read_text()
         finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(15)
+            process.kill()
 
 
 def of(bots, **more):
@@ -91,8 +94,25 @@ def test_the_gateway_asks_with_kbots_key_for_those_who_have_its_own(bots, tmp_pa
         with pytest.raises(openai.AuthenticationError):
             asked(base_url, SERVICE_KEY)
         assert "of-the-gateway" not in printed
+        what_a_stranger_may_send_is_bounded(httpx.URL(base_url.removesuffix("/v1")))
     assert bots.requests[-1].headers["x-api-key"] == SERVICE_KEY
     assert (tmp_path / "heads.db").is_file()
+
+
+def what_a_stranger_may_send_is_bounded(address):
+    for headers in ({"X": "a" * 70_000}, {f"X-{number}": "a" for number in range(250)}):
+        response = httpx.get(f"{address}/v1/models", headers=headers)
+        assert response.status_code == 431
+        error = response.json()["error"]
+        assert error["code"] == "headers_too_large"
+        assert error["delivery"] == "not_delivered"
+    with socket.create_connection((address.host, address.port), timeout=20) as connection:
+        one = b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        connection.sendall((one + b"\r\n") * 50 + one + b"Connection: close\r\n\r\n")
+        received = b""
+        while data := connection.recv(65536):
+            received += data
+    assert received.count(b"HTTP/1.1 401") == 51
 
 
 def test_the_gateway_passes_keys_through_when_it_has_none(bots, tmp_path):
@@ -150,49 +170,29 @@ def test_heads_that_cannot_be_used_are_a_sentence_at_the_start(ended, tmp_path):
     assert isinstance(done.exception, SystemExit)
 
 
-def test_kbot_serve_knows_its_chats_after_a_restart(tmp_path):
-    said, port, conversations = [QUESTION], "0", []
-    for _ in range(2):
-        with running(tmp_path, "serve", "--port", port) as printed:
-            base_url = address(printed, "Base URL").removesuffix("/public/v1")
-            port = base_url.rpartition(":")[2]
-            client = openai.OpenAI(base_url=f"{base_url}/v1", api_key=address(printed, "API key"))
-            answer = client.chat.completions.create(model="bot_default", messages=said)
-            said += [answer.choices[0].message.model_dump(), QUESTION]
-            conversations.append(answer.conversation)
-    assert conversations[0] == conversations[1]
-    (heads,) = (tmp_path / "kbot-data").glob("heads.sqlite3")
-    assert heads.stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.parametrize(
-    "command", [["gateway", "--port", "0"], ["mcp", "--http", "127.0.0.1:0"], ["mcp"]]
-)
-def test_being_stopped_is_not_a_failure(bots, tmp_path, command):
+def test_being_stopped_is_not_a_failure_of_a_server_on_pipes(bots):
     with subprocess.Popen(
-        [KBOT, *command],
+        [KBOT, "mcp"],
         env={**os.environ, **of(bots)},
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        if len(command) > 1:
-            while "Stop with" not in process.stderr.readline():
-                pass
-        else:
-            hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
-            hello["clientInfo"] = {"name": "test", "version": "1"}
-            asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
-            process.stdin.write(json.dumps(asked) + "\n")
-            process.stdin.flush()
-            assert "knowledge-bot" in process.stdout.readline()
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
+        hello["clientInfo"] = {"name": "test", "version": "1"}
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        process.stdin.write(json.dumps(asked) + "\n")
+        process.stdin.flush()
+        assert "knowledge-bot" in process.stdout.readline()
         process.terminate()
         assert process.wait(60) == 0
         assert "Traceback" not in process.stderr.read()
 
 
-async def test_kbot_serve_speaks_both_with_its_own_key(tmp_path):
+async def test_kbot_serve_speaks_both_with_its_own_key_and_knows_its_chats_later(
+    tmp_path,
+):
     with running(tmp_path, "serve", "--port", "0") as printed:
         base_url = address(printed, "Base URL").removesuffix("/public/v1")
         key = address(printed, "API key")
@@ -215,24 +215,12 @@ async def test_kbot_serve_speaks_both_with_its_own_key(tmp_path):
         ):
             names = {tool.name for tool in (await agent.list_tools()).tools}
             assert {"ask_bot", "ask_assistant"} <= names
-
-
-def test_what_a_stranger_may_send_to_the_gateway_is_bounded(bots, tmp_path):
-    with running(tmp_path, "gateway", "--port", "0", **of(bots)) as printed:
-        address = httpx.URL(re.search(r"OpenAI: +(\S+)/v1", printed)[1])
-        for headers in ({"X": "a" * 70_000}, {f"X-{number}": "a" for number in range(250)}):
-            response = httpx.get(f"{address}/v1/models", headers=headers)
-            assert response.status_code == 431
-            error = response.json()["error"]
-            assert error["code"] == "headers_too_large"
-            assert error["delivery"] == "not_delivered"
-        with socket.create_connection((address.host, address.port), timeout=20) as connection:
-            one = b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-            connection.sendall((one + b"\r\n") * 50 + one + b"Connection: close\r\n\r\n")
-            received = b""
-            while data := connection.recv(65536):
-                received += data
-        assert received.count(b"HTTP/1.1 401") == 51
+    (heads,) = (tmp_path / "kbot-data").glob("heads.sqlite3")
+    assert heads.stat().st_mode & 0o777 == 0o600
+    said += [second.choices[0].message.model_dump(), QUESTION]
+    with running(tmp_path, "serve", "--port", base_url.rpartition(":")[2]):
+        third = client.chat.completions.create(model="bot_default", messages=said)
+        assert third.conversation == first.conversation
 
 
 @pytest.mark.slow

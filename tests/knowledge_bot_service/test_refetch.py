@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from knowledge_bot_service import LocalService
+from knowledge_bot_service.store import SourceState
 from page_server import Server, answer, serving
 from service_calls import client_of, value_of
 
@@ -19,27 +20,60 @@ OLD = b"<html><body><p>The depot opens at eight in the morning.</p></body></html
 NEW = b"<html><body><p>The depot opens at ten in the morning.</p></body></html>"
 
 
-@pytest.fixture
+COLLECTIONS = ["changed", "same", "unreadable", "secret"]
+
+
+@pytest.fixture(scope="module")
 def pages() -> Iterator[Server]:
     with serving() as server:
         yield server
 
 
-def service(folder: Path, **settings: object) -> LocalService:
+def service(folder: Path, every: str | int = "1s") -> LocalService:
     return LocalService(
-        folder, allow_fetch=["127.0.0.1/32"], settings={"refetch": {"every": "1s"}} | settings
+        folder,
+        collections=[f"col_{one}" for one in COLLECTIONS],
+        bots={f"bot_{one}": [f"col_{one}"] for one in COLLECTIONS},
+        allow_fetch=["127.0.0.1/32"],
+        settings={"refetch": {"every": every}, "admin": True},
     )
 
 
-def add_page(http: httpx.Client, url: str, **more: object) -> None:
-    body = {"name": "Depot", "collections": ["col_default"], "url": url, **more}
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
+    """A service for all pages: each test has a page, a collection and a bot of its own."""
+    with service(tmp_path_factory.mktemp("refetch")) as running:
+        yield running
+
+
+@pytest.fixture
+def http(running: LocalService) -> Iterator[httpx.Client]:
+    with client_of(running) as client:
+        yield client
+        # What is there is looked at every second, also while others are tested.
+        for source in running.sources():
+            address = running.base_url.replace("/public/v1", f"/page/sources/{source.id}")
+            client.delete(address).raise_for_status()
+
+
+def add_page(http: httpx.Client, url: str, collection: str, **more: object) -> None:
+    body = {"name": url, "collections": [collection], "url": url, **more}
     value_of(http.post("/sources/webpage", json={"value": body}))
 
 
-def asked(http: httpx.Client) -> str:
-    body = {"bot_id": "bot_default", "content": "When does the depot open?"}
+def asked(http: httpx.Client, bot: str) -> str:
+    body = {"bot_id": bot, "content": "When does the depot open?"}
     text: str = value_of(http.post("/messages", json={"value": body}))["answer"]
     return text
+
+
+def state_of(running: LocalService, url: str) -> SourceState:
+    (state,) = (one for one in running.sources() if one.name == url)
+    return state
+
+
+def requests_of(pages: Server, path: str) -> list[str]:
+    return [one for one in pages.requests if one.startswith(f"GET {path} ")]
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -49,47 +83,56 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def passages(folder: Path) -> list[tuple[int, str]]:
-    with closing(sqlite3.connect(folder / "knowledge.sqlite3")) as connection:
-        return connection.execute("SELECT id, text FROM passage ORDER BY id").fetchall()
+def passages(running: LocalService, url: str) -> list[tuple[int, str]]:
+    with closing(sqlite3.connect(running.data / "knowledge.sqlite3")) as connection:
+        return connection.execute(
+            "SELECT passage.id, text FROM passage JOIN source ON source.id = passage.source"
+            " WHERE source.name = ? ORDER BY passage.id",
+            (url,),
+        ).fetchall()
 
 
-def test_a_page_whose_text_has_changed_gets_its_new_text(pages: Server, tmp_path: Path) -> None:
-    pages.answers["/depot"] = answer(OLD)
-    with service(tmp_path) as running, client_of(running) as http:
-        add_page(http, pages.url("/depot"))
-        running.wait_until_ready()
-        assert "eight" in asked(http)
-        pages.answers["/depot"] = answer(NEW)
-        wait_for(lambda: "ten" in asked(http))
-        assert len(passages(tmp_path)) == 1
-        (state,) = running.sources()
-        assert (state.status, state.reason) == ("ready", None)
-        metrics = httpx.get(running.base_url.replace("/public/v1", "/metrics")).text
-        assert 'kbot_service_refetches_total{outcome="changed"} 1.0' in metrics
+def test_a_page_whose_text_has_changed_gets_its_new_text(
+    pages: Server, running: LocalService, http: httpx.Client
+) -> None:
+    url = pages.url("/changed")
+    pages.answers["/changed"] = answer(OLD)
+    add_page(http, url, "col_changed")
+    running.wait_until_ready()
+    assert "eight" in asked(http, "bot_changed")
+    pages.answers["/changed"] = answer(NEW)
+    wait_for(lambda: "ten" in asked(http, "bot_changed"))
+    assert len(passages(running, url)) == 1
+    state = state_of(running, url)
+    assert (state.status, state.reason) == ("ready", None)
+    # No other page of these tests changes its text.
+    metrics = httpx.get(running.base_url.replace("/public/v1", "/metrics")).text
+    assert 'kbot_service_refetches_total{outcome="changed"} 1.0' in metrics
 
 
 def test_a_page_that_has_not_changed_is_asked_for_only_if_it_had(
-    pages: Server, tmp_path: Path
+    pages: Server, running: LocalService, http: httpx.Client
 ) -> None:
-    pages.answers["/depot"] = answer(
+    url = pages.url("/same")
+    pages.answers["/same"] = answer(
         OLD, 'ETag: "one"', "Last-Modified: Sun, 22 Nov 2026 10:00:00 GMT"
     )
-    with service(tmp_path) as running, client_of(running) as http:
-        add_page(http, pages.url("/depot"))
-        running.wait_until_ready()
-        before = passages(tmp_path)
-        wait_for(lambda: "If-None-Match".lower() in pages.requests[-1].lower())
-        assert 'if-none-match: "one"' in pages.requests[-1].lower()
-        assert "if-modified-since: sun, 22 nov 2026 10:00:00 gmt" in pages.requests[-1].lower()
-        pages.answers["/depot"] = answer(b"", status="304 Not Modified")
-        seen = len(pages.requests)
-        wait_for(lambda: len(pages.requests) >= seen + 2)
-        assert "eight" in asked(http)
-        # Nothing was written anew.
-        assert passages(tmp_path) == before
-        (state,) = running.sources()
-        assert (state.status, state.reason) == ("ready", None)
+    add_page(http, url, "col_same")
+    running.wait_until_ready()
+    before = passages(running, url)
+    assert before
+    wait_for(lambda: "if-none-match" in requests_of(pages, "/same")[-1].lower())
+    last = requests_of(pages, "/same")[-1].lower()
+    assert 'if-none-match: "one"' in last
+    assert "if-modified-since: sun, 22 nov 2026 10:00:00 gmt" in last
+    pages.answers["/same"] = answer(b"", status="304 Not Modified")
+    seen = len(requests_of(pages, "/same"))
+    wait_for(lambda: len(requests_of(pages, "/same")) >= seen + 2)
+    assert "eight" in asked(http, "bot_same")
+    # Nothing was written anew.
+    assert passages(running, url) == before
+    state = state_of(running, url)
+    assert (state.status, state.reason) == ("ready", None)
 
 
 @pytest.mark.parametrize(
@@ -101,44 +144,52 @@ def test_a_page_that_has_not_changed_is_asked_for_only_if_it_had(
     ],
 )
 def test_a_page_that_cannot_be_read_again_keeps_its_text_and_says_why(
-    pages: Server, tmp_path: Path, then: Callable[..., None], reason: str
+    pages: Server,
+    running: LocalService,
+    http: httpx.Client,
+    then: Callable[..., None],
+    reason: str,
 ) -> None:
-    pages.answers["/depot"] = answer(OLD)
-    with service(tmp_path) as running, client_of(running) as http:
-        add_page(http, pages.url("/depot"))
-        running.wait_until_ready()
-        pages.answers["/depot"] = then
-        wait_for(lambda: running.sources()[0].reason is not None)
-        (state,) = running.sources()
-        assert state.status == "ready"
-        assert reason in str(state.reason)
-        assert "eight" in asked(http)
-        # It says so no longer when it can be read.
-        pages.answers["/depot"] = answer(OLD)
-        wait_for(lambda: running.sources()[0].reason is None)
+    url = pages.url("/unreadable")
+    pages.answers["/unreadable"] = answer(OLD)
+    add_page(http, url, "col_unreadable")
+    running.wait_until_ready()
+    pages.answers["/unreadable"] = then
+    wait_for(lambda: state_of(running, url).reason is not None)
+    state = state_of(running, url)
+    assert state.status == "ready"
+    assert reason in str(state.reason)
+    assert "eight" in asked(http, "bot_unreadable")
+    # It says so no longer when it can be read.
+    pages.answers["/unreadable"] = answer(OLD)
+    wait_for(lambda: state_of(running, url).reason is None)
 
 
 def test_a_page_that_was_added_with_headers_is_not_fetched_without_them(
-    pages: Server, tmp_path: Path
+    pages: Server, running: LocalService, http: httpx.Client
 ) -> None:
-    pages.answers["/secret"] = pages.answers["/depot"] = answer(OLD)
-    with service(tmp_path) as running, client_of(running) as http:
-        add_page(http, pages.url("/secret"), headers=[{"name": "Authorization", "value": "x"}])
-        add_page(http, pages.url("/depot"))
-        running.wait_until_ready()
-        wait_for(lambda: sum("/depot" in request for request in pages.requests) > 1)
-    assert sum("/secret" in request for request in pages.requests) == 1
+    pages.answers["/secret"] = pages.answers["/open"] = answer(OLD)
+    headers = [{"name": "Authorization", "value": "x"}]
+    add_page(http, pages.url("/secret"), "col_secret", headers=headers)
+    add_page(http, pages.url("/open"), "col_secret")
+    running.wait_until_ready()
+    wait_for(lambda: len(requests_of(pages, "/open")) > 1)
+    assert len(requests_of(pages, "/secret")) == 1
 
 
-def test_without_the_setting_no_page_is_looked_at_again(pages: Server, tmp_path: Path) -> None:
-    with service(tmp_path, refetch=None) as running, client_of(running) as http:
-        add_page(http, pages.url("/depot"))
+def test_without_the_setting_no_page_is_looked_at_again(tmp_path: Path) -> None:
+    with (
+        serving() as pages,
+        LocalService(tmp_path, allow_fetch=["127.0.0.1/32"]) as running,
+        client_of(running) as http,
+    ):
+        add_page(http, pages.url("/depot"), "col_default")
         running.wait_until_ready()
         time.sleep(1.5)
-    assert len(pages.requests) == 1
+        assert len(pages.requests) == 1
 
 
 def test_how_often_is_a_number_and_a_unit(tmp_path: Path) -> None:
     for wrong in ("1", "h", "0s", "-1h", 60, "1.5h"):
         with pytest.raises(Exception, match="must be a number and a unit"):
-            service(tmp_path, refetch={"every": wrong})
+            service(tmp_path, wrong)

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from knowledge_bot_service import LocalService
+from knowledge_bot_service.folder import DataFolder, FolderError
 from knowledge_bot_service.keys import add_key
 from knowledge_bot_service.local import LocalServiceError
 from serve_command import SERVE
@@ -152,23 +153,22 @@ def test_a_database_file_that_is_gone_is_noticed_before_anything_is_accepted(
             assert [one.name for one in service.sources()] == ["Lamp"]
 
 
-@pytest.mark.parametrize("size", [None, 0], ids=["missing", "empty"])
-def test_a_folder_whose_database_is_gone_is_not_begun_anew(
-    tmp_path: Path, size: int | None
-) -> None:
+def test_a_folder_whose_database_is_gone_or_empty_is_not_begun_anew(tmp_path: Path) -> None:
     with LocalService(tmp_path) as service, client_of(service) as http:
         add_text(http, "Lamp", "The lamp in the tower is lit at nine.", "col_default")
         service.wait_until_ready()
     for file in tmp_path.glob("knowledge.sqlite3*"):
         file.unlink()
-    if size is not None:
-        (tmp_path / "knowledge.sqlite3").touch()
-    before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(LocalServiceError) as caught:
-        LocalService(tmp_path).start()
-    for told in (str(tmp_path), "knowledge.sqlite3 is missing or empty", "restore", "empty folder"):
-        assert told in str(caught.value)
-    assert sorted(tmp_path.rglob("*")) == before
+    for change in (lambda: None, (tmp_path / "knowledge.sqlite3").touch):
+        change()
+        before = sorted(tmp_path.rglob("*"))
+        with pytest.raises(LocalServiceError) as caught:
+            LocalService(tmp_path).start()
+        message = str(caught.value)
+        for told in (str(tmp_path), "knowledge.sqlite3 is missing or empty", "restore"):
+            assert told in message
+        assert "empty folder" in message
+        assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,8 @@ def test_a_folder_of_an_earlier_release_without_its_database_is_not_begun_anew(
 ) -> None:
     (tmp_path / "material").mkdir()
     (tmp_path / left).touch()
-    with pytest.raises(LocalServiceError, match=re.escape(left)):
-        LocalService(tmp_path).start()
+    with pytest.raises(FolderError, match=re.escape(left)):
+        DataFolder(tmp_path)
 
 
 def test_a_folder_of_an_earlier_release_is_known_as_used_once_it_was_started(

@@ -18,42 +18,46 @@ def with_one_of_each(service, monkeypatch):
     return service
 
 
-@pytest.fixture
-def with_several(monkeypatch):
+@pytest.fixture(scope="module")
+def service_of_several():
     with LocalService(
         collections={"col_a": "Archive", "col_handbook": "Handbook"},
         bots={"bot_a": ["col_a"], "bot_handbook": ["col_handbook"]},
     ) as running:
-        monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", running.base_url)
-        monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", running.api_key)
         yield running
 
 
-def test_the_only_collection_is_taken_and_named(kbot, with_one_of_each, handbook, tmp_path):
+@pytest.fixture
+def with_several(service_of_several, monkeypatch):
+    monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", service_of_several.base_url)
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", service_of_several.api_key)
+
+
+def test_the_only_collection_is_taken_and_named(run, with_one_of_each, handbook, tmp_path):
     (tmp_path / "page.txt").write_text("A page.")
     for command in (TEXT, ("add", "file", tmp_path / "page.txt"), ("ingest", "folder", handbook)):
-        done = kbot(*command)
-        assert done.returncode == 0, done.stderr
+        done = run(*command)
+        assert done.exit_code == 0, done.stderr
         assert done.stderr.startswith("(adding to col_handbook, 'Handbook', the only collection)\n")
 
 
-def test_the_only_bot_is_asked_and_named(kbot, with_one_of_each):
-    done = kbot("ask", "When do you open?")
-    assert done.returncode == 0
+def test_the_only_bot_is_asked_and_named(run, with_one_of_each):
+    done = run("ask", "When do you open?")
+    assert done.exit_code == 0
     assert done.stderr.startswith("(asking bot_guide, the only bot)\n")
     assert done.stdout
-    talk = kbot("chat", stdin="When do you open?\n")
-    assert (talk.returncode, talk.stderr.count("(asking bot_guide, the only bot)")) == (0, 1)
+    talk = run("chat", stdin="When do you open?\n")
+    assert (talk.exit_code, talk.stderr.count("(asking bot_guide, the only bot)")) == (0, 1)
 
 
-def test_a_quiet_ingestion_does_not_say_which(kbot, with_one_of_each, handbook):
-    assert kbot("ingest", "folder", handbook, "--quiet").stderr == ""
+def test_a_quiet_ingestion_does_not_say_which(run, with_one_of_each, handbook):
+    assert run("ingest", "folder", handbook, "--quiet").stderr == ""
 
 
-def test_of_several_collections_none_is_taken(kbot, with_several, handbook):
+def test_of_several_collections_none_is_taken(run, with_several, handbook):
     for command in (TEXT, ("ingest", "folder", handbook)):
-        done = kbot(*command)
-        assert (done.returncode, done.stdout) == (2, "")
+        done = run(*command)
+        assert (done.exit_code, done.stdout) == (2, "")
         assert done.stderr.startswith(
             "Error: Which collection? The service has 2:\n"
             "  col_a         Archive\n"
@@ -62,10 +66,10 @@ def test_of_several_collections_none_is_taken(kbot, with_several, handbook):
         )
 
 
-def test_of_several_bots_none_is_asked(kbot, with_several):
+def test_of_several_bots_none_is_asked(run, with_several):
     for command in (("ask", "When do you open?"), ("chat",)):
-        done = kbot(*command, stdin="When do you open?")
-        assert (done.returncode, done.stdout) == (2, "")
+        done = run(*command, stdin="When do you open?")
+        assert (done.exit_code, done.stdout) == (2, "")
         assert "Which bot? The service has 2:\n  bot_a\n  bot_handbook\nName one: " in done.stderr
 
 

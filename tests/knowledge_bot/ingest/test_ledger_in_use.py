@@ -185,12 +185,20 @@ def test_a_postgresql_that_is_restarted_under_a_run_is_waited_for(
     send, service, server, postgresql
 ):
     ledger = Ledger(postgresql)
-    restarting = threading.Thread(target=lambda: (server.stop(), time.sleep(2), server.start()))
+    used_while_it_was_away = []
+
+    def restart():
+        server.stop()
+        used = time.process_time()
+        time.sleep(2)
+        used_while_it_was_away.append(time.process_time() - used)
+        server.start()
+
+    restarting = threading.Thread(target=restart)
     service.judge = at_arrival(100, restarting.start)
-    used = time.process_time()
     report = send(texts(300), ledger=ledger)
     restarting.join()
-    assert time.process_time() - used < 1.8, "it was not waited for, but asked all the time"
+    assert used_while_it_was_away[0] < 1, "it was not waited for, but asked all the time"
     assert (report.created, report.unknown, report.failed) == (300, 0, 0)
     assert report.duration > 2
     assert len(service.arrived) == len(sources_of(ledger)) == 300
