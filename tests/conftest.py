@@ -45,6 +45,12 @@ def _no_service_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
+@pytest.fixture(autouse=True)
+def _no_measuring_of_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pytest that a test starts is no worker of the run whose coverage is measured."""
+    monkeypatch.delenv("SLIPCOVER_ENABLED", raising=False)
+
+
 @pytest.fixture
 def scripted() -> Iterator[Callable[..., ScriptedServer]]:
     """Start servers that answer with the given replies; they stop with the test."""

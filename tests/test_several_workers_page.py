@@ -1,5 +1,6 @@
 """The page on chats behind several workers: its application runs, with four of them."""
 
+import os
 import random
 import re
 import socket
@@ -13,7 +14,6 @@ import httpx
 import pytest
 
 from calls import KEY
-from unmeasured import unmeasured
 
 pytestmark = pytest.mark.integration
 
@@ -31,7 +31,7 @@ def application(bots, tmp_path):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     program, *arguments = COMMAND.split()
-    environment = unmeasured() | {
+    environment = os.environ | {
         "KNOWLEDGE_BOT_BASE_URL": bots.server.url,
         "KNOWLEDGE_BOT_API_KEY": KEY,
     }

@@ -15,7 +15,6 @@ from calls import KEY, MESSAGE, ask
 from knowledge_bot import Client, ConfigurationError
 from knowledge_bot._shared import async_twin, shared_client
 from scripted_server import answer
-from unmeasured import unmeasured
 
 ELSEWHERE = "https://service.example"
 
@@ -105,7 +104,6 @@ async def test_a_twin_serves_one_loop_after_another(server):
 def test_a_fork_in_the_middle_of_it_blocks_nobody():
     done = subprocess.run(
         [sys.executable, "-c", FORKING],
-        env=unmeasured(),
         capture_output=True,
         text=True,
         check=False,

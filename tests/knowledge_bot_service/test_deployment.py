@@ -17,7 +17,6 @@ import pytest
 
 from knowledge_bot_service import LocalService
 from serve_command import SERVE
-from unmeasured import unmeasured
 
 pytestmark = pytest.mark.integration
 
@@ -54,7 +53,6 @@ def free_port() -> str:
 def runs(arguments: list[str], port: str) -> Iterator["subprocess.Popen[bytes]"]:
     process = subprocess.Popen(
         [*SERVE, *arguments],
-        env=unmeasured(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

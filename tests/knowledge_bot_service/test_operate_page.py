@@ -16,7 +16,6 @@ import pytest
 from knowledge_bot_service.settings import read_settings
 from serve_command import called, serving
 from service_calls import problem_of
-from unmeasured import unmeasured
 
 pytestmark = pytest.mark.integration
 
@@ -100,7 +99,7 @@ def test_its_day_goes_as_it_is_told(tmp_path: Path) -> None:
     done = subprocess.run(
         ["sh", PAGE.with_name("day.sh")],
         cwd=tmp_path,
-        env=unmeasured() | {"PATH": commands, "PORT": str(port)},
+        env=os.environ | {"PATH": commands, "PORT": str(port)},
         capture_output=True,
         text=True,
         check=False,

@@ -7,7 +7,6 @@ seconds soon after it began, and its lease lasts `LEASE` seconds.
 
 import json
 import platform
-import signal
 import sys
 import threading
 import time
@@ -20,7 +19,6 @@ from knowledge_bot.ingest import Ledger, Report, Text, _store, ingest
 def main(url: str, ledger: str, items: str, *machine: str) -> None:
     if machine:
         be_another_machine(machine[0], float(machine[1]), float(machine[2]))
-    leave_sigterm_to_the_run()
     print("ready", flush=True)  # noqa: T201 - read by whoever started it
     sys.stdin.readline()
     report = ingested(url, ledger, int(items), on_unknown="resend" if machine else "hold")
@@ -41,13 +39,7 @@ def ingested(url: str, ledger: str, items: int, **options: Any) -> Report:
 
 
 def ingested_in_a_pool(url: str, ledger: str, items: int) -> Report:
-    leave_sigterm_to_the_run()
     return ingested(url, ledger, items)
-
-
-def leave_sigterm_to_the_run() -> None:
-    """Where coverage is measured it handles SIGTERM, and a run leaves handlers of others alone."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def be_another_machine(name: str, step: float, lease: float) -> None:

@@ -14,7 +14,6 @@ import pytest
 from calls import KEY
 from pseudo_terminal import terminal
 from scripted_server import answer, close, silence
-from unmeasured import unmeasured
 
 QUESTIONS = """\
 [[questions]]
@@ -300,7 +299,7 @@ def test_a_signal_ends_it_with_what_is_known(program, bots, file, tmp_path, numb
     junit = tmp_path / "junit.xml"
     command = [program, "check", "bot_1", file, "--wait", "10m", "--junit", junit]
     with subprocess.Popen(
-        command, env=unmeasured(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
         wait_until(lambda: len(server.requests) == 2)
         time.sleep(0.5)

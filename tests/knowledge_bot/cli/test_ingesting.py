@@ -15,7 +15,6 @@ import pytest
 from calls import SOURCE
 from pseudo_terminal import terminal
 from scripted_server import answer, close
-from unmeasured import unmeasured
 
 IN_ONE = ("--collection", "col_1")
 
@@ -275,7 +274,7 @@ def test_a_signal_lets_it_finish_what_is_under_way(program, run, answering, tmp_
     server = answering(slow)
     command = [program, "ingest", "urls", many(tmp_path), "--concurrency", "4", "--json", *IN_ONE]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=unmeasured()
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         while len(server.requests) < 8:
             time.sleep(0.01)

@@ -11,7 +11,6 @@ import pytest
 
 from calls import SOURCE
 from scripted_server import answer
-from unmeasured import unmeasured
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
 
@@ -56,7 +55,7 @@ def watching(program, tmp_path):
         with (
             output.open("w") as stdout,
             subprocess.Popen(
-                [*command, "--collection", "col_1"], stdout=stdout, stderr=stdout, env=unmeasured()
+                [*command, "--collection", "col_1"], stdout=stdout, stderr=stdout
             ) as process,
         ):
             try:
