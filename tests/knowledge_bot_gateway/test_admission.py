@@ -94,7 +94,7 @@ def test_a_body_that_never_comes_is_given_up(start):
         )
         began = time.monotonic()
         assert b" 408 " in connection.recv(4096).partition(b"\r\n")[0]
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20  # and not thirty seconds, as by default
 
 
 @pytest.mark.parametrize("key", ["", " ", "a b", "ä", "a\nb"])

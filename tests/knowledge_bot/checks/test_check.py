@@ -126,11 +126,14 @@ def test_no_question_is_asked_twice_in_an_interval_or_after_it_has_passed(
 
 def test_it_ends_when_the_time_is_up(run, serve):
     bots = serve(bot_1={OPEN.ask: "I do not know."})
-    began = time.monotonic()
     report = run(bots, "bot_1", [OPEN], wait=1, interval=0.4)
     assert verdicts(report) == ["failed"]
-    assert report.results[0].attempts == 3  # at 0, 0.4 and 0.8 seconds
-    assert time.monotonic() - began < 1.2
+    assert 1 <= report.results[0].attempts <= 3  # at 0, 0.4 and 0.8 seconds
+    began = time.monotonic()
+    report = run(bots, "bot_1", [OPEN], wait=1, interval=30)
+    # At 0 seconds, and once more at the end.
+    assert (verdicts(report), report.results[0].attempts) == (["failed"], 2)
+    assert time.monotonic() - began < 20
 
 
 def test_a_wait_that_is_shorter_than_the_interval_asks_once_more(run, serve):
@@ -237,7 +240,7 @@ def test_an_end_for_all_is_not_waited_for_by_those_that_wait(run, serve):
     began = time.monotonic()
     report = run(bots, "bot_1", [OPEN, LEADS], wait=60, interval=30)
     assert (report.stopped, verdicts(report)) == (CheckStop.PAYMENT, ["failed", "unanswered"])
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 def test_several_bots_are_asked_the_same(run, serve):
@@ -297,7 +300,7 @@ def test_an_event_ends_it_with_what_is_known(run, serve):
     timer.start()
     began = time.monotonic()
     report = run(bots, "bot_1", [OPEN, LEADS], wait=60, interval=30, stop=stop)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
     assert (report.stopped, verdicts(report)) == (CheckStop.REQUESTED, ["passed", "failed"])
 
 
@@ -496,7 +499,7 @@ def test_a_busy_service_is_asked_once_an_interval_and_not_before_it_says(serve, 
     assert len(times) <= 3
     assert all(after - before > 0.9 for before, after in itertools.pairwise(times))
     assert report.results[0].attempts == len(times)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 20
 
 
 def test_a_pause_that_is_longer_than_the_wait_ends_it(serve, client_of):
@@ -505,7 +508,7 @@ def test_a_pause_that_is_longer_than_the_wait_ends_it(serve, client_of):
     with client_of(bots, max_retries=2) as client:
         report = check(client, "bot_1", [OPEN], wait=1, interval=0.2)
     assert (len(bots.asked), report.ok) == (1, False)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
 
 
 def test_without_a_wait_the_client_s_own_retries_are_made(serve, client_of):
