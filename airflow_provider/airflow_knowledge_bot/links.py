@@ -34,4 +34,4 @@ def host_of(base_url: str) -> str:
 def without_secrets(address: str) -> str:
     """Return an address without user, connection id, key or query."""
     url = urlsplit(address)
-    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
+    return f"{url.scheme}://{host_of(address)}{url.path}"

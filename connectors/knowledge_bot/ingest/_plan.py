@@ -334,9 +334,9 @@ class Planner:
             planned.in_progress.append(job.item)
         elif twice and job.digest not in (row.digest, row.pending, *self._first_contents(job)):
             reason = (
-                "another item of this run has the same key and another content; give each item "
+                "another item of this run has the same key and another content; "
+                "give each item a key of its own"
             )
-            reason += "a key of its own"
             planned.outcomes.append(Outcome("invalid", job.name[:500], job.key, reason))
         elif twice:
             planned.outcomes.append(
