@@ -257,7 +257,7 @@ def test_heads_that_another_holds_keep_nobody_waiting(tmp_path, asked):
         began = time.monotonic()
         with pytest.raises(HeadsError, match="held a lock"):
             asked([*said, user("two")], heads)
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize("address", ["sqlite", "postgresql"], indirect=True)

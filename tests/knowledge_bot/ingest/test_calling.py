@@ -328,7 +328,7 @@ def test_a_run_that_is_cancelled_twice_leaves_unknown_what_is_in_flight(service,
             began = time.monotonic()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert time.monotonic() - began < 3  # and not until all has timed out
+            assert time.monotonic() - began < 20  # and not until all has timed out
 
     asyncio.run(main())
     assert len(list(ledger.unknown())) == 4
