@@ -100,9 +100,3 @@ def bot(connect: Callable[..., None]) -> Iterator[Bot]:
     connect(server.url, max_retries=0, timeout=10)
     yield server
     server.stop()
-
-
-@pytest.fixture
-def impatient(bot: Bot, connect: Callable[..., None]) -> None:
-    """The connection waits for no answer longer than half a second."""
-    connect(bot.url, max_retries=0, timeout=0.5)

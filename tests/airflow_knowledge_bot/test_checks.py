@@ -298,10 +298,11 @@ def test_a_mapped_task_takes_the_operator_s_parameters_and_no_others():
 AWAY = [silence, close, reset, answer(500), answer(503), answer(429)]
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("reply", AWAY, ids=["silence", "close", "reset", "500", "503", "429"])
-def test_a_lost_answer_is_asked_again_by_the_next_try_alone(bot, reply):
+def test_a_lost_answer_is_asked_again_by_the_next_try_alone(bot, connect, reply):
     bot.knows[PARKING["ask"]] = reply
+    if reply is silence:
+        connect(bot.url, max_retries=0, timeout=1)
     store = StateStore()
     result, said = failed(
         checking(), AirflowException, "unanswered: .*Where do visitors park", task_state_store=store
@@ -309,6 +310,7 @@ def test_a_lost_answer_is_asked_again_by_the_next_try_alone(bot, reply):
     assert (result["passed"], result["failed"], result["unanswered"]) == (2, 1, 1)
     assert "The next try asks again what has not passed" in said
     bot.knows.update(RIGHT)
+    connect(bot.url, max_retries=0, timeout=10)
     again = run(checking(), task_state_store=store)
     assert (again["ok"], again["passed"], again["messages"]) == (True, 3, 1)
     assert bot.asked == ONCE + Counter([PARKING["ask"]])
@@ -320,9 +322,9 @@ def test_a_service_that_is_not_there_may_be_back_for_the_next_try(connect):
     assert result["unanswered"] == 3
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_service_that_is_away_is_not_asked_all_questions(bot):
+def test_a_service_that_is_away_is_not_asked_all_questions(bot, connect):
     bot.reply_to = lambda received: silence
+    connect(bot.url, max_retries=0, timeout=1)
     many = [{"ask": f"Question {number}?", "contains": "y"} for number in range(200)]
     result, said = failed(checking(questions=many), AirflowException, "unanswered")
     assert 10 <= len(bot.requests) <= 16

@@ -14,7 +14,7 @@ from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
 from calls import KEY, SOURCE
 from knowledge_bot.ingest import IncompleteIngestionError, Ingestion, Ledger, LedgerError, Text
 from postgresql_server import postgresql
-from scripted_server import answer, silence, then
+from scripted_server import answer, close, then
 
 GOOD = answer(body={"value": SOURCE})
 TEXTS = [{"name": f"text {number}", "content": f"It is {number} o'clock."} for number in range(6)]
@@ -102,8 +102,8 @@ def test_a_collection_that_the_service_does_not_know_is_named(connected, ledger)
 
 
 def test_an_unknown_outcome_is_held_and_a_person_learns_what_to_do(connect, scripted, ledger):
-    server = scripted(silence, GOOD)
-    connect(server.url, timeout=1)
+    server = scripted(close, GOOD)
+    connect(server.url)
     for _ in range(2):
         with pytest.raises(AirflowFailException, match="settle them with KnowledgeBotResolve"):
             run(ingesting(items=TEXTS, concurrency=1))
@@ -113,8 +113,8 @@ def test_an_unknown_outcome_is_held_and_a_person_learns_what_to_do(connect, scri
 def test_an_unknown_outcome_is_sent_again_by_the_next_try_where_that_is_wanted(
     connect, scripted, ledger
 ):
-    server = scripted(silence, GOOD)
-    connect(server.url, timeout=1)
+    server = scripted(close, GOOD)
+    connect(server.url)
     with pytest.raises(IncompleteIngestionError, match="unknown 1"):
         run(ingesting(items=TEXTS, concurrency=1, on_unknown="resend"))
     assert run(ingesting(items=TEXTS, on_unknown="resend"))["created"] == 1

@@ -4,7 +4,7 @@ import airflow.sdk
 import pytest
 
 from calls import KEY, SOURCE
-from scripted_server import answer, silence
+from scripted_server import answer, close
 
 HEAD = """
 from airflow_knowledge_bot.operators import *
@@ -49,7 +49,7 @@ def test_a_green_task_says_what_was_created_where_and_no_content(run, connected,
 def test_a_try_that_leaves_an_unknown_outcome_to_the_next_says_that_it_may_be_twice(
     run, scripted, connect, caplog
 ):
-    connect(scripted(silence, answer(body={"value": SOURCE})).url, max_retries=0, timeout=0.5)
+    connect(scripted(close, answer(body={"value": SOURCE})).url, max_retries=0)
     done = run(
         """
 KnowledgeBotCreateTextSourceOperator(

@@ -39,6 +39,8 @@ async def test_no_interval_makes_it_spin(connect, scripted):
     server = scripted(answer(503))
     connect(server.url, max_retries=0)
     running = asyncio.create_task(events(trigger(poke_interval=0.0)))
+    while not server.requests:
+        await asyncio.sleep(0.01)
     await asyncio.sleep(1.3)
     running.cancel()
     assert 1 <= len(server.requests) <= 4
@@ -126,6 +128,7 @@ print(asyncio.run(main()), sorted(in_the_loop & {"aiohttp", "httpx", "knowledge_
 """
 
 
+@pytest.mark.integration
 def test_the_first_trigger_of_a_triggerer_imports_the_client_outside_the_event_loop(
     connect, scripted
 ):

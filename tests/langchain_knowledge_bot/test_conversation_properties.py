@@ -121,7 +121,7 @@ class MessageLists(RuleBasedStateMachine):
         return one
 
     def _bot(self, bot_id):
-        return ChatKnowledgeBot(bot_id=bot_id, timeout=5, **self.bots.fields)
+        return ChatKnowledgeBot(bot_id=bot_id, timeout=30, **self.bots.fields)
 
     def _asked(self, one, bot_id, *, asynchronous=False):
         bot, messages = self._bot(bot_id), [each.message for each in one]
@@ -140,5 +140,5 @@ class MessageLists(RuleBasedStateMachine):
 def test_every_text_is_heard_once_in_each_conversation_and_by_no_other_fork(bots):
     run_state_machine_as_test(
         lambda: MessageLists(type(bots)),
-        settings=settings(max_examples=100, stateful_step_count=15, deadline=None),
+        settings=settings(max_examples=60, stateful_step_count=15, deadline=None),
     )

@@ -11,7 +11,7 @@ import pytest
 from calls import MESSAGE
 from scripted_server import ScriptedServer, answer
 
-_PATIENCE = 5.0
+_PATIENCE = 20.0
 
 
 class CountingService:

@@ -26,7 +26,7 @@ MARK = re.compile(r"<\w+ [\w.]+>")
 
 @pytest.fixture
 def client(bots):
-    with Client(**bots.fields, timeout=5, max_retries=0) as one:
+    with Client(**bots.fields, timeout=30, max_retries=0) as one:
         yield one
 
 

@@ -154,6 +154,7 @@ def test_a_service_that_fails_loses_no_document_and_doubles_none(
     assert created == Counter(NAMES)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("how", ["sync", "async"])
 def test_worker_processes_lose_no_document_and_double_none(scripted, ledger, tmp_path, how):
     server, marker = scripted(CREATED), tmp_path / "marker"
