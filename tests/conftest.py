@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from remembering_bots import Bots
 from scripted_server import Reply, ScriptedServer
@@ -18,6 +19,13 @@ for _number, _default in (
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _default)
 
+# How long an example takes, or its making, is the machine's affair; examples may share a fixture.
+settings.register_profile(
+    "any machine",
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("any machine")
 
 # What is an integration test by what it asks for, or by where it is. Others say so themselves.
 _COSTLY = {"browser", "postgresql", "program", "server_of_postgresql"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knowledge_bot_service import LocalService
@@ -122,11 +122,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=150)
 @given(
     pieces=st.lists(st.one_of(PIECES, PIECES, st.binary(max_size=12)), max_size=14),
     boundary=st.one_of(st.just(b"limit"), st.just(b"limit"), st.binary(max_size=40)),

@@ -140,5 +140,5 @@ class MessageLists(RuleBasedStateMachine):
 def test_every_text_is_heard_once_in_each_conversation_and_by_no_other_fork(bots):
     run_state_machine_as_test(
         lambda: MessageLists(type(bots)),
-        settings=settings(max_examples=60, stateful_step_count=15, deadline=None),
+        settings=settings(max_examples=60, stateful_step_count=15),
     )

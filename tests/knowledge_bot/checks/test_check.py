@@ -93,7 +93,7 @@ def test_what_becomes_answerable_passes_within_an_interval(run, serve):
     assert_an_interval_apart(bots.times(OPEN.ask), began, 0.5)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(
     known_after=st.lists(st.floats(0, 1.2), min_size=1, max_size=12),
     concurrency=st.integers(1, 4),

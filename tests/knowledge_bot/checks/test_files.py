@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledge_bot import ConfigurationError
@@ -91,7 +91,6 @@ def test_a_file_that_cannot_be_opened_is_reported(tmp_path, name):
         load_questions(tmp_path / name)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.fixed_dictionaries(
@@ -112,7 +111,6 @@ def test_lines_of_json_come_back_as_they_were(written, given):
             load_questions(file)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(["q.toml", "q.jsonl", "q.yaml", "q.json"]), st.binary(max_size=300))
 def test_whatever_a_file_holds_is_read_or_reported(written, name, content):
     file = written(name, content)
@@ -122,7 +120,6 @@ def test_whatever_a_file_holds_is_read_or_reported(written, name, content):
         assert str(file) in str(error)  # noqa: PT017 - some are read
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.recursive(
         st.text() | st.none() | st.booleans() | st.integers(),

@@ -161,7 +161,7 @@ def test_what_is_reported_as_gone_and_superseded_is_what_others_delete(
     send_quickly, folder, histories
 ):
     @given(history=HISTORIES)
-    @settings(max_examples=histories, deadline=None, database=None)
+    @settings(max_examples=histories, database=None)
     def check(history: list[Snapshot]) -> None:
         compare(history, send_quickly, folder)
 
