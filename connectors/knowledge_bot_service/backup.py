@@ -298,7 +298,11 @@ def _checked(connection: sqlite3.Connection, file: Path) -> str:
         raise BackupError(f"the database in {file} is damaged: {found}. Nothing was changed")
     sources = connection.execute("SELECT count(*) FROM source").fetchone()[0]
     conversations = connection.execute("SELECT count(*) FROM conversation").fetchone()[0]
-    return f"{sources:,} sources, {conversations:,} conversations"
+    return f"{_counted(sources, 'source')}, {_counted(conversations, 'conversation')}"
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 
 def _files_of(connection: sqlite3.Connection) -> set[str]:
