@@ -237,13 +237,13 @@ def _extract(file: Path, folder: Path) -> str:
         manifest = archive.extractfile(first) if first and first.name == _MANIFEST else None
         if manifest is None:
             raise BackupError(f"{file} is not a backup of a service; nothing was changed")
-        told = json.load(manifest)
-        if told["format"] > _FORMAT:
+        listed = json.load(manifest)
+        if listed["format"] > _FORMAT:
             raise BackupError(
                 f"a later release of knowledge-bot made {file}; install that one. Nothing was "
                 "changed"
             )
-        digests: dict[str, str] | None = told["sha256"] if told["format"] > 1 else None
+        digests: dict[str, str] | None = listed["sha256"] if listed["format"] > 1 else None
         if digests is not None and (lost := digests.keys() - {member.name for member in members}):
             raise BackupError(
                 f"{file} lacks {', '.join(sorted(lost))}; it is damaged. Nothing was changed"

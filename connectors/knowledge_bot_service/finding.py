@@ -144,12 +144,12 @@ class Finder:
     ) -> Found:
         """Find what fits the queries; the words of the first `telling` choose among sentences."""
         weights = self._weights(queries)
-        told = {word: weights[word] for query in queries[:telling] for word in query.words}
+        judged = {word: weights[word] for query in queries[:telling] for word in query.words}
         found = self._search.find(queries, collections, _LOOKED_AT)
         hits = _best(found, weights)
         # What a heading says brings a passage up, and proves nothing about a subject.
         fit = _best_fit(terms, self._weights(queries, terms.commonness), found[:PASSAGES])
-        return Found(terms, told, hits, fit >= self._needed(terms))
+        return Found(terms, judged, hits, fit >= self._needed(terms))
 
     def _needed(self, terms: QueryTerms) -> float:
         needed = _MIN_FIT.get(terms.language, _MIN_FIT_ELSEWHERE)
@@ -207,11 +207,11 @@ def _best(found: Sequence[Hit], weights: Mapping[Word, float]) -> list[Hit]:
     asked = frozenset(form for word in weights for form in word)
 
     def score(hit: Hit) -> float:
-        told = 0.0
+        share = 0.0
         for terms in _called(hit.source_name, hit.text):
             of_it = sum(term in asked for term in terms) / (len(terms) or 1)
-            told += of_it * coverage(terms, weights)
-        return hit.score / found[0].score + _HEADINGS * min(1.0, told)
+            share += of_it * coverage(terms, weights)
+        return hit.score / found[0].score + _HEADINGS * min(1.0, share)
 
     ranked = (replace(hit, score=score(hit)) for hit in found)
     return sorted(ranked, key=lambda hit: -hit.score)[:PASSAGES]
@@ -249,10 +249,10 @@ def _fit(
     words = tuple(weights)
     return max(
         (
-            shares[0] * coverage(told, weights)
-            + shares[1] * bm25(told, weights, average)
-            + shares[2] * pairs(told, words)
-            for told in map(_prose, hits[:_JUDGED])
+            shares[0] * coverage(prose, weights)
+            + shares[1] * bm25(prose, weights, average)
+            + shares[2] * pairs(prose, words)
+            for prose in map(_prose, hits[:_JUDGED])
         ),
         default=0.0,
     )

@@ -190,8 +190,8 @@ def _goes_with(
     is_beside = not any(sections) or (other.hit is best.hit and sections[0] == sections[1])
     if is_beside and not other.sentence.is_row:
         return True
-    told = frozenset(best.sentence.terms)
-    missing = {form for word in weights if told.isdisjoint(word) for form in word}
+    present = frozenset(best.sentence.terms)
+    missing = {form for word in weights if present.isdisjoint(word) for form in word}
     return not missing.isdisjoint(other.sentence.terms)
 
 
@@ -410,8 +410,8 @@ def _trim(sentence: str, weights: Mapping[Word, float], room: int) -> str:
 
     def worth(window: str, terms: Sequence[str]) -> float:
         words = set(window.strip("…").split())
-        told = sum(word in words for word in news) / (len(news) or 1)
-        return coverage(terms, weights) + _NEWS * told
+        share = sum(word in words for word in news) / (len(news) or 1)
+        return coverage(terms, weights) + _NEWS * share
 
     words = [0, *(index + 1 for index, character in enumerate(text) if character == " ")]
     # A window that begins after the first one that reaches the end is a part of that one.

@@ -304,7 +304,7 @@ def parse_settings(values: dict[str, object], *, origin: str) -> Settings:
 
 
 def in_words(problem: Any) -> str:
-    """Say what a validation error tells, without its place: "must be at least 1".
+    """Say what a validation error means, without its place: "must be at least 1".
 
     Args:
         problem: one of `ValidationError.errors()`.

@@ -278,24 +278,24 @@ def _told(report: Report) -> str:
     alike: dict[tuple[str, str], list[str]] = {}
     for one in failures[:_FAILURES_SHOWN]:
         alike.setdefault((one.kind, one.error.rstrip(". ")), []).append(shortened(one.name))
-    told = [f"{', '.join(names)}: {kind}, {error}" for (kind, error), names in alike.items()]
+    reasons = [f"{', '.join(names)}: {kind}, {error}" for (kind, error), names in alike.items()]
     left = report.failed - min(len(failures), _FAILURES_SHOWN)
-    return ". ".join([*told, f"And {left} more"] if left > 0 and told else told)
+    return ". ".join([*reasons, f"And {left} more"] if left > 0 and reasons else reasons)
 
 
 def _what_to_do(report: Report, again: str) -> str:
     """Return what helps with these failures, as sentences."""
-    told = []
+    advice = []
     if report.invalid:
-        told.append("What is invalid is not sent until it is corrected where it comes from")
+        advice.append("What is invalid is not sent until it is corrected where it comes from")
     if report.unknown:
-        told.append(
+        advice.append(
             "Look for unknown items in the service, and settle each with `kbot ledger resolve`, or "
             "set on_unknown='resend'"
         )
     if report.refused or report.undelivered or report.elsewhere or report.stopped is not None:
-        told.append(f"{again}: what was created is not sent again")
-    return ". ".join(told)
+        advice.append(f"{again}: what was created is not sent again")
+    return ". ".join(advice)
 
 
 def shortened(text: str) -> str:

@@ -200,7 +200,7 @@ class RowSink:
         """Return the rows, unless so many of the first, or more, do not have a column."""
         each, first = iter(rows), list[Any]()
         missing = {option: name for option, name in self._fields.items() if isinstance(name, str)}
-        told: dict[str, MissingColumnError] = {}
+        absent: dict[str, MissingColumnError] = {}
         count = 0
         while missing and count < _ROWS_CHECKED:
             first += itertools.islice(each, 1)
@@ -211,12 +211,12 @@ class RowSink:
                 try:
                     value_of(first[-1], column, {})
                 except MissingColumnError as error:
-                    told.setdefault(option, error)
+                    absent.setdefault(option, error)
                 else:
                     del missing[option]
         if missing and count >= fewest:
             option = next(iter(missing))
-            raise ConfigurationError(f"{option}: {told[option]}. Nothing was sent")
+            raise ConfigurationError(f"{option}: {absent[option]}. Nothing was sent")
         return itertools.chain(first, each)
 
     def _items(self, rows: Iterable[Any]) -> Iterator[Text | Skipped]:

@@ -157,8 +157,8 @@ class MissingColumnError(LookupError):
     def __init__(self, column: str, there: Iterable[object]) -> None:
         names = [str(name) for name in there]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        told = f"; there are {', '.join(names[:_NAMED])}{more}" if names else ""
-        super().__init__(f"there is no column {column!r}{told}")
+        known = f"; there are {', '.join(names[:_NAMED])}{more}" if names else ""
+        super().__init__(f"there is no column {column!r}{known}")
 
 
 class _NoTextError(TypeError):
