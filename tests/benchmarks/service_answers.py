@@ -40,7 +40,7 @@ HANDBOOK_QUESTIONS = ROOT / "tests" / "knowledge_bot_service" / "handbook.json"
 
 # At least this share has the gold answer inside, names the right source, is answered, and, of the
 # questions on other subjects, is refused. Of the handbook's few questions, what its tests promise.
-SQUAD_BOUNDS = (0.75, 0.94, 0.96, 0.80)
+SQUAD_BOUNDS = (0.769, 0.954, 0.97, 0.83)
 HANDBOOK_BOUNDS = (0.90, 0.90, None, 0.80)
 
 COLUMNS = ("questions", "gold inside", "source named", "first source", "answered", "refused")

@@ -86,7 +86,7 @@ def start(sizes: Sizes) -> list[Figure]:
                 used.append(memory(service))
     return [
         Figure("first reply after start, s", statistics.median(seconds), 2),
-        Figure("memory at rest, MB", statistics.median(resting), 100),
+        Figure("memory at rest, MB", statistics.median(resting), 70),
         Figure("memory after a source and a question, MB", statistics.median(used), 100),
     ]
 
