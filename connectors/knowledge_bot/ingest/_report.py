@@ -265,14 +265,14 @@ class IncompleteIngestionError(KnowledgeBotError):
             return
         place = ", ".join(collections) or "the collections"
         super().__init__(
-            f"Not everything got into {place}: {report}. {_told(report)}",
+            f"Not everything got into {place}: {report}. {_reasons(report)}",
             delivery=Delivery.UNKNOWN if report.unknown else Delivery.REFUSED,
             outcome=_what_to_do(report, again),
         )
         self.report = report
 
 
-def _told(report: Report) -> str:
+def _reasons(report: Report) -> str:
     """Return the first failures as sentences, those with the same reason in one."""
     failures = [one for one in report.failures if one.failed]
     alike: dict[tuple[str, str], list[str]] = {}
