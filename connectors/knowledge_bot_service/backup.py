@@ -117,6 +117,8 @@ def restore_backup(file: Path, data: Path) -> str:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=data, prefix=".kbot-restore-") as staging:
             made = Path(staging)
+            if not tarfile.is_tarfile(file):
+                raise BackupError(f"{file} is not a backup of a service; nothing was changed")
             held = _extract(file, made)
             mark_used(made)
             give_to_owner(data, *made.rglob("*"))

@@ -182,6 +182,7 @@ def add(  # noqa: PLR0917 - click passes every option by name
 
         kbot serve keys add wiki --role read --data ./knowledge
     """
+    from knowledge_bot_service.folder import database_file
     from knowledge_bot_service.keys import KeyNameError, add_key
 
     with _as_command_errors():
@@ -190,7 +191,14 @@ def add(  # noqa: PLR0917 - click passes every option by name
             raise KeyNameError(f"the configuration has a key {name} already; choose another name")
         key = add_key(folder, name, role, expires.date() if expires else None)
     click.echo(key)
-    click.echo(f"The key {name} ({role}) is taken from now on. It is not shown again.", err=True)
+    if database_file(folder).exists():
+        taken = f"The service of {folder.absolute()} takes the key {name} ({role}) from now on."
+    else:
+        taken = (
+            f"No service has used {folder.absolute()} yet. Once one is started with --data "
+            f"{folder}, it takes the key {name} ({role})."
+        )
+    click.echo(f"{taken} The key is not shown again.", err=True)
 
 
 @keys.command("list")

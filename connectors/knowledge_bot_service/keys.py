@@ -223,8 +223,10 @@ def stored_keys(data: Path) -> list[Key]:
     """Return the keys that `kbot serve keys` has put in a data folder, by name.
 
     Raises:
-        FolderError: one of them cannot be read.
+        FolderError: there is no such folder, or one of them cannot be read.
     """
+    if not data.is_dir():
+        raise FolderError(f"there is no data folder {data}; name the service's with --data")
     return [_stored_key(file) for file in _key_files(key_folder(data))]
 
 
@@ -246,7 +248,7 @@ def add_key(data: Path, name: str, role: Role, expires: date | None = None) -> s
 
     Raises:
         KeyNameError: the name is not valid, or there is a key of this name, in the folder or in
-            the configuration that its service was last started with.
+            the configuration that its service was last started with; or its last day is over.
         FolderError: the folder cannot be written to.
     """
     if not _is_name(name):
@@ -258,6 +260,11 @@ def add_key(data: Path, name: str, role: Role, expires: date | None = None) -> s
         raise KeyNameError(
             f"the service of this folder has a key {name} already, from its configuration; choose "
             "another name, or take that one out and have the service read its keys again (SIGHUP)"
+        )
+    if expires is not None and expires <= datetime.now(UTC).date():
+        raise KeyNameError(
+            f"the key {name} would have ended already: {expires} is the first day, in UTC, on "
+            "which it is refused. No key was made"
         )
     key = secrets.token_urlsafe(24)
     stored = {

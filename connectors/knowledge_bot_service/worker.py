@@ -233,6 +233,7 @@ class Workers:
 
     def _fail(self, job: Job, reason: str) -> None:
         self._store.fail(job.source, reason)
+        _log.warning("source %s failed: %s", job.public_id, reason)
         self._done(job)
 
     def _done(self, job: Job) -> None:

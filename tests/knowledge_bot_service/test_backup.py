@@ -210,6 +210,12 @@ def test_a_backup_of_the_first_format_has_no_checksums_and_is_restored(
     assert ids_in(tmp_path / "data") == ids_in(backup.parent / "data")
 
 
+def test_a_file_that_is_no_archive_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# Not a backup\n")
+    told = refused("restore", tmp_path / "README.md", "--data", tmp_path / "data")
+    assert told.strip().endswith("README.md is not a backup of a service; nothing was changed")
+
+
 @pytest.mark.parametrize("text", [b"opens at nine", b'"role": "read"'])
 def test_a_text_that_was_changed_in_a_backup_is_noticed(
     backup: Path, tmp_path: Path, text: bytes

@@ -191,7 +191,13 @@ def test_keys_are_made_and_revoked_while_the_service_runs(tmp_path: Path) -> Non
         assert status(base_url, key) == 200
         refused = httpx.post(f"{base_url}/sources/write", json=TEXT, headers={"X-API-KEY": key})
         assert "kiosk" in problem_of(refused, 403)["message"]
-        ended = keys_command(tmp_path, "add", "old", "--role", "write", "--expires", "2020-01-01")
+        assert f"The service of {tmp_path / 'kbot-data'} takes the key kiosk" in made.stderr
+        ended = keys_command(tmp_path, "add", "old", "--role", "write", "--expires", "2099-01-01")
+        file = tmp_path / "kbot-data/keys/old"
+        later = file.with_name(".later")
+        later.touch(0o600)
+        later.write_text(file.read_text().replace("2099", "2020"))
+        later.replace(file)
         assert status(base_url, ended.stdout.strip()) == 401
         listed = keys_command(tmp_path, "list").stdout
         assert listed == "kiosk\tread\tnever\nold\twrite\texpired 2020-01-01\n"
@@ -207,6 +213,22 @@ def test_keys_are_made_and_revoked_while_the_service_runs(tmp_path: Path) -> Non
     kept = [path for path in (tmp_path / "kbot-data").rglob("*") if path.is_file()]
     assert all(key.encode() not in path.read_bytes() for path in kept)
     assert (tmp_path / "kbot-data/keys/old").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_for_a_folder_without_a_service_is_said_to_wait(tmp_path: Path) -> None:
+    assert "there is no data folder kbot-data" in keys_command(tmp_path, "list").stderr
+    made = keys_command(tmp_path, "add", "wiki", "--role", "read")
+    assert f"No service has used {tmp_path / 'kbot-data'} yet" in made.stderr
+    with serving(tmp_path) as (base_url, _, _process):
+        assert status(base_url, made.stdout.strip()) == 200
+
+
+def test_a_key_that_would_have_ended_is_not_made(tmp_path: Path) -> None:
+    today = TODAY.isoformat()
+    done = keys_command(tmp_path, "add", "old", "--role", "read", "--expires", today)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "would have ended already" in done.stderr
+    assert not (tmp_path / "kbot-data").exists()
 
 
 def test_a_name_that_cannot_be_or_is_taken_is_a_clear_error(tmp_path: Path) -> None:

@@ -145,6 +145,24 @@ def test_each_request_is_one_line_and_no_key_is_in_it(tmp_path: Path) -> None:
     assert not re.search(f"secret=|a-key-that-is-wrong|{re.escape(key)}", logged)
 
 
+def test_a_source_that_cannot_be_read_is_a_line_with_the_reason(tmp_path: Path) -> None:
+    with serving(tmp_path) as (base_url, printed, _):
+        form = {"name": "Program", "collections": "col_default"}
+        source = httpx.post(
+            f"{base_url}/sources/upload",
+            data=form,
+            files={"file": ("tool.exe", b"MZ\x90\x00" + bytes(200))},
+            headers={"X-API-KEY": key_in(printed)},
+        ).json()["value"]
+        log = tmp_path / "printed.txt"
+        deadline = time.monotonic() + 20
+        while (said := f"warning source {source['id']} failed: ") not in log.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    (line,) = [line for line in log.read_text().splitlines() if said in line]
+    assert "cannot be read" in line.partition(said)[2]
+
+
 def test_the_level_says_how_much_is_logged(tmp_path: Path) -> None:
     with serving(tmp_path, "--log-level", "warning") as (base_url, printed, _):
         httpx.get(f"{base_url}/bots", headers={"X-API-KEY": key_in(printed)})

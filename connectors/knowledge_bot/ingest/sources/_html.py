@@ -135,9 +135,9 @@ def _has_trafilatura() -> bool:
 
 
 def _extracted(text: str) -> str | None:
-    import trafilatura
-
     try:
+        import trafilatura
+
         found = trafilatura.extract(text, include_comments=False, deduplicate=False)
     except Exception:  # noqa: BLE001 - the plain reader reads every page
         return None

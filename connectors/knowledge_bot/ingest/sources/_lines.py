@@ -86,10 +86,18 @@ def _json_items(
 ) -> Iterator[WebPage | Text | File | Skipped]:
     for number, line in lines:
         place = f"{name}, line {number}"
+        if len(line) > _LONGEST_LINE:
+            yield Skipped(place, "it is too long", invalid=True, partial=True)
+            continue
         try:
-            if len(line) > _LONGEST_LINE:
-                raise ValueError("it is too long")
-            yield _item(from_json(line), folder)
+            fields = from_json(line)
+        except ValueError as error:
+            # To the parser, each line is line 1.
+            detail = str(error)[:300].replace(" at line 1 column", " at column")
+            yield Skipped(place, f"it is not JSON: {detail}", invalid=True, partial=True)
+            continue
+        try:
+            yield _item(fields, folder)
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])
@@ -98,9 +106,7 @@ def _json_items(
             reason = said if said.startswith(f"{where}: ") else f"{where}: {said}"
             yield Skipped(place, f"it is not an item: {reason}", invalid=True, partial=True)
         except (ValueError, TypeError) as error:
-            # To the parser, each line is line 1.
-            detail = str(error)[:300].replace(" at line 1 column", " at column")
-            reason = f"it is not an item: {detail}"
+            reason = f"it is not an item: {str(error)[:300]}"
             yield Skipped(place, reason, invalid=True, partial=True)
 
 

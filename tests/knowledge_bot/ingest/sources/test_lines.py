@@ -30,7 +30,7 @@ def test_each_line_is_the_item_that_its_fields_say(tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('{"name": "a", "content": ', "EOF while parsing a value at column 25"),
+        ('{"name": "a", "content": ', "it is not JSON: EOF while parsing a value at column 25"),
         ("[1, 2]", "JSON object"),
         ('{"name": "a"}', "neither a url, nor content, nor a path"),
         ('{"name": "a", "content": 3}', "content"),
