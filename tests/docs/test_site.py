@@ -177,6 +177,7 @@ def test_the_search_finds_without_a_network(address, browser):
     )
     page.goto(address)
     page.keyboard.press("Control+k")
+    page.locator("input:focus").wait_for()
     page.keyboard.type("ledger", delay=20)
     page.get_by_text(re.compile(r"\d+ results")).wait_for(timeout=20000)
     assert page.get_by_text("LedgerError").count()
