@@ -8,13 +8,14 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
 import pytest
 
 from knowledge_bot_service.settings import read_settings
-from serve_command import called, serving
+from serve_command import called, key_in, serving
 from service_calls import problem_of
 
 pytestmark = pytest.mark.integration
@@ -67,13 +68,24 @@ def test_its_configuration_starts_a_service_with_its_keys_and_limits(
 
 
 def test_its_lines_of_the_log_and_its_metrics_are_those_of_the_service(tmp_path: Path) -> None:
-    with serving(tmp_path) as (base_url, _, _process):
+    with serving(tmp_path) as (base_url, printed, _process):
         httpx.get(f"{base_url}/ping")
+        httpx.post(
+            f"{base_url}/sources/upload",
+            data={"name": "Program", "collections": "col_default"},
+            files={"file": ("tool.exe", b"MZ\x90\x00" + bytes(200))},
+            headers={"X-API-KEY": key_in(printed)},
+        )
+        deadline = time.monotonic() + 20
+        while " failed: " not in (tmp_path / "printed.txt").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
         httpx.get(f"{base_url}/bots", headers={"X-API-KEY": "wrong"})
         told = httpx.get(base_url.replace("/public/v1", "/metrics")).text
 
     def shape(line: str) -> str:
         line = re.sub(r"^\S+T\S+", "TIME", line)
+        line = re.sub(r"src_[0-9a-f]+", "ID", line)
         line = re.sub(r"(info|warning) \S+", r"\1 CLIENT", line)
         return re.sub(r"(POST|GET) \S+|[\d.]+|key \S+$", "", line)
 
