@@ -1,41 +1,19 @@
 """The LangChain examples, run as they stand."""
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from forked_programs import ForkedPrograms
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
 IMPORTS = ["langchain_core.runnables", "langgraph.prebuilt", "langchain_knowledge_bot.chat_models"]
 TOLD = {
     "chain": ["54 euros", "present value", "14 days", "4 days only"],
     "rag": ["bot_lending: I could not find that", "Ear protection is compulsory"],
     "agent": ["Name: ask_workshop", "Ear protection is compulsory"],
 }
-
-
-@pytest.fixture
-def home(tmp_path):
-    """An empty folder, and another one for temporary files; both are empty afterwards."""
-    folders = tmp_path / "home", tmp_path / "temporary"
-    for folder in folders:
-        folder.mkdir()
-    yield folders[0]
-    for folder in folders:
-        assert [*folder.iterdir()] == []
-
-
-@pytest.fixture
-def environment(home):
-    temporary = home.with_name("temporary")
-    return {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(temporary)}
 
 
 def file(example):

@@ -1,12 +1,9 @@
 """The LlamaIndex examples, run as they stand."""
 
-import os
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
-
-import pytest
 
 from forked_programs import ForkedPrograms
 
@@ -25,23 +22,6 @@ TOLD = {
     "agent": ["bot_handbook was called.", "Ear protection is compulsory"],
     "workflow": ["bot_lending: An individual membership", "bot_workshop: The help is free"],
 }
-
-
-@pytest.fixture
-def home(tmp_path):
-    """An empty folder, and another one for temporary files; both are empty afterwards."""
-    folders = tmp_path / "home", tmp_path / "temporary"
-    for folder in folders:
-        folder.mkdir()
-    yield folders[0]
-    for folder in folders:
-        assert [*folder.iterdir()] == []
-
-
-@pytest.fixture
-def environment(home):
-    temporary = home.with_name("temporary")
-    return {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(temporary)}
 
 
 def file(example):
