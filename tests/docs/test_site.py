@@ -176,8 +176,9 @@ def test_the_search_finds_without_a_network(address, browser):
         "**/*", lambda route: route.continue_() if address in route.request.url else route.abort()
     )
     page.goto(address)
-    page.keyboard.press("Control+k")
-    page.locator("input:focus").wait_for()
+    while not page.locator("input:focus").count():  # it opens once the page's script has started
+        page.keyboard.press("Control+k")
+        page.wait_for_timeout(500)
     page.keyboard.type("ledger", delay=20)
     page.get_by_text(re.compile(r"\d+ results")).wait_for(timeout=20000)
     assert page.get_by_text("LedgerError").count()
