@@ -67,7 +67,7 @@ class Key:
     @property
     def has_expired(self) -> bool:
         """Whether its last day is over."""
-        return self.expires is not None and datetime.now(UTC).date() >= self.expires
+        return _is_over(self.expires)
 
 
 class Keys:
@@ -230,6 +230,10 @@ def stored_keys(data: Path) -> list[Key]:
     return [_stored_key(file) for file in _key_files(key_folder(data))]
 
 
+def _is_over(expires: date | None) -> bool:
+    return expires is not None and datetime.now(UTC).date() >= expires
+
+
 def _key_files(folder: Path) -> list[Path]:
     return [file for file in sorted(folder.glob("*")) if _is_name(file.name)]
 
@@ -261,7 +265,7 @@ def add_key(data: Path, name: str, role: Role, expires: date | None = None) -> s
             f"the service of this folder has a key {name} already, from its configuration; choose "
             "another name, or take that one out and have the service read its keys again (SIGHUP)"
         )
-    if expires is not None and expires <= datetime.now(UTC).date():
+    if _is_over(expires):
         raise KeyNameError(
             f"the key {name} would have ended already: {expires} is the first day, in UTC, on "
             "which it is refused. No key was made"

@@ -1,6 +1,8 @@
 """What an example finds where it runs."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -20,3 +22,21 @@ def home(tmp_path):
 def environment(home):
     temporary = home.with_name("temporary")
     return {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(temporary)}
+
+
+@pytest.fixture
+def alone(home, environment):
+    """`alone(file)`: an example that ran in a process of its own."""
+
+    def run(file):
+        return subprocess.run(
+            [sys.executable, str(file)],
+            cwd=home,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,
+        )
+
+    return run

@@ -1,8 +1,6 @@
 """The LangChain examples, run as they stand."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from forked_programs import ForkedPrograms
@@ -29,16 +27,8 @@ def test_every_example_runs_and_tells_facts_of_the_handbook(home, environment, t
             assert fact in ended.stdout
 
 
-def test_a_conversation_in_a_graph_survives_a_restart(home, environment):
-    done = subprocess.run(
-        [sys.executable, str(file("graph"))],
-        cwd=home,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+def test_a_conversation_in_a_graph_survives_a_restart(alone):
+    done = alone(file("graph"))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     before, after = done.stdout.strip().split("\n\nA new process; ")
     assert "holds 0 messages" in before

@@ -1,7 +1,5 @@
 """The LlamaIndex examples, run as they stand."""
 
-import subprocess
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -28,22 +26,9 @@ def file(example):
     return EXAMPLES / f"llama_index_{example}.py"
 
 
-def alone(example, home, environment):
-    """Run an example in a process of its own."""
-    return subprocess.run(
-        [sys.executable, str(file(example))],
-        cwd=home,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-
-
-def test_every_example_runs_and_tells_facts_of_the_handbook(home, environment, tmp_path):
+def test_every_example_runs_and_tells_facts_of_the_handbook(alone, home, environment, tmp_path):
     first, *others = TOLD
-    done = {first: alone(first, home, environment)}
+    done = {first: alone(file(first))}
     with ForkedPrograms(IMPORTS, home, environment, tmp_path) as programs:
         done |= {example: programs.run(file(example)) for example in others}
     for example, ended in done.items():
@@ -53,8 +38,8 @@ def test_every_example_runs_and_tells_facts_of_the_handbook(home, environment, t
             assert fact in ended.stdout
 
 
-def test_query_pipelines_run_where_there_are_any_and_are_told_of_elsewhere(home, environment):
-    done = alone("query_pipeline", home, environment)
+def test_query_pipelines_run_where_there_are_any_and_are_told_of_elsewhere(alone):
+    done = alone(file("query_pipeline"))
     if HAS_QUERY_PIPELINES:
         assert done.returncode == 0, done.stdout + done.stderr
         for fact in ("LLM: An individual", "Query engine: The repair evening", "4 days"):
