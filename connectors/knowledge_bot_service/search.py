@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from knowledge_bot_service.analyzer import index_terms
 from knowledge_bot_service.database import Database, one_state
@@ -44,32 +44,44 @@ _SEEN: Final = 15_000
 _EXPECTED: Final = 400
 
 # FTS5 scores with k1 = 1.2 and b = 0.75, which no other setting beat. The weights are those of the
-# columns scope, title and body: the scope only selects.
+# columns scope, title and body: the scope only selects. A source's passages may be written in
+# several transactions; they count when it is ready.
 _RANK: Final = """
-SELECT rowid, -bm25(passage_index, 0.0, 1.0, 1.0) AS score FROM passage_index
-WHERE passage_index MATCH ?
+WITH best AS (
+    SELECT rowid AS id, -bm25(passage_index, 0.0, 1.0, 1.0) AS score FROM passage_index
+    WHERE passage_index MATCH :found {of_candidates} ORDER BY score DESC LIMIT :limit
+)
+SELECT json_group_array(json_array(best.id, best.score, source.status = 'ready'))
+FROM best
+LEFT JOIN passage ON passage.id = best.id
+LEFT JOIN source ON source.id = passage.source
 """
-_BEST_FIRST: Final = "ORDER BY score DESC"
 
 # The plus keeps FTS5 from searching once for each of the candidates.
-_OF_CANDIDATES: Final = "AND +rowid IN (SELECT value FROM json_each(?))"
+_OF_CANDIDATES: Final = "AND +rowid IN (SELECT value FROM json_each(:candidates))"
 
 _HAVING: Final = "SELECT json_group_array(rowid) FROM passage_index WHERE passage_index MATCH ?"
 
-# A source's passages may be written in several transactions; they count when it is ready.
-_IS_READY: Final = """
-SELECT 1 FROM passage JOIN source ON source.id = passage.source
-WHERE passage.id = ? AND source.status = 'ready'
-"""
 _READ: Final = """
-SELECT passage.text, source.public_id, source.name, source.url,
-       passage_index.title || ' ' || passage_index.body AS terms
-FROM passage
-JOIN source ON source.id = passage.source
-JOIN passage_index ON passage_index.rowid = passage.id
-WHERE passage.id = ?
+SELECT json_group_object(
+    passage.id,
+    json_array(
+        passage.text, source.public_id, source.name, source.url,
+        passage_index.title || ' ' || passage_index.body
+    )
+)
+FROM json_each(?) AS wanted
+CROSS JOIN passage ON passage.id = wanted.value
+CROSS JOIN source ON source.id = passage.source
+CROSS JOIN passage_index ON passage_index.rowid = passage.id
 """
 
+_COUNT: Final = """
+SELECT json_group_object(
+    wanted.value, (SELECT doc FROM passage_term WHERE passage_term.term = wanted.value)
+)
+FROM json_each(?) AS wanted
+"""
 
 _BYTES: Final = bytes(range(256))
 
@@ -229,7 +241,8 @@ class Search:
                 for passage, score in self._best(connection, query.words, scope, depth):
                     scores[passage] = scores.get(passage, 0.0) + query.weight * score
             best = sorted(scores, key=lambda passage: -scores[passage])[:limit]
-            return [_hit(connection, passage, scores[passage]) for passage in best]
+            read = _json(connection, _READ, (json.dumps(best),))
+        return [_hit(passage, scores[passage], read[str(passage)]) for passage in best]
 
     def rarest(self, words: Iterable[Word], count: int) -> tuple[Word, ...]:
         """The `count` words that are in the fewest passages, but in one at least; ties in order."""
@@ -249,12 +262,11 @@ class Search:
         if most > self._ranked and scope.passages > _LEVEL * self._ranked:
             weights = {word: _idf(counts[word], total) for word in telling}
             candidates = self._candidates(connection, weights, scope)
-            ranked = f"{_RANK} {_OF_CANDIDATES} {_BEST_FIRST}"
-            best = _ready(connection, ranked, (found, str(candidates)), limit)
+            best = _ready(connection, found, limit, candidates)
             # Of a source that is not ready yet all passages may be before those of the others.
             if len(best) == limit:
                 return best
-        return _ready(connection, f"{_RANK} {_BEST_FIRST}", (found,), limit)
+        return _ready(connection, found, limit)
 
     def _candidates(
         self, connection: sqlite3.Connection, words: Mapping[Word, float], scope: "_Scope"
@@ -265,8 +277,7 @@ class Search:
         for word, weight in _in_bytes(words).items():
             if seen > _SEEN:
                 break
-            (having,) = connection.execute(_HAVING, (_match([word], scope),)).fetchone()
-            passages = json.loads(having)
+            passages = _json(connection, _HAVING, (_match([word], scope),))
             seen += len(passages)
             for passage in passages:
                 weights[passage] += weight
@@ -304,13 +315,14 @@ class Search:
         if changes > self._counted * 1.01 or len(self._kept) > _KEPT_COUNTS:
             self._kept, self._counted = {}, changes
         kept = self._kept
-        counts: dict[Word, int] = {}
-        for word in words:
-            count = kept.get(word) or max((_count(connection, term) for term in word), default=0)
-            if count:
-                kept[word] = count
-            counts[word] = min(count, total)
-        return counts, total
+        counts = {word: kept.get(word, 0) for word in words}
+        if unknown := {term for word, count in counts.items() if not count for term in word}:
+            having = _json(connection, _COUNT, (json.dumps([*unknown]),))
+            for word in [word for word, count in counts.items() if not count]:
+                counts[word] = max((having.get(term) or 0 for term in word), default=0)
+                if counts[word]:
+                    kept[word] = counts[word]
+        return {word: min(count, total) for word, count in counts.items()}, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,9 +333,15 @@ class _Scope:
     passages: int
 
 
-def _count(connection: sqlite3.Connection, term: str) -> int:
-    row = connection.execute("SELECT doc FROM passage_term WHERE term = ?", (term,)).fetchone()
-    return int(row["doc"]) if row else 0
+def _json(
+    connection: sqlite3.Connection, statement: str, given: Sequence[Any] | Mapping[str, Any]
+) -> Any:
+    """What a statement returns as JSON in one row.
+
+    Before each row another thread may run, and one that is busy keeps the interpreter for half a
+    millisecond: in a bulk ingestion two hundred rows are what a question waits for.
+    """
+    return json.loads(connection.execute(statement, given).fetchone()[0])
 
 
 def _idf(count: float, total: int) -> float:
@@ -345,15 +363,22 @@ def _match(words: Iterable[Word], scope: _Scope) -> str:
 
 
 def _ready(
-    connection: sqlite3.Connection, ranked: str, given: Sequence[str], limit: int
+    connection: sqlite3.Connection,
+    found: str,
+    limit: int,
+    candidates: Sequence[int] | None = None,
 ) -> list[tuple[int, float]]:
-    rows = connection.execute(ranked, given)
-    best: list[tuple[int, float]] = []
-    while len(best) < limit and (row := rows.fetchone()):
-        if connection.execute(_IS_READY, (row["rowid"],)).fetchone():
-            best.append((row["rowid"], row["score"]))
-    rows.close()
-    return best
+    """The ready passages that rank best, `limit` at most, best first, and their scores."""
+    ranked = _RANK.format(of_candidates="" if candidates is None else _OF_CANDIDATES)
+    given = {"found": found, "candidates": json.dumps(candidates)}
+    looked_at = limit
+    while True:
+        rows = _json(connection, ranked, {**given, "limit": looked_at})
+        best = [(passage, score) for passage, score, is_ready in rows if is_ready]
+        if len(best) >= limit or len(rows) < looked_at:
+            return sorted(best, key=lambda row: -row[1])[:limit]
+        # Many of a source that is being read may come before the others.
+        looked_at *= 10
 
 
 def _in_bytes(weights: Mapping[Word, float]) -> dict[Word, int]:
@@ -396,14 +421,6 @@ def _quoted(term: str) -> str:
     return '"' + term.replace('"', '""') + '"'
 
 
-def _hit(connection: sqlite3.Connection, passage: int, score: float) -> Hit:
-    row = connection.execute(_READ, (passage,)).fetchone()
-    return Hit(
-        passage=passage,
-        text=row["text"],
-        source_id=row["public_id"],
-        source_name=row["name"],
-        source_url=row["url"],
-        score=score,
-        terms=tuple(row["terms"].split()),
-    )
+def _hit(passage: int, score: float, read: Sequence[Any]) -> Hit:
+    text, source_id, source_name, source_url, terms = read
+    return Hit(passage, text, source_id, source_name, source_url, score, tuple(terms.split()))
