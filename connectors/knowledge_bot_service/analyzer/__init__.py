@@ -1,6 +1,6 @@
 """Text analysis: the terms of a text for the index, and of a question for the search."""
 
-from knowledge_bot_service.analyzer.blocks import Block, blocks, captions
+from knowledge_bot_service.analyzer.blocks import Block, blocks, captions, table_row
 from knowledge_bot_service.analyzer.questions import goes_on, small_talk
 from knowledge_bot_service.analyzer.sentences import sentences
 from knowledge_bot_service.analyzer.terms import (
@@ -21,4 +21,5 @@ __all__ = [
     "query_terms",
     "sentences",
     "small_talk",
+    "table_row",
 ]

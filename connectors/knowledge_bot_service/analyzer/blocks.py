@@ -5,7 +5,7 @@ is underlined, code stands between fences or is indented, bars part the cells of
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final, Literal
@@ -60,7 +60,9 @@ class Block:
             case "list":
                 return _items(lines)
             case "table":
-                return [row for row in map(_row, lines) if row]
+                return [
+                    table_row(_cells(line)) for line in lines if not _TABLE_RULE.fullmatch(line)
+                ]
             case "code":
                 return _commands(lines[1:-1])
             case _:
@@ -140,9 +142,10 @@ def rows(table: Block) -> Iterator[str]:
     That is the first row's word for the column, where a rule is under the first row, and else the
     row's first cell.
     """
-    lines = [[cell.strip() for cell in row.split("|")] for row in table.pieces]
+    lines = [_cells(row) for row in table.pieces]
     if not table.has_names:
-        yield from (": ".join(filter(None, [row[0], "; ".join(row[1:])])) for row in lines)
+        told = ([row[0], "; ".join(filter(None, row[1:]))] for row in lines)
+        yield from (": ".join(filter(None, parts)) for parts in told)
         return
     for row in lines[1:]:
         cells = zip_longest(lines[0], row, fillvalue="")
@@ -158,9 +161,22 @@ def unmarked(item: str) -> str:
     return "\n".join([first, *_dedented(others)])
 
 
-def _row(line: str) -> str:
-    """A row of a table with a bar between its cells and none around them; "" for a rule."""
-    return "" if _TABLE_RULE.fullmatch(line) else line.strip().strip("|").strip()
+def table_row(cells: Iterable[str]) -> str:
+    """Cells as a row of a table: bars between them, and around them where one at an end is empty.
+
+    A bar between spaces inside of a cell loses these, so that the columns stay what they are.
+    """
+    kept = [cell.strip().replace(" | ", "|") for cell in cells]
+    row = " | ".join(kept)
+    return row if all([kept[0], kept[-1]]) else f"| {row} |"
+
+
+def _cells(row: str) -> list[str]:
+    """The cells of a row, which may have bars around it, and bars without spaces inside of one."""
+    row = row.strip()
+    inner = row[1:].removesuffix("|") if row.startswith("|") else row
+    parted = _BAR.split(f" {inner} ")
+    return [cell.strip() for cell in (parted if len(parted) > 1 else inner.split("|"))]
 
 
 COLONS: Final = (":", "：")  # noqa: RUF001
@@ -181,6 +197,7 @@ _ITEM: Final = re.compile(
 )
 _FIRST_ITEM: Final = re.compile(r"[ \t]*(?:[-*+•‣–—]|\(?1[.)])[ \t]+\S|[ \t]+--?[a-z]")  # noqa: RUF001
 _MARK: Final = re.compile(r"(?:[-*+•‣–—]|\(?\d{1,3}[.)]|[a-z][.)])[ \t]+")  # noqa: RUF001
+_BAR: Final = re.compile(r"(?<=\s)\|(?=\s)")
 _TABLE_ROW: Final = re.compile(r"[ \t]*\||[^|]*[^|\s] \| ")
 _TABLE_RULE: Final = re.compile(r"(?=[^-=]*[-=])[ \t|:+=-]+")
 
@@ -199,7 +216,7 @@ def _kind_of(line: str, before: BlockKind | None, *, gap: bool) -> BlockKind:
     if _HEADING.match(line) and len(line) <= _MAX_HEADING:
         return "heading"
     # A row may begin as an item does, such as the name of an option.
-    if before == "table" and not gap and (_TABLE_RULE.fullmatch(line) or _TABLE_ROW.match(line)):
+    if before == "table" and not gap and ("|" in line or _TABLE_RULE.fullmatch(line)):
         return "table"
     # In the middle of a paragraph, a number with a point or a bracket is a wrapped line's.
     if (_ITEM if before != "paragraph" or gap else _FIRST_ITEM).match(line):

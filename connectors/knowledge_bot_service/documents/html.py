@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from knowledge_bot_service.analyzer import table_row
 from knowledge_bot_service.documents.document import Document, ExtractionError
 from knowledge_bot_service.documents.text import decode
 from knowledge_bot_service.documents.xml import fault
@@ -82,6 +83,10 @@ _META_CHARSET: Final = re.compile(
     rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE
 )
 _XML_DECLARATION: Final = re.compile(r"^\s*<\?xml[^>]*\?>")
+
+# A cell is in so many columns at most (HTML, section 4.9.11), and here in so many rows.
+_MAX_SPAN: Final = 1000
+_NUMBER: Final = re.compile(r"\s*(\d{1,5})\s*", re.ASCII)
 
 # An article's text is found again in the page, or taken as it is when less than this share is.
 _MIN_FOUND: Final = 0.7
@@ -230,6 +235,7 @@ class _Reader:
         self._mark = ""
         # For each of the lists that are open, the number of its last item.
         self._items: list[int] = []
+        self._table = _Table()
 
     def begin(self, element: "Element") -> None:
         if element.tag in _LISTS:
@@ -239,6 +245,8 @@ class _Reader:
             is_numbered = next(element.iterancestors("ol", "ul", "menu")).tag == "ol"
             mark = f"{self._items[-1]}. " if is_numbered else "- "
             self._mark = "  " * (len(self._items) - 1) + mark
+        elif element.tag == "table":
+            self._table = _Table()
         self._words.append(element.text or "")
 
     def end(self, element: "Element", *, is_last: bool) -> None:
@@ -261,7 +269,7 @@ class _Reader:
             case "pre":
                 return [_code(element, len(self._items))]
             case "tr" if cells := _cells(element):
-                return [_row(cells, is_first=element.getprevious() is None)]
+                return [self._table.row(element, cells)]
             case "dt":
                 self._mark = f"- {_words(element).rstrip(_PERMALINKS)}: "
                 return []
@@ -293,15 +301,70 @@ def _cells(row: "Element") -> list["Element"]:
     return [cell for cell in row if cell.tag in {"td", "th"} and _words(cell)]
 
 
-def _row(cells: Sequence["Element"], *, is_first: bool) -> _Part:
-    texts = [_words(cell) for cell in cells]
-    text = " | ".join(texts)
-    if len(cells) == 1:
-        # A title of the rows below it, and no row.
-        return _Part("p", text, _key(text))
-    if is_first and all(cell.tag == "th" for cell in cells):
-        text += "\n" + " | ".join("---" for _ in cells)
-    return _Part("tr", text, _key(text))
+class _Table:
+    """The rows of a table.
+
+    Below a row of names, every cell stays in its column: an empty one is there too, and one that
+    spans columns or rows is in each of them. Any other table may have cells for its layout.
+    """
+
+    def __init__(self) -> None:
+        self._columns = 0
+        # The row of names and the rule under it, and whether a title parts the rows from these.
+        self._names = ""
+        self._is_parted = False
+        self._has_rows = False
+        # For a column, what spans the next rows, and how many they are.
+        self._spanning: dict[int, tuple[str, int]] = {}
+
+    def row(self, row: "Element", cells: Sequence["Element"]) -> _Part:
+        """A row, of which these are the cells with words in them."""
+        if len(cells) == 1 and (not self._names or len(row) == 1):
+            self._is_parted = True
+            return _part_of("p", _words(cells[0]))
+        if self._names:
+            text = table_row(self._in_columns(row))
+            if self._is_parted:
+                text = f"{self._names}\n{text}"
+            self._is_parted = False
+            return _part_of("tr", text)
+        if not self._has_rows and all(cell.tag == "th" for cell in row):
+            self._columns = min(sum(_span(cell, "colspan") for cell in row), _MAX_SPAN)
+            rule = " | ".join("---" for _ in range(self._columns))
+            self._names = f"{table_row(self._in_columns(row))}\n{rule}"
+            self._is_parted = False
+            return _part_of("tr", self._names)
+        self._has_rows = True
+        return _part_of("tr", table_row(map(_words, cells)))
+
+    def _in_columns(self, row: "Element") -> list[str]:
+        cells = iter([cell for cell in row if cell.tag in {"td", "th"}])
+        texts: list[str] = []
+        while len(texts) < self._columns:
+            text, left = self._spanning.pop(len(texts), ("", 0))
+            if left:
+                texts.append(text)
+                if left > 1:
+                    self._spanning[len(texts) - 1] = text, left - 1
+            elif (cell := next(cells, None)) is not None:
+                text = _words(cell)
+                for _ in range(min(_span(cell, "colspan"), self._columns - len(texts))):
+                    if (rows := _span(cell, "rowspan")) > 1:
+                        self._spanning[len(texts)] = text, rows - 1
+                    texts.append(text)
+            else:
+                texts.append("")
+        return [*texts, *filter(None, map(_words, cells))]
+
+
+def _span(cell: "Element", name: str) -> int:
+    """How many columns or rows a cell is in."""
+    found = _NUMBER.fullmatch(cell.get(name, ""))
+    return max(1, min(int(found[1]), _MAX_SPAN)) if found else 1
+
+
+def _part_of(tag: str, text: str) -> _Part:
+    return _Part(tag, text, _key(text))
 
 
 def _words(element: "Element") -> str:

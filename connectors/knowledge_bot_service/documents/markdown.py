@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from knowledge_bot_service.analyzer import table_row
 from knowledge_bot_service.documents.document import Document
 
 
@@ -32,6 +33,9 @@ _ADMITTED: Final = 4
 _UNDERLINE: Final = re.compile(r" {0,3}(?:=+|-+)[ \t]*")
 _RULE: Final = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:-[ \t]*){3,})")
 _TABLE_RULE: Final = re.compile(r"(?=.*--)[ \t:|-]++")
+# A bar after a backslash is a cell's own (GFM, section 4.10).
+_BARS: Final = re.compile(r"(?<!\\)\|")
+_AROUND: Final = re.compile(r"^\||(?<!\\)\|$")
 _QUOTE: Final = re.compile(r" {0,3}>[ \t]?")
 _DEFINITION: Final = re.compile(r" {0,3}\[[^\]]+\]:[ \t]*\S")
 _TITLE: Final = re.compile(r"title:[ \t]*(.+)")
@@ -139,7 +143,11 @@ def _plain(line: str) -> str:
     while quote := _QUOTE.match(line):
         line = line[quote.end() :]
     if line.lstrip().startswith("|"):
-        line = line.strip().strip("|").strip()
+        return table_row(map(_inline, _BARS.split(_AROUND.sub("", line.strip()))))
+    return _inline(line)
+
+
+def _inline(line: str) -> str:
     if _MARK.search(line):
         for pattern, replacement in _INLINE:
             line = pattern.sub(replacement, line)

@@ -110,3 +110,31 @@ def test_code_and_tables_below_the_last_paragraph_are_the_articles(read: Reader)
         "## Options\n\noptions\n\n--list | show each file\n\n"
         "## Examples\n\n```\nprune --list /repo\n```"
     )
+
+
+PRICES = (
+    "<table><tr><th>plan</th><th>a month</th><th>a year</th></tr>"
+    "<tr><td rowspan=2>Basic</td><td></td><td>50 euros</td></tr>"
+    "<tr><td>6 euros</td><td></td></tr>"
+    "<tr><th colspan=3>For groups</th></tr>"
+    "<tr><td>Club</td><td colspan=2>on request</td></tr></table>"
+)
+
+
+def test_every_cell_of_a_table_stays_in_its_column(read: Reader) -> None:
+    page = f"<body><main><p>{SENTENCE} {SENTENCE}</p>{PRICES}</main></body>"
+    assert read(page, "page.html").text.endswith(
+        "plan | a month | a year\n--- | --- | ---\nBasic |  | 50 euros\n| Basic | 6 euros |  |\n\n"
+        "For groups\n\n"
+        "plan | a month | a year\n--- | --- | ---\nClub | on request | on request"
+    )
+
+
+@pytest.mark.parametrize("span", ["65534", "1000", "0", "-1", "x", "", "9" * 5000, "²"])
+def test_a_cell_that_spans_what_no_table_has_is_read(span: str, read: Reader) -> None:
+    rows = "".join(
+        f"<tr><td rowspan={span!r} colspan={span!r}>a</td><td>b</td></tr>" for _ in range(50)
+    )
+    page = f"<body><main><p>{SENTENCE} {SENTENCE}</p><table><tr><th>x</th><th colspan={span!r}>y"
+    text = read(f"{page}</th></tr>{rows}</table></main></body>", "page.html").text
+    assert "a | b" in text or "a | a" in text

@@ -61,6 +61,17 @@ def test_marks_that_close_a_heading_go_and_those_of_its_words_stay(
     assert read(f"{heading}\n\ntext", "a.md").title == title
 
 
+def test_every_cell_of_a_table_stays_in_its_column(read: Reader) -> None:
+    source = (
+        "| option | default | type |\n|---|:-:|--:|\n| `NAME` |  |  |\n|  | 8700 | int |\n"
+        "| `--role [read\\|write]` | read | `str \\| None` |\n\n|a|b|\n|--|--|\n|1||"
+    )
+    assert read(source, "a.md").text == (
+        "option | default | type\n--- | --- | ---\n| NAME |  |  |\n|  | 8700 | int |\n"
+        "--role [read|write] | read | str|None\n\na | b\n--- | ---\n| 1 |  |"
+    )
+
+
 def test_what_a_note_or_a_tab_holds_is_text_after_its_title(read: Reader) -> None:
     source = (
         'Install it:\n\n=== "Linux"\n\n    Open a shell:\n\n    ```\n    apt install x\n    ```\n\n'
