@@ -16,6 +16,7 @@ from knowledge_bot_service.analyzer import (
     Block,
     QueryTerms,
     blocks,
+    defines,
     index_terms,
     index_terms_of,
     sentences,
@@ -43,6 +44,9 @@ _BEFORE: Final = 0.3
 # Who asks how to do something wants the command.
 _COMMAND: Final = 0.5
 
+# Who asks what something is wants the sentence that says so.
+_DEFINITION: Final = 1.0
+
 # How much the names and numbers in a part of a sentence count, against the question's own words,
 # when a sentence is too long: the answer is often one of them.
 _NEWS: Final = 0.3
@@ -67,9 +71,6 @@ _DIGITS_OF_NUMBER: Final = 3
 _TIME: Final = re.compile(
     r"(?<!\d)[12]\d{3}(?!\d)|\d[:.]\d\d|\d ?(?:st|nd|rd|th|[ap]\.?m|Uhr|h|年|月|日|\.)(?!\w)"
 )
-
-# What stands between a word and what it means.
-_DEFINES: Final = re.compile(r" (?:is|are|means?|stands for|refers to) |: ")
 
 _DATE_WORDS: Final = frozenset(
     "january february march april may june july august september october november december"
@@ -341,7 +342,14 @@ def _fit(sentence: _Sentence, weights: Mapping[Word, float], terms: QueryTerms) 
         + _PAIRS * pairs(sentence.terms, terms.terms)
         + (_KIND if _answers(sentence.text, terms) else 0.0)
         + (_COMMAND if terms.kind == "how to" and _is_code(sentence) else 0.0)
+        + (_DEFINITION if terms.kind == "definition" and _defines(sentence, terms) else 0.0)
     )
+
+
+def _defines(sentence: _Sentence, terms: QueryTerms) -> bool:
+    # What is before a colon in a row names a column, and before a block what that shows.
+    is_prose = sentence.block is None and not sentence.is_row
+    return is_prose and defines(sentence.text, terms)
 
 
 def _is_code(sentence: _Sentence) -> bool:
@@ -361,10 +369,6 @@ def _answers(sentence: str, terms: QueryTerms) -> bool:
             return "@" in sentence or any(
                 len(_DIGITS.sub("", word)) >= _DIGITS_OF_NUMBER for word in words
             )
-        case "definition":
-            found = _DEFINES.search(sentence)
-            begins = index_terms(sentence[: found.start()]) if found else []
-            return all(not set(word).isdisjoint(begins) for word in terms.terms)
         case "how many":
             return any(_has_digit(word) or _bare(word) in _NUMBER_WORDS for word in words)
         case _:

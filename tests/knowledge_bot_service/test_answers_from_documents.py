@@ -145,3 +145,43 @@ def test_the_section_that_is_called_what_is_asked_answers(fresh_http: httpx.Clie
     commands = "## Backup\n\nCopy all data:\n\n```\nfrob save\n```"
     add_text(fresh_http, "Commands", f"# Commands\n\n{commands}")
     assert "frob save" in ask(fresh_http, "How do I back up the data?")["answer"]
+
+
+GLOSSARY = {
+    "Commands": "# Commands\n\n## frob ledger status\n\n```\nfrob ledger status\n```\n\nThe"
+    " ledger is looked at. A deed and a ledger are not the same.\n\n## frob lease\n\n```\nfrob"
+    " lease\n```\n\nWhat a lease is cut short by: a pause of a minute. The lease ends then.",
+    "Terms": "# Terms\n\n- **Ledger**: a file that remembers what was sent.\n- **Lease**: how long"
+    " a run counts as alive.\n- **Application Programming Interface (API)**: what programs call.\n"
+    "\nIn law, a deed is a signed paper about property. Escrows are sums that a third one keeps.",
+    "Begriffe": "# Begriffe\n\nDas Kassenbuch wird täglich geführt. Ein Kassenbuch ist eine Liste"
+    " aller Einnahmen und Ausgaben. Im Kassenbuch darf nichts gestrichen werden.",
+}
+
+
+@pytest.fixture(scope="module")
+def glossary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with LocalService(tmp_path_factory.mktemp("glossary")) as service, client_of(service) as http:
+        for name, content in GLOSSARY.items():
+            add_text(http, name, content, "col_default")
+        yield http
+
+
+@pytest.mark.parametrize(
+    ("question", "definition"),
+    [
+        ("What is the ledger?", "Ledger: a file that remembers"),
+        ("What is a lease?", "Lease: how long a run"),
+        ("What does lease mean?", "Lease: how long a run"),
+        ("What is an API?", "what programs call"),
+        ("What is an application programming interface?", "what programs call"),
+        ("What is a deed?", "a signed paper"),
+        ("What are escrows?", "sums that a third one keeps"),
+        ("Define escrow.", "sums that a third one keeps"),
+        ("Was ist ein Kassenbuch?", "eine Liste aller Einnahmen"),
+    ],
+)
+def test_who_asks_what_a_word_means_gets_its_definition(
+    glossary: httpx.Client, question: str, definition: str
+) -> None:
+    assert definition in ask(glossary, question, bot="bot_default")["answer"]

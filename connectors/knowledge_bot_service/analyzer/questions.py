@@ -15,6 +15,7 @@ _KINDS: Final[dict[str, dict[Kind, str]]] = {
         "who": "wer|wen|wem|wessen",
         "when": "wann|in welchem jahr|seit wann",
         "how many": "wie ?viele?|wie lange|wie hoch|wie groß|wie alt|wie weit",
+        "definition": r"^was (?:ist|sind)(?: eine?| der| die| das)?(?: [^\s]+){1,3}$",
         "how to": "wie",
     },
     "en": {
@@ -23,7 +24,8 @@ _KINDS: Final[dict[str, dict[Kind, str]]] = {
         "how many": "how (?:many|much|long|often|old|far|tall|high|large|big|fast|deep|wide)"
         "|what (?:percentage|percent|number|proportion|amount)",
         "who": "who|whom|whose|(?:what|which) (?:person|president|king|queen|author|emperor)",
-        "definition": r"^what(?: is|'s|’s| are)(?: an?)?(?: [^\s]+){1,2}$",
+        "definition": r"^what(?: is|'s|’s| are)(?: meant by)?(?: an?| the)?(?: [^\s]+){1,3}$"
+        r"|^what do(?:es)?(?: [^\s]+){1,4} mean$|^define\b.*",
         "how to": "how (?:do|can|could|should|would|to|must|may)|(?:which|what) command",
     },
     "es": {

@@ -97,15 +97,19 @@ def query_terms(question: str) -> QueryTerms:
     language = main_language(words)
     latin = tuple(dict.fromkeys([*latin_languages(words), DEFAULT]))
     telling = [part for word in words for part in _telling(word, language, latin[0])]
+    kind = question_kind(question, language)
+    if kind == "definition":
+        telling = [word for word in telling if word not in _MEANING] or telling
     together = _written_together(words) if language == DEFAULT else {}
     terms = dict.fromkeys(
         forms + together.get(word, ()) for word in telling or words for forms in _forms(word, latin)
     )
     names = (forms for word in _names(question) for forms in _forms(word, latin))
-    return QueryTerms(
-        tuple(terms), language, question_kind(question, language), frozenset(names) & set(terms)
-    )
+    return QueryTerms(tuple(terms), language, kind, frozenset(names) & set(terms))
 
+
+# Who asks for a definition does not ask about these words.
+_MEANING: Final = frozenset({"define", "mean", "meant"})
 
 # English words after a verb that are often written together with it: back up, backup.
 _PARTICLES: Final = frozenset("away back down off out over up".split())
