@@ -71,7 +71,7 @@ _JUDGED: Final = 3
 # For English this answers 97 % of answerable questions and refuses 83 % of those on other subjects.
 # Other languages compound and inflect more; pairs of characters are found less often, and those of
 # Thai more often, than words.
-_MIN_FIT: Final = {"en": 0.17, "th": 0.6} | dict.fromkeys(IN_PAIRS - {"th"}, 0.205)
+_MIN_FIT: Final = {"en": 0.17, "th": 0.6} | dict.fromkeys(IN_PAIRS - {"th"}, 0.2)
 _MIN_FIT_ELSEWHERE: Final = 0.21
 _BY_CHANCE: Final = 0.07
 # With synonyms, more is needed from the beginning, and in many passages more still.

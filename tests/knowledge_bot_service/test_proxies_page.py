@@ -1,5 +1,6 @@
-"""The page on proxies: its recipe for nginx runs, with TLS and under a path of its own."""
+"""The page on proxies: its recipes run, with TLS and under a path of its own."""
 
+import os
 import re
 import shutil
 import socket
@@ -16,19 +17,19 @@ import trustme
 from knowledge_bot import Client
 from serve_command import key_in, serving
 
-PAGE = Path(__file__).parents[2] / "docs/service/proxies.md"
-NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-(RECIPE,) = re.findall(r"^```nginx\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+PAGE = (Path(__file__).parents[2] / "docs/service/proxies.md").read_text("utf-8")
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(NGINX is None, reason="nginx is not installed"),
-]
+pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
-def proxied(tmp_path: Path) -> Iterator[tuple[str, str, SSLContext]]:
-    """A service behind nginx: its address through the proxy, its key, and whom to trust."""
+@pytest.fixture(params=["nginx", "caddy"])
+def proxied(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[tuple[str, str, SSLContext]]:
+    """A service behind a proxy: its address through that, its key, and whom to trust."""
+    program = shutil.which(request.param) or shutil.which(request.param, path="/usr/sbin")
+    if program is None:
+        pytest.skip(f"{request.param} is not installed")
     authority = trustme.CA()
     certificate = authority.issue_cert("localhost")
     for number, blob in enumerate(certificate.cert_chain_pems):
@@ -40,31 +41,65 @@ def proxied(tmp_path: Path) -> Iterator[tuple[str, str, SSLContext]]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with serving(tmp_path, "--trusted-proxy", "127.0.0.1/32") as (base_url, printed, _):
-        recipe = (
-            RECIPE.replace("listen 443", f"listen 127.0.0.1:{port}")
-            .replace("/etc/ssl/bots.example.org", f"{tmp_path}/bots")
-            .replace("http://127.0.0.1:8700", base_url.removesuffix("/public/v1"))
-        )
-        paths = "".join(
-            f"{kind}_temp_path {tmp_path}/{kind};\n"
-            for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        )
-        (tmp_path / "nginx.conf").write_text(
-            f"daemon off;\nmaster_process off;\npid {tmp_path}/nginx.pid;\n"
-            f"error_log {tmp_path}/nginx-errors;\nevents {{}}\n"
-            f"http {{\naccess_log off;\n{paths}{recipe}}}\n"
-        )
-        assert NGINX is not None
-        with subprocess.Popen([NGINX, "-p", tmp_path, "-c", tmp_path / "nginx.conf"]) as nginx:
+        prepare = nginx if request.param == "nginx" else caddy
+        arguments = prepare(tmp_path, port, base_url.removesuffix("/public/v1"))
+        environment = os.environ | {
+            "XDG_DATA_HOME": f"{tmp_path}",
+            "XDG_CONFIG_HOME": f"{tmp_path}",
+        }
+        with (
+            (tmp_path / "errors").open("wb") as errors,
+            subprocess.Popen([program, *arguments], env=environment, stderr=errors) as proxy,
+        ):
             try:
                 deadline = time.monotonic() + 20
                 while socket.socket().connect_ex(("127.0.0.1", port)):
                     assert time.monotonic() < deadline
-                    assert nginx.poll() is None, (tmp_path / "nginx-errors").read_text()
+                    assert proxy.poll() is None, (tmp_path / "errors").read_text()
                     time.sleep(0.02)
                 yield f"https://localhost:{port}/bots", key_in(printed), context
             finally:
-                nginx.terminate()
+                proxy.terminate()
+
+
+def recipe(language: str) -> str:
+    """The page's configuration for a proxy."""
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    return found
+
+
+def nginx(folder: Path, port: int, service: str) -> list[str]:
+    """Write nginx's recipe for these addresses; returns its arguments."""
+    server = (
+        recipe("nginx")
+        .replace("listen 443", f"listen 127.0.0.1:{port}")
+        .replace("/etc/ssl/bots.example.org", f"{folder}/bots")
+        .replace("http://127.0.0.1:8700", service)
+    )
+    paths = "".join(
+        f"{kind}_temp_path {folder}/{kind};\n"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (folder / "nginx.conf").write_text(
+        f"daemon off;\nmaster_process off;\npid {folder}/nginx.pid;\n"
+        f"error_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{paths}{server}}}\n"
+    )
+    return ["-p", f"{folder}", "-c", f"{folder}/nginx.conf", "-e", "stderr"]
+
+
+def caddy(folder: Path, port: int, service: str) -> list[str]:
+    """Write Caddy's recipe for these addresses, with a certificate that is there."""
+    site = (
+        recipe("caddyfile")
+        .replace(
+            "bots.example.org {",
+            f"localhost:{port} {{\n    tls {folder}/bots.pem {folder}/bots.key",
+        )
+        .replace("127.0.0.1:8700", service.removeprefix("http://"))
+    )
+    options = "{\n    admin off\n    auto_https disable_redirects\n}\n"
+    (folder / "Caddyfile").write_text(f"{options}{site}")
+    return ["run", "--config", f"{folder}/Caddyfile", "--adapter", "caddyfile"]
 
 
 def test_a_service_works_under_a_path_and_behind_tls(
@@ -89,7 +124,7 @@ def test_a_service_works_under_a_path_and_behind_tls(
         assert http.get(f"{address}/metrics").status_code == 404
         # A redirect would lead out of the prefix.
         assert http.get(f"{address}/public/v1/bots/").status_code == 404
-        # nginx's own redirect stays where it is asked.
+        # The proxy's own redirect stays where it is asked.
         assert http.get(address).headers["Location"] == "/bots/"
         # Who is not the proxy's neighbour cannot say that he is somebody else.
         http.get(f"{address}/public/v1/bots", headers={"X-Forwarded-For": "192.0.2.7"})
