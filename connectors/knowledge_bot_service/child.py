@@ -20,7 +20,7 @@ from knowledge_bot_service import logs
 from knowledge_bot_service.folder import DataFolder, FolderError
 from knowledge_bot_service.keys import Keys
 from knowledge_bot_service.schema import SchemaError
-from knowledge_bot_service.server import AddressError, run
+from knowledge_bot_service.server import AddressError, listen, run
 from knowledge_bot_service.settings import SettingsError, overridden, parse_settings
 
 # How long a clean end may take, in seconds. No parent is left to kill this process.
@@ -40,9 +40,8 @@ def main() -> None:
         parse_settings(start["settings"], origin="settings"), host="127.0.0.1", port=start["port"]
     )
     try:
-        with DataFolder(settings.data) as folder:
-            keys = Keys(folder, settings)
-            run(settings, folder, keys, on_ready=_report)
+        with listen(settings.host, settings.port) as listener, DataFolder(settings.data) as folder:
+            run(settings, folder, Keys(folder, settings), listener, on_ready=_report)
     except (FolderError, AddressError, SchemaError, SettingsError) as error:
         print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201 - the line that is waited for
         sys.exit(1)

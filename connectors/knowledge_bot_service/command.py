@@ -100,7 +100,7 @@ def serve(  # noqa: PLR0917 - click passes every option by name
     from knowledge_bot_service.folder import DataFolder, FolderError
     from knowledge_bot_service.keys import Keys
     from knowledge_bot_service.schema import SchemaError
-    from knowledge_bot_service.server import AddressError, run
+    from knowledge_bot_service.server import AddressError, listen, run
     from knowledge_bot_service.settings import Settings, SettingsError, overridden, read_settings
 
     # The server raises the signal that stopped it again. That is not a failure.
@@ -131,12 +131,13 @@ def serve(  # noqa: PLR0917 - click passes every option by name
     try:
         settings = configured()
         is_new = not settings.data.exists()
-        with DataFolder(settings.data) as folder:
+        with listen(settings.host, settings.port) as listener, DataFolder(settings.data) as folder:
             keys = Keys(folder, settings, configured if config is not None else None)
             run(
                 settings,
                 folder,
                 keys,
+                listener,
                 on_ready=lambda base_url, _port: _announce(
                     base_url, settings, keys.generated, is_new=is_new
                 ),

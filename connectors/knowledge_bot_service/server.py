@@ -34,10 +34,27 @@ class AddressError(Exception):
     """The service cannot listen there. str() says where, and why."""
 
 
+def listen(host: str, port: int) -> socket.socket:
+    """Listen on an address, before anything is made that a failure would leave behind.
+
+    No client is lost by that: connections wait until the service has started.
+
+    Raises:
+        AddressError: the address is in use, or does not belong to this machine.
+    """
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+        )
+    except OSError as error:
+        raise AddressError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+
+
 def run(
     settings: Settings,
     folder: DataFolder,
     keys: Keys,
+    listener: socket.socket,
     *,
     on_ready: Callable[[str, int], None],
     mounts: Mapping[str, Loader] | None = None,
@@ -48,46 +65,45 @@ def run(
         settings: what the service offers and allows.
         folder: where it keeps everything.
         keys: who may use it.
+        listener: where it listens, as `listen` made it.
         on_ready: called when requests are answered, with a base URL that leads here from this
             machine, and the real port.
         mounts: what else is answered beside the interface, by the first segment of its path.
 
     Raises:
         FolderError: the disk is full.
-        AddressError: the address is in use, or does not belong to this machine.
         SchemaError: the database is not one that this version can use.
         SettingsError: the key of the language model is not in the environment.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL)
     host, limits = settings.host, settings.limits
-    with _listener(host, settings.port) as listener:
-        port: int = listener.getsockname()[1]
-        shown = _ANY.get(host, f"[{host}]" if ":" in host else host)
-        base_url = f"http://{shown}:{port}{PREFIX}"
-        app = create_app(
-            settings,
-            folder,
-            _opened(folder),
-            keys,
-            connections=lambda: len(server.server_state.connections),
-            on_ready=lambda: on_ready(base_url, port),
-            mounts=Mounts(mounts, base_url, settings.data) if mounts else None,
-        )
-        config = uvicorn.Config(
-            app,
-            http=limited_to(Bounds(limits.connections, limits.head_seconds, limits.body_seconds)),
-            ws="none",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            # Any other host could claim to be any client.
-            proxy_headers=bool(settings.trusted_proxies),
-            forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
-            timeout_graceful_shutdown=_GRACE,
-        )
-        server = uvicorn.Server(config)
-        server.run(sockets=[listener])
+    port: int = listener.getsockname()[1]
+    shown = _ANY.get(host, f"[{host}]" if ":" in host else host)
+    base_url = f"http://{shown}:{port}{PREFIX}"
+    app = create_app(
+        settings,
+        folder,
+        _opened(folder),
+        keys,
+        connections=lambda: len(server.server_state.connections),
+        on_ready=lambda: on_ready(base_url, port),
+        mounts=Mounts(mounts, base_url, settings.data) if mounts else None,
+    )
+    config = uvicorn.Config(
+        app,
+        http=limited_to(Bounds(limits.connections, limits.head_seconds, limits.body_seconds)),
+        ws="none",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        # Any other host could claim to be any client.
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
+        timeout_graceful_shutdown=_GRACE,
+    )
+    server = uvicorn.Server(config)
+    server.run(sockets=[listener])
 
 
 def _opened(folder: DataFolder) -> Database:
@@ -114,13 +130,3 @@ def _opened(folder: DataFolder) -> Database:
 def _write_nothing_new(connection: sqlite3.Connection) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     connection.execute(f"PRAGMA user_version = {version}")
-
-
-def _listener(host: str, port: int) -> socket.socket:
-    # Listening before the service has started loses no client: connections wait in the backlog.
-    try:
-        return socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
-        )
-    except OSError as error:
-        raise AddressError(f"cannot listen on {host}, port {port}: {error.strerror}") from None

@@ -202,14 +202,16 @@ def test_a_start_that_failed_and_a_key_do_not_make_a_folder_used(tmp_path: Path)
     service = LocalService(folder)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run(
-            [*SERVE, "--data", folder, "--port", str(port)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert "cannot listen" in done.stderr
+        for data in (folder, tmp_path / "new"):
+            done = subprocess.run(
+                [*SERVE, "--data", data, "--port", str(port)],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+            assert "cannot listen" in done.stderr
+    assert not (tmp_path / "new").exists()
     with service, client_of(service) as http:
         assert http.get("/bots").status_code == 200
 

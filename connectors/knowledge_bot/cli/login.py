@@ -224,7 +224,11 @@ def _address(known: Profile | None, *, named: bool, ask: bool) -> str:
         return str(click.prompt("Base URL", default=kept or variable, err=True)).strip()
     if address := kept or variable:
         return address
-    raise Failed("No service is named: kbot --base-url URL login …", Exit.USAGE)
+    raise Failed(
+        "No service is named, and there is no terminal to ask for it: pipe the key to"
+        " kbot --base-url URL login --key-stdin",
+        Exit.USAGE,
+    )
 
 
 def _asked_key() -> str:

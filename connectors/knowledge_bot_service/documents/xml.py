@@ -25,12 +25,22 @@ def read_xml(path: Path) -> Document:
     try:
         root = etree.fromstring(path.read_bytes(), parser)
     except etree.XMLSyntaxError as error:
-        raise fault(error, f"the XML is not well-formed: {error.msg}") from None
+        raise fault(error, _reason(error)) from None
     parts = (str(part).strip() for part in root.itertext())
     text = "\n\n".join(part for part in parts if part)
     if not text:
         raise ExtractionError("the XML has no text")
     return Document(text)
+
+
+def _reason(error: "XMLSyntaxError") -> str:
+    if error.code == _LIMIT:  # type: ignore[attr-defined]  # the stubs lack it
+        # libxml2 advises its caller of an option, which is none for who sent the file.
+        return (
+            "the XML has tags nested more than 250 deep, one text longer than 10 MB, or entities"
+            " that make it many times as long"
+        )
+    return f"the XML is not well-formed: {error.msg}"
 
 
 def fault(error: "XMLSyntaxError", reason: str) -> Exception:
@@ -42,5 +52,6 @@ def fault(error: "XMLSyntaxError", reason: str) -> Exception:
 # Its tree takes ten times as much memory.
 _MAX_SIZE: Final = 20 * 1024**2
 
-# libxml2's XML_ERR_NO_MEMORY.
+# libxml2's XML_ERR_NO_MEMORY and XML_ERR_RESOURCE_LIMIT.
 _NO_MEMORY: Final = 2
+_LIMIT: Final = 114

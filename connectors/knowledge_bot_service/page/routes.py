@@ -215,7 +215,9 @@ async def messages(
 
 
 def _replaced(source: Source, request: Request) -> Wrapped[Source]:
-    _log.info("source %s is replaced with the key %s", source.id, _key_of(request))
+    _log.info(
+        "a replacement of source %s was accepted with the key %s", source.id, _key_of(request)
+    )
     return Wrapped(value=source)
 
 

@@ -76,7 +76,9 @@ def test_collections_are_kept_when_they_exist(run, scripted, settings_file):
 
 @pytest.mark.parametrize("arguments", [("login",), ("login", "--key-stdin")])
 def test_without_a_terminal_the_service_must_be_named(run, arguments):
-    assert run(*arguments, stdin=KEY).exit_code == 2
+    done = run(*arguments, stdin=KEY)
+    assert done.exit_code == 2
+    assert "kbot --base-url URL login --key-stdin" in done.stderr
 
 
 def test_without_a_terminal_the_key_must_be_piped(run):

@@ -21,8 +21,14 @@ LAUGHS = (
 
 @pytest.mark.parametrize(
     ("source", "part"),
-    [(LAUGHS, "not well-formed"), ("<a>not closed", "not well-formed"), ("<a> </a>", "no text")],
-    ids=["laughs", "broken", "empty"],
+    [
+        (LAUGHS, "entities that make it many times as long"),
+        ("<a>not closed", "not well-formed"),
+        ("<a> </a>", "no text"),
+        ("<a>" * 300 + "</a>" * 300, "nested more than 250 deep"),
+        (f"<a>{'x' * 10_100_000}</a>", "one text longer than 10 MB"),
+    ],
+    ids=["laughs", "broken", "empty", "nested", "one long text"],
 )
 def test_xml_without_readable_text_gets_its_reason(source: str, part: str, read: Reader) -> None:
     assert part in read.reason(source, "", "application/xml")
