@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from document_files import docx
 from knowledge_bot_service import LocalService
 from service_calls import add_text, ask, client_of
 
@@ -185,3 +186,32 @@ def test_who_asks_what_a_word_means_gets_its_definition(
     glossary: httpx.Client, question: str, definition: str
 ) -> None:
     assert definition in ask(glossary, question, bot="bot_default")["answer"]
+
+
+def test_a_word_document_answers_from_its_sections_and_tables(fresh_http: httpx.Client) -> None:
+    def paragraph(text: str, style: str = "") -> str:
+        return f'<w:p><w:pPr><w:pStyle w:val="{style}"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>'
+
+    def row(*cells: str) -> str:
+        inside = "".join(f"<w:tc>{paragraph(cell)}</w:tc>" for cell in cells)
+        return f"<w:tr>{inside}</w:tr>"
+
+    names = {"T1": "heading 1", "Q": "Source Code"}
+    styles = "".join(
+        f'<w:style w:styleId="{style}"><w:name w:val="{name}"/></w:style>'
+        for style, name in names.items()
+    )
+    look = '<w:tblPr><w:tblLook w:firstRow="1"/></w:tblPr>'
+    prices = row("plan", "a month", "a year") + row("Basic", "", "50 euros")
+    body = (
+        f"{paragraph('Installation', 'T1')}{paragraph('Type this in a terminal:')}"
+        f"{paragraph('setup --all', 'Q')}{paragraph('Prices', 'T1')}<w:tbl>{look}{prices}</w:tbl>"
+    )
+    fresh_http.post(
+        "/sources/upload",
+        data={"name": "Manual", "collections": "col_one"},
+        files={"file": ("manual.docx", docx(body=body, styles=styles))},
+    ).raise_for_status()
+    install = ask(fresh_http, "How do I install it?")["answer"]
+    assert "Type this in a terminal:\n\n```\nsetup --all\n```" in install
+    assert "plan: Basic; a year: 50 euros" in ask(fresh_http, "What does Basic cost?")["answer"]

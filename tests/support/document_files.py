@@ -63,15 +63,20 @@ def pdf(*pages: str, trailer: bytes = b"", title: str = "", packed: bool = False
     return data + table + end % (size, size - 1, trailer, len(data))
 
 
-def docx(*paragraphs: str, body: str = "", properties: str = "") -> bytes:
+_WORDS = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+
+
+def docx(*paragraphs: str, body: str = "", properties: str = "", **parts: str) -> bytes:
+    """A Word document; `parts` are the insides of others in its folder, by their names."""
     text = "".join(f"<w:p><w:r><w:t>{paragraph}</w:t></w:r></w:p>" for paragraph in paragraphs)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(
             "word/document.xml",
-            '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
-            f"<w:body>{text}{body}</w:body></w:document>",
+            f"<w:document {_WORDS}><w:body>{text}{body}</w:body></w:document>",
         )
+        for name, inside in parts.items():
+            archive.writestr(f"word/{name}.xml", f"<w:{name} {_WORDS}>{inside}</w:{name}>")
         if properties:
             archive.writestr("docProps/core.xml", properties)
     return packed.getvalue()

@@ -4,8 +4,9 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, Literal
 
 from knowledge_bot_service.analyzer import table_row
 from knowledge_bot_service.documents.document import Document, ExtractionError
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
 
 def read_docx(path: Path) -> Document:
-    """The text of a Word document: its paragraphs, and the rows of its tables.
+    """The text of a Word document; its title is that of its properties, or its first line's.
+
+    Headings, lists, tables and code are as in Markdown. A style tells what a paragraph is: by the
+    name that Word gives it in every language, or by its outline level. A table of contents, which
+    repeats the headings, is left out.
 
     Raises:
         ExtractionError: it is not a Word document, damaged, encrypted, larger inside than is
@@ -29,8 +34,8 @@ def read_docx(path: Path) -> Document:
             if _BODY not in archive.namelist():
                 raise ExtractionError("the file is a ZIP archive but not a Word document (.docx)")
             with _member(archive, _BODY) as body:
-                text = "\n\n".join(_paragraphs(body))
-            title = _title(archive)
+                blocks = list(_Body(_Styles(archive)).blocks(body))
+            properties = _part(archive, _PROPERTIES)
     except zipfile.BadZipFile:
         raise ExtractionError("the Word document is damaged or cut off") from None
     except etree.XMLSyntaxError as error:
@@ -38,12 +43,18 @@ def read_docx(path: Path) -> Document:
     except (EOFError, NotImplementedError, RuntimeError, zlib.error):
         # RuntimeError is zipfile's word for encryption, NotImplementedError for odd compression.
         raise ExtractionError("the Word document is encrypted or packed in an odd way") from None
-    if not text:
+    if not blocks:
         raise ExtractionError("the Word document has no text")
-    return Document(text, title)
+    title = None if properties is None else properties.findtext(_DC_TITLE)
+    heading = next(
+        (block.lstrip("# ") for block in blocks if block.startswith(("# ", "## "))), None
+    )
+    return Document("\n\n".join(blocks), title or heading)
 
 
 _BODY: Final = "word/document.xml"
+_STYLES: Final = "word/styles.xml"
+_NUMBERING: Final = "word/numbering.xml"
 _PROPERTIES: Final = "docProps/core.xml"
 
 # Bounds of a member's size, in bytes, and of what it grows to. Word's own XML shrinks to a fiftieth
@@ -54,6 +65,17 @@ _SMALL: Final = 1024 * 1024
 
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+# What stands between words, and in code between its lines.
+_LINE_END: Final = "\n"
+_SPACES: Final = {"tab": "\t", "br": _LINE_END, "cr": _LINE_END}
+
+# Names of styles: those of Word, of LibreOffice and of Pandoc.
+_HEADING: Final = re.compile(r"heading ([1-9])")
+_CONTENTS: Final = re.compile(r"toc (?:[1-9]|heading)|contents [1-9]|contents heading")
+_CODE: Final = frozenset({"code", "html preformatted", "preformatted text", "source code"})
+_OUTLINE_LEVELS: Final = frozenset("012345678")
+# A style may be based on itself.
+_MAX_INHERITED: Final = 20
 # A table has so many columns at most (Word's own bound).
 _MAX_COLUMNS: Final = 63
 # What a table's look says of its first row, as an attribute and as a bit (ISO/IEC 29500-1 and -4,
@@ -76,36 +98,190 @@ def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
     return archive.open(info)
 
 
-def _paragraphs(body: IO[bytes]) -> Iterator[str]:
-    """The paragraphs of the body; the rows of a table are lines of one."""
+def _part(archive: zipfile.ZipFile, name: str) -> "Element | None":
+    """A part that the text can do without: None where it is not there, or damaged."""
     from lxml import etree
 
-    text: list[str] = []
-    table = _Table()
-    for _, element in etree.iterparse(
-        body, events=("end",), resolve_entities=False, no_network=True, load_dtd=False
-    ):
-        tag = element.tag
-        # A fallback repeats, for old programs, what is before it.
-        if tag == f"{_W}t" and not _is_in(element, _FALLBACK):
-            text.append(element.text or "")
-        elif tag in {f"{_W}tab", f"{_W}br", f"{_W}cr"}:
-            text.append(" ")
-        elif tag == f"{_W}p":
-            paragraph = "".join(text).strip()
-            text.clear()
-            element.clear()
-            if paragraph and _is_in(element, f"{_W}tc"):
-                table.words.append(paragraph)
-            elif paragraph:
-                yield paragraph
-        elif tag == f"{_W}tc":
-            table.end_cell(element)
-        elif tag == f"{_W}tr":
-            yield from table.end_row(element)
-            element.clear()
-        elif tag == f"{_W}tbl":
-            yield from table.end()
+    if name not in archive.namelist():
+        return None
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+    try:
+        with _member(archive, name) as part:
+            return etree.parse(part, parser).getroot()
+    except etree.XMLSyntaxError:
+        return None
+
+
+def _value(element: "Element | None", path: str) -> str | None:
+    """The value of what is at a path of names below an element; None where nothing is."""
+    found = (
+        None if element is None else element.find("/".join(f"{_W}{one}" for one in path.split("/")))
+    )
+    return None if found is None else found.get(f"{_W}val")
+
+
+@dataclass(frozen=True, slots=True)
+class _Role:
+    """What a paragraph is: a heading or an item of this level, from 1 on, code, or a text."""
+
+    kind: Literal["heading", "item", "code", "contents", "text"] = "text"
+    level: int = 1
+    list: str = ""
+    is_numbered: bool = False
+
+
+class _Styles:
+    """What a document's styles and lists make of its paragraphs.
+
+    Args:
+        archive: the document.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        styles, numbering = _part(archive, _STYLES), _part(archive, _NUMBERING)
+        self._styles = {
+            style.get(f"{_W}styleId", ""): style
+            for style in ([] if styles is None else styles.iter(f"{_W}style"))
+        }
+        lists = [] if numbering is None else [*numbering.iter(f"{_W}abstractNum")]
+        self._levels = {
+            (one.get(f"{_W}abstractNumId"), level.get(f"{_W}ilvl")): _value(level, "numFmt")
+            for one in lists
+            for level in one.iter(f"{_W}lvl")
+        }
+        self._lists = {
+            one.get(f"{_W}numId"): _value(one, "abstractNumId")
+            for one in ([] if numbering is None else numbering.iter(f"{_W}num"))
+        }
+
+    def role(self, paragraph: "Element") -> _Role:
+        """What a paragraph is, by its own properties or those of its style."""
+        own = paragraph.find(f"{_W}pPr")
+        if own is None:
+            return _Role()
+        styles = list(self._inherited(_value(own, "pStyle")))
+        for style in styles:
+            if role := _role_of(_value(style, "name") or ""):
+                return role
+        properties = [own, *(style.find(f"{_W}pPr") for style in styles)]
+        for one in properties:
+            level = _value(one, "outlineLvl") or ""
+            if level in _OUTLINE_LEVELS:
+                return _Role("heading", int(level) + 2)
+        for one in properties:
+            if (number := _value(one, "numPr/numId")) is not None:
+                return self._item(number, _value(one, "numPr/ilvl") or "0")
+        return _Role()
+
+    def _inherited(self, identifier: str | None) -> "Iterator[Element]":
+        """A style and those that it is based on."""
+        for _ in range(_MAX_INHERITED):
+            if identifier not in self._styles:
+                return
+            yield self._styles[identifier]
+            identifier = _value(self._styles[identifier], "basedOn")
+
+    def _item(self, number: str, level: str) -> _Role:
+        if number == "0" or level not in _OUTLINE_LEVELS:  # taken out of the style's list
+            return _Role()
+        form = self._levels.get((self._lists.get(number), level), "bullet")
+        return _Role("item", int(level) + 1, number, form not in {None, "bullet", "none"})
+
+
+def _role_of(name: str) -> _Role | None:
+    """What the name of a style says; names are the same in every language (17.7.4.9)."""
+    name = name.lower()
+    if found := _HEADING.fullmatch(name):
+        return _Role("heading", int(found[1]) + 1)
+    if name == "title":
+        return _Role("heading")
+    if name in _CODE:
+        return _Role("code")
+    return _Role("contents") if _CONTENTS.fullmatch(name) else None
+
+
+class _Body:
+    """The text of a document, as it is read.
+
+    Args:
+        styles: what its paragraphs are.
+    """
+
+    def __init__(self, styles: _Styles) -> None:
+        self._styles = styles
+        self._words: list[str] = []
+        self._table = _Table()
+        # Items or lines of code that follow from one another, and the numbers of the former.
+        self._run: list[str] = []
+        self._run_of: str = ""
+        self._numbers: dict[str, list[int]] = {}
+
+    def blocks(self, body: IO[bytes]) -> Iterator[str]:
+        """The paragraphs, headings, lists, tables and code of the body."""
+        from lxml import etree
+
+        for _, element in etree.iterparse(
+            body, events=("end",), resolve_entities=False, no_network=True, load_dtd=False
+        ):
+            name = str(element.tag).removeprefix(_W)
+            # A fallback repeats, for old programs, what is before it.
+            if name == "t" and not _is_in(element, _FALLBACK):
+                self._words.append(element.text or "")
+            elif name in _SPACES:
+                self._words.append(_SPACES[name])
+            elif name == "p":
+                yield from self._paragraph(element)
+                element.clear()
+            elif name == "tc":
+                self._table.end_cell(element)
+            elif name in {"tr", "tbl"}:
+                yield from self._end_run()
+                yield from self._table.end_row(element) if name == "tr" else self._table.end()
+                if name == "tbl":
+                    self._table = _Table()
+                element.clear()
+        yield from self._end_run()
+
+    def _paragraph(self, paragraph: "Element") -> Iterator[str]:
+        words = "".join(self._words)
+        self._words.clear()
+        text = " ".join(words.split())
+        if _is_in(paragraph, f"{_W}tc"):
+            self._table.words += [text] if text else []
+            return
+        role = self._styles.role(paragraph)
+        # An empty line may be within code, and stands between paragraphs for the looks of it.
+        if role.kind == "contents" or not (text or role.kind == "code"):
+            return
+        if role.kind != self._run_of:
+            yield from self._end_run()
+        self._run_of = role.kind
+        match role.kind:
+            case "heading":
+                yield f"{'#' * min(role.level, 6)} {text}"
+            case "item":
+                self._run.append(f"{'  ' * (role.level - 1)}{self._mark(role)} {text}")
+            case "code":
+                self._run.append(words.rstrip())
+            case _:
+                yield text
+
+    def _mark(self, role: _Role) -> str:
+        if not role.is_numbered:
+            return "-"
+        # An item of a higher level begins the numbers below it anew.
+        numbers = self._numbers.get(role.list, [])[: role.level]
+        numbers += [0] * (role.level - len(numbers))
+        numbers[-1] += 1
+        self._numbers[role.list] = numbers
+        return f"{numbers[-1]}."
+
+    def _end_run(self) -> Iterator[str]:
+        text = "\n".join(self._run)
+        if text.strip():
+            yield f"```\n{text.strip(_LINE_END)}\n```" if self._run_of == "code" else text
+        self._run.clear()
+        self._run_of = ""
 
 
 class _Table:
@@ -115,8 +291,10 @@ class _Table:
         self.words: list[str] = []
         self._cells: list[str] = []
         self._above: list[str] = []
+        # The row of names and the rule under it; they are told again below a title.
         self._names: list[str] = []
         self._rows: list[str] = []
+        self._is_told = False
 
     def end_cell(self, cell: "Element") -> None:
         """The words so far are a cell's; of one that is merged with that above, are that one's."""
@@ -133,8 +311,8 @@ class _Table:
         if not any(cells):
             return
         if len(row.findall(f"{_W}tc")) == 1:
-            yield from self._block()
-            self._rows = [*self._names]
+            if self._rows != self._names:
+                yield self._told()
             yield cells[0]
             return
         self._rows.append(table_row(cells))
@@ -145,12 +323,13 @@ class _Table:
 
     def end(self) -> Iterator[str]:
         """The rows so far are all."""
-        yield from self._block()
-        self._above, self._names, self._rows = [], [], []
+        if self._rows and not (self._is_told and self._rows == self._names):
+            yield self._told()
 
-    def _block(self) -> Iterator[str]:
-        if self._rows != self._names:
-            yield "\n".join(self._rows)
+    def _told(self) -> str:
+        rows, self._rows = self._rows, [*self._names]
+        self._is_told = True
+        return "\n".join(rows)
 
 
 def _goes_on(cell: "Element") -> bool:
@@ -179,16 +358,3 @@ def _names_columns(row: "Element") -> bool:
 
 def _is_in(element: object, tag: str) -> bool:
     return next(element.iterancestors(tag), None) is not None  # type: ignore[attr-defined]
-
-
-def _title(archive: zipfile.ZipFile) -> str | None:
-    from lxml import etree
-
-    if _PROPERTIES not in archive.namelist():
-        return None
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
-    try:
-        with _member(archive, _PROPERTIES) as properties:
-            return etree.parse(properties, parser).getroot().findtext(_DC_TITLE)
-    except etree.XMLSyntaxError:
-        return None

@@ -61,6 +61,89 @@ def test_a_table_in_a_table_loses_no_words(read: Reader) -> None:
     assert text == "One.\n\nin | it\n\nafter | beside"
 
 
+def style(identifier: str, name: str, properties: str = "", based_on: str = "") -> str:
+    """A paragraph's style; Word translates the identifier, and never the name."""
+    return (
+        f'<w:style w:type="paragraph" w:styleId="{identifier}"><w:name w:val="{name}"/>'
+        f'<w:basedOn w:val="{based_on}"/><w:pPr>{properties}</w:pPr></w:style>'
+    )
+
+
+def paragraph(text: str, style: str = "", properties: str = "") -> str:
+    """A paragraph; "|" is where a line ends."""
+    words = "<w:br/>".join(f"<w:t>{line}</w:t>" for line in text.split("|"))
+    return f'<w:p><w:pPr><w:pStyle w:val="{style}"/>{properties}</w:pPr><w:r>{words}</w:r></w:p>'
+
+
+def in_list(number: int, level: int = 0) -> str:
+    return f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{number}"/></w:numPr>'
+
+
+STYLES = "".join(
+    [
+        style("Titel", "Title"),
+        style("berschrift1", "heading 1"),
+        style("Kapitel", "Chapter", '<w:outlineLvl w:val="1"/>'),
+        style("Absatz", "Part of a chapter", based_on="Kapitel"),
+        style("Kreis", "Circle", based_on="Kreis"),
+        style("Aufzhlung", "List Bullet", in_list(1)),
+        style("Verzeichnis1", "toc 1"),
+        style("Quelltext", "HTML Preformatted"),
+    ]
+)
+LEVEL = '<w:lvl w:ilvl="{}"><w:numFmt w:val="{}"/></w:lvl>'
+NUMBERING = (
+    f'<w:abstractNum w:abstractNumId="7">{LEVEL.format(0, "bullet")}</w:abstractNum>'
+    f'<w:abstractNum w:abstractNumId="8">{LEVEL.format(0, "decimal")}'
+    f"{LEVEL.format(1, 'lowerLetter')}</w:abstractNum>"
+    '<w:num w:numId="1"><w:abstractNumId w:val="7"/></w:num>'
+    '<w:num w:numId="2"><w:abstractNumId w:val="8"/></w:num>'
+)
+
+
+def test_headings_lists_and_code_of_a_word_document_are_kept(read: Reader) -> None:
+    body = "".join(
+        [
+            paragraph("Handbook", "Titel"),
+            paragraph("Sickness 2", "Verzeichnis1"),
+            paragraph("Sickness", "berschrift1"),
+            paragraph("Call first|of all:", "Kreis"),
+            paragraph("the team", "Aufzhlung"),
+            paragraph("", ""),
+            paragraph("the doctor", "Aufzhlung"),
+            paragraph("Then rest.", "Aufzhlung", in_list(0)),
+            paragraph("Certificates", "Kapitel"),
+            paragraph("one", properties=in_list(2)),
+            paragraph("one a", properties=in_list(2, 1)),
+            paragraph("one b", properties=in_list(2, 1)),
+            paragraph("two", properties=in_list(2)),
+            paragraph("two a", properties=in_list(2, 1)),
+            paragraph("Tools", "Absatz"),
+            paragraph("kbot \\|    ask", "Quelltext"),
+            paragraph("", "Quelltext"),
+            paragraph("kbot bots", "Quelltext"),
+            paragraph("Appendix", properties='<w:outlineLvl w:val="0"/>'),
+            paragraph("End.", "no-such-style"),
+        ]
+    )
+    document = read(docx(body=body, styles=STYLES, numbering=NUMBERING), "a.docx")
+    assert document == Document(
+        "# Handbook\n\n## Sickness\n\nCall first of all:\n\n- the team\n- the doctor\n\n"
+        "Then rest.\n\n### Certificates\n\n1. one\n  1. one a\n  2. one b\n2. two\n  1. two a\n\n"
+        "### Tools\n\n```\nkbot \\\n    ask\n\nkbot bots\n```\n\n## Appendix\n\nEnd.",
+        "Handbook",
+    )
+
+
+@pytest.mark.parametrize("parts", [{"styles": "<cut"}, {"numbering": "<cut"}, {}])
+def test_a_document_without_readable_styles_keeps_its_words(
+    parts: dict[str, str], read: Reader
+) -> None:
+    body = paragraph("Sickness", "berschrift1") + paragraph("the team", properties=in_list(2))
+    text = read(docx("One.", body=body, **parts), "a.docx").text
+    assert text == "One.\n\nSickness\n\n- the team"
+
+
 def test_damaged_properties_cost_a_document_its_title_alone(read: Reader) -> None:
     assert read(docx("One.", properties="<cut"), "a.docx") == Document("One.")
 
