@@ -64,10 +64,15 @@ _MAX_RATIO: Final = 200
 _SMALL: Final = 1024 * 1024
 
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
-# What stands between words, and in code between its lines.
+# A fallback repeats, for old programs, what is before it.
+_UNSEEN: Final = (
+    "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",
+    f"{_W}del",
+    f"{_W}moveFrom",
+)
+# What is between words, and in code between its lines.
 _LINE_END: Final = "\n"
-_SPACES: Final = {"tab": "\t", "br": _LINE_END, "cr": _LINE_END}
+_SPACES: Final = {"tab": "\t", "br": _LINE_END, "cr": _LINE_END, "noBreakHyphen": "-"}
 
 # Names of styles: those of Word, of LibreOffice and of Pandoc.
 _HEADING: Final = re.compile(r"heading ([1-9])")
@@ -224,8 +229,7 @@ class _Body:
             body, events=("end",), resolve_entities=False, no_network=True, load_dtd=False
         ):
             name = str(element.tag).removeprefix(_W)
-            # A fallback repeats, for old programs, what is before it.
-            if name == "t" and not _is_in(element, _FALLBACK):
+            if name == "t" and _is_shown(element):
                 self._words.append(element.text or "")
             elif name in _SPACES:
                 self._words.append(_SPACES[name])
@@ -356,5 +360,13 @@ def _names_columns(row: "Element") -> bool:
     return is_set or look.get(f"{_W}firstRow") in _TRUE
 
 
-def _is_in(element: object, tag: str) -> bool:
-    return next(element.iterancestors(tag), None) is not None  # type: ignore[attr-defined]
+def _is_shown(text: "Element") -> bool:
+    """Whether a reader sees a text: it is not hidden, and was not deleted or moved away."""
+    run = text.getparent()
+    hidden = None if run is None else run.find(f"{_W}rPr/{_W}vanish")
+    is_hidden = hidden is not None and hidden.get(f"{_W}val", "1") in _TRUE
+    return not (is_hidden or _is_in(text, *_UNSEEN))
+
+
+def _is_in(element: "Element", *tags: str) -> bool:
+    return next(element.iterancestors(*tags), None) is not None

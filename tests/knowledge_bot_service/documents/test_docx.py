@@ -54,6 +54,19 @@ def test_every_cell_of_a_table_stays_in_its_column(look: str, read: Reader) -> N
     )
 
 
+def test_what_is_hidden_deleted_or_moved_away_is_not_read(read: Reader) -> None:
+    def run(text: str, properties: str = "") -> str:
+        return f"<w:r><w:rPr>{properties}</w:rPr><w:t>{text}</w:t></w:r>"
+
+    hidden, shown = "<w:vanish/>", '<w:vanish w:val="0"/>'
+    body = (
+        f"<w:p>{run('The fee ')}<w:ins>{run('is 20 ')}</w:ins><w:del>{run('was 15 ')}</w:del>"
+        f"{run('(a secret) ', hidden)}{run('euros, ', shown)}"
+        f"<w:moveFrom>{run('yearly, ')}</w:moveFrom><w:moveTo>{run('monthly')}</w:moveTo></w:p>"
+    )
+    assert read(docx(body=body), "a.docx").text == "The fee is 20 euros, monthly"
+
+
 def test_a_table_in_a_table_loses_no_words(read: Reader) -> None:
     inner = f"<w:tbl>{row(cell('in'), cell('it'))}</w:tbl>"
     outer = row(f"<w:tc>{inner}<w:p><w:r><w:t>after</w:t></w:r></w:p></w:tc>", cell("beside"))
