@@ -93,6 +93,7 @@ _MIN_FOUND: Final = 0.7
 
 # Parts are known again by this many characters of their beginning.
 _KEY: Final = 24
+_LINES: Final = 4
 
 # These are the article's where its paragraphs are around them.
 _AMONG: Final = frozenset({"h", "pre", "tr"})
@@ -108,10 +109,16 @@ _FURNITURE: Final = frozenset(
 )
 _LISTS: Final = frozenset({"ul", "ol", "menu"})
 _HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+# These are within a paragraph. Of those in the second line nothing is read.
 _INLINE: Final = frozenset(
-    "a abbr b bdi bdo cite code del dfn em font i ins kbd label mark q s samp small span"
-    " strong sub sup time tt u var wbr".split()
+    "a abbr b bdi bdo big cite code dfn em font i ins kbd mark samp small span strong sub sup tt u"
+    " var wbr area button img input map noscript picture script select source style svg template"
+    "".split()
 )
+# trafilatura drops the words in some of these, and breaks the line at others.
+_MISREAD: Final = "label maction math mfrac mi mn mo mrow mstyle msub msup mtext q time".split()
+# What is struck out no longer holds.
+_STRUCK: Final = "del s strike".split()
 
 
 def _read(path: Path) -> bytes:
@@ -121,13 +128,36 @@ def _read(path: Path) -> bytes:
 
 
 def _prepare(root: "Element") -> None:
-    """Make up for trafilatura, which drops folded text and may take links for an article."""
+    """Leave what a visitor reads, in tags that trafilatura neither drops nor takes for a break."""
     from lxml import etree
 
     for summary in root.iter("summary"):
         summary.tag = "p"
-    etree.strip_tags(root, "details")
-    etree.strip_elements(root, "nav", "footer", with_tail=False)
+    etree.strip_tags(root, "details", *_MISREAD)
+    etree.strip_elements(root, "nav", "footer", *_STRUCK, with_tail=False)
+    for hidden in [one for one in root.iter("*") if _is_hidden(one)]:
+        _remove(hidden)
+
+
+def _is_hidden(element: "Element") -> bool:
+    style = element.get("style", "").replace(" ", "").lower()
+    return (
+        element.get("hidden", "until-found").lower() != "until-found"
+        or "display:none" in style
+        or "visibility:hidden" in style
+    )
+
+
+def _remove(element: "Element") -> None:
+    """Take an element out, and leave the text behind it."""
+    parent, before = element.getparent(), element.getprevious()
+    if parent is None:
+        return
+    if before is None:
+        parent.text = (parent.text or "") + (element.tail or "")
+    else:
+        before.tail = (before.tail or "") + (element.tail or "")
+    parent.remove(element)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +168,13 @@ class _Part:
         tag: "h", "pre", "li", "tr", or "p" for whatever is no heading, code, item or row.
         text: as Markdown.
         key: the beginning of its words, without spaces and bars.
+        is_first: whether it is the first row of a table.
     """
 
     tag: str
     text: str
     key: str
+    is_first: bool = False
 
 
 def _main_text(root: "Element") -> str:
@@ -160,7 +192,10 @@ def _article(parts: Sequence[_Part], article: str) -> list[_Part]:
 
     trafilatura knows what a page's article is, but leaves out headings, and the lines of code.
     """
-    keys = {_key(line.removeprefix("- ")) for line in article.split("\n") if line.strip()}
+    lines = [line.removeprefix("- ") for line in article.split("\n") if line.strip()]
+    keys = {_key(line) for line in lines}
+    # A paragraph keeps the lines of the page's source there, and the first may be a short one.
+    keys |= {_key(" ".join(lines[number : number + _LINES])) for number in range(len(lines))}
     there = [part.key in keys for part in parts]
     if not any(there):
         return []
@@ -200,7 +235,8 @@ def _text(parts: Iterable[_Part]) -> str:
     text: list[str] = []
     before = ""
     for part in parts:
-        text += ["\n" if part.tag == before and part.tag in {"li", "tr"} else "\n\n", part.text]
+        goes_on = part.tag == before and part.tag in {"li", "tr"} and not part.is_first
+        text += ["\n" if goes_on else "\n\n", part.text]
         before = part.tag
     return "".join(text).strip("\n")
 
@@ -321,21 +357,21 @@ class _Table:
         """A row, of which these are the cells with words in them."""
         if len(cells) == 1 and (not self._names or len(row) == 1):
             self._is_parted = True
-            return _part_of("p", _words(cells[0]))
+            text = _words(cells[0])
+            return _Part("p", text, _key(text))
         if self._names:
             text = table_row(self._in_columns(row))
             if self._is_parted:
                 text = f"{self._names}\n{text}"
-            self._is_parted = False
-            return _part_of("tr", text)
-        if not self._has_rows and all(cell.tag == "th" for cell in row):
+        elif not self._has_rows and all(cell.tag == "th" for cell in row):
             self._columns = min(sum(_span(cell, "colspan") for cell in row), _MAX_SPAN)
             rule = " | ".join("---" for _ in range(self._columns))
-            self._names = f"{table_row(self._in_columns(row))}\n{rule}"
-            self._is_parted = False
-            return _part_of("tr", self._names)
-        self._has_rows = True
-        return _part_of("tr", table_row(map(_words, cells)))
+            text = self._names = f"{table_row(self._in_columns(row))}\n{rule}"
+        else:
+            text = table_row(map(_words, cells))
+        is_first = not self._has_rows
+        self._is_parted, self._has_rows = False, True
+        return _Part("tr", text, _key(text), is_first)
 
     def _in_columns(self, row: "Element") -> list[str]:
         cells = iter([cell for cell in row if cell.tag in {"td", "th"}])
@@ -361,10 +397,6 @@ def _span(cell: "Element", name: str) -> int:
     """How many columns or rows a cell is in."""
     found = _NUMBER.fullmatch(cell.get(name, ""))
     return max(1, min(int(found[1]), _MAX_SPAN)) if found else 1
-
-
-def _part_of(tag: str, text: str) -> _Part:
-    return _Part(tag, text, _key(text))
 
 
 def _words(element: "Element") -> str:

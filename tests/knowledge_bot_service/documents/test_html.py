@@ -138,3 +138,47 @@ def test_a_cell_that_spans_what_no_table_has_is_read(span: str, read: Reader) ->
     page = f"<body><main><p>{SENTENCE} {SENTENCE}</p><table><tr><th>x</th><th colspan={span!r}>y"
     text = read(f"{page}</th></tr>{rows}</table></main></body>", "page.html").text
     assert "a | b" in text or "a | a" in text
+
+
+@pytest.mark.parametrize(
+    ("inner", "shown"),
+    [
+        ("20 <img src=x alt=coin> euros", "20 euros"),
+        ("<button>Copy</button>20 euros", "20 euros"),
+        ("20<input type=checkbox> euros", "20 euros"),
+        ("<q>20</q> euros", "20 euros"),
+        ("<time>20</time> euros", "20 euros"),
+        ("<label>20</label> euros", "20 euros"),
+        ("<math><mn>20</mn></math> euros", "20 euros"),
+        ("<del>15</del> <ins>20</ins> euros", "20 euros"),
+        ("<s>15</s> 20 <strike>15</strike> euros", "20 euros"),
+        ("<span style='Display: None'>no</span>20 <i hidden>no</i>euros", "20 euros"),
+        ("\n20\neuros", "20 euros"),
+    ],
+)
+def test_a_paragraph_is_read_whatever_is_within_it(inner: str, shown: str, read: Reader) -> None:
+    fee = f"<p>Fees:\n{inner} for each of the members in a year.</p>"
+    page = f"<body><main><h1>Club</h1><p>{SENTENCE * 3}</p>{fee}<p>{SENTENCE}</p></main></body>"
+    assert f"\n\nFees: {shown} for each of the members in a year.\n\n" in read(page, "a.html").text
+
+
+@pytest.mark.parametrize("length", [1, 5])
+@pytest.mark.parametrize(
+    "attribute", ["hidden", "style='display:none'", "style='VISIBILITY: hidden'"]
+)
+def test_what_a_visitor_does_not_see_is_not_read(attribute: str, length: int, read: Reader) -> None:
+    page = f"<body><main><p>{SENTENCE * length}</p><p {attribute}>Secret.</p>After.</main></body>"
+    text = read(page, "a.html").text
+    assert "Secret" not in text
+    assert "After." in text
+
+
+def test_tables_that_follow_from_one_another_stay_two(read: Reader) -> None:
+    prices = "<table><tr><th>plan</th><th>price</th></tr><tr><td>Basic</td><td>5</td></tr></table>"
+    contact = (
+        "<table><tr><th>Phone</th><td>0555 1</td></tr><tr><th>Mail</th><td>a@b</td></tr></table>"
+    )
+    page = f"<body><main><p>{SENTENCE} {SENTENCE}</p>{prices}{contact}</main></body>"
+    assert read(page, "a.html").text.endswith(
+        "plan | price\n--- | ---\nBasic | 5\n\nPhone | 0555 1\nMail | a@b"
+    )
