@@ -116,7 +116,8 @@ class LocalService:
             }
         )
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "knowledge_bot_service.child"],
+            # -P: no file of the working folder is taken for a module.
+            [sys.executable, "-P", "-m", "knowledge_bot_service.child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -269,6 +269,15 @@ def test_settings_that_json_does_not_have_start_no_process(tmp_path: Path) -> No
     assert not _runs(service)
 
 
+def test_a_file_in_the_working_folder_is_no_module_of_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "uvicorn.py").write_text("print('not the server')")
+    monkeypatch.chdir(tmp_path)
+    with LocalService() as service, client_of(service) as http:
+        assert http.get("/bots").status_code == 200
+
+
 def test_a_start_that_is_interrupted_leaves_no_process() -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
