@@ -322,6 +322,8 @@ def _paragraph(text: str, tag: str, mark: str, depth: int) -> _Part:
 
 
 def _code(element: "Element", depth: int) -> _Part:
+    for line_end in element.iter("br"):
+        line_end.tail = f"\n{line_end.tail or ''}"
     code = str(element.xpath("string()")).strip("\n")
     fence = "`" * max([3, *(len(run) + 1 for run in _FENCES.findall(code))])
     indent = "  " * depth
@@ -400,4 +402,16 @@ def _span(cell: "Element", name: str) -> int:
 
 
 def _words(element: "Element") -> str:
-    return " ".join(str(element.xpath("string()")).split())
+    return " ".join("".join(_texts(element)).split())
+
+
+def _texts(element: "Element") -> Iterator[str]:
+    """The texts in an element, apart where a line or a paragraph ends between them."""
+    yield element.text or ""
+    for child in element:
+        gap = "" if child.tag in _INLINE else " "
+        yield gap
+        if child.tag not in _FURNITURE:
+            yield from _texts(child)
+        yield gap
+        yield child.tail or ""

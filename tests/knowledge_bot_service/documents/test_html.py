@@ -182,3 +182,27 @@ def test_tables_that_follow_from_one_another_stay_two(read: Reader) -> None:
     assert read(page, "a.html").text.endswith(
         "plan | price\n--- | ---\nBasic | 5\n\nPhone | 0555 1\nMail | a@b"
     )
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("Monday<br>Tuesday", "Monday Tuesday"),
+        ("<p>Monday</p><p>Tuesday</p>", "Monday Tuesday"),
+        ("<div>Mon<b>day</b></div>", "Monday"),
+        ("H<sub>2</sub>O<script>no</script> x<sup>2</sup>", "H2O x2"),
+        ("Mon<wbr>day <button>Copy</button>", "Monday"),
+    ],
+)
+def test_the_words_of_a_cell_are_apart_where_its_lines_are(
+    cell: str, words: str, read: Reader
+) -> None:
+    table = f"<table><tr><td>{cell}</td><td>open</td></tr><tr><td>a</td><td>b</td></tr></table>"
+    page = f"<body><main><p>{SENTENCE} {SENTENCE}</p>{table}</main></body>"
+    assert read(page, "a.html").text.endswith(f"{words} | open\na | b")
+
+
+def test_lines_of_code_end_at_a_break_too(read: Reader) -> None:
+    code = "<pre><code>frob stop<br>frob <b>start</b><br/></code></pre>"
+    page = f"<body><main><p>{SENTENCE} {SENTENCE} Type this:</p>{code}</main></body>"
+    assert read(page, "a.html").text.endswith("\n\n```\nfrob stop\nfrob start\n```")
