@@ -323,7 +323,7 @@ def _paragraph(text: str, tag: str, mark: str, depth: int) -> _Part:
 
 def _code(element: "Element", depth: int) -> _Part:
     for line_end in element.iter("br"):
-        line_end.tail = f"\n{line_end.tail or ''}"
+        line_end.text = "\n"
     code = str(element.xpath("string()")).strip("\n")
     fence = "`" * max([3, *(len(run) + 1 for run in _FENCES.findall(code))])
     indent = "  " * depth

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from html import unescape
 from typing import Final
 
 from knowledge_bot_service.analyzer import table_row
@@ -37,10 +38,17 @@ _TABLE_RULE: Final = re.compile(r"(?=.*--)[ \t:|-]++")
 _BARS: Final = re.compile(r"(?<!\\)\|")
 _AROUND: Final = re.compile(r"^\||(?<!\\)\|$")
 _QUOTE: Final = re.compile(r" {0,3}>[ \t]?")
-_DEFINITION: Final = re.compile(r" {0,3}\[[^\]]+\]:[ \t]*\S")
+_DEFINITION: Final = re.compile(r" {0,3}\[[^\]^][^\]]*\]:[ \t]*\S")
+# What begins and ends a note that Docusaurus and others set off.
+_COLONS: Final = re.compile(r" {0,3}:{3,}.*")
 _TITLE: Final = re.compile(r"title:[ \t]*(.+)")
 
-_MARK: Final = re.compile(r"[]*_<`~\\]")
+_MARK: Final = re.compile(r"[]*_<~\\]")
+_CODE: Final = re.compile(r"(?<![`\\])`++([^`]+)`++")
+_ENTITY: Final = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[a-zA-Z][a-zA-Z\d]{1,31});")
+
+# What stands for code while a line is made plain: no text has a NUL.
+_KEPT: Final = re.compile(r"\0(\d+)\0")
 
 # In this order: an image may be inside a link, and emphasis around both. Nothing in them nests, so
 # that each takes time in proportion to the line.
@@ -49,12 +57,14 @@ _INLINE: Final = (
     (re.compile(r"\[([^\[\]]*)\]\((?:[^()]|\([^()]*\))*+\)"), r"\1"),
     (re.compile(r"!?\[([^\[\]]+)\]\[[^\[\]]*\]"), r"\1"),
     (re.compile(r"<((?:https?://|mailto:)[^<>\s]+)>"), r"\1"),
+    (re.compile(r"\[\^[^\[\]\s]+\](?:: ?)?"), ""),
+    (re.compile(r"<br ?/?>", re.IGNORECASE), " "),
     (re.compile(r"</?[a-zA-Z][^<>]*>"), ""),
     (re.compile(r"(?<!\\)(\*{1,3})(?=[^\s*])([^*]*[^\s*])\1"), r"\2"),
     (re.compile(r"(?<![\w\\])(_{1,3})(?=[^\s_])([^_]*[^\s_])\1(?!\w)"), r"\2"),
-    (re.compile(r"~~([^~]+)~~"), r"\1"),
-    (re.compile(r"`+([^`]+)`+"), r"\1"),
-    (re.compile(r"\\([!-/:-@\[-`{-~])"), r"\1"),
+    # What is struck out no longer holds.
+    (re.compile(r"~~[^~]+~~"), ""),
+    (re.compile(r"\\([!-/:-@\[-`{-~]|$)"), r"\1"),
 )
 
 
@@ -135,6 +145,7 @@ def _is_decoration(line: str) -> bool:
             _RULE.fullmatch(line),
             _TABLE_RULE.fullmatch(line),
             _DEFINITION.match(line),
+            _COLONS.fullmatch(line),
         )
     )
 
@@ -143,12 +154,22 @@ def _plain(line: str) -> str:
     while quote := _QUOTE.match(line):
         line = line[quote.end() :]
     if line.lstrip().startswith("|"):
-        return table_row(map(_inline, _BARS.split(_AROUND.sub("", line.strip()))))
+        cells = _BARS.split(_AROUND.sub("", line.strip()))
+        return table_row(_inline(cell.replace("\\|", "|")) for cell in cells)
     return _inline(line)
 
 
 def _inline(line: str) -> str:
+    """A line without marks; within code nothing is one."""
+    kept: list[str] = []
+
+    def keep(code: re.Match[str]) -> str:
+        kept.append(code[1].strip())
+        return f"\0{len(kept) - 1}\0"
+
+    line = _CODE.sub(keep, line)
     if _MARK.search(line):
         for pattern, replacement in _INLINE:
             line = pattern.sub(replacement, line)
-    return line
+    line = _ENTITY.sub(lambda found: unescape(found[0]), line).replace("\xa0", " ")
+    return _KEPT.sub(lambda found: kept[int(found[1])], line)

@@ -72,6 +72,26 @@ def test_every_cell_of_a_table_stays_in_its_column(read: Reader) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("Run `uv cache clean <package>` now.", "Run uv cache clean <package> now."),
+        ("**`--all`** and [`*args`](x) and ``__init__``", "--all and *args and __init__"),
+        ("~~was `15`~~ is `20` or `25`", " is 20 or 25"),
+        (
+            "`&lt;` is &lt;, &#169; is &copy;&nbsp;here & there &nosuch;",
+            "&lt; is <, © is © here & there &nosuch;",
+        ),
+        ("one<br>two<br/>three\\", "one two three"),
+        ("It is so.[^1]\n\n[^1]: As *measured*.", "It is so.\n\nAs measured."),
+        (":::note\nIt is free.\n:::", "It is free."),
+        ("a \\`b\\` c", "a `b` c"),
+    ],
+)
+def test_code_is_kept_as_it_is_and_marks_go(line: str, words: str, read: Reader) -> None:
+    assert read(f"Text.\n\n{line}", "a.md").text == f"Text.\n\n{words}"
+
+
 def test_what_a_note_or_a_tab_holds_is_text_after_its_title(read: Reader) -> None:
     source = (
         'Install it:\n\n=== "Linux"\n\n    Open a shell:\n\n    ```\n    apt install x\n    ```\n\n'
@@ -91,6 +111,10 @@ def test_what_a_note_or_a_tab_holds_is_text_after_its_title(read: Reader) -> Non
         "<!--" * 100_000,
         "*a " * 100_000,
         "`" * 300_000,
+        "a" + "`" * 300_000,
+        "a `b" * 100_000,
+        "[^" * 100_000,
+        "&a" * 100_000,
         "_" * 300_000,
         "> " * 100_000,
         "# " * 100_000,
