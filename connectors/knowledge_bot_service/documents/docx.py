@@ -231,7 +231,8 @@ class _Body:
             name = str(element.tag).removeprefix(_W)
             if name == "t" and _is_shown(element):
                 self._words.append(element.text or "")
-            elif name in _SPACES:
+            # A tab outside of a run is where tabs stop.
+            elif name in _SPACES and _is_in(element, f"{_W}r"):
                 self._words.append(_SPACES[name])
             elif name == "p":
                 yield from self._paragraph(element)

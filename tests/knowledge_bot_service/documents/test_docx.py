@@ -134,7 +134,7 @@ def test_headings_lists_and_code_of_a_word_document_are_kept(read: Reader) -> No
             paragraph("Tools", "Absatz"),
             paragraph("kbot \\|    ask", "Quelltext"),
             paragraph("", "Quelltext"),
-            paragraph("kbot bots", "Quelltext"),
+            paragraph("kbot bots", "Quelltext", '<w:tabs><w:tab w:val="left"/></w:tabs>'),
             paragraph("Appendix", properties='<w:outlineLvl w:val="0"/>'),
             paragraph("End.", "no-such-style"),
         ]
