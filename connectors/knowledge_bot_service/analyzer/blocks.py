@@ -171,6 +171,12 @@ def table_row(cells: Iterable[str]) -> str:
     return row if all([kept[0], kept[-1]]) else f"| {row} |"
 
 
+def joined_names(above: Sequence[str], below: Sequence[str]) -> list[str]:
+    """The names of columns in two rows: "Price" over "small" is "Price small"."""
+    pairs = zip_longest(above, below, fillvalue="")
+    return [" ".join(dict.fromkeys(filter(None, pair))) for pair in pairs]
+
+
 def _cells(row: str) -> list[str]:
     """The cells of a row, which may have bars around it, and bars without spaces inside of one."""
     row = row.strip()

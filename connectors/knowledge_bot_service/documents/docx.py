@@ -3,12 +3,12 @@
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Literal
 
-from knowledge_bot_service.analyzer import table_row
+from knowledge_bot_service.analyzer import joined_names, table_row
 from knowledge_bot_service.documents.document import Document, ExtractionError
 from knowledge_bot_service.documents.xml import fault
 
@@ -34,7 +34,7 @@ def read_docx(path: Path) -> Document:
             if _BODY not in archive.namelist():
                 raise ExtractionError("the file is a ZIP archive but not a Word document (.docx)")
             with _member(archive, _BODY) as body:
-                blocks = list(_Body(_Styles(archive)).blocks(body))
+                blocks = list(_Body(_Styles(archive), _notes(archive)).blocks(body))
             properties = _part(archive, _PROPERTIES)
     except zipfile.BadZipFile:
         raise ExtractionError("the Word document is damaged or cut off") from None
@@ -55,6 +55,7 @@ def read_docx(path: Path) -> Document:
 _BODY: Final = "word/document.xml"
 _STYLES: Final = "word/styles.xml"
 _NUMBERING: Final = "word/numbering.xml"
+_NOTES: Final = {"footnote": "word/footnotes.xml", "endnote": "word/endnotes.xml"}
 _PROPERTIES: Final = "docProps/core.xml"
 
 # Bounds of a member's size, in bytes, and of what it grows to. Word's own XML shrinks to a fiftieth
@@ -77,6 +78,7 @@ _SPACES: Final = {"tab": "\t", "br": _LINE_END, "cr": _LINE_END, "noBreakHyphen"
 # Names of styles: those of Word, of LibreOffice and of Pandoc.
 _HEADING: Final = re.compile(r"heading ([1-9])")
 _CONTENTS: Final = re.compile(r"toc (?:[1-9]|heading)|contents [1-9]|contents heading")
+_LIST: Final = re.compile(r"list (?:bullet|number) ([2-5])")
 _CODE: Final = frozenset({"code", "html preformatted", "preformatted text", "source code"})
 _OUTLINE_LEVELS: Final = frozenset("012345678")
 # A style may be based on itself.
@@ -87,6 +89,7 @@ _MAX_COLUMNS: Final = 63
 # 17.4.55).
 _TRUE: Final = frozenset({"1", "true", "on"})
 _FIRST_ROW: Final = 0x0020
+_HIDING: Final = ("vanish", "strike", "dstrike")
 _HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f]{1,8}")
 _DC_TITLE: Final = "{http://purl.org/dc/elements/1.1/}title"
 
@@ -117,6 +120,17 @@ def _part(archive: zipfile.ZipFile, name: str) -> "Element | None":
         return None
 
 
+def _notes(archive: zipfile.ZipFile) -> dict[tuple[str, str | None], str]:
+    """The words of a document's notes, by their kinds and numbers."""
+    found = {}
+    for kind, name in _NOTES.items():
+        part = _part(archive, name)
+        for note in [] if part is None else part.iter(f"{_W}{kind}"):
+            words = " ".join(text.text or "" for text in note.iter(f"{_W}t") if _is_shown(text))
+            found[kind, note.get(f"{_W}id")] = " ".join(words.split())
+    return found
+
+
 def _value(element: "Element | None", path: str) -> str | None:
     """The value of what is at a path of names below an element; None where nothing is."""
     found = (
@@ -129,7 +143,7 @@ def _value(element: "Element | None", path: str) -> str | None:
 class _Role:
     """What a paragraph is: a heading or an item of this level, from 1 on, code, or a text."""
 
-    kind: Literal["heading", "item", "code", "contents", "text"] = "text"
+    kind: Literal["heading", "item", "code", "contents", "term", "text"] = "text"
     level: int = 1
     list: str = ""
     is_numbered: bool = False
@@ -165,8 +179,12 @@ class _Styles:
         if own is None:
             return _Role()
         styles = list(self._inherited(_value(own, "pStyle")))
-        for style in styles:
-            if role := _role_of(_value(style, "name") or ""):
+        names = [(_value(style, "name") or "").lower() for style in styles]
+        # Pandoc bases the styles of authors and dates on that of the title.
+        if names[:1] == ["title"]:
+            return _Role("heading")
+        for name in names:
+            if role := _role_of(name):
                 return role
         properties = [own, *(style.find(f"{_W}pPr") for style in styles)]
         for one in properties:
@@ -175,8 +193,23 @@ class _Styles:
                 return _Role("heading", int(level) + 2)
         for one in properties:
             if (number := _value(one, "numPr/numId")) is not None:
-                return self._item(number, _value(one, "numPr/ilvl") or "0")
+                below = next((found for found in map(_LIST.fullmatch, names) if found), None)
+                level = str(int(below[1]) - 1) if below else "0"
+                return self._item(number, _value(one, "numPr/ilvl") or level)
         return _Role()
+
+    def sets_off_first_row(self, table: "Element | None") -> bool:
+        """Whether the style of a table sets its first row off, and the table has that done."""
+        look = None if table is None else table.find(f"{_W}tblPr/{_W}tblLook")
+        if look is None:
+            return False
+        bits = look.get(f"{_W}val", "0")
+        is_set = bool(_HEXADECIMAL.fullmatch(bits)) and bool(int(bits, 16) & _FIRST_ROW)
+        return (is_set or look.get(f"{_W}firstRow") in _TRUE) and any(
+            part.get(f"{_W}type") == "firstRow"
+            for style in self._inherited(_value(table, "tblPr/tblStyle"))
+            for part in style.iter(f"{_W}tblStylePr")
+        )
 
     def _inherited(self, identifier: str | None) -> "Iterator[Element]":
         """A style and those that it is based on."""
@@ -195,13 +228,12 @@ class _Styles:
 
 def _role_of(name: str) -> _Role | None:
     """What the name of a style says; names are the same in every language (17.7.4.9)."""
-    name = name.lower()
     if found := _HEADING.fullmatch(name):
         return _Role("heading", int(found[1]) + 1)
-    if name == "title":
-        return _Role("heading")
     if name in _CODE:
         return _Role("code")
+    if name == "definition term":
+        return _Role("term")
     return _Role("contents") if _CONTENTS.fullmatch(name) else None
 
 
@@ -210,11 +242,15 @@ class _Body:
 
     Args:
         styles: what its paragraphs are.
+        notes: its notes, by their kinds and numbers: each is told where it is referred to.
     """
 
-    def __init__(self, styles: _Styles) -> None:
+    def __init__(self, styles: _Styles, notes: Mapping[tuple[str, str | None], str]) -> None:
         self._styles = styles
+        self._notes = notes
         self._words: list[str] = []
+        # A term before its definition.
+        self._term = ""
         self._table = _Table()
         # Items or lines of code that follow from one another, and the numbers of the former.
         self._run: list[str] = []
@@ -225,39 +261,61 @@ class _Body:
         """The paragraphs, headings, lists, tables and code of the body."""
         from lxml import etree
 
-        for _, element in etree.iterparse(
-            body, events=("end",), resolve_entities=False, no_network=True, load_dtd=False
+        for event, element in etree.iterparse(
+            body, events=("start", "end"), resolve_entities=False, no_network=True, load_dtd=False
         ):
             name = str(element.tag).removeprefix(_W)
-            if name == "t" and _is_shown(element):
+            if event == "start":
+                # The paragraphs of a text box stand in the middle of another one.
+                self._words += [" "] if name == "txbxContent" else []
+            elif name == "t" and _is_shown(element):
                 self._words.append(element.text or "")
             # A tab outside of a run is where tabs stop.
             elif name in _SPACES and _is_in(element, f"{_W}r"):
                 self._words.append(_SPACES[name])
+            elif name.endswith("noteReference"):
+                note = self._notes.get((name.removesuffix("Reference"), element.get(f"{_W}id")))
+                self._words += [f" ({note})"] if note else []
             elif name == "p":
                 yield from self._paragraph(element)
                 element.clear()
-            elif name == "tc":
-                self._table.end_cell(element)
-            elif name in {"tr", "tbl"}:
-                yield from self._end_run()
-                yield from self._table.end_row(element) if name == "tr" else self._table.end()
-                if name == "tbl":
-                    self._table = _Table()
-                element.clear()
+            # A table in a cell is that cell's words.
+            elif name in {"tc", "tr", "tbl"} and not _is_in(element, f"{_W}tc"):
+                yield from self._end_of_table_part(name, element)
         yield from self._end_run()
+        if self._term:
+            yield self._term
+
+    def _end_of_table_part(self, name: str, element: "Element") -> Iterator[str]:
+        if name == "tc":
+            self._table.end_cell(element)
+            return
+        yield from self._end_run()
+        if name == "tr":
+            table = next(element.iterancestors(f"{_W}tbl"), None)
+            is_set_off = self._styles.sets_off_first_row(table)
+            yield from self._table.end_row(element, is_set_off=is_set_off)
+        else:
+            yield from self._table.end()
+            self._table = _Table()
+        element.clear()
 
     def _paragraph(self, paragraph: "Element") -> Iterator[str]:
         words = "".join(self._words)
         self._words.clear()
         text = " ".join(words.split())
         if _is_in(paragraph, f"{_W}tc"):
-            self._table.words += [text] if text else []
+            self._table.add(text, paragraph)
             return
         role = self._styles.role(paragraph)
         # An empty line may be within code, and stands between paragraphs for the looks of it.
         if role.kind == "contents" or not (text or role.kind == "code"):
             return
+        if role.kind == "term":
+            self._term = f"{self._term}, {text}" if self._term else text
+            return
+        if self._term:
+            role, text, self._term = _Role("item"), f"{self._term}: {text}", ""
         if role.kind != self._run_of:
             yield from self._end_run()
         self._run_of = role.kind
@@ -293,48 +351,76 @@ class _Table:
     """A table that is read. Every cell stays in its column, also an empty one or a merged one."""
 
     def __init__(self) -> None:
-        self.words: list[str] = []
+        self._words: list[str] = []
         self._cells: list[str] = []
+        self._count = 0
         self._above: list[str] = []
-        # The row of names and the rule under it; they are told again below a title.
+        # The columns' names, in the rows before all others; and these, as far as they are not told.
         self._names: list[str] = []
         self._rows: list[str] = []
+        self._has_rows = False
         self._is_told = False
+        self._is_bold = True
+
+    def add(self, text: str, paragraph: "Element") -> None:
+        """A paragraph of the cell that is read."""
+        if text:
+            self._words.append(text)
+            self._is_bold = self._is_bold and _is_bold(paragraph)
 
     def end_cell(self, cell: "Element") -> None:
         """The words so far are a cell's; of one that is merged with that above, are that one's."""
-        text = " ".join(self.words)
-        self.words.clear()
+        text = " ".join(self._words)
+        self._words.clear()
         at = len(self._cells)
         if not text and _goes_on(cell) and at < len(self._above):
             text = self._above[at]
         self._cells += [text] * _columns(cell)
+        self._count += 1
 
-    def end_row(self, row: "Element") -> Iterator[str]:
-        """The cells so far are a row's. One that is a single cell is a title, and no row."""
+    def end_row(self, row: "Element", *, is_set_off: bool) -> Iterator[str]:
+        """The cells so far are a row's. One that is a single cell is a title, and no row.
+
+        The first row has names where it is a heading, where its words are bold, or where the
+        table's style sets it off. More rows have if they are headings as well.
+        """
         cells, self._cells = self._cells, []
+        count, self._count = self._count, 0
+        is_heading = row.find(f"{_W}trPr/{_W}tblHeader") is not None
+        is_first = not (self._names or self._has_rows)
+        has_names = is_heading or (is_first and (is_set_off or self._is_bold))
         if not any(cells):
             return
-        if len(row.findall(f"{_W}tc")) == 1:
-            if self._rows != self._names:
+        if count == 1:
+            if self._rows:
                 yield self._told()
             yield cells[0]
             return
-        self._rows.append(table_row(cells))
-        if not self._above and _names_columns(row):
-            self._rows.append(" | ".join("---" for _ in cells))
-            self._names = [*self._rows]
         self._above = cells
+        if has_names and not self._has_rows:
+            self._names = joined_names(self._names, cells)
+            return
+        self._has_rows = True
+        self._rows.append(table_row(cells))
 
     def end(self) -> Iterator[str]:
         """The rows so far are all."""
-        if self._rows and not (self._is_told and self._rows == self._names):
+        if self._rows or (self._names and not self._is_told):
             yield self._told()
 
     def _told(self) -> str:
-        rows, self._rows = self._rows, [*self._names]
+        rows, self._rows = self._rows, []
         self._is_told = True
-        return "\n".join(rows)
+        if not self._names:
+            return "\n".join(rows)
+        rule = " | ".join("---" for _ in self._names)
+        return "\n".join([table_row(self._names), rule, *rows])
+
+
+def _is_bold(paragraph: "Element") -> bool:
+    runs = [run for run in paragraph.iter(f"{_W}r") if run.find(f"{_W}t") is not None]
+    bold = [run.find(f"{_W}rPr/{_W}b") for run in runs]
+    return all(one is not None and one.get(f"{_W}val", "1") in _TRUE for one in bold)
 
 
 def _goes_on(cell: "Element") -> bool:
@@ -349,23 +435,11 @@ def _columns(cell: "Element") -> int:
     return max(1, min(int(value[:4]), _MAX_COLUMNS)) if value.isdecimal() else 1
 
 
-def _names_columns(row: "Element") -> bool:
-    """Whether the first row of a table is set off: as a heading, or by the table's style."""
-    if row.find(f"{_W}trPr/{_W}tblHeader") is not None:
-        return True
-    look = row.find(f"../{_W}tblPr/{_W}tblLook")
-    if look is None:
-        return False
-    bits = look.get(f"{_W}val", "0")
-    is_set = bool(_HEXADECIMAL.fullmatch(bits)) and bool(int(bits, 16) & _FIRST_ROW)
-    return is_set or look.get(f"{_W}firstRow") in _TRUE
-
-
 def _is_shown(text: "Element") -> bool:
-    """Whether a reader sees a text: it is not hidden, and was not deleted or moved away."""
+    """Whether it holds for a reader: it is not hidden, struck out, deleted or moved away."""
     run = text.getparent()
-    hidden = None if run is None else run.find(f"{_W}rPr/{_W}vanish")
-    is_hidden = hidden is not None and hidden.get(f"{_W}val", "1") in _TRUE
+    marks = [] if run is None else [run.find(f"{_W}rPr/{_W}{mark}") for mark in _HIDING]
+    is_hidden = any(mark is not None and mark.get(f"{_W}val", "1") in _TRUE for mark in marks)
     return not (is_hidden or _is_in(text, *_UNSEEN))
 
 

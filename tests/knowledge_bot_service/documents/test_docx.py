@@ -28,6 +28,14 @@ def test_a_word_document_gives_its_paragraphs_and_rows(read: Reader) -> None:
     assert read(data, "a.docx") == Document("One.\n\nTwo.\n\na | b", "Hours")
 
 
+TABLE_STYLES = (
+    '<w:style w:styleId="Base"><w:tblStylePr w:type="firstRow"/></w:style>'
+    '<w:style w:styleId="Grid"><w:basedOn w:val="Base"/></w:style>'
+    '<w:style w:styleId="Plain"><w:tblStylePr w:type="lastRow"/></w:style>'
+)
+HEADING, BOLD = "<w:trPr><w:tblHeader/></w:trPr>", "<w:rPr><w:b/></w:rPr>"
+
+
 @pytest.mark.parametrize(
     "look", ['w:firstRow="1"', 'w:val="04A0"', 'w:val="0020" w:firstRow="true"']
 )
@@ -42,8 +50,9 @@ def test_every_cell_of_a_table_stays_in_its_column(look: str, read: Reader) -> N
             row(cell("Club"), cell("on request", properties='<w:gridSpan w:val="2"/>')),
         ]
     )
-    look = f"<w:tblPr><w:tblLook {look}/></w:tblPr>"
-    data = docx("One.", body=f"<w:tbl>{look}{table}</w:tbl><w:p><w:r><w:t>End.</w:t></w:r></w:p>")
+    look = f'<w:tblPr><w:tblStyle w:val="Grid"/><w:tblLook {look}/></w:tblPr>'
+    end = "<w:p><w:r><w:t>End.</w:t></w:r></w:p>"
+    data = docx("One.", body=f"<w:tbl>{look}{table}</w:tbl>{end}", styles=TABLE_STYLES)
     assert read(data, "a.docx").text == (
         "One.\n\n"
         "plan | a month | a year\n--- | --- | ---\n"
@@ -61,17 +70,74 @@ def test_what_is_hidden_deleted_or_moved_away_is_not_read(read: Reader) -> None:
     hidden, shown = "<w:vanish/>", '<w:vanish w:val="0"/>'
     body = (
         f"<w:p>{run('The fee ')}<w:ins>{run('is 20 ')}</w:ins><w:del>{run('was 15 ')}</w:del>"
-        f"{run('(a secret) ', hidden)}{run('euros, ', shown)}"
+        f"{run('(15) ', '<w:strike/>')}{run('(a secret) ', hidden)}{run('euros, ', shown)}"
         f"<w:moveFrom>{run('yearly, ')}</w:moveFrom><w:moveTo>{run('monthly')}</w:moveTo></w:p>"
     )
     assert read(docx(body=body), "a.docx").text == "The fee is 20 euros, monthly"
 
 
-def test_a_table_in_a_table_loses_no_words(read: Reader) -> None:
+@pytest.mark.parametrize(
+    ("look", "styles", "bold", "names"),
+    [
+        ('<w:tblLook w:firstRow="1"/>', "", "", ""),
+        ('<w:tblStyle w:val="Plain"/><w:tblLook w:firstRow="1"/>', TABLE_STYLES, "", ""),
+        ('<w:tblStyle w:val="Grid"/><w:tblLook w:firstRow="0"/>', TABLE_STYLES, "", ""),
+        ('<w:tblStyle w:val="Grid"/>', TABLE_STYLES, "", ""),
+        ('<w:tblStyle w:val="Grid"/><w:tblLook w:firstRow="1"/>', TABLE_STYLES, "", "--- | ---\n"),
+        ("", "", BOLD, "--- | ---\n"),
+        ("", "", '<w:rPr><w:b w:val="0"/></w:rPr>', ""),
+    ],
+)
+def test_a_first_row_that_is_not_set_off_has_no_names(
+    look: str, styles: str, bold: str, names: str, read: Reader
+) -> None:
+    first = row(*(cell(name).replace("<w:t>", f"{bold}<w:t>") for name in ("Payroll", "Ines")))
+    body = f"<w:tbl><w:tblPr>{look}</w:tblPr>{first}{row(cell('Desk'), cell('Tom'))}</w:tbl>"
+    text = read(docx(body=body, styles=styles), "a.docx").text
+    assert text == f"Payroll | Ines\n{names}Desk | Tom"
+
+
+def test_two_rows_of_headings_are_one_name_for_a_column(read: Reader) -> None:
+    above, below = "<w:vMerge w:val='restart'/>", "<w:vMerge/>"
+    wide = '<w:gridSpan w:val="2"/>'
+    first = row(cell("Cake", properties=above), cell("Price", properties=wide))
+    second = row(cell("", properties=below), cell("small"), cell("large"))
+    names = (first + second).replace("<w:tr>", f"<w:tr>{HEADING}")
+    body = f"<w:tbl>{names}{row(cell('Wedding'), cell(''), cell('180'))}</w:tbl>"
+    assert read(docx(body=body), "a.docx").text == (
+        "Cake | Price small | Price large\n--- | --- | ---\nWedding |  | 180"
+    )
+
+
+def test_a_table_in_a_cell_is_words_of_that_cell(read: Reader) -> None:
     inner = f"<w:tbl>{row(cell('in'), cell('it'))}</w:tbl>"
     outer = row(f"<w:tc>{inner}<w:p><w:r><w:t>after</w:t></w:r></w:p></w:tc>", cell("beside"))
-    text = read(docx("One.", body=f"<w:tbl>{outer}</w:tbl>"), "a.docx").text
-    assert text == "One.\n\nin | it\n\nafter | beside"
+    body = f"<w:tbl>{row(cell('a'), cell('b'))}{outer}{row(cell('c'), cell('d'))}</w:tbl>"
+    assert read(docx(body=body), "a.docx").text == "a | b\nin it after | beside\nc | d"
+
+
+def test_a_cell_in_a_control_is_a_cell(read: Reader) -> None:
+    controlled = f"<w:sdt><w:sdtContent>{cell('a')}</w:sdtContent></w:sdt>"
+    assert read(docx(body=f"<w:tbl>{row(controlled, cell('b'))}</w:tbl>"), "a.docx").text == "a | b"
+
+
+def test_a_note_is_told_where_it_is_referred_to(read: Reader) -> None:
+    body = "".join(
+        f"<w:p><w:r><w:t>{text}</w:t></w:r><w:r>{reference}</w:r></w:p>"
+        for text, reference in [
+            ("It opens at 7.", '<w:footnoteReference w:id="2"/>'),
+            ("It is free.", '<w:endnoteReference w:id="2"/>'),
+            ("It is near.", '<w:footnoteReference w:id="9"/>'),
+        ]
+    )
+    note = '<w:{0} w:id="2"><w:p><w:r><w:t>{1}</w:t></w:r></w:p></w:{0}>'
+    notes = {
+        "footnotes": note.format("footnote", "Not on Sundays."),
+        "endnotes": note.format("endnote", "For members."),
+    }
+    assert read(docx(body=body, **notes), "a.docx").text == (
+        "It opens at 7. (Not on Sundays.)\n\nIt is free. (For members.)\n\nIt is near."
+    )
 
 
 def style(identifier: str, name: str, properties: str = "", based_on: str = "") -> str:
@@ -101,6 +167,10 @@ STYLES = "".join(
         style("Kreis", "Circle", based_on="Kreis"),
         style("Aufzhlung", "List Bullet", in_list(1)),
         style("Verzeichnis1", "toc 1"),
+        style("Verfasser", "Author", based_on="Titel"),
+        style("Aufzhlung2", "List Bullet 2", '<w:numPr><w:numId w:val="3"/></w:numPr>'),
+        style("Begriff", "Definition Term"),
+        style("Erklrung", "Definition"),
         style("Quelltext", "HTML Preformatted"),
     ]
 )
@@ -118,11 +188,13 @@ def test_headings_lists_and_code_of_a_word_document_are_kept(read: Reader) -> No
     body = "".join(
         [
             paragraph("Handbook", "Titel"),
+            paragraph("The Board", "Verfasser"),
             paragraph("Sickness 2", "Verzeichnis1"),
             paragraph("Sickness", "berschrift1"),
             paragraph("Call first|of all:", "Kreis"),
             paragraph("the team", "Aufzhlung"),
             paragraph("", ""),
+            paragraph("its leader", "Aufzhlung2"),
             paragraph("the doctor", "Aufzhlung"),
             paragraph("Then rest.", "Aufzhlung", in_list(0)),
             paragraph("Certificates", "Kapitel"),
@@ -135,15 +207,19 @@ def test_headings_lists_and_code_of_a_word_document_are_kept(read: Reader) -> No
             paragraph("kbot \\|    ask", "Quelltext"),
             paragraph("", "Quelltext"),
             paragraph("kbot bots", "Quelltext", '<w:tabs><w:tab w:val="left"/></w:tabs>'),
+            paragraph("Lease", "Begriff"),
+            paragraph("how long.", "Erklrung"),
             paragraph("Appendix", properties='<w:outlineLvl w:val="0"/>'),
             paragraph("End.", "no-such-style"),
         ]
     )
     document = read(docx(body=body, styles=STYLES, numbering=NUMBERING), "a.docx")
     assert document == Document(
-        "# Handbook\n\n## Sickness\n\nCall first of all:\n\n- the team\n- the doctor\n\n"
+        "# Handbook\n\nThe Board\n\n## Sickness\n\nCall first of all:\n\n"
+        "- the team\n  - its leader\n- the doctor\n\n"
         "Then rest.\n\n### Certificates\n\n1. one\n  1. one a\n  2. one b\n2. two\n  1. two a\n\n"
-        "### Tools\n\n```\nkbot \\\n    ask\n\nkbot bots\n```\n\n## Appendix\n\nEnd.",
+        "### Tools\n\n```\nkbot \\\n    ask\n\nkbot bots\n```\n\n- Lease: how long.\n\n"
+        "## Appendix\n\nEnd.",
         "Handbook",
     )
 
