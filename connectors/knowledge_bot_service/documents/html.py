@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from knowledge_bot_service.analyzer import table_row
+from knowledge_bot_service.analyzer.blocks import COLONS, joined_names, table_row
 from knowledge_bot_service.documents.document import Document, ExtractionError
 from knowledge_bot_service.documents.text import decode
 from knowledge_bot_service.documents.xml import fault
@@ -87,6 +87,10 @@ _XML_DECLARATION: Final = re.compile(r"^\s*<\?xml[^>]*\?>")
 # A cell is in so many columns at most (HTML, section 4.9.11), and here in so many rows.
 _MAX_SPAN: Final = 1000
 _NUMBER: Final = re.compile(r"\s*(\d{1,5})\s*", re.ASCII)
+
+# A cell with one of these may be for the layout of a page; what has so many characters is.
+_BLOCKS: Final = ("table", "pre", "ul", "ol", "dl")
+_MAX_CELL: Final = 200
 
 # An article's text is found again in the page, or taken as it is when less than this share is.
 _MIN_FOUND: Final = 0.7
@@ -206,10 +210,14 @@ def _article(parts: Sequence[_Part], article: str) -> list[_Part]:
             there[items[0] : items[-1] + 1] = [True] * len(items)
     first = there.index(True)
     last = len(there) - there[::-1].index(True)
+    # Lists between paragraphs are the article's, which trafilatura leaves out of plain pages.
     # What is above the first paragraph, after the page's furniture, is the article's too, and so is
     # code or a table below the last one, with its headings.
     while first and parts[first - 1].tag in _AMONG:
         first -= 1
+    # A list there may be a menu, but not one that the last paragraph introduces.
+    if parts[last - 1].text.endswith(COLONS):
+        last = next((at for at in range(last, len(parts)) if parts[at].tag != "li"), len(parts))
     below = next((at for at in range(last, len(parts)) if parts[at].tag not in _AMONG), len(parts))
     while below > last and parts[below - 1].tag == "h":
         below -= 1
@@ -217,7 +225,7 @@ def _article(parts: Sequence[_Part], article: str) -> list[_Part]:
     return [
         part
         for part, is_there in zip(parts[first:last], there[first:last], strict=True)
-        if is_there or part.tag in _AMONG
+        if is_there or part.tag in _AMONG or part.tag == "li"
     ]
 
 
@@ -271,7 +279,7 @@ class _Reader:
         self._mark = ""
         # For each of the lists that are open, the number of its last item.
         self._items: list[int] = []
-        self._table = _Table()
+        self._tables: list[_Table] = []
 
     def begin(self, element: "Element") -> None:
         if element.tag in _LISTS:
@@ -282,12 +290,16 @@ class _Reader:
             mark = f"{self._items[-1]}. " if is_numbered else "- "
             self._mark = "  " * (len(self._items) - 1) + mark
         elif element.tag == "table":
-            self._table = _Table()
+            self._tables.append(_Table())
+        elif element.tag == "dd":
+            self._mark = self._mark or "- "
         self._words.append(element.text or "")
 
     def end(self, element: "Element", *, is_last: bool) -> None:
         if element.tag in _LISTS and self._items:
             self._items.pop()
+        elif element.tag == "table" and self._tables:
+            self._tables.pop()
         if not is_last:
             self._words.append(element.tail or "")
 
@@ -304,10 +316,12 @@ class _Reader:
         match element.tag:
             case "pre":
                 return [_code(element, len(self._items))]
-            case "tr" if cells := _cells(element):
-                return [self._table.row(element, cells)]
+            case "tr" if self._tables:
+                return self._tables[-1].row(element)
             case "dt":
-                self._mark = f"- {_words(element).rstrip(_PERMALINKS)}: "
+                # Of several terms in a row each has the definition.
+                before = f"{self._mark[:-2]}, " if self._mark.endswith(": ") else "- "
+                self._mark = f"{before}{_words(element).rstrip(_PERMALINKS)}: "
                 return []
             case _:
                 return None
@@ -332,13 +346,6 @@ def _code(element: "Element", depth: int) -> _Part:
     return _Part("li" if depth else "pre", "\n".join(["", *lines] if depth else lines), key)
 
 
-def _cells(row: "Element") -> list["Element"]:
-    """The cells of a row with words in them; none where the row is for the page's layout."""
-    if any(next(row.iter(tag), None) is not None for tag in ("table", "pre", "ul", "ol", "dl")):
-        return []
-    return [cell for cell in row if cell.tag in {"td", "th"} and _words(cell)]
-
-
 class _Table:
     """The rows of a table.
 
@@ -347,33 +354,46 @@ class _Table:
     """
 
     def __init__(self) -> None:
+        # The columns' names, in the first row or two; they are told with the first row below them,
+        # and again below a title.
         self._columns = 0
-        # The row of names and the rule under it, and whether a title parts the rows from these.
-        self._names = ""
-        self._is_parted = False
+        self._names: list[str] = []
+        self._are_told = False
+        self._goes_on = False
         self._has_rows = False
         # For a column, what spans the next rows, and how many they are.
         self._spanning: dict[int, tuple[str, int]] = {}
 
-    def row(self, row: "Element", cells: Sequence["Element"]) -> _Part:
-        """A row, of which these are the cells with words in them."""
-        if len(cells) == 1 and (not self._names or len(row) == 1):
-            self._is_parted = True
-            text = _words(cells[0])
-            return _Part("p", text, _key(text))
-        if self._names:
-            text = table_row(self._in_columns(row))
-            if self._is_parted:
-                text = f"{self._names}\n{text}"
-        elif not self._has_rows and all(cell.tag == "th" for cell in row):
-            self._columns = min(sum(_span(cell, "colspan") for cell in row), _MAX_SPAN)
-            rule = " | ".join("---" for _ in range(self._columns))
-            text = self._names = f"{table_row(self._in_columns(row))}\n{rule}"
-        else:
-            text = table_row(map(_words, cells))
+    def row(self, row: "Element") -> list[_Part] | None:
+        """What is read of a row; None where it is for the page's layout."""
+        cells = [cell for cell in row if cell.tag in {"td", "th"}]
+        told = [cell for cell in cells if _words(cell)]
+        if not told or not (self._names or _is_data(cells)):
+            return None
+        if len(told) == 1 and (not self._names or len(cells) == 1):
+            self._are_told = False
+            return [_part_of("p", _words(told[0]))]
+        may_name = not self._has_rows and (not self._names or self._goes_on)
+        if may_name and all(cell.tag == "th" for cell in cells) and _has_values(row):
+            self._columns = self._columns or min(
+                sum(_span(cell, "colspan") for cell in cells), _MAX_SPAN
+            )
+            self._names = joined_names(self._names, self._in_columns(row))
+            # What spans columns or rows has other names below it.
+            self._goes_on = any(
+                _span(cell, name) > 1 for cell in cells for name in ("colspan", "rowspan")
+            )
+            return []
+        text = table_row(self._in_columns(row) if self._names else map(_words, told))
+        if self._names and not self._are_told:
+            text = f"{self._heading()}\n{text}"
         is_first = not self._has_rows
-        self._is_parted, self._has_rows = False, True
-        return _Part("tr", text, _key(text), is_first)
+        self._are_told = self._has_rows = True
+        return [_part_of("tr", text, is_first=is_first)]
+
+    def _heading(self) -> str:
+        rule = " | ".join("---" for _ in self._names)
+        return f"{table_row(self._names)}\n{rule}"
 
     def _in_columns(self, row: "Element") -> list[str]:
         cells = iter([cell for cell in row if cell.tag in {"td", "th"}])
@@ -393,6 +413,26 @@ class _Table:
             else:
                 texts.append("")
         return [*texts, *filter(None, map(_words, cells))]
+
+
+def _is_data(cells: Sequence["Element"]) -> bool:
+    """Whether cells without names above them are a row of a table: nothing long is in them."""
+    if not any(next(cell.iter(*_BLOCKS), None) is not None for cell in cells):
+        return True
+    return len(cells) > 1 and all(
+        next(cell.iter("table", "pre"), None) is None and len(_words(cell)) <= _MAX_CELL
+        for cell in cells
+    )
+
+
+def _has_values(row: "Element") -> bool:
+    """Whether the table of a row of names has cells that are no names."""
+    table = next(row.iterancestors("table"), row)
+    return next(table.iter("td"), None) is not None
+
+
+def _part_of(tag: str, text: str, *, is_first: bool = False) -> _Part:
+    return _Part(tag, text, _key(text), is_first)
 
 
 def _span(cell: "Element", name: str) -> int:

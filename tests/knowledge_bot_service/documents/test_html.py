@@ -206,3 +206,47 @@ def test_lines_of_code_end_at_a_break_too(read: Reader) -> None:
     code = "<pre><code>frob stop<br>frob <b>start</b><br/></code></pre>"
     page = f"<body><main><p>{SENTENCE} {SENTENCE} Type this:</p>{code}</main></body>"
     assert read(page, "a.html").text.endswith("\n\n```\nfrob stop\nfrob start\n```")
+
+
+TABLES = {
+    "<tr><th rowspan=2>Cake<th colspan=2>Price</tr><tr><th>small<th>large</tr>"
+    "<tr><td>Wedding<td><td>180</tr>": (
+        "Cake | Price small | Price large\n--- | --- | ---\nWedding |  | 180"
+    ),
+    "<tr><th>Day<th>Room</tr><tr><td>Friday<td><ul><li>3<li>4</ul></tr><tr><td>Sunday<td>5</tr>": (
+        "Day | Room\n--- | ---\nFriday | 3 4\nSunday | 5"
+    ),
+    "<tr><th>Day<th>Room</tr><tr><td>Friday<td><table><tr><th>q<td>1</tr></table></tr>"
+    "<tr><td>Sunday<td>5</tr>": "Day | Room\n--- | ---\nFriday | q 1\nSunday | 5",
+    "<tr><td><table><tr><th>q<th>r</tr><tr><td>1<td>2</tr></table><td>side</tr>"
+    "<tr><td>Sunday<td>Go</tr>": "q | r\n--- | ---\n1 | 2\n\nside\n\nSunday | Go",
+    "<tr><td>Studio<td><ul><li>bed<li>desk</ul></tr><tr><td>Family<td>60</tr>": (
+        "Studio | bed desk\nFamily | 60"
+    ),
+    "<tr><th>Phone<th>0555</tr><tr><th>Mail<th>a@b</tr>": "Phone | 0555\nMail | a@b",
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_row_stays_in_its_table_whatever_is_in_its_cells(table: str, read: Reader) -> None:
+    page = f"<main><p>{SENTENCE * 5}</p><table>{table}</table></main>"
+    assert read(page, "a.html").text.endswith(f"\n\n{TABLES[table]}")
+
+
+@pytest.mark.parametrize("kind", ["ul", "ol", "dl"])
+def test_a_list_of_a_plain_page_is_kept(kind: str, read: Reader) -> None:
+    item, end = ("<dt>a</dt><dd>", "</dd>") if kind == "dl" else ("<li>", "</li>")
+    items = f"<{kind}>{item}the form{end}{item}a card{end}</{kind}>"
+    for page in (
+        f"<body><h1>Club</h1><p>You need:</p>{items}<p>{SENTENCE * 5}</p></body>",
+        f"<body><h1>Club</h1><p>{SENTENCE * 5}</p><p>You need:</p>{items}</body>",
+    ):
+        text = read(page, "a.html").text
+        assert "the form" in text
+        assert "a card" in text
+
+
+def test_terms_that_share_a_definition_and_terms_that_have_two(read: Reader) -> None:
+    terms = "<dl><dt>Sourdough</dt><dt>Leaven</dt><dd>A dough.</dd><dd>An old one.</dd></dl>"
+    page = f"<main><p>{SENTENCE * 5}</p>{terms}</main>"
+    assert read(page, "a.html").text.endswith("- Sourdough, Leaven: A dough.\n- An old one.")
