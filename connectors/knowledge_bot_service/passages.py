@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from knowledge_bot_service.analyzer import Block, blocks, sentences
+from knowledge_bot_service.analyzer import Block, blocks, rows, sentences
 
 # Paragraphs are joined up to this many characters, and cut above it. Measured: up to 1,000 costs no
 # answers against paragraphs as they are, 2,500 does; overlaps cost some as well.
@@ -111,6 +111,11 @@ def _fitting(unit: Sequence[Block], limit: int) -> Iterator[str]:
     if len(text) <= (MAX_CODE if body.kind == "code" else limit):
         yield text
         return
+    if body.kind == "table" and _is_wide(body, limit):
+        for number, row in enumerate(rows(body)):
+            told = Block("paragraph", row)
+            yield from _fitting([told] if number else [*leads, told], limit)
+        return
     lead = "".join(f"{block.text}{_PARAGRAPH}" for block in leads)
     head, tail, separator, goes_on = "", "", "\n", ""
     pieces: Iterable[str] = body.pieces
@@ -118,7 +123,7 @@ def _fitting(unit: Sequence[Block], limit: int) -> Iterator[str]:
         case "code":
             head, tail = f"{body.text.partition(separator)[0][:_MAX_FENCE]}\n", "\n```"
             goes_on = "…\n"
-        case "table" if body.has_names and len(body.pieces[0]) <= limit // 4:
+        case "table" if body.has_names:
             names, *pieces = body.pieces
             head = f"{names}\n{body.text.split(separator, 2)[1]}\n"
         case "paragraph" | "heading":
@@ -137,6 +142,16 @@ def _fitting(unit: Sequence[Block], limit: int) -> Iterator[str]:
             else:
                 together = f"{together}{separator}{part}" if together else part
     yield f"{lead}{head}{together}{tail}"
+
+
+def _is_wide(table: Block, limit: int) -> bool:
+    """Whether a passage would have a part of a row, or hardly more than the columns' names.
+
+    The rows of such a table are told one by one, each cell with its column's name: a part of a row
+    says nothing of its columns.
+    """
+    first, *others = map(len, table.pieces)
+    return table.has_names and (first > limit // 4 or any(row > limit // 2 for row in others))
 
 
 def _cut(text: str, limit: int) -> Iterator[str]:

@@ -58,6 +58,32 @@ def test_long_code_is_cut_between_lines_and_says_where_it_goes_on() -> None:
     assert [line for one in cut for line in one.split("\n") if line.startswith("run")] == lines
 
 
+def table(*rows: list[str]) -> str:
+    names, *others = (" | ".join(cells) for cells in rows)
+    rule = " | ".join("---" for _ in rows[0])
+    return "\n".join([names, rule, *others])
+
+
+def test_a_table_is_cut_between_rows_each_part_with_the_names_of_the_columns() -> None:
+    rows = [[f"Boat {number}", f"{number} kg"] for number in range(200)]
+    cut = list(passages(f"# Boats\n\n{table(['Boat', 'Weight'], *rows)}"))
+    assert len(cut) > 2
+    assert all(one.startswith("# Boats\n\nBoat | Weight\n--- | ---\nBoat ") for one in cut)
+
+
+def test_a_long_row_and_a_wide_table_are_told_with_the_names_of_the_columns() -> None:
+    note = " ".join(f"word{number}" for number in range(160))
+    long = table(["Name", "Note", "Price"], ["Alpha", note, "77"], ["Beta", "", "5"])
+    first, second = passages(f"Prices:\n\n{long}")
+    assert first.startswith("Prices:\n\nName: Alpha; Note: word0 word1")
+    assert second.endswith("word159; Price: 77\n\nName: Beta; Price: 5")
+    names = [f"Measure {number}" for number in range(40)]
+    values = [[f"s{site}v{number}" for number in range(40)] for site in range(3)]
+    text = "\n".join(passages(table(names, *values)))
+    for site in range(3):
+        assert f"Measure 30: s{site}v30" in text
+
+
 @pytest.mark.parametrize("text", ["", " ", "\n\n \n\t\n", "\r\n\r\n"])
 def test_an_empty_text_has_no_passages(text: str) -> None:
     assert list(passages(text)) == []

@@ -1,6 +1,13 @@
 """Text analysis: the terms of a text for the index, and of a question for the search."""
 
-from knowledge_bot_service.analyzer.blocks import Block, blocks, captions, joined_names, table_row
+from knowledge_bot_service.analyzer.blocks import (
+    Block,
+    blocks,
+    captions,
+    joined_names,
+    rows,
+    table_row,
+)
 from knowledge_bot_service.analyzer.definitions import defines
 from knowledge_bot_service.analyzer.questions import goes_on, small_talk
 from knowledge_bot_service.analyzer.sentences import sentences
@@ -22,6 +29,7 @@ __all__ = [
     "index_terms_of",
     "joined_names",
     "query_terms",
+    "rows",
     "sentences",
     "small_talk",
     "table_row",
