@@ -91,7 +91,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client
         ("What does the scan write?", "report named report.html", "index.db"),
         ("What are the requirements?", "- Python 3.10\n- 200 MB of disk space", "frob stop"),
         ("What is the default of --similarity?", "0.95", "how many folders"),
-        ("What is --language for?", "--language [en|de]; meaning: the language of", "default: the"),
+        ("What is --language for?", "--language [en|de]; default: –; meaning: the", "default: the"),
         ("What is Frobnicator?", "a tool that finds duplicate photographs", "index.db"),
         ("How do I move the index to another computer?", "   frob stop", "report.html"),
         ("Whom do I tell when I am sick?", "Petra Lund", "frob"),
@@ -216,4 +216,7 @@ def test_a_word_document_answers_from_its_sections_and_tables(fresh_http: httpx.
     ).raise_for_status()
     install = ask(fresh_http, "How do I install it?")["answer"]
     assert "Type this in a terminal:\n\n```\nsetup --all\n```" in install
-    assert "plan: Basic; a year: 50 euros" in ask(fresh_http, "What does Basic cost?")["answer"]
+    assert (
+        "plan: Basic; a month: –; a year: 50 euros"
+        in ask(fresh_http, "What does Basic cost?")["answer"]
+    )

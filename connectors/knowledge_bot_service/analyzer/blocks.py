@@ -149,7 +149,17 @@ def rows(table: Block) -> Iterator[str]:
         return
     for row in lines[1:]:
         cells = zip_longest(lines[0], row, fillvalue="")
-        yield "; ".join(f"{name}: {cell}" if name else cell for name, cell in cells if cell)
+        yield told_row(cells)
+
+
+def told_row(cells: Iterable[tuple[str, str]]) -> str:
+    """A row as a sentence, of its cells and the names of their columns.
+
+    That a cell is empty is an answer too, and without it the row would not be found.
+    """
+    return "; ".join(
+        f"{name}: {cell or _NOTHING}" if name else cell for name, cell in cells if name or cell
+    )
 
 
 def unmarked(item: str) -> str:
@@ -184,6 +194,9 @@ def _cells(row: str) -> list[str]:
     parted = _BAR.split(f" {inner} ")
     return [cell.strip() for cell in (parted if len(parted) > 1 else inner.split("|"))]
 
+
+# What is told of an empty cell.
+_NOTHING: Final = "–"  # noqa: RUF001
 
 COLONS: Final = (":", "：")  # noqa: RUF001
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from knowledge_bot_service.analyzer.blocks import told_row
 from knowledge_bot_service.documents.document import Document
 
 
@@ -53,5 +54,4 @@ def _has_headings(rows: list[list[str]]) -> bool:
 
 def _paragraph(row: list[str], headings: list[str]) -> str:
     named = [*headings, *[""] * (len(row) - len(headings))]
-    cells = zip(named, row, strict=False)
-    return "; ".join(f"{name}: {cell}" if name else cell for name, cell in cells if cell)
+    return told_row(zip(named, row, strict=False))
