@@ -76,7 +76,7 @@ def test_a_long_row_and_a_wide_table_are_told_with_the_names_of_the_columns() ->
     long = table(["Name", "Note", "Price"], ["Alpha", note, "77"], ["Beta", "", "5"])
     first, second = passages(f"Prices:\n\n{long}")
     assert first.startswith("Prices:\n\nName: Alpha; Note: word0 word1")
-    assert second.endswith("word159; Price: 77\n\nName: Beta; Note: –; Price: 5")
+    assert second.endswith("word159; Price: 77\n\nName: Beta; Note: –; Price: 5")  # noqa: RUF001
     names = [f"Measure {number}" for number in range(40)]
     values = [[f"s{site}v{number}" for number in range(40)] for site in range(3)]
     text = "\n".join(passages(table(names, *values)))

@@ -5,7 +5,7 @@ from document_files import Reader
 
 def test_each_row_of_a_table_names_its_columns(read: Reader) -> None:
     document = read('name;city\nAlice;"Berlin;\nMitte"\n\nBob;\n', "a.csv")
-    assert document.text == "name: Alice; city: Berlin; Mitte\n\nname: Bob; city: –"
+    assert document.text == "name: Alice; city: Berlin; Mitte\n\nname: Bob; city: –"  # noqa: RUF001
 
 
 def test_a_table_without_headings_is_its_rows(read: Reader) -> None:
