@@ -367,9 +367,11 @@ class _Table:
     def row(self, row: "Element") -> list[_Part] | None:
         """What is read of a row; None where it is for the page's layout."""
         cells = [cell for cell in row if cell.tag in {"td", "th"}]
-        told = [cell for cell in cells if _words(cell)]
-        if not told or not (self._names or _is_data(cells)):
+        if not (self._names or _is_data(cells)):
             return None
+        told = [cell for cell in cells if _words(cell)]
+        if not told:
+            return []
         if len(told) == 1 and (not self._names or len(cells) == 1):
             self._are_told = False
             return [_part_of("p", _words(told[0]))]
