@@ -384,14 +384,14 @@ class _Table:
         The first row has names where it is a heading, where its words are bold, or where the
         table's style sets it off. More rows have if they are headings as well.
         """
-        cells, self._cells = self._cells, []
+        cells, self._cells = [*[""] * _number(_value(row, "trPr/gridBefore"), 0), *self._cells], []
         count, self._count = self._count, 0
         is_heading = row.find(f"{_W}trPr/{_W}tblHeader") is not None
         is_first = not (self._names or self._has_rows)
         has_names = is_heading or (is_first and (is_set_off or self._is_bold))
         if not any(cells):
             return
-        if count == 1:
+        if count == 1 and cells[0]:
             if self._rows:
                 yield self._told()
             yield cells[0]
@@ -430,9 +430,13 @@ def _goes_on(cell: "Element") -> bool:
 
 def _columns(cell: "Element") -> int:
     """How many columns a cell is in."""
-    span = cell.find(f"{_W}tcPr/{_W}gridSpan")
-    value = "1" if span is None else span.get(f"{_W}val", "1")
-    return max(1, min(int(value[:4]), _MAX_COLUMNS)) if value.isdecimal() else 1
+    return max(1, _number(_value(cell, "tcPr/gridSpan"), 1))
+
+
+def _number(value: str | None, otherwise: int) -> int:
+    """A number of columns."""
+    is_number = value is not None and value.isdecimal()
+    return min(int((value or "")[:4]), _MAX_COLUMNS) if is_number else otherwise
 
 
 def _is_shown(text: "Element") -> bool:

@@ -116,6 +116,13 @@ def test_a_table_in_a_cell_is_words_of_that_cell(read: Reader) -> None:
     assert read(docx(body=body), "a.docx").text == "a | b\nin it after | beside\nc | d"
 
 
+def test_a_row_that_begins_in_a_later_column_stays_there(read: Reader) -> None:
+    names = row(cell("a"), cell("b"), cell("c")).replace("<w:tr>", f"<w:tr>{HEADING}")
+    late = row(cell("80")).replace("<w:tr>", '<w:tr><w:trPr><w:gridBefore w:val="2"/></w:trPr>')
+    text = read(docx(body=f"<w:tbl>{names}{late}</w:tbl>"), "a.docx").text
+    assert text == "a | b | c\n--- | --- | ---\n|  |  | 80 |"
+
+
 def test_a_cell_in_a_control_is_a_cell(read: Reader) -> None:
     controlled = f"<w:sdt><w:sdtContent>{cell('a')}</w:sdtContent></w:sdt>"
     assert read(docx(body=f"<w:tbl>{row(controlled, cell('b'))}</w:tbl>"), "a.docx").text == "a | b"
