@@ -230,8 +230,12 @@ def test_a_postgresql_that_stays_away_ends_the_run_and_what_was_in_hand_is_named
     assert report.stopped is Stop.LEDGER
     assert report.duration < 25, "it went on waiting"
     assert len(service.created) <= 8
-    assert report.created + report.unknown == len(service.created)
-    said = " ".join(one.error for one in report.failures if one.kind == "unknown")
+    told = {one.key: one.error for one in report.failures if one.kind == "unknown"}
+    # Of claims that were in hand too, nobody knows whether the ledger has them.
+    sent = [key for key in told if "it was not sent, but the ledger was lost" not in told[key]]
+    assert report.created + len(sent) == len(service.created)
+    assert set(sent) <= set(service.created)
+    said = " ".join(told.values())
     assert "src_" in said, "a source that is known to be there has to be named"
     server.start()
     service.judge = lambda name, times: None
