@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from knowledge_bot_service.analyzer import Block, blocks, rows, sentences
+from knowledge_bot_service.analyzer import Block, blocks, sentences
+from knowledge_bot_service.analyzer.blocks import rows
 
 # Paragraphs are joined up to this many characters, and cut above it. Measured: up to 1,000 costs no
 # answers against paragraphs as they are, 2,500 does; overlaps cost some as well.

@@ -1,13 +1,6 @@
 """Text analysis: the terms of a text for the index, and of a question for the search."""
 
-from knowledge_bot_service.analyzer.blocks import (
-    Block,
-    blocks,
-    captions,
-    joined_names,
-    rows,
-    table_row,
-)
+from knowledge_bot_service.analyzer.blocks import Block, blocks, captions
 from knowledge_bot_service.analyzer.definitions import defines
 from knowledge_bot_service.analyzer.questions import goes_on, small_talk
 from knowledge_bot_service.analyzer.sentences import sentences
@@ -27,10 +20,7 @@ __all__ = [
     "goes_on",
     "index_terms",
     "index_terms_of",
-    "joined_names",
     "query_terms",
-    "rows",
     "sentences",
     "small_talk",
-    "table_row",
 ]

@@ -181,6 +181,16 @@ def table_row(cells: Iterable[str]) -> str:
     return row if all([kept[0], kept[-1]]) else f"| {row} |"
 
 
+def table_heading(names: Sequence[str]) -> str:
+    """The columns' names as the first row of a table, and the rule that tells them from a row."""
+    return f"{table_row(names)}\n{table_rule(len(names))}"
+
+
+def table_rule(columns: int) -> str:
+    """What is under the names of so many columns."""
+    return " | ".join(["---"] * columns)
+
+
 def joined_names(above: Sequence[str], below: Sequence[str]) -> list[str]:
     """The names of columns in two rows: "Price" over "small" is "Price small"."""
     pairs = zip_longest(above, below, fillvalue="")

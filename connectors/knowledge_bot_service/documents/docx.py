@@ -3,12 +3,12 @@
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Literal
 
-from knowledge_bot_service.analyzer import joined_names, table_row
+from knowledge_bot_service.analyzer.blocks import joined_names, table_heading, table_row
 from knowledge_bot_service.documents.document import Document, ExtractionError
 from knowledge_bot_service.documents.xml import fault
 
@@ -124,11 +124,15 @@ def _notes(archive: zipfile.ZipFile) -> dict[tuple[str, str | None], str]:
     """The words of a document's notes, by their kinds and numbers."""
     found = {}
     for kind, name in _NOTES.items():
-        part = _part(archive, name)
-        for note in [] if part is None else part.iter(f"{_W}{kind}"):
-            words = " ".join(text.text or "" for text in note.iter(f"{_W}t") if _is_shown(text))
+        for note in _each(_part(archive, name), kind):
+            words = " ".join(text.text or "" for text in _each(note, "t") if _is_shown(text))
             found[kind, note.get(f"{_W}id")] = " ".join(words.split())
     return found
+
+
+def _each(element: "Element | None", name: str) -> "Iterable[Element]":
+    """What is of this name in an element; nothing where there is none."""
+    return () if element is None else element.iter(f"{_W}{name}")
 
 
 def _value(element: "Element | None", path: str) -> str | None:
@@ -158,19 +162,14 @@ class _Styles:
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         styles, numbering = _part(archive, _STYLES), _part(archive, _NUMBERING)
-        self._styles = {
-            style.get(f"{_W}styleId", ""): style
-            for style in ([] if styles is None else styles.iter(f"{_W}style"))
-        }
-        lists = [] if numbering is None else [*numbering.iter(f"{_W}abstractNum")]
+        self._styles = {style.get(f"{_W}styleId", ""): style for style in _each(styles, "style")}
         self._levels = {
             (one.get(f"{_W}abstractNumId"), level.get(f"{_W}ilvl")): _value(level, "numFmt")
-            for one in lists
-            for level in one.iter(f"{_W}lvl")
+            for one in _each(numbering, "abstractNum")
+            for level in _each(one, "lvl")
         }
         self._lists = {
-            one.get(f"{_W}numId"): _value(one, "abstractNumId")
-            for one in ([] if numbering is None else numbering.iter(f"{_W}num"))
+            one.get(f"{_W}numId"): _value(one, "abstractNumId") for one in _each(numbering, "num")
         }
 
     def role(self, paragraph: "Element") -> _Role:
@@ -198,17 +197,17 @@ class _Styles:
                 return self._item(number, _value(one, "numPr/ilvl") or level)
         return _Role()
 
-    def sets_off_first_row(self, table: "Element | None") -> bool:
+    def sets_off_first_row(self, properties: "Element") -> bool:
         """Whether the style of a table sets its first row off, and the table has that done."""
-        look = None if table is None else table.find(f"{_W}tblPr/{_W}tblLook")
+        look = properties.find(f"{_W}tblLook")
         if look is None:
             return False
         bits = look.get(f"{_W}val", "0")
         is_set = bool(_HEXADECIMAL.fullmatch(bits)) and bool(int(bits, 16) & _FIRST_ROW)
         return (is_set or look.get(f"{_W}firstRow") in _TRUE) and any(
             part.get(f"{_W}type") == "firstRow"
-            for style in self._inherited(_value(table, "tblPr/tblStyle"))
-            for part in style.iter(f"{_W}tblStylePr")
+            for style in self._inherited(_value(properties, "tblStyle"))
+            for part in _each(style, "tblStylePr")
         )
 
     def _inherited(self, identifier: str | None) -> "Iterator[Element]":
@@ -280,25 +279,26 @@ class _Body:
                 yield from self._paragraph(element)
                 element.clear()
             # A table in a cell is that cell's words.
-            elif name in {"tc", "tr", "tbl"} and not _is_in(element, f"{_W}tc"):
+            elif name in {"tblPr", "tc", "tr", "tbl"} and not _is_in(element, f"{_W}tc"):
                 yield from self._end_of_table_part(name, element)
         yield from self._end_run()
         if self._term:
             yield self._term
 
     def _end_of_table_part(self, name: str, element: "Element") -> Iterator[str]:
-        if name == "tc":
-            self._table.end_cell(element)
-            return
-        yield from self._end_run()
-        if name == "tr":
-            table = next(element.iterancestors(f"{_W}tbl"), None)
-            is_set_off = self._styles.sets_off_first_row(table)
-            yield from self._table.end_row(element, is_set_off=is_set_off)
-        else:
-            yield from self._table.end()
-            self._table = _Table()
-        element.clear()
+        match name:
+            case "tblPr":
+                self._table.is_set_off = self._styles.sets_off_first_row(element)
+            case "tc":
+                self._table.end_cell(element)
+            case "tr":
+                yield from self._end_run()
+                yield from self._table.end_row(element)
+                element.clear()
+            case _:
+                yield from self._table.end()
+                self._table = _Table()
+                element.clear()
 
     def _paragraph(self, paragraph: "Element") -> Iterator[str]:
         words = "".join(self._words)
@@ -351,6 +351,8 @@ class _Table:
     """A table that is read. Every cell stays in its column, also an empty one or a merged one."""
 
     def __init__(self) -> None:
+        # Whether its style sets the first row off.
+        self.is_set_off = False
         self._words: list[str] = []
         self._cells: list[str] = []
         self._count = 0
@@ -378,7 +380,7 @@ class _Table:
         self._cells += [text] * _columns(cell)
         self._count += 1
 
-    def end_row(self, row: "Element", *, is_set_off: bool) -> Iterator[str]:
+    def end_row(self, row: "Element") -> Iterator[str]:
         """The cells so far are a row's. One that is a single cell is a title, and no row.
 
         The first row has names where it is a heading, where its words are bold, or where the
@@ -388,7 +390,7 @@ class _Table:
         count, self._count = self._count, 0
         is_heading = row.find(f"{_W}trPr/{_W}tblHeader") is not None
         is_first = not (self._names or self._has_rows)
-        has_names = is_heading or (is_first and (is_set_off or self._is_bold))
+        has_names = is_heading or (is_first and (self.is_set_off or self._is_bold))
         if not any(cells):
             return
         if count == 1 and cells[0]:
@@ -411,10 +413,7 @@ class _Table:
     def _told(self) -> str:
         rows, self._rows = self._rows, []
         self._is_told = True
-        if not self._names:
-            return "\n".join(rows)
-        rule = " | ".join("---" for _ in self._names)
-        return "\n".join([table_row(self._names), rule, *rows])
+        return "\n".join([table_heading(self._names), *rows] if self._names else rows)
 
 
 def _is_bold(paragraph: "Element") -> bool:

@@ -10,13 +10,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from knowledge_bot_service.analyzer.blocks import COLONS, joined_names, table_row
+from knowledge_bot_service.analyzer.blocks import COLONS, joined_names, table_heading, table_row
 from knowledge_bot_service.documents.document import Document, ExtractionError
 from knowledge_bot_service.documents.text import decode
 from knowledge_bot_service.documents.xml import fault
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
+    from lxml.html import HtmlElement
 
 
 def read_html(path: Path, charset: str | None = None) -> Document:
@@ -131,7 +132,7 @@ def _read(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _prepare(root: "Element") -> None:
+def _prepare(root: "HtmlElement") -> None:
     """Leave what a visitor reads, in tags that trafilatura neither drops nor takes for a break."""
     from lxml import etree
 
@@ -139,8 +140,8 @@ def _prepare(root: "Element") -> None:
         summary.tag = "p"
     etree.strip_tags(root, "details", *_MISREAD)
     etree.strip_elements(root, "nav", "footer", *_STRUCK, with_tail=False)
-    for hidden in [one for one in root.iter("*") if _is_hidden(one)]:
-        _remove(hidden)
+    for hidden in [one for one in root.iterdescendants("*") if _is_hidden(one)]:
+        hidden.drop_tree()
 
 
 def _is_hidden(element: "Element") -> bool:
@@ -150,18 +151,6 @@ def _is_hidden(element: "Element") -> bool:
         or "display:none" in style
         or "visibility:hidden" in style
     )
-
-
-def _remove(element: "Element") -> None:
-    """Take an element out, and leave the text behind it."""
-    parent, before = element.getparent(), element.getprevious()
-    if parent is None:
-        return
-    if before is None:
-        parent.text = (parent.text or "") + (element.tail or "")
-    else:
-        before.tail = (before.tail or "") + (element.tail or "")
-    parent.remove(element)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +199,6 @@ def _article(parts: Sequence[_Part], article: str) -> list[_Part]:
             there[items[0] : items[-1] + 1] = [True] * len(items)
     first = there.index(True)
     last = len(there) - there[::-1].index(True)
-    # Lists between paragraphs are the article's, which trafilatura leaves out of plain pages.
     # What is above the first paragraph, after the page's furniture, is the article's too, and so is
     # code or a table below the last one, with its headings.
     while first and parts[first - 1].tag in _AMONG:
@@ -222,6 +210,7 @@ def _article(parts: Sequence[_Part], article: str) -> list[_Part]:
     while below > last and parts[below - 1].tag == "h":
         below -= 1
     last = below
+    # Lists between paragraphs are the article's, which trafilatura leaves out of plain pages.
     return [
         part
         for part, is_there in zip(parts[first:last], there[first:last], strict=True)
@@ -356,7 +345,6 @@ class _Table:
     def __init__(self) -> None:
         # The columns' names, in the first row or two; they are told with the first row below them,
         # and again below a title.
-        self._columns = 0
         self._names: list[str] = []
         self._are_told = False
         self._goes_on = False
@@ -369,52 +357,50 @@ class _Table:
         cells = [cell for cell in row if cell.tag in {"td", "th"}]
         if not (self._names or _is_data(cells)):
             return None
-        told = [cell for cell in cells if _words(cell)]
+        words = [_words(cell) for cell in cells]
+        told = [text for text in words if text]
         if not told:
             return []
         if len(told) == 1 and (not self._names or len(cells) == 1):
             self._are_told = False
-            return [_part_of("p", _words(told[0]))]
+            return [_part_of("p", told[0])]
         may_name = not self._has_rows and (not self._names or self._goes_on)
         if may_name and all(cell.tag == "th" for cell in cells) and _has_values(row):
-            self._columns = self._columns or min(
-                sum(_span(cell, "colspan") for cell in cells), _MAX_SPAN
-            )
-            self._names = joined_names(self._names, self._in_columns(row))
+            columns = len(self._names) or sum(_span(cell, "colspan") for cell in cells)
+            names = self._in_columns(zip(cells, words, strict=True), min(columns, _MAX_SPAN))
+            self._names = joined_names(self._names, names)
             # What spans columns or rows has other names below it.
             self._goes_on = any(
                 _span(cell, name) > 1 for cell in cells for name in ("colspan", "rowspan")
             )
             return []
-        text = table_row(self._in_columns(row) if self._names else map(_words, told))
+        if self._names:
+            told = self._in_columns(zip(cells, words, strict=True), len(self._names))
+        text = table_row(told)
         if self._names and not self._are_told:
-            text = f"{self._heading()}\n{text}"
+            text = f"{table_heading(self._names)}\n{text}"
         is_first = not self._has_rows
         self._are_told = self._has_rows = True
         return [_part_of("tr", text, is_first=is_first)]
 
-    def _heading(self) -> str:
-        rule = " | ".join("---" for _ in self._names)
-        return f"{table_row(self._names)}\n{rule}"
-
-    def _in_columns(self, row: "Element") -> list[str]:
-        cells = iter([cell for cell in row if cell.tag in {"td", "th"}])
+    def _in_columns(self, cells: Iterator[tuple["Element", str]], columns: int) -> list[str]:
+        """The words of cells, in so many columns at least."""
         texts: list[str] = []
-        while len(texts) < self._columns:
+        while len(texts) < columns:
             text, left = self._spanning.pop(len(texts), ("", 0))
             if left:
                 texts.append(text)
                 if left > 1:
                     self._spanning[len(texts) - 1] = text, left - 1
-            elif (cell := next(cells, None)) is not None:
-                text = _words(cell)
-                for _ in range(min(_span(cell, "colspan"), self._columns - len(texts))):
+            elif (following := next(cells, None)) is not None:
+                cell, text = following
+                for _ in range(min(_span(cell, "colspan"), columns - len(texts))):
                     if (rows := _span(cell, "rowspan")) > 1:
                         self._spanning[len(texts)] = text, rows - 1
                     texts.append(text)
             else:
                 texts.append("")
-        return [*texts, *filter(None, map(_words, cells))]
+        return [*texts, *(text for _, text in cells if text)]
 
 
 def _is_data(cells: Sequence["Element"]) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from html import unescape
 from typing import Final
 
-from knowledge_bot_service.analyzer import table_row
+from knowledge_bot_service.analyzer.blocks import table_row, table_rule
 from knowledge_bot_service.documents.document import Document
 
 
@@ -104,7 +104,7 @@ def _lines(source: str) -> Iterator[tuple[str, str]]:
         elif _is_underlined(line, following):
             yield "heading", f"{'#' if following.lstrip().startswith('=') else '##'} {_plain(line)}"
         elif "|" in line and _TABLE_RULE.fullmatch(line):
-            yield "text", " | ".join("---" for _ in line.strip().strip("|").split("|"))
+            yield "text", table_rule(len(line.strip().strip("|").split("|")))
         elif not _is_decoration(line):
             yield "text", _plain(line)
 
