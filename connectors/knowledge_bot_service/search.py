@@ -316,9 +316,10 @@ class Search:
             self._kept, self._counted = {}, changes
         kept = self._kept
         counts = {word: kept.get(word, 0) for word in words}
-        if unknown := {term for word, count in counts.items() if not count for term in word}:
-            having = _json(connection, _COUNT, (json.dumps([*unknown]),))
-            for word in [word for word, count in counts.items() if not count]:
+        if unknown := [word for word, count in counts.items() if not count]:
+            terms = [*{term for word in unknown for term in word}]
+            having = _json(connection, _COUNT, (json.dumps(terms),))
+            for word in unknown:
                 counts[word] = max((having.get(term) or 0 for term in word), default=0)
                 if counts[word]:
                     kept[word] = counts[word]
