@@ -34,7 +34,7 @@ _HEADINGS: Final = 1.0
 # and with it: the figures of the question sets, which hardly ask for definitions, are the same.
 _DEFINITION: Final = 1.0
 
-# The names of so many passages are remembered, some 2 MB: questions go to the same ones.
+# The names of so many passages are remembered, 2 MB at most: many passages have the same ones.
 _REMEMBERED: Final = 2000
 
 # An exchange counts this much less than the one after it, and the rarest words of the last reply
@@ -213,9 +213,9 @@ def _best(found: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
 
     def score(hit: Hit) -> float:
         share = 0.0
-        for called in _called(hit.source_name, hit.text):
-            of_it = sum(term in asked for term in called) / (len(called) or 1)
-            share += of_it * coverage(called, weights)
+        for called in _analysed(hit.source_name, *captions(hit.text)):
+            if there := sum(term in asked for term in called):
+                share += there / len(called) * coverage(called, weights)
         is_definition = terms.kind == "definition" and _has_all(hit, terms)
         return (
             hit.score / found[0].score
@@ -223,8 +223,8 @@ def _best(found: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
             + _DEFINITION * (is_definition and defines(hit.text, terms))
         )
 
-    ranked = (replace(hit, score=score(hit)) for hit in found)
-    return sorted(ranked, key=lambda hit: -hit.score)[:PASSAGES]
+    ranked = sorted(((score(hit), hit) for hit in found), key=lambda scored: -scored[0])
+    return [replace(hit, score=score) for score, hit in ranked[:PASSAGES]]
 
 
 def _has_all(hit: Hit, terms: QueryTerms) -> bool:
@@ -233,9 +233,9 @@ def _has_all(hit: Hit, terms: QueryTerms) -> bool:
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
-def _called(name: str, text: str) -> list[list[str]]:
+def _analysed(*names: str) -> list[list[str]]:
     """The terms of the names that a passage stands under: of its source, and its captions."""
-    return index_terms_of([name, *captions(text)])
+    return index_terms_of(names)
 
 
 def _best_fit(terms: QueryTerms, weights: Mapping[Word, float], hits: Sequence[Hit]) -> float:

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Final
 
 from knowledge_bot_service.analyzer import (
@@ -402,27 +402,28 @@ def _quoted(sentence: _Sentence, weights: Mapping[Word, float], room: int) -> st
 
 def _trim(sentence: str, weights: Mapping[Word, float], room: int) -> str:
     """The sentence, or the part of it, between words, that says most about the question."""
-    text = " ".join(sentence.split())
+    words = sentence.split()
+    text = " ".join(words)
     if len(text) <= room:
         return text
-    asked = {form for word in weights for form in word}
-    news = [
-        word
-        for word in text.split()[1:]
-        if (word[0].isupper() or _has_digit(word)) and _is_new(word, asked)
+    analysed = index_terms_of(words)
+    asked = frozenset(chain.from_iterable(weights))
+    is_new = [
+        index > 0 and (word[0].isupper() or _has_digit(word)) and asked.isdisjoint(terms)
+        for index, (word, terms) in enumerate(zip(words, analysed, strict=True))
     ]
+    all_news = sum(is_new) or 1
 
-    def worth(window: str, terms: Sequence[str]) -> float:
-        words = set(window.strip("…").split())
-        share = sum(word in words for word in news) / (len(news) or 1)
-        return coverage(terms, weights) + _NEWS * share
+    def worth(first: int, window: str) -> float:
+        within = slice(first, first + len(window.split()))
+        terms = list(chain.from_iterable(analysed[within]))
+        return coverage(terms, weights) + _NEWS * sum(is_new[within]) / all_news
 
-    words = [0, *(index + 1 for index, character in enumerate(text) if character == " ")]
+    starts = list(accumulate((len(word) + 1 for word in words[:-1]), initial=0))
     # A window that begins after the first one that reaches the end is a part of that one.
-    starts = words[: bisect_left(words, len(text) + 1 - room) + 1]
-    windows = [_window(text, start, room) for start in starts]
-    worths = map(worth, windows, index_terms_of(windows))
-    return max(zip(worths, windows, strict=True), key=lambda pair: pair[0])[1]
+    last = bisect_left(starts, len(text) + 1 - room)
+    windows = [_window(text, start, room) for start in starts[: last + 1]]
+    return max(enumerate(windows), key=lambda numbered: worth(*numbered))[1]
 
 
 def _window(text: str, start: int, room: int) -> str:

@@ -99,7 +99,8 @@ class IndexEntry:
 class Hit:
     """A passage that fits a question, and its source.
 
-    `passage` is its id in the database. A higher `score` is a better fit; `terms` are analysed.
+    `passage` is its id in the database. A higher `score` is a better fit; `analysed` is what the
+    index has of it, title and body.
     """
 
     passage: int
@@ -108,7 +109,12 @@ class Hit:
     source_name: str
     source_url: str | None
     score: float
-    terms: tuple[str, ...]
+    analysed: str
+
+    @property
+    def terms(self) -> list[str]:
+        """The terms of its title and its body, in their order."""
+        return self.analysed.split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,5 +429,5 @@ def _quoted(term: str) -> str:
 
 
 def _hit(passage: int, score: float, read: Sequence[Any]) -> Hit:
-    text, source_id, source_name, source_url, terms = read
-    return Hit(passage, text, source_id, source_name, source_url, score, tuple(terms.split()))
+    text, source_id, source_name, source_url, analysed = read
+    return Hit(passage, text, source_id, source_name, source_url, score, analysed)
