@@ -44,8 +44,7 @@ def bm25(terms: Sequence[str], weights: Mapping[Word, float], average: float) ->
 def pairs(terms: Sequence[str], words: Sequence[Word]) -> float:
     """The share of the words' neighbours that are neighbours, or next but one, in the terms too."""
     present = frozenset(terms)
-    is_there = [not present.isdisjoint(word) for word in words]
-    asked = [pair for pair, both in zip(pairwise(words), pairwise(is_there)) if all(both)]
+    asked = [pair for pair in pairwise(words) if not any(map(present.isdisjoint, pair))]
     if not asked:
         return 0.0
     there = set(pairwise(terms)) | set(zip(terms, terms[2:], strict=False))

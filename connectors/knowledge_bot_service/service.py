@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 
 from knowledge_bot.models import Bot, Collection, Conversation, Header, Source
 from knowledge_bot_service.answers import Answer, AnsweredMessage, Answerer
-from knowledge_bot_service.backlog import Backlog
+from knowledge_bot_service.backlog import Backlog, Questions
 from knowledge_bot_service.catalog import Catalog, Listed, Removal, SourcePage, SourceText
 from knowledge_bot_service.conversations import Asked, Conversations, Page, asked_in
 from knowledge_bot_service.database import Database
@@ -93,6 +93,7 @@ class Service:
         }
         self._bots = {bot.id: bot for bot in settings.bots}
         self._backlog = Backlog()
+        self._questions = Questions()
         self._database = database
         self._store = Store(self._database, self._collections)
         self._conversations = Conversations(self._database)
@@ -311,10 +312,11 @@ class Service:
                 conversation has begun or gone on.
         """
         collections = self._store.collection_numbers(self._bot(bot).collections)
-        await self._backlog.wait(collections, self._settings.wait_for_sources)
-        asked, answer = await to_thread.run_sync(
-            self._answer, bot, content, conversation, collections, limiter=self._answering
-        )
+        with self._questions.one():
+            await self._backlog.wait(collections, self._settings.wait_for_sources)
+            asked, answer = await to_thread.run_sync(
+                self._answer, bot, content, conversation, collections, limiter=self._answering
+            )
         if self._writer is not None and answer.hits:
             answer = await self._writer.write(asked, answer.hits)
         message = AnsweredMessage(
@@ -373,18 +375,22 @@ class Service:
         # What is replaced answers until then, so that no question waits for its replacement.
         if replaces is None and _is_soon_ready(size):
             self._backlog.add(work, self._store.collection_numbers(known))
-        stored = self._store.accept(
-            public_id=work,
-            name=name,
-            kind=kind,
-            collections=known,
-            material=material,
-            created_at=created_at,
-            quota=self._settings.limits.sources,
-            replaces=replaces,
-        )
-        # The write itself wakes the worker: the client may hang up and end this coroutine.
-        stored.add_done_callback(lambda done: self._on_stored(work, material, size, done))
+        try:
+            await self._questions.wait()
+        finally:
+            # Also when the client hangs up meanwhile: what it sent is here, and stays.
+            stored = self._store.accept(
+                public_id=work,
+                name=name,
+                kind=kind,
+                collections=known,
+                material=material,
+                created_at=created_at,
+                quota=self._settings.limits.sources,
+                replaces=replaces,
+            )
+            # The write itself wakes the worker: the client may hang up and end this coroutine.
+            stored.add_done_callback(lambda done: self._on_stored(work, material, size, done))
         await asyncio.wrap_future(stored)
         return source
 

@@ -33,6 +33,9 @@ PAUSE = 0.01
 # How many questions are asked at most, and for how long, in seconds.
 QUESTIONS, SECONDS = 500, 8.0
 
+# How many texts are asked about as soon as they are accepted.
+TEXTS = 60
+
 
 def main() -> None:
     """Measure every document, or those that are named, and the questions."""
@@ -103,8 +106,10 @@ def questions() -> list[Figure]:
             with accepting(service, content, 2) as accepted:
                 time.sleep(1)
                 busy = ask(client, QUESTIONS)
+                known = known_at_once(client)
             come_in = f"while {len(accepted):,} {name} texts come in"
             figures += told(come_in, busy, idle(service, client))
+            figures.append(Figure(f"of {TEXTS} texts asked about at once meanwhile, known", known))
     with LocalService() as service, client_of(service) as client:
         begin(service, client)
         add_text(client, "Long", text_of(20_000))
@@ -151,6 +156,17 @@ def ask(client: httpx.Client, number: int) -> list[float]:
         client.post("/messages", json={"value": value}).raise_for_status()
         times.append((time.perf_counter() - began) * 1000)
     return times
+
+
+def known_at_once(client: httpx.Client) -> int:
+    """Add texts, and ask about each at once; return of how many the answer knew."""
+    known = 0
+    for number in range(TEXTS):
+        add_text(client, f"Engine {number}", f"The engine zork{number} weighs {number + 1000} kg.")
+        value = {"bot_id": "bot_default", "content": f"How heavy is the engine zork{number}?"}
+        answer = client.post("/messages", json={"value": value}).raise_for_status().text
+        known += f"{number + 1000} kg" in answer
+    return known
 
 
 @contextmanager
