@@ -239,13 +239,19 @@ def _analysed(*names: str) -> list[list[str]]:
 
 
 def _best_fit(terms: QueryTerms, weights: Mapping[Word, float], hits: Sequence[Hit]) -> float:
+    """How well the best of the hits fits, of those that may be."""
     own = {word: weights[word] for word in terms.terms}
     names = {name: own[name] * _NAME_WEIGHT for name in terms.names}
-    fit = _fit({**own, **names}, hits, _BY_ITSELF)
+    average = sum(len(hit.terms) for hit in hits) / (len(hits) or 1)
+    judged = [_prose(hit) for hit in hits[:_JUDGED]]
+    if terms.properties:
+        # That a passage has a price is no sign that it is about what the price of is asked for.
+        judged = [prose for prose in judged if coverage(prose, dict.fromkeys(terms.subject, 1.0))]
+    fit = _fit({**own, **names}, judged, average, _BY_ITSELF)
     if len(own) > _SHORT:
         # A question that is clear by itself is judged by itself.
         return fit
-    return max(fit, _fit({**weights, **names}, hits, _IN_CONTEXT))
+    return max(fit, _fit({**weights, **names}, judged, average, _IN_CONTEXT))
 
 
 def _prose(hit: Hit) -> Sequence[str]:
@@ -257,17 +263,18 @@ def _prose(hit: Hit) -> Sequence[str]:
 
 
 def _fit(
-    weights: Mapping[Word, float], hits: Sequence[Hit], shares: tuple[float, float, float]
+    weights: Mapping[Word, float],
+    judged: Iterable[Sequence[str]],
+    average: float,
+    shares: tuple[float, float, float],
 ) -> float:
-    """How well the best of the hits fits, of those that may be."""
-    average = sum(len(hit.terms) for hit in hits) / (len(hits) or 1)
     words = tuple(weights)
     return max(
         (
-            shares[0] * coverage(prose, weights)
-            + shares[1] * bm25(prose, weights, average)
-            + shares[2] * pairs(prose, words)
-            for prose in map(_prose, hits[:_JUDGED])
+            shares[0] * coverage(terms, weights)
+            + shares[1] * bm25(terms, weights, average)
+            + shares[2] * pairs(terms, words)
+            for terms in judged
         ),
         default=0.0,
     )

@@ -158,6 +158,44 @@ def test_irregular_forms_of_a_word_are_that_word(
     assert fact in ask(http, question)["answer"]
 
 
+@pytest.fixture(scope="module")
+def notes() -> Iterator[httpx.Client]:
+    texts = {
+        "Travel": "We book the train tickets. Hotels may be up to 95 euros a night.",
+        "Waste": "The lorry for cardboard comes every second Tuesday; glass goes elsewhere.",
+        "Leaving": "Walls are handed back in white, windows clean.",
+        "Hire": "Members may hire the kitchen for 40 euros and the hall for 90 euros.",
+        "Lift": "It carries eight persons or 630 kilograms. Hoistwell looks after it.",
+    }
+    with (
+        LocalService(collections=["col_one"], bots=["bot_one"]) as service,
+        client_of(service) as http,
+    ):
+        for name, content in texts.items():
+            add_text(http, name, content)
+        yield http
+
+
+@pytest.mark.parametrize(
+    ("question", "fact"),
+    [
+        ("What is the maximum price of a hotel room?", "95 euros"),
+        ("How expensive may a hotel room be?", "95 euros"),
+        ("On which weekday is cardboard fetched?", "Tuesday"),
+        ("In which colour must the walls be painted?", "white"),
+    ],
+)
+def test_a_value_stands_for_its_property(notes: httpx.Client, question: str, fact: str) -> None:
+    assert fact in ask(notes, question)["answer"]
+
+
+@pytest.mark.parametrize(
+    "question", ["What is the price of gold?", "How heavy is an elephant?", "Which day is Easter?"]
+)
+def test_a_value_says_nothing_about_the_subject(notes: httpx.Client, question: str) -> None:
+    assert ask(notes, question)["answer"] == REFUSAL
+
+
 def test_a_heading_and_a_listed_question_say_what_the_next_sentences_are_about(
     http: httpx.Client,
 ) -> None:

@@ -51,6 +51,22 @@ STEMMERS: Final = {
     "tr": "turkish",
 }
 
+# What English texts tell a property's value with, by what the property is called: a price may be an
+# amount of euros without another word. (Not May, which is a common word besides.)
+VALUES: Final = {
+    "cost price fee charge rent pay spend expensive cheap budget worth wage salary": "euro dollar"
+    " cent pound franc eur usd gbp chf",
+    "warm hot cold temperature": "degree celsius fahrenheit",
+    "heavy weight weigh": "kilogram kg gram ton tonne lb",
+    "far distance": "metre meter kilometre kilometer mile km",
+    "fast speed": "kmh mph",
+    "old age": "year",
+    "day weekday": "monday tuesday wednesday thursday friday saturday sunday",
+    "month": "january february march april june july august september october november december",
+    "colour color": "red blue green yellow white black brown grey gray orange pink purple",
+    "season": "spring summer autumn winter",
+}
+
 # Scripts by the first code point, the last one, and the language that a word in it is taken for.
 # Latin is not here: its languages are recognised by their function words.
 _SCRIPTS: Final = (

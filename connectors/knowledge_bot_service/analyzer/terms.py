@@ -22,6 +22,7 @@ from knowledge_bot_service.analyzer.languages import (
     IN_PAIRS,
     PAIRED_CHARACTERS,
     STEMMERS,
+    VALUES,
     commonness,
     irregular_forms,
     is_stop_word,
@@ -44,7 +45,8 @@ class QueryTerms:
         language: the question's language, an ISO 639-1 code.
         kind: what the answer must have (a name, a time, a number), if the question shows it.
         names: those of `terms` that are names or numbers: capitals after the first word, digits.
-        is_widened: whether synonyms are among the forms.
+        is_widened: whether synonyms are among the forms, and what tells a property's value.
+        properties: those of `terms` that have the latter among their forms.
     """
 
     terms: tuple[tuple[str, ...], ...]
@@ -52,16 +54,30 @@ class QueryTerms:
     kind: Kind | None = None
     names: frozenset[tuple[str, ...]] = frozenset()
     is_widened: bool = False
+    properties: frozenset[tuple[str, ...]] = frozenset()
+
+    @property
+    def subject(self) -> list[tuple[str, ...]]:
+        """The words that say what is asked about: all but properties, where there are others."""
+        return [word for word in self.terms if word not in self.properties] or [*self.terms]
 
     def widened(self) -> "QueryTerms":
-        """The same with synonyms among the forms of its words, where they are known: in English."""
+        """The same with other words for what it asks among the forms of its words, in English.
+
+        These are synonyms, and for a property what its values are told with: euros for a price.
+        """
         if self.language != DEFAULT or self.is_widened:
             return self
-        wider = (
-            word if word in self.names else tuple(dict.fromkeys([*word, *synonyms(word)]))
-            for word in self.terms
+        common = [word for word in self.terms if word not in self.names]
+        wider = {
+            word: tuple(dict.fromkeys([*word, *synonyms(word), *_values(word)])) for word in common
+        }
+        return replace(
+            self,
+            terms=tuple(wider.get(word, word) for word in self.terms),
+            is_widened=True,
+            properties=frozenset(wider[word] for word in common if _values(word)),
         )
-        return replace(self, terms=tuple(wider), is_widened=True)
 
     def commonness(self, word: tuple[str, ...]) -> float:
         """In which share of passages a word is to be expected, 0 to 0.5; 0 if unknown."""
@@ -211,6 +227,22 @@ def _forms(word: str, latin: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         if latin[0] == DEFAULT:
             stems |= dict.fromkeys(form for stem in [*stems] for form in irregular_forms(stem))
         yield tuple(stems)
+
+
+def _values(word: Iterable[str]) -> list[str]:
+    """The stems of what tells the value of a property that a word is."""
+    values = _stems_of_values()
+    return [value for stem in word for value in values.get(stem, ())]
+
+
+@functools.cache
+def _stems_of_values() -> dict[str, list[str]]:
+    """By the stem of what a property is called, the stems of what tells its value."""
+    return {
+        _stem(called, DEFAULT): [_stem(word, DEFAULT) for word in values.split()]
+        for names, values in VALUES.items()
+        for called in names.split()
+    }
 
 
 def _spellings(word: str) -> list[str]:
