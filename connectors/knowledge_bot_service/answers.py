@@ -131,6 +131,6 @@ class Answerer:
         return Answer.citing(_text(quotes), cited, found.hits)
 
 
-def _text(quotes: Iterable[Quote]) -> str:
-    texts = [quote.text for quote in quotes]
-    return (PARAGRAPH if any("\n" in text for text in texts) else " ").join(texts)
+def _text(quotes: Sequence[Quote]) -> str:
+    separator = " " if all(quote.is_prose for quote in quotes) else PARAGRAPH
+    return separator.join(quote.text for quote in quotes)

@@ -8,7 +8,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from typing import Final
 
@@ -21,7 +21,7 @@ from knowledge_bot_service.analyzer import (
     index_terms_of,
     sentences,
 )
-from knowledge_bot_service.analyzer.blocks import COLONS, rows, unmarked
+from knowledge_bot_service.analyzer.blocks import COLONS, is_told_row, rows, unmarked
 from knowledge_bot_service.conversations import SOURCES
 from knowledge_bot_service.relevance import Word, bm25, coverage, pairs
 from knowledge_bot_service.search import Hit
@@ -57,6 +57,7 @@ _REMEMBERED_PASSAGES: Final = 1000
 # A second sentence shorter than this many characters says too little to be worth its place.
 _MIN_SECOND: Final = 20
 
+_ENDS: Final = (*COLONS, "?", "!", ".", "…", "？", "！", "。")  # noqa: RUF001
 _QUESTION_ENDS: Final = ("?", "？", "؟")  # noqa: RUF001
 
 _NUMBER_WORDS: Final = frozenset(
@@ -85,10 +86,12 @@ class Quote:
     Attributes:
         text: a sentence; with the block that it introduces, it has several lines.
         hit: the passage.
+        is_prose: whether it is a sentence of a paragraph, which another one may come after.
     """
 
     text: str
     hit: Hit
+    is_prose: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class _Sentence:
         section: the headings that it stands under.
         under: how many of its terms are those of the headings; they come first.
         is_row: whether it is a row of a table, which says nothing about the rows beside it.
+        part_of: the list or table that it is in.
     """
 
     text: str
@@ -112,11 +116,17 @@ class _Sentence:
     section: tuple[str, ...] = ()
     under: int = 0
     is_row: bool = False
+    part_of: Block | None = None
 
     @property
     def own(self) -> tuple[str, ...]:
         """Its terms without those of the headings, which would make it a long sentence."""
         return self.terms[self.under :]
+
+    @property
+    def is_prose(self) -> bool:
+        """Whether it is in a paragraph, and introduces nothing."""
+        return self.block is None and self.part_of is None and not self.is_row
 
     @property
     def whole(self) -> str:
@@ -161,39 +171,57 @@ def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
     )
     has_block = best.sentence.block is not None
     limit = MAX_WITH_BLOCK if has_block else MAX_CHARACTERS
-    first = _quoted(best.sentence, weights, limit)
-    chosen = [(best.read, Quote(first, best.hit))]
-    room = limit - len(first) - len(PARAGRAPH if has_block else " ")
-    second = next((other for other in others if _goes_with(other, best, weights, room)), None)
+    first = _quote(best, weights, limit)
+    chosen = [(best.read, first)]
+    room = limit - len(first.text) - len(PARAGRAPH)
+    asked = terms.terms
+    second = next((one for one in others if _goes_with(one, best, weights, asked, room)), None)
     if second is not None and room >= _MIN_SECOND:
-        trimmed = _quoted(second.sentence, weights, room)
-        chosen.append((second.read, Quote(trimmed, second.hit)))
+        chosen.append((second.read, _quote(second, weights, room)))
     return [quote for _, quote in sorted(chosen, key=lambda pair: pair[0])]
 
 
 def _goes_with(
-    other: _Candidate, best: _Candidate, weights: Mapping[Word, float], room: int
+    other: _Candidate,
+    best: _Candidate,
+    weights: Mapping[Word, float],
+    asked: Iterable[Word],
+    room: int,
 ) -> bool:
     """Whether a sentence adds to the best one.
 
     Where there are headings, it is from the same section, or has another word that was asked for.
-    It has a word of the question itself, or comes right after the best one or before it: better one
-    good quote than two.
+    Beside a row of a table, another row has all of the question's words that the best one has, and
+    anything else has another one. It has a word of the question itself, or comes right after the
+    best one or before it: better one good quote than two.
     """
-    if other.sentence.whole in best.sentence.whole:
+    if other.sentence.whole in best.sentence.whole or _holds(other.sentence, best.sentence):
         return False
     if other.sentence.block is not None and len(other.sentence.whole) > room:
         return False
-    is_next = other.hit is best.hit and abs(other.order[1] - best.order[1]) == 1
+    # The items of a list are beside each other, and say nothing about each other.
+    are_items = other.sentence.part_of or best.sentence.part_of
+    is_next = other.hit is best.hit and abs(other.order[1] - best.order[1]) == 1 and not are_items
     if not is_next and not coverage(other.sentence.own, weights):
         return False
     sections = other.sentence.section, best.sentence.section
     is_beside = not any(sections) or (other.hit is best.hit and sections[0] == sections[1])
-    if is_beside and not other.sentence.is_row:
+    has_rows = best.sentence.is_row, other.sentence.is_row
+    if is_beside and not any(has_rows):
         return True
-    present = frozenset(best.sentence.terms)
-    missing = {form for word in weights if present.isdisjoint(word) for form in word}
-    return not missing.isdisjoint(other.sentence.terms)
+    there = [_words_in(one.sentence, asked) for one in (best, other)]
+    # Of what is asked for, another row has as much, or anything has more.
+    return there[0] <= there[1] if all(has_rows) else not there[1] <= there[0]
+
+
+def _words_in(sentence: _Sentence, words: Iterable[Word]) -> set[Word]:
+    present = frozenset(sentence.terms)
+    return {word for word in words if not present.isdisjoint(word)}
+
+
+def _holds(sentence: _Sentence, other: _Sentence) -> bool:
+    """Whether a sentence is quoted with the list or the table that another one is in."""
+    return sentence.block is not None and sentence.block is other.part_of
 
 
 @functools.lru_cache(maxsize=_REMEMBERED_PASSAGES)
@@ -220,6 +248,7 @@ def _sentences(passage: str) -> tuple[_Sentence, ...]:
             draft.section,
             len(terms(draft.section)),
             draft.is_row,
+            draft.part_of,
         )
         for draft in drafts
     )
@@ -237,6 +266,7 @@ class _Draft:
     before: tuple[str, ...]
     block: Block | None = None
     is_row: bool = False
+    part_of: Block | None = None
 
     @property
     def texts(self) -> Iterator[str]:
@@ -257,10 +287,16 @@ def _drafts(text: str, section: tuple[str, ...], before: tuple[str, ...] = ()) -
             about, leads, before, begins = (), (), (), True
             continue
         under = (*section, *(words for _, words in levels))
+        if block.kind == "paragraph" and is_told_row(block.text):
+            row = " ".join(block.text.split())
+            yield _Draft(row, (row,), under, about, before, is_row=True)
+            leads, begins = (), False
+            continue
         split = sentences(block.text) if block.kind == "paragraph" else []
         if block.kind != "paragraph":
             if begins:
-                leads = (f"{levels[-1][1]}:",)
+                heading = levels[-1][1]
+                leads = (heading if heading.endswith(_ENDS) else f"{heading}:",)
             yield from _block_drafts(block, leads, under, about, before)
             before, leads = leads or before, ()
         elif following is not None and _is_heading(block, following):
@@ -299,15 +335,17 @@ def _block_drafts(
             yield _Draft(introduction, (*leads, block.text), section, about, before, block)
         case "table":
             for row in rows(block):
-                yield _Draft(row, (row,), section, about, before, is_row=True)
+                yield _Draft(row, (row,), section, about, before, None, True, block)
         case _:
             for item in block.pieces:
                 words = unmarked(item)
                 if words != item and "\n" in words:
-                    yield from _drafts(words, (*section, *about), before)
+                    inner = _drafts(words, (*section, *about), before)
+                    yield from (replace(one, part_of=one.part_of or block) for one in inner)
                     continue
                 for text in [words] if len(words) <= MAX_CHARACTERS else sentences(words):
-                    yield _Draft(" ".join(text.split()), (text,), section, about, before)
+                    said = " ".join(text.split())
+                    yield _Draft(said, (text,), section, about, before, part_of=block)
 
 
 def _is_heading(block: Block, following: Block) -> bool:
@@ -348,8 +386,8 @@ def _fit(sentence: _Sentence, weights: Mapping[Word, float], terms: QueryTerms) 
 
 def _defines(sentence: _Sentence, terms: QueryTerms) -> bool:
     # What is before a colon in a row names a column, and before a block what that shows.
-    is_prose = sentence.block is None and not sentence.is_row
-    return is_prose and defines(sentence.text, terms)
+    is_told = sentence.block is not None or sentence.is_row
+    return not is_told and defines(sentence.text, terms)
 
 
 def _is_code(sentence: _Sentence) -> bool:
@@ -385,6 +423,11 @@ def _bare(word: str) -> str:
 
 def _is_new(word: str, asked: AbstractSet[str]) -> bool:
     return asked.isdisjoint(index_terms(word))
+
+
+def _quote(candidate: _Candidate, weights: Mapping[Word, float], room: int) -> Quote:
+    sentence = candidate.sentence
+    return Quote(_quoted(sentence, weights, room), candidate.hit, sentence.is_prose)
 
 
 def _quoted(sentence: _Sentence, weights: Mapping[Word, float], room: int) -> str:

@@ -4,13 +4,14 @@
 # ruff: noqa: RUF001
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
 
 from document_files import docx
 from knowledge_bot_service import LocalService
-from service_calls import add_text, ask, client_of
+from service_calls import add_text, ask, client_of, value_of
 
 REFUSAL = "I could not find that in my sources."
 
@@ -220,3 +221,100 @@ def test_a_word_document_answers_from_its_sections_and_tables(fresh_http: httpx.
         "plan: Basic; a month: –; a year: 50 euros"
         in ask(fresh_http, "What does Basic cost?")["answer"]
     )
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    severities = (
+        "# Incidents\n\nSeverity | Interval | Paged\n--- | --- | ---\nSEV1 | 15 min | the CTO\n"
+        "SEV2 | 30 min | on call\nSEV3 | 1 day | on call\n\n"
+        "The bot opens a channel for each of them.\n\n# Roles\n\nThe roles are:\n\n"
+        "- Scribe: writes the timeline\n- Speaker: posts to the status page\n\n"
+        "Next drill: 19 March at noon.\n"
+    )
+    runbook = (
+        "# Full disk\n\nIf the disk is above 90 %:\n\n- Delete old logs.\n"
+        "- Check for inactive slots:\n\n```yaml\n- slots:\n- retained\n```\n\n"
+        "- Extend the volume.\n\n"
+        "# How do I log my hours?\n\n```\ntempo log --hours 7.5\n```\n"
+    )
+    servers = (
+        "hostname,cores,place\nweb-01,8,Frankfurt\ndb-01,32,Frankfurt\nbackup-01,4,Stockholm\n"
+        "monitor-01,2,Stockholm\n"
+    )
+    with (
+        LocalService(
+            tmp_path_factory.mktemp("team"), collections=["col_one"], bots=["bot_one"]
+        ) as service,
+        client_of(service) as http,
+    ):
+        add_text(http, "Incidents", severities)
+        add_text(http, "Runbook", runbook)
+        upload(http, "servers.csv", servers.encode())
+        yield http
+
+
+MONITOR = "hostname: monitor-01; cores: 2; place: Stockholm"
+BACKUP = "hostname: backup-01; cores: 4; place: Stockholm"
+SEV1 = "Severity: SEV1; Interval: 15 min; Paged: the CTO"
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("How many cores does monitor-01 have?", MONITOR),
+        ("Which hosts are in Stockholm?", f"{BACKUP}\n\n{MONITOR}"),
+        ("What is the interval of SEV1?", SEV1),
+    ],
+)
+def test_a_row_answers_alone_or_with_those_that_answer_as_well(
+    team: httpx.Client, question: str, words: str
+) -> None:
+    assert words_of(ask(team, question)) == words
+
+
+def test_a_row_is_asked_for_after_another_one(team: httpx.Client) -> None:
+    first = ask(team, "What is the interval of SEV1?")
+    second = ask(team, "And of SEV3?", first["conversation_id"])
+    assert words_of(second) == "Severity: SEV3; Interval: 1 day; Paged: on call"
+
+
+def test_an_item_is_in_a_line_of_its_own(team: httpx.Client) -> None:
+    words = words_of(ask(team, "What does the scribe do?"))
+    assert words.split("\n\n")[0] == "Scribe: writes the timeline"
+
+
+def test_what_stands_after_a_list_is_quoted_without_its_last_item(team: httpx.Client) -> None:
+    assert words_of(ask(team, "When is the next drill?")) == "Next drill: 19 March at noon."
+
+
+def test_an_item_introduces_the_code_after_it(team: httpx.Client) -> None:
+    words = words_of(ask(team, "What do I do when the disk is above 90 %?"))
+    assert words == (
+        "If the disk is above 90 %:\n- Delete old logs.\n- Check for inactive slots:\n\n"
+        "```yaml\n- slots:\n- retained\n```\n\n- Extend the volume."
+    )
+    slots = words_of(ask(team, "How do I check for inactive slots?"))
+    assert slots.startswith("Check for inactive slots:\n\n```yaml\n- slots:\n- retained\n```")
+
+
+def test_a_heading_that_asks_needs_no_colon(team: httpx.Client) -> None:
+    words = words_of(ask(team, "How do I log my hours?"))
+    assert words == "How do I log my hours?\n\n```\ntempo log --hours 7.5\n```"
+
+
+@pytest.mark.parametrize("message", ["🙂", "👍 🎉", "…"])
+def test_a_message_without_a_word_is_no_question(team: httpx.Client, message: str) -> None:
+    conversation = ask(team, "Hello!")["conversation_id"]
+    assert words_of(ask(team, message, conversation)).startswith("Hello!")
+
+
+def words_of(message: dict[str, Any]) -> str:
+    """An answer without the list of its sources."""
+    words: str = message["answer"].partition("\n\nSources: ")[0]
+    return words
+
+
+def upload(http: httpx.Client, name: str, content: bytes) -> None:
+    form = {"name": name, "collections": "col_one"}
+    value_of(http.post("/sources/upload", data=form, files={"file": (name, content)}))

@@ -113,7 +113,8 @@ def blocks(text: str) -> Iterator[Block]:
                 together = []
             continue
         mark = _FENCE.match(line)
-        follows = _kind_of(line, kind if together else None, gap=gap)
+        leads = bool(together) and together[-1].endswith(COLONS)
+        follows = _kind_of(line, kind if together else None, gap=gap, leads=leads)
         if together and (
             follows != kind or (gap and kind not in _LOOSE) or (mark and kind == "code")
         ):
@@ -160,6 +161,11 @@ def told_row(cells: Iterable[tuple[str, str]]) -> str:
     return "; ".join(
         f"{name}: {cell or _NOTHING}" if name else cell for name, cell in cells if name or cell
     )
+
+
+def is_told_row(text: str) -> bool:
+    """Whether a text begins as `told_row` tells a row: two values at least, each after a name."""
+    return _TOLD_ROW.match(text) is not None
 
 
 def unmarked(item: str) -> str:
@@ -228,17 +234,21 @@ _FIRST_ITEM: Final = re.compile(r"[ \t]*(?:[-*+•‣–—]|\(?1[.)])[ \t]+\S|[
 _MARK: Final = re.compile(r"(?:[-*+•‣–—]|\(?\d{1,3}[.)]|[a-z][.)])[ \t]+")  # noqa: RUF001
 _BAR: Final = re.compile(r"(?<=\s)\|(?=\s)")
 _TABLE_ROW: Final = re.compile(r"[ \t]*\||[^|]*[^|\s] \| ")
+_TOLD_ROW: Final = re.compile(r"[^:;\n]{1,80}: [^\n]*?; [^:;\n]{1,80}: ")
 _TABLE_RULE: Final = re.compile(r"(?=[^-=]*[-=])[ \t|:+=-]+")
 
 # These have blank lines inside of them.
 _LOOSE: Final = frozenset({"list", "code"})
 
 
-def _kind_of(line: str, before: BlockKind | None, *, gap: bool) -> BlockKind:
-    """What a line is a part of, after a block of a kind that it may go on."""
+def _kind_of(line: str, before: BlockKind | None, *, gap: bool, leads: bool) -> BlockKind:
+    """What a line is a part of, after a block of a kind that it may go on.
+
+    `leads`: whether the line before it ends with a colon.
+    """
     indent = len(line) - len(line.lstrip(" \t"))
     is_indented = indent >= 4 or "\t" in line[:indent]
-    if before == "list" and (indent >= 2 or not gap):
+    if before == "list" and (indent >= 2 or not gap or (leads and _FENCE.match(line))):
         return "list"
     if _FENCE.match(line) or (is_indented and (gap or before in {None, "code", "heading"})):
         return "code"
@@ -277,9 +287,11 @@ def _dedented(lines: Sequence[str]) -> list[str]:
 def _items(lines: Sequence[str]) -> list[str]:
     items: list[list[str]] = []
     inner = 0
+    in_code = False
     for line in lines:
         indent = len(line) - len(line.lstrip())
-        is_under = items and indent > inner and items[-1][0].endswith(COLONS)
+        is_under = in_code or (items and indent > inner and items[-1][0].endswith(COLONS))
+        in_code ^= line.lstrip().startswith("```")
         if items and (is_under or not _ITEM.match(line)):
             items[-1].append(line)
         else:

@@ -54,8 +54,8 @@ STEMMERS: Final = {
 # What English texts tell a property's value with, by what the property is called: a price may be an
 # amount of euros without another word. (Not May, which is a common word besides.)
 VALUES: Final = {
-    "cost price fee charge rent pay spend expensive cheap budget worth wage salary": "euro dollar"
-    " cent pound franc eur usd gbp chf",
+    "amount cost price fee charge rent pay spend expensive cheap budget worth wage salary": "euro"
+    " dollar cent pound franc eur usd gbp chf",
     "warm hot cold temperature": "degree celsius fahrenheit",
     "heavy weight weigh": "kilogram kg gram ton tonne lb",
     "far distance": "metre meter kilometre kilometer mile km",

@@ -172,7 +172,8 @@ def small_talk(text: str) -> SmallTalk | None:
     The single common words of small talk would be found in some source or other, and answered from
     there.
     """
-    words = _WORD.findall(text.casefold())
+    # A face or a thumb is no word.
+    words = [word for word in _WORD.findall(text.casefold()) if any(map(str.isalnum, word))]
     if len(words) > _MAX_SMALL_TALK:
         return None
     sentence = " ".join(words)
