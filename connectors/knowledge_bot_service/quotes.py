@@ -174,8 +174,7 @@ def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
     first = _quote(best, weights, limit)
     chosen = [(best.read, first)]
     room = limit - len(first.text) - len(PARAGRAPH)
-    asked = terms.terms
-    second = next((one for one in others if _goes_with(one, best, weights, asked, room)), None)
+    second = next((one for one in others if _goes_with(one, best, weights, terms, room)), None)
     if second is not None and room >= _MIN_SECOND:
         chosen.append((second.read, _quote(second, weights, room)))
     return [quote for _, quote in sorted(chosen, key=lambda pair: pair[0])]
@@ -185,15 +184,16 @@ def _goes_with(
     other: _Candidate,
     best: _Candidate,
     weights: Mapping[Word, float],
-    asked: Iterable[Word],
+    terms: QueryTerms,
     room: int,
 ) -> bool:
     """Whether a sentence adds to the best one.
 
     Where there are headings, it is from the same section, or has another word that was asked for.
     Beside a row of a table, another row has all of the question's words that the best one has, and
-    anything else has another one. It has a word of the question itself, or comes right after the
-    best one or before it: better one good quote than two.
+    anything else has another one; and so has a list, a table or code, unless the question asks how
+    to do something. It has a word of the question itself, or comes right after the best one or
+    before it: better one good quote than two.
     """
     if other.sentence.whole in best.sentence.whole or _holds(other.sentence, best.sentence):
         return False
@@ -207,9 +207,10 @@ def _goes_with(
     sections = other.sentence.section, best.sentence.section
     is_beside = not any(sections) or (other.hit is best.hit and sections[0] == sections[1])
     has_rows = best.sentence.is_row, other.sentence.is_row
-    if is_beside and not any(has_rows):
+    is_wanted = other.sentence.block is None or terms.kind == "how to"
+    if is_beside and is_wanted and not any(has_rows):
         return True
-    there = [_words_in(one.sentence, asked) for one in (best, other)]
+    there = [_words_in(one.sentence, terms.terms) for one in (best, other)]
     # Of what is asked for, another row has as much, or anything has more.
     return there[0] <= there[1] if all(has_rows) else not there[1] <= there[0]
 

@@ -236,7 +236,8 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         "# Full disk\n\nIf the disk is above 90 %:\n\n- Delete old logs.\n"
         "- Check for inactive slots:\n\n```yaml\n- slots:\n- retained\n```\n\n"
         "- Extend the volume.\n\n"
-        "# How do I log my hours?\n\n```\ntempo log --hours 7.5\n```\n"
+        "# How do I log my hours?\n\n```\ntempo log --hours 7.5\n```\n\n"
+        "# Backups\n\nThe backups are kept for 35 days.\n\nTo restore one:\n\n```\nrestore\n```\n"
     )
     servers = (
         "hostname,cores,place\nweb-01,8,Frankfurt\ndb-01,32,Frankfurt\nbackup-01,4,Stockholm\n"
@@ -301,6 +302,13 @@ def test_an_item_introduces_the_code_after_it(team: httpx.Client) -> None:
 def test_a_heading_that_asks_needs_no_colon(team: httpx.Client) -> None:
     words = words_of(ask(team, "How do I log my hours?"))
     assert words == "How do I log my hours?\n\n```\ntempo log --hours 7.5\n```"
+
+
+def test_a_command_is_for_who_asks_how_to_do_something(team: httpx.Client) -> None:
+    kept = "The backups are kept for 35 days."
+    assert words_of(ask(team, "How long are backups kept?")) == kept
+    restore = words_of(ask(team, "How do I restore a backup?"))
+    assert restore.endswith("To restore one:\n\n```\nrestore\n```")
 
 
 @pytest.mark.parametrize("message", ["🙂", "👍 🎉", "…"])
