@@ -125,7 +125,7 @@ class Answerer:
         found = self._finder.find(asked, collections)
         if not found.is_about_it:
             return Answer(REFUSAL, found=False)
-        # Earlier turns helped to choose the passages. Within them, the question's own words decide.
+        # Earlier turns helped to choose the passages. Within them, the question decides first.
         quotes = choose(found.hits, found.weights, found.terms)
         cited = [*(quote.hit for quote in quotes), found.hits[0]]
         return Answer.citing(_text(quotes), cited, found.hits)

@@ -44,6 +44,11 @@ _DECAY: Final = 0.3
 _REPLY_WEIGHT: Final = 0.3
 _REPLY_WORDS: Final = 4
 
+# Sentences are chosen by the question's own words. Those of what was said before, which weigh less
+# already, count this much beside them: they decide where sentences have as much of what is asked,
+# such as the rows of a table. Measured on follow-up questions: 1 is worse than this, 0 is as good.
+_SAID_BEFORE: Final = 0.3
+
 # Words of a question that needs what was said before it. One of more words is clear by itself: by
 # as much as it is longer, what was said before counts less.
 _SHORT: Final = 3
@@ -149,7 +154,11 @@ class Finder:
     ) -> Found:
         """Find what fits the queries; the words of the first `telling` choose among sentences."""
         weights = self._weights(queries)
-        judged = {word: weights[word] for query in queries[:telling] for word in query.words}
+        own = {word for query in queries[:telling] for word in query.words}
+        judged = {
+            word: weight if word in own else _SAID_BEFORE * weight
+            for word, weight in weights.items()
+        }
         found = self._search.find(queries, collections, _LOOKED_AT)
         hits = _best(found, weights, terms)
         # What a heading says brings a passage up, and proves nothing about a subject.

@@ -280,6 +280,15 @@ def test_a_row_is_asked_for_after_another_one(team: httpx.Client) -> None:
     assert words_of(second) == "Severity: SEV3; Interval: 1 day; Paged: on call"
 
 
+def test_a_row_that_was_spoken_of_is_meant_afterwards(team: httpx.Client) -> None:
+    first = ask(team, "What is the interval of SEV1?")
+    second = ask(team, "Who is paged then?", first["conversation_id"])
+    assert "SEV1" in words_of(second)
+    other = ask(team, "And what is the interval of SEV3?", first["conversation_id"])
+    last = ask(team, "Who is paged then?", other["conversation_id"])
+    assert "SEV3" in words_of(last)
+
+
 def test_an_item_is_in_a_line_of_its_own(team: httpx.Client) -> None:
     words = words_of(ask(team, "What does the scribe do?"))
     assert words.split("\n\n")[0] == "Scribe: writes the timeline"
