@@ -11,6 +11,7 @@ from knowledge_bot_service.analyzer import (
     blocks,
     captions,
     defines,
+    designated,
     goes_on,
     index_terms,
     index_terms_of,
@@ -33,6 +34,10 @@ _HEADINGS: Final = 1.0
 # How much it counts that a passage defines what a question asks the meaning of. Measured without it
 # and with it: the figures of the question sets, which hardly ask for definitions, are the same.
 _DEFINITION: Final = 1.0
+
+# How much it counts that a passage has the version, the number or the name that a question has as a
+# whole: its parts are in many others.
+_DESIGNATION: Final = 1.0
 
 # The names of so many passages are remembered, 2 MB at most: many passages have the same ones.
 _REMEMBERED: Final = 2000
@@ -128,6 +133,8 @@ class Finder:
             collections: the numbers of the collections to look in.
         """
         terms = _understood(asked)
+        if terms.is_empty and not asked.before:
+            return Found(terms, {}, (), is_about_it=False)
         words = WeightedWords(terms.terms, 1.0)
         before = self._context(asked.before, min(1.0, _SHORT / max(1, len(terms.terms))))
         found = self._find(terms, [words, *before], collections, 1 + _goes_on(asked))
@@ -226,9 +233,11 @@ def _best(found: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
             if there := sum(term in asked for term in called):
                 share += there / len(called) * coverage(called, weights)
         is_definition = terms.kind == "definition" and _has_all(hit, terms)
+        whole = designated(terms.designations, f"{hit.source_name}\n{hit.text}")
         return (
             hit.score / found[0].score
             + _HEADINGS * min(1.0, share)
+            + _DESIGNATION * len(whole) / (len(terms.designations) or 1)
             + _DEFINITION * (is_definition and defines(hit.text, terms))
         )
 

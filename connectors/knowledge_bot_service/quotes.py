@@ -17,6 +17,7 @@ from knowledge_bot_service.analyzer import (
     QueryTerms,
     blocks,
     defines,
+    designated,
     index_terms,
     index_terms_of,
     sentences,
@@ -46,6 +47,9 @@ _COMMAND: Final = 0.5
 
 # Who asks what something is wants the sentence that says so.
 _DEFINITION: Final = 1.0
+
+# A version or a number that a question has as a whole says which of many alike is meant.
+_DESIGNATION: Final = 1.0
 
 # How much the names and numbers in a part of a sentence count, against the question's own words,
 # when a sentence is too long: the answer is often one of them.
@@ -207,6 +211,8 @@ def _goes_with(
     sections = other.sentence.section, best.sentence.section
     is_beside = not any(sections) or (other.hit is best.hit and sections[0] == sections[1])
     has_rows = best.sentence.is_row, other.sentence.is_row
+    if not _designated(best.sentence, terms) <= _designated(other.sentence, terms):
+        return False
     is_wanted = other.sentence.block is None or terms.kind == "how to"
     if is_beside and is_wanted and not any(has_rows):
         return True
@@ -296,7 +302,9 @@ def _drafts(text: str, section: tuple[str, ...], before: tuple[str, ...] = ()) -
         split = sentences(block.text) if block.kind == "paragraph" else []
         if block.kind != "paragraph":
             if begins:
-                heading = levels[-1][1]
+                # Without the heading above, "Added:" does not say in which version.
+                heading = ", ".join(words for level, words in levels[-2:] if level > 1)
+                heading = heading or levels[-1][1]
                 leads = (heading if heading.endswith(_ENDS) else f"{heading}:",)
             yield from _block_drafts(block, leads, under, about, before)
             before, leads = leads or before, ()
@@ -380,9 +388,14 @@ def _fit(sentence: _Sentence, weights: Mapping[Word, float], terms: QueryTerms) 
         + _BEFORE * (with_before - own)
         + _PAIRS * pairs(sentence.terms, terms.terms)
         + (_KIND if _answers(sentence.text, terms) else 0.0)
+        + _DESIGNATION * len(_designated(sentence, terms)) / (len(terms.designations) or 1)
         + (_COMMAND if terms.kind == "how to" and _is_code(sentence) else 0.0)
         + (_DEFINITION if terms.kind == "definition" and _defines(sentence, terms) else 0.0)
     )
+
+
+def _designated(sentence: _Sentence, terms: QueryTerms) -> frozenset[str]:
+    return designated(terms.designations, "\n".join([*sentence.section, sentence.whole]))
 
 
 def _defines(sentence: _Sentence, terms: QueryTerms) -> bool:

@@ -239,6 +239,15 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         "# How do I log my hours?\n\n```\ntempo log --hours 7.5\n```\n\n"
         "# Backups\n\nThe backups are kept for 35 days.\n\nTo restore one:\n\n```\nrestore\n```\n"
     )
+    changes = (
+        "# Changes\n\n## 3.4.0 (2026-03-10)\n\n### Added\n\n- Dates of orders\n- A webhook\n\n"
+        "### Changed\n\n- The limit is 20.\n\n## 3.3.2 (2026-01-22)\n\n### Fixed\n\n- Timeouts\n\n"
+        "## 3.3.0 (2025-11-04)\n\n### Added\n\n- Keys of orders\n- A dark page\n"
+    )
+    prices = (
+        "Article,Name,Unit,Price\nC-6,Nut,box,1.20\nC-7,Bolt,box,1.60\n"
+        "D-1,A workbench that can be folded and stands on four legs,piece,199.00\n"
+    )
     servers = (
         "hostname,cores,place\nweb-01,8,Frankfurt\ndb-01,32,Frankfurt\nbackup-01,4,Stockholm\n"
         "monitor-01,2,Stockholm\n"
@@ -251,6 +260,9 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     ):
         add_text(http, "Incidents", severities)
         add_text(http, "Runbook", runbook)
+        add_text(http, "Changes", changes)
+        add_text(http, "Policy", "# Policy\n\nVersion 4.2, approved by the board.")
+        upload(http, "prices.csv", prices.encode())
         upload(http, "servers.csv", servers.encode())
         yield http
 
@@ -287,6 +299,32 @@ def test_a_row_that_was_spoken_of_is_meant_afterwards(team: httpx.Client) -> Non
     other = ask(team, "And what is the interval of SEV3?", first["conversation_id"])
     last = ask(team, "Who is paged then?", other["conversation_id"])
     assert "SEV3" in words_of(last)
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("What was added in 3.3.0?", "3.3.0 (2025-11-04), Added:\n- Keys of orders\n- A dark page"),
+        (
+            "What was added in version 3.4.0?",
+            "3.4.0 (2026-03-10), Added:\n- Dates of orders\n- A we",
+        ),
+        ("When was 3.3.2 released?", "3.3.2 (2026-01-22), Fixed:\n- Timeouts"),
+        ("What is the price of C-6?", "Article: C-6; Name: Nut; Unit: box; Price: 1.20"),
+        ("What does a bolt cost?", "Article: C-7; Name: Bolt; Unit: box; Price: 1.60"),
+    ],
+)
+def test_a_version_or_a_number_is_meant_as_a_whole(
+    team: httpx.Client, question: str, words: str
+) -> None:
+    answer = words_of(ask(team, question))
+    assert answer.startswith(words)
+    assert "4.2" not in answer
+
+
+@pytest.mark.parametrize("question", ["the", "Is it?", "Wer ist das?"])
+def test_a_question_of_function_words_alone_is_refused(team: httpx.Client, question: str) -> None:
+    assert ask(team, question)["answer"] == REFUSAL
 
 
 def test_an_item_is_in_a_line_of_its_own(team: httpx.Client) -> None:

@@ -45,6 +45,9 @@ class QueryTerms:
         language: the question's language, an ISO 639-1 code.
         kind: what the answer must have (a name, a time, a number), if the question shows it.
         names: those of `terms` that are names or numbers: capitals after the first word, digits.
+        designations: what only means something as a whole, casefolded: a version, an article's
+            number, a host's name (3.4.0, B-2, web-01).
+        is_empty: whether the question has nothing but function words, which are its terms then.
         is_widened: whether synonyms are among the forms, and what tells a property's value.
         properties: those of `terms` that have the latter among their forms.
     """
@@ -53,6 +56,8 @@ class QueryTerms:
     language: str
     kind: Kind | None = None
     names: frozenset[tuple[str, ...]] = frozenset()
+    designations: tuple[str, ...] = ()
+    is_empty: bool = False
     is_widened: bool = False
     properties: frozenset[tuple[str, ...]] = frozenset()
 
@@ -121,7 +126,20 @@ def query_terms(question: str) -> QueryTerms:
         forms + together.get(word, ()) for word in telling or words for forms in _forms(word, latin)
     )
     names = (forms for word in _names(question) for forms in _forms(word, latin))
-    return QueryTerms(tuple(terms), language, kind, frozenset(names) & set(terms))
+    return QueryTerms(
+        tuple(terms),
+        language,
+        kind,
+        names=frozenset(names) & set(terms),
+        designations=tuple(dict.fromkeys(_DESIGNATION.findall(question.casefold()))),
+        is_empty=not telling,
+    )
+
+
+def designated(designations: Iterable[str], text: str) -> frozenset[str]:
+    """Those of a question's designations that a text has as a whole."""
+    wanted = frozenset(designations)
+    return wanted and wanted.intersection(_DESIGNATION.findall(text.casefold()))
 
 
 # Who asks for a definition does not ask about these words.
@@ -151,6 +169,7 @@ _UNPAIRED: Final = rf"{_LETTER}++(?:[{_MARKS}]++{_LETTER}*+)*+"
 # A possessive 's belongs to no word. The other part of "l'eau" or "İstanbul'da" is a word.
 _WORD: Final = re.compile(rf"([{PAIRED_CHARACTERS}]++|{_UNPAIRED})(?:['’]s(?!\w))?")
 _PAIRED: Final = re.compile(rf"[{PAIRED_CHARACTERS}]")
+_DESIGNATION: Final = re.compile(r"(?<![\w.-])(?=\S*\d)\w+(?:[-.:/]\w+)+")
 _THOUSANDS: Final = re.compile(r"(?<=\d)[,.](?=\d{3}(?!\d))")
 
 # Diacritics of Latin, Greek and Cyrillic, and the points of Hebrew and Arabic, are often left out.
