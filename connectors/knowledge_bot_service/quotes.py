@@ -173,8 +173,8 @@ def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
             zip(scores, candidates, strict=True), key=lambda pair: (-pair[0], pair[1].order)
         )
     )
-    has_block = best.sentence.block is not None
-    limit = MAX_WITH_BLOCK if has_block else MAX_CHARACTERS
+    best = _with_other_steps(best, others, weights, terms)
+    limit = MAX_CHARACTERS if best.sentence.block is None else MAX_WITH_BLOCK
     first = _quote(best, weights, limit)
     chosen = [(best.read, first)]
     room = limit - len(first.text) - len(PARAGRAPH)
@@ -182,6 +182,29 @@ def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
     if second is not None and room >= _MIN_SECOND:
         chosen.append((second.read, _quote(second, weights, room)))
     return [quote for _, quote in sorted(chosen, key=lambda pair: pair[0])]
+
+
+def _with_other_steps(
+    best: _Candidate,
+    others: Sequence[_Candidate],
+    weights: Mapping[Word, float],
+    terms: QueryTerms,
+) -> _Candidate:
+    """The numbered list that the best item is in, if nothing that would go with it comes before.
+
+    Who asks how to do something needs every step.
+    """
+    if terms.kind != "how to":
+        return best
+    for other in others:
+        if _holds(other.sentence, best.sentence):
+            has_numbers = (
+                other.sentence.block is not None and other.sentence.block.text[0].isdigit()
+            )
+            return other if has_numbers and len(other.sentence.whole) <= MAX_WITH_BLOCK else best
+        if _goes_with(other, best, weights, terms, MAX_CHARACTERS):
+            return best
+    return best
 
 
 def _goes_with(
@@ -195,13 +218,19 @@ def _goes_with(
 
     Where there are headings, it is from the same section, or has another word that was asked for.
     Beside a row of a table, another row has all of the question's words that the best one has, and
-    anything else has another one; and so has a list, a table or code, unless the question asks how
+    anything else from the same source has another one; and so has a list, a table or code, unless the question asks how
     to do something. It has a word of the question itself, or comes right after the best one or
     before it: better one good quote than two.
     """
-    if other.sentence.whole in best.sentence.whole or _holds(other.sentence, best.sentence):
-        return False
-    if other.sentence.block is not None and len(other.sentence.whole) > room:
+    is_there = (
+        other.sentence.whole in best.sentence.whole
+        or _holds(best.sentence, other.sentence)
+        or _holds(other.sentence, best.sentence)
+    )
+    is_too_long = other.sentence.block is not None and len(other.sentence.whole) > room
+    is_elsewhere = best.sentence.is_row and other.hit.source_id != best.hit.source_id
+    is_another = not _designated(best.sentence, terms) <= _designated(other.sentence, terms)
+    if is_there or is_too_long or is_elsewhere or is_another:
         return False
     # The items of a list are beside each other, and say nothing about each other.
     are_items = other.sentence.part_of or best.sentence.part_of
@@ -211,8 +240,6 @@ def _goes_with(
     sections = other.sentence.section, best.sentence.section
     is_beside = not any(sections) or (other.hit is best.hit and sections[0] == sections[1])
     has_rows = best.sentence.is_row, other.sentence.is_row
-    if not _designated(best.sentence, terms) <= _designated(other.sentence, terms):
-        return False
     is_wanted = other.sentence.block is None or terms.kind == "how to"
     if is_beside and is_wanted and not any(has_rows):
         return True

@@ -236,6 +236,8 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         "# Full disk\n\nIf the disk is above 90 %:\n\n- Delete old logs.\n"
         "- Check for inactive slots:\n\n```yaml\n- slots:\n- retained\n```\n\n"
         "- Extend the volume.\n\n"
+        "# Failover\n\nTo fail over:\n\n1. Tell #ops.\n2. Check the lag:\n\n   ```\n   lag\n"
+        "   ```\n\n3. Start the failover:\n\n   ```\n   failover --now\n   ```\n\n"
         "# How do I log my hours?\n\n```\ntempo log --hours 7.5\n```\n\n"
         "# Backups\n\nThe backups are kept for 35 days.\n\nTo restore one:\n\n```\nrestore\n```\n"
     )
@@ -349,6 +351,14 @@ def test_an_item_introduces_the_code_after_it(team: httpx.Client) -> None:
 def test_a_heading_that_asks_needs_no_colon(team: httpx.Client) -> None:
     words = words_of(ask(team, "How do I log my hours?"))
     assert words == "How do I log my hours?\n\n```\ntempo log --hours 7.5\n```"
+
+
+def test_who_asks_how_to_do_something_gets_every_step_once(team: httpx.Client) -> None:
+    words = words_of(ask(team, "How do I start a failover?"))
+    assert words.startswith("To fail over:\n1. Tell #ops.\n2. Check the lag:")
+    assert words.endswith("3. Start the failover:\n\n   ```\n   failover --now\n   ```")
+    volume = words_of(ask(team, "How do I extend the volume?"))
+    assert volume == "Extend the volume."
 
 
 def test_a_command_is_for_who_asks_how_to_do_something(team: httpx.Client) -> None:
