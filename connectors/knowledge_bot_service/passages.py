@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from knowledge_bot_service.analyzer import Block, blocks, sentences
-from knowledge_bot_service.analyzer.blocks import rows
+from knowledge_bot_service.analyzer.blocks import MORE, rows
 
 # Paragraphs are joined up to this many characters, and cut above it. Measured: up to 1,000 costs no
 # answers against paragraphs as they are, 2,500 does; overlaps cost some as well.
@@ -28,9 +28,9 @@ def passages(text: str) -> Iterator[str]:
     They are in the text's order. Whole paragraphs stay together as far as they fit; a longer one is
     cut between sentences, a longer sentence between words, and a longer word anywhere. A heading,
     and a sentence that introduces a list, a table or code, stay with what follows them. These are
-    cut between items, rows and lines; each part of a table has its first row. Code is cut where it
-    has more than `MAX_CODE` characters: each part has its fences, and "…" where the code goes on.
-    Before a passage that begins inside of a section stand the section's headings; nothing else is
+    cut between items, rows and lines, with "…" where they go on; each part of a table has its first
+    row. Code is cut where it has more than `MAX_CODE` characters: each part has its fences. Before
+    a passage that begins inside of a section stand the section's headings; nothing else is
     repeated.
     """
     path: list[Block] = []
@@ -118,12 +118,12 @@ def _fitting(unit: Sequence[Block], limit: int) -> Iterator[str]:
             yield from _fitting([told] if number else [*leads, told], limit)
         return
     lead = "".join(f"{block.text}{_PARAGRAPH}" for block in leads)
-    head, tail, separator, goes_on = "", "", "\n", ""
+    head, tail, separator = "", "", "\n"
+    goes_on = f"{MORE[body.kind]}\n" if body.kind in MORE else ""
     pieces: Iterable[str] = body.pieces
     match body.kind:
         case "code":
             head, tail = f"{body.text.partition(separator)[0][:_MAX_FENCE]}\n", "\n```"
-            goes_on = "…\n"
         case "table" if body.has_names:
             names, *pieces = body.pieces
             head = f"{names}\n{body.text.split(separator, 2)[1]}\n"

@@ -22,7 +22,7 @@ from knowledge_bot_service.analyzer import (
     index_terms_of,
     sentences,
 )
-from knowledge_bot_service.analyzer.blocks import COLONS, is_told_row, rows, unmarked
+from knowledge_bot_service.analyzer.blocks import COLONS, MORE, is_told_row, rows, unmarked
 from knowledge_bot_service.conversations import SOURCES
 from knowledge_bot_service.relevance import Word, bm25, coverage, pairs
 from knowledge_bot_service.search import Hit
@@ -173,7 +173,7 @@ def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
             zip(scores, candidates, strict=True), key=lambda pair: (-pair[0], pair[1].order)
         )
     )
-    best = _with_other_steps(best, others, weights, terms)
+    best = _whole(best, others, weights, terms)
     limit = MAX_CHARACTERS if best.sentence.block is None else MAX_WITH_BLOCK
     first = _quote(best, weights, limit)
     chosen = [(best.read, first)]
@@ -184,27 +184,33 @@ def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
     return [quote for _, quote in sorted(chosen, key=lambda pair: pair[0])]
 
 
-def _with_other_steps(
+def _whole(
     best: _Candidate,
     others: Sequence[_Candidate],
     weights: Mapping[Word, float],
     terms: QueryTerms,
 ) -> _Candidate:
-    """The numbered list that the best item is in, if nothing that would go with it comes before.
+    """The list or the table to quote instead of the best part of it, with what introduces it.
 
-    Who asks how to do something needs every step.
+    Who asks how to do something needs every step: a numbered list, if nothing that would go with
+    the step comes before. A row is no answer where every other one has as much of what is asked.
     """
-    if terms.kind != "how to":
+    whole = next((one for one in others if _holds(one.sentence, best.sentence)), None)
+    if whole is None or len(whole.sentence.whole) > MAX_WITH_BLOCK:
         return best
-    for other in others:
-        if _holds(other.sentence, best.sentence):
-            has_numbers = (
-                other.sentence.block is not None and other.sentence.block.text[0].isdigit()
-            )
-            return other if has_numbers and len(other.sentence.whole) <= MAX_WITH_BLOCK else best
-        if _goes_with(other, best, weights, terms, MAX_CHARACTERS):
-            return best
-    return best
+    if best.sentence.is_row:
+        there = _words_in(best.sentence, weights)
+        beside = [one for one in others if one.sentence.part_of is best.sentence.part_of]
+        is_any = all(there <= _words_in(one.sentence, weights) for one in beside)
+        return whole if beside and is_any else best
+    before = others[: others.index(whole)]
+    goes_alone = any(_goes_with(one, best, weights, terms, MAX_CHARACTERS) for one in before)
+    is_step = terms.kind == "how to" and _has_numbers(whole.sentence)
+    return whole if is_step and not goes_alone else best
+
+
+def _has_numbers(sentence: _Sentence) -> bool:
+    return sentence.block is not None and sentence.block.text[0].isdigit()
 
 
 def _goes_with(
@@ -218,9 +224,9 @@ def _goes_with(
 
     Where there are headings, it is from the same section, or has another word that was asked for.
     Beside a row of a table, another row has all of the question's words that the best one has, and
-    anything else from the same source has another one; and so has a list, a table or code, unless the question asks how
-    to do something. It has a word of the question itself, or comes right after the best one or
-    before it: better one good quote than two.
+    anything else from the same source has another one; so has a list, a table or code, unless the
+    question asks how to do something. It has a word of the question itself, or comes right after
+    the best one or before it: better one good quote than two.
     """
     is_there = (
         other.sentence.whole in best.sentence.whole
@@ -243,9 +249,10 @@ def _goes_with(
     is_wanted = other.sentence.block is None or terms.kind == "how to"
     if is_beside and is_wanted and not any(has_rows):
         return True
-    there = [_words_in(one.sentence, terms.terms) for one in (best, other)]
-    # Of what is asked for, another row has as much, or anything has more.
-    return there[0] <= there[1] if all(has_rows) else not there[1] <= there[0]
+    # Of what is asked for or was spoken of, another row has as much. Anything else has more.
+    if all(has_rows):
+        return _words_in(best.sentence, weights) <= _words_in(other.sentence, weights)
+    return not _words_in(other.sentence, terms.terms) <= _words_in(best.sentence, terms.terms)
 
 
 def _words_in(sentence: _Sentence, words: Iterable[Word]) -> set[Word]:
@@ -374,6 +381,8 @@ def _block_drafts(
                 yield _Draft(row, (row,), section, about, before, None, True, block)
         case _:
             for item in block.pieces:
+                if item == MORE["list"]:
+                    continue
                 words = unmarked(item)
                 if words != item and "\n" in words:
                     inner = _drafts(words, (*section, *about), before)

@@ -67,8 +67,12 @@ def table(*rows: list[str]) -> str:
 def test_a_table_is_cut_between_rows_each_part_with_the_names_of_the_columns() -> None:
     rows = [[f"Boat {number}", f"{number} kg"] for number in range(200)]
     cut = list(passages(f"# Boats\n\n{table(['Boat', 'Weight'], *rows)}"))
+    head, more = "# Boats\n\nBoat | Weight\n--- | ---\n", "… | …"
     assert len(cut) > 2
-    assert all(one.startswith("# Boats\n\nBoat | Weight\n--- | ---\nBoat ") for one in cut)
+    assert cut[0].startswith(f"{head}Boat 0 ")
+    assert cut[-1].endswith("Boat 199 | 199 kg")
+    assert all(one.startswith(f"{head}{more}\nBoat ") for one in cut[1:])
+    assert all(one.endswith(f" kg\n{more}") for one in cut[:-1])
 
 
 def test_a_long_row_and_a_wide_table_are_told_with_the_names_of_the_columns() -> None:

@@ -13,6 +13,10 @@ from typing import Final, Literal
 BlockKind = Literal["heading", "paragraph", "list", "table", "code"]
 
 
+MORE: Final[dict[str, str]] = {"list": "- …", "table": "… | …", "code": "…"}
+"""What stands in a part of a block for the items, rows or lines that come before it or after it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """A part of a text, as it stands there; code has fences, a heading its marks in front."""
@@ -143,7 +147,7 @@ def rows(table: Block) -> Iterator[str]:
     That is the first row's word for the column, where a rule is under the first row, and else the
     row's first cell.
     """
-    lines = [_cells(row) for row in table.pieces]
+    lines = [_cells(row) for row in table.pieces if row != MORE["table"]]
     if not table.has_names:
         told = ([row[0], "; ".join(filter(None, row[1:]))] for row in lines)
         yield from (": ".join(filter(None, parts)) for parts in told)
