@@ -201,6 +201,7 @@ def conversations(http: httpx.Client) -> list[str]:
 
 async def test_a_wrong_key_is_said_and_shows_nothing(browser: Browser, local: LocalService) -> None:
     async with visiting(browser, local, enter=False) as visit:
+        await expect(visit.label("API key")).to_be_focused()
         await visit.enter("wrong-key")
         await expect(visit.page.get_by_role("alert").first).to_have_text(
             "The service does not know this key."
@@ -218,7 +219,7 @@ async def test_a_key_is_kept_by_the_tab_until_it_is_logged_out(
         await visit.page.reload()
         await expect(visit.page.get_by_role("heading", name="Sources")).to_be_visible()
         await visit.button("Log out").click()
-        await expect(visit.label("API key")).to_be_visible()
+        await expect(visit.label("API key")).to_be_focused()
         kept = await visit.page.evaluate("[sessionStorage.length, localStorage.length]")
         assert kept == [0, 0]
 

@@ -108,4 +108,4 @@ document.addEventListener("key-refused", () => {
 });
 
 if (key()) enter();
-else show(VIEWS[0]);
+else leave("");
