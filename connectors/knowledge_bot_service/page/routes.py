@@ -22,7 +22,11 @@ from knowledge_bot_service.endpoints import (
 from knowledge_bot_service.gate import KEY_NAME
 from knowledge_bot_service.problems import ProblemError
 from knowledge_bot_service.requests import Id, NewText, NewWebpage, Wrapped
-from knowledge_bot_service.service import UnknownBotError, UnknownConversationError
+from knowledge_bot_service.service import (
+    UnknownBotError,
+    UnknownCollectionError,
+    UnknownConversationError,
+)
 from knowledge_bot_service.store import UnknownSourceError
 
 _log = logging.getLogger(__name__)
@@ -107,7 +111,10 @@ async def about(service: ServiceOf) -> About:
 @router.get("/page/sources")
 async def sources(service: ServiceOf, listed: Annotated[Listed, Query()]) -> SourcePage:
     """How many sources there are of each status, and some of them, newest first."""
-    return await service.source_page(listed)
+    try:
+        return await service.source_page(listed)
+    except UnknownCollectionError as error:
+        raise unknown("collection", error, HTTPStatus.NOT_FOUND) from None
 
 
 @router.get("/page/sources/{id}")
