@@ -19,7 +19,7 @@ from knowledge_bot_service.endpoints import (
     takes,
     unknown,
 )
-from knowledge_bot_service.gate import KEY_NAME
+from knowledge_bot_service.gate import KEY_NAME, KEY_ROLE
 from knowledge_bot_service.problems import ProblemError
 from knowledge_bot_service.requests import Id, NewText, NewWebpage, Wrapped
 from knowledge_bot_service.service import (
@@ -27,6 +27,7 @@ from knowledge_bot_service.service import (
     UnknownCollectionError,
     UnknownConversationError,
 )
+from knowledge_bot_service.settings import Role
 from knowledge_bot_service.store import UnknownSourceError
 
 _log = logging.getLogger(__name__)
@@ -51,11 +52,16 @@ _Id = Annotated[Id, InPath()]
 
 
 class About(BaseModel):
-    """What the page may offer: `admin` says whether sources can be deleted and replaced."""
+    """What the page may offer.
+
+    `admin` says whether sources can be deleted and replaced here, and `role` whether the key may
+    change anything at all.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     admin: bool
+    role: Role
     upload_bytes: int
 
 
@@ -102,10 +108,14 @@ async def _admin(service: ServiceOf) -> None:
 
 
 @router.get("/page/about")
-async def about(service: ServiceOf) -> About:
+async def about(service: ServiceOf, request: Request) -> About:
     """What the page may offer."""
     settings = service.settings
-    return About(admin=settings.admin, upload_bytes=settings.limits.upload_bytes)
+    return About(
+        admin=settings.admin,
+        role=request.scope[KEY_ROLE],
+        upload_bytes=settings.limits.upload_bytes,
+    )
 
 
 @router.get("/page/sources")

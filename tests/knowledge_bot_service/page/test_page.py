@@ -24,6 +24,7 @@ HTML = (
 )
 MARKUP = "<img src=x onerror=alert(1)>"
 SAFE = "<script>"
+READER = {"name": "reader", "role": "read", "key": "key-of-a-reader"}
 TABLE = "<table><tr><th>A</th><th>B</th></tr><tr><td>1</td><td>2</td></tr></table>"
 WRITTEN = """Install it:
 ```sh
@@ -54,7 +55,7 @@ def service_in(folder: Path) -> LocalService:
         bots=BOTS,
         bot_names={"bot_one": "Guide"},
         allow_fetch=["127.0.0.1/32"],
-        settings={"admin": True, "limits": {"upload_bytes": 30_000_000}},
+        settings={"admin": True, "keys": [READER], "limits": {"upload_bytes": 30_000_000}},
     )
 
 
@@ -222,6 +223,30 @@ async def test_a_key_is_kept_by_the_tab_until_it_is_logged_out(
         await expect(visit.label("API key")).to_be_focused()
         kept = await visit.page.evaluate("[sessionStorage.length, localStorage.length]")
         assert kept == [0, 0]
+
+
+async def test_a_readers_key_is_offered_nothing_that_it_may_not_do(
+    browser: Browser, local: LocalService
+) -> None:
+    with client_of(local) as http:
+        add_text(http, "House rules", "The kitchen closes at ten in the evening.")
+    local.wait_until_ready()
+    async with visiting(browser, local) as visit:
+        await expect(visit.button("Add")).to_be_visible()
+        await visit.page.get_by_role("link", name="House rules").click()
+        await expect(visit.button("Replace")).to_be_visible()
+        await expect(visit.button("Delete")).to_be_visible()
+        await visit.button("Log out").click()
+        await visit.enter(READER["key"])
+        await expect(visit.page.get_by_role("heading", name="Sources")).to_be_visible()
+        await expect(visit.button("Add")).to_be_hidden()
+        await visit.page.get_by_role("link", name="House rules").click()
+        await expect(visit.page.locator("#text")).to_contain_text("closes at ten")
+        await expect(visit.button("Replace")).to_be_hidden()
+        await expect(visit.button("Delete")).to_be_hidden()
+        await visit.page.get_by_role("link", name="All sources").click()
+        await expect(visit.source("House rules")).to_be_visible()
+        await expect(visit.button("Add")).to_be_hidden()
 
 
 async def test_a_failed_source_shows_its_reason(browser: Browser, local: LocalService) -> None:

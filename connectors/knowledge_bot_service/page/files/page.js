@@ -22,7 +22,7 @@ async function enter() {
     ]);
     open = true;
     openForm(about, collections.data);
-    openSources(collections.data);
+    openSources(about, collections.data);
     openSource(about);
     openChat(bots.data);
     fold();
