@@ -22,6 +22,8 @@ KEY_HEADER: Final = "X-API-KEY"
 _UPLOAD: Final = re.compile(rf"{UPLOAD_PATH}|/page/sources/[^/]+/upload")
 KEY_NAME: Final = "knowledge_bot_service.key"
 """Where a request's scope has the name of its key, once it has been admitted."""
+KEY_ROLE: Final = "knowledge_bot_service.role"
+"""Where it has the key's role."""
 
 _OPEN_PATHS: Final = frozenset({f"{PREFIX}/ping"})
 
@@ -102,7 +104,7 @@ class Gate:
 
 
 def admitted(keys: Keys, given: str, scope: Scope) -> Key | None:
-    """Return the key that a request brings, and leave its name in the scope for the log.
+    """Return the key that a request brings, and leave its name and role in the scope.
 
     None if it is unknown or has expired; that is logged.
     """
@@ -117,6 +119,7 @@ def admitted(keys: Keys, given: str, scope: Scope) -> Key | None:
         )
         return None
     scope[KEY_NAME] = key.name
+    scope[KEY_ROLE] = key.role
     return key
 
 

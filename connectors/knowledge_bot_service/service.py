@@ -187,7 +187,13 @@ class Service:
         return page
 
     async def source_page(self, listed: Listed) -> SourcePage:
-        """Some of the sources, newest first; as `Catalog.page`."""
+        """Some of the sources, newest first; as `Catalog.page`.
+
+        Raises:
+            UnknownCollectionError: there is no such collection, and there never was.
+        """
+        if listed.collection is not None and not self._store.has_collection(listed.collection):
+            raise UnknownCollectionError(listed.collection)
         return await run_in_threadpool(self._catalog.page, listed)
 
     async def source_text(

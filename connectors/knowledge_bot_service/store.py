@@ -140,6 +140,10 @@ class Store:
         """The integers that stand for collections inside the database and its index."""
         return tuple(self._collections[public_id] for public_id in public_ids)
 
+    def has_collection(self, public_id: str) -> bool:
+        """Whether sources may be in a collection, even if it is no longer declared."""
+        return public_id in self._collections
+
     def accept(
         self,
         *,

@@ -19,10 +19,15 @@ from knowledge_bot_service.endpoints import (
     takes,
     unknown,
 )
-from knowledge_bot_service.gate import KEY_NAME
+from knowledge_bot_service.gate import KEY_NAME, KEY_ROLE
 from knowledge_bot_service.problems import ProblemError
 from knowledge_bot_service.requests import Id, NewText, NewWebpage, Wrapped
-from knowledge_bot_service.service import UnknownBotError, UnknownConversationError
+from knowledge_bot_service.service import (
+    UnknownBotError,
+    UnknownCollectionError,
+    UnknownConversationError,
+)
+from knowledge_bot_service.settings import Role
 from knowledge_bot_service.store import UnknownSourceError
 
 _log = logging.getLogger(__name__)
@@ -47,11 +52,16 @@ _Id = Annotated[Id, InPath()]
 
 
 class About(BaseModel):
-    """What the page may offer: `admin` says whether sources can be deleted and replaced."""
+    """What the page may offer.
+
+    `admin` says whether sources can be deleted and replaced here, and `role` whether the key may
+    change anything at all.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     admin: bool
+    role: Role
     upload_bytes: int
 
 
@@ -98,16 +108,23 @@ async def _admin(service: ServiceOf) -> None:
 
 
 @router.get("/page/about")
-async def about(service: ServiceOf) -> About:
+async def about(service: ServiceOf, request: Request) -> About:
     """What the page may offer."""
     settings = service.settings
-    return About(admin=settings.admin, upload_bytes=settings.limits.upload_bytes)
+    return About(
+        admin=settings.admin,
+        role=request.scope[KEY_ROLE],
+        upload_bytes=settings.limits.upload_bytes,
+    )
 
 
 @router.get("/page/sources")
 async def sources(service: ServiceOf, listed: Annotated[Listed, Query()]) -> SourcePage:
     """How many sources there are of each status, and some of them, newest first."""
-    return await service.source_page(listed)
+    try:
+        return await service.source_page(listed)
+    except UnknownCollectionError as error:
+        raise unknown("collection", error, HTTPStatus.NOT_FOUND) from None
 
 
 @router.get("/page/sources/{id}")

@@ -24,8 +24,20 @@ HTML = (
 )
 MARKUP = "<img src=x onerror=alert(1)>"
 SAFE = "<script>"
-TABLE = "<table><tr><th>A</th><th>B</th></tr><tr><td>1</td><td>2</td></tr></table>"
-WRITTEN = """Install it:
+READER = {"name": "reader", "role": "read", "key": "key-of-a-reader"}
+TABLE = (
+    "<table><thead><tr><th>A</th><th>B</th></tr></thead>"
+    "<tbody><tr><td>1</td><td>2</td></tr></tbody></table>"
+)
+NAMELESS = (
+    "<table><tbody><tr><td>--a</td><td>one|two</td><td></td></tr>"
+    "<tr><td></td><td>b</td></tr></tbody></table>"
+)
+WRITTEN = f"""# Install `it`
+#no heading
+in the | middle | of a paragraph
+### {"x" * 120}
+Install it:
 ```sh
 pip install a
 
@@ -42,9 +54,27 @@ Then:
 | A | B |
 |---|---|
 | 1 | 2 |
+###### End
+A | B
+--- | ---
+1 | 2
+
+| --a | one|two | |
+| | b |
+
+alone | in its line
+
 End *as* it is.
 ```
 never closed"""
+
+
+NAMES = "Country|Over 8 hours|" + "|".join(f"Meal {number}" for number in range(9))
+PORTUGAL = "Portugal|30 euros|" + "|".join(f"{number} euros" for number in range(9))
+NORWAY = "Norway||" + "|".join(f"{number} kroner" for number in range(9))
+ALLOWANCES = "\n".join(
+    ["| " + row.replace("|", " | ") + " |" for row in (NAMES, "-|" * 10 + "-", PORTUGAL, NORWAY)]
+)
 
 
 def service_in(folder: Path) -> LocalService:
@@ -54,7 +84,7 @@ def service_in(folder: Path) -> LocalService:
         bots=BOTS,
         bot_names={"bot_one": "Guide"},
         allow_fetch=["127.0.0.1/32"],
-        settings={"admin": True, "limits": {"upload_bytes": 30_000_000}},
+        settings={"admin": True, "keys": [READER], "limits": {"upload_bytes": 30_000_000}},
     )
 
 
@@ -201,6 +231,7 @@ def conversations(http: httpx.Client) -> list[str]:
 
 async def test_a_wrong_key_is_said_and_shows_nothing(browser: Browser, local: LocalService) -> None:
     async with visiting(browser, local, enter=False) as visit:
+        await expect(visit.label("API key")).to_be_focused()
         await visit.enter("wrong-key")
         await expect(visit.page.get_by_role("alert").first).to_have_text(
             "The service does not know this key."
@@ -218,9 +249,33 @@ async def test_a_key_is_kept_by_the_tab_until_it_is_logged_out(
         await visit.page.reload()
         await expect(visit.page.get_by_role("heading", name="Sources")).to_be_visible()
         await visit.button("Log out").click()
-        await expect(visit.label("API key")).to_be_visible()
+        await expect(visit.label("API key")).to_be_focused()
         kept = await visit.page.evaluate("[sessionStorage.length, localStorage.length]")
         assert kept == [0, 0]
+
+
+async def test_a_readers_key_is_offered_nothing_that_it_may_not_do(
+    browser: Browser, local: LocalService
+) -> None:
+    with client_of(local) as http:
+        add_text(http, "House rules", "The kitchen closes at ten in the evening.")
+    local.wait_until_ready()
+    async with visiting(browser, local) as visit:
+        await expect(visit.button("Add")).to_be_visible()
+        await visit.page.get_by_role("link", name="House rules").click()
+        await expect(visit.button("Replace")).to_be_visible()
+        await expect(visit.button("Delete")).to_be_visible()
+        await visit.button("Log out").click()
+        await visit.enter(READER["key"])
+        await expect(visit.page.get_by_role("heading", name="Sources")).to_be_visible()
+        await expect(visit.button("Add")).to_be_hidden()
+        await visit.page.get_by_role("link", name="House rules").click()
+        await expect(visit.page.locator("#text")).to_contain_text("closes at ten")
+        await expect(visit.button("Replace")).to_be_hidden()
+        await expect(visit.button("Delete")).to_be_hidden()
+        await visit.page.get_by_role("link", name="All sources").click()
+        await expect(visit.source("House rules")).to_be_visible()
+        await expect(visit.button("Add")).to_be_hidden()
 
 
 async def test_a_failed_source_shows_its_reason(browser: Browser, local: LocalService) -> None:
@@ -327,7 +382,7 @@ async def overflow(page: Page) -> list[str]:
     """What is wider than its place, among everything that is shown."""
     found: list[str] = await page.evaluate(
         """() => [...document.querySelectorAll("html, body, body *")]
-            .filter((one) => !one.matches(".hidden, option, pre, pre *, .cited a"))
+            .filter((one) => !one.matches(".hidden, option, .wide, pre, pre *, .cited a"))
             .filter((one) => one.clientWidth && one.scrollWidth > one.clientWidth + 1)
             .map((one) => `${one.tagName} ${one.id} ${one.scrollWidth} ${one.clientWidth}`)"""
     )
@@ -534,7 +589,7 @@ async def test_an_upload_shows_how_far_it_is_and_can_be_cancelled(
     assert local.sources() == []
 
 
-async def test_code_lists_and_tables_in_a_text_are_readable(
+async def test_headings_code_lists_and_tables_in_a_text_are_readable(
     browser: Browser, local: LocalService
 ) -> None:
     async with visiting(browser, local) as visit:
@@ -546,15 +601,73 @@ async def test_code_lists_and_tables_in_a_text_are_readable(
             WRITTEN,
         )
     assert made == [
-        "<p>Install it:</p>",
+        '<h3 class="heading">Install <code>it</code></h3>',
+        f"<p>#no heading\nin the | middle | of a paragraph\n### {'x' * 120}\nInstall it:</p>",
         '<pre tabindex="0"><code>pip install a\n\n  b</code></pre>',
         "<p>Then:</p>",
         "<ul><li>one</li><li><code>two</code>\nmore</li></ul>",
         '<ol start="3"><li>three</li><li>four</li></ol>',
         f'<div class="wide" tabindex="0">{TABLE}</div>',
+        '<h6 class="heading">End</h6>',
+        f'<div class="wide" tabindex="0">{TABLE}</div>',
+        f'<div class="wide" tabindex="0">{NAMELESS}</div>',
+        "<p>alone | in its line</p>",
         "<p>End *as* it is.</p>",
         '<pre tabindex="0"><code>never closed</code></pre>',
     ]
+
+
+async def test_rows_are_marked_that_an_answer_tells_or_shows(
+    browser: Browser, local: LocalService
+) -> None:
+    with client_of(local) as http:
+        add_text(http, "Travel", f"# Allowances\n\nThe allowances are these:\n\n{ALLOWANCES}")
+        local.wait_until_ready()
+        told = ask(http, "How much is the allowance in Norway?")["conversation_id"]
+        whole = ask(http, "What are the allowances?")["conversation_id"]
+    async with visiting(browser, local, width=390) as visit:
+        names, portugal, norway = (row.replace("|", "") for row in (NAMES, PORTUGAL, NORWAY))
+        for conversation, rows in ((told, [norway]), (whole, [names, portugal, norway])):
+            await visit.page.goto(f"{visit.origin}/#chat/bot_one/{conversation}")
+            await visit.page.locator(".cited a").click()
+            quoted = visit.page.locator(".passage.quoted")
+            await expect(quoted.locator("tr:has(mark)")).to_have_text(rows)
+            await expect(quoted.locator("tr")).to_have_text([names, portugal, norway])
+            await expect(quoted.locator("h3")).to_have_text("Allowances")
+            await expect(quoted.locator(".heading mark")).to_have_count(0)
+            assert await overflow(visit.page) == []
+            # The table scrolls in its own box.
+            assert await quoted.locator(".wide").evaluate(
+                "one => one.scrollWidth > one.clientWidth"
+            )
+
+
+@pytest.mark.parametrize(
+    ("answer", "marked"),
+    [
+        ("…l: one; c", ["--all", "one", "c"]),
+        ("l: one; c", []),
+        ("--all: one; c", ["--all", "one", "c"]),
+        ("b", []),
+        ("b: c", ["b", "c"]),
+        ("b |  `c`", ["b", "c"]),
+    ],
+)
+async def test_a_row_without_names_is_marked_by_what_is_told_of_it(
+    browser: Browser, local: LocalService, answer: str, marked: list[str]
+) -> None:
+    async with visiting(browser, local) as visit:
+        made = await visit.page.evaluate(
+            """async ([text, answer]) => {
+                const { blocks, markQuotes } = await import("./assets/answer.js");
+                const passage = document.createElement("div");
+                passage.append(...blocks(text));
+                markQuotes(passage, answer);
+                return [...passage.querySelectorAll("mark")].map((one) => one.textContent);
+            }""",
+            ["| --all | one | | c |\nb | `c`", answer],
+        )
+    assert made == marked
 
 
 async def test_it_works_under_a_prefix_of_a_reverse_proxy(

@@ -104,6 +104,9 @@ def test_sources_are_listed_newest_first_with_their_state(
     assert "127.0.0.1" in failed["reason"]
     assert [one["name"] for one in listed(fresh, status="failed").json()["sources"]] == ["Nowhere"]
     assert problem_of(listed(fresh, status="lost"), 400)["code"] == "invalid_request"
+    unknown = problem_of(listed(fresh, collection="col_lost"), 404)
+    assert unknown["code"] == "unknown_collection"
+    assert "col_lost" in unknown["message"]
 
 
 def test_a_long_list_is_cut_and_a_collection_that_is_gone_is_named_by_its_id(
@@ -120,7 +123,7 @@ def test_a_long_list_is_cut_and_a_collection_that_is_gone_is_named_by_its_id(
         database.execute("INSERT INTO source_collection SELECT id, 1 FROM source")
     database.close()
     with LocalService(tmp_path) as service:
-        overview = listed(service, limit="200").json()
+        overview = listed(service, limit="200", collection="col_old").json()
     assert overview["counts"] == {"ready": 250}
     assert [one["name"] for one in overview["sources"]] == [
         f"Text {number}" for number in range(249, 49, -1)

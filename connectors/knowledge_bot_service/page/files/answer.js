@@ -1,4 +1,4 @@
-// An answer as it is meant to be read: paragraphs, lists, tables and code, made of elements.
+// A text as it is meant to be read: headings, paragraphs, lists, tables and code, made of elements.
 
 import { element } from "./elements.js";
 
@@ -8,8 +8,14 @@ const SOURCES = "\n\nSources: ";
 const FENCE = /^\s{0,3}(`{3,}|~{3,})/;
 const BULLET = /^\s*(?:[-*+•]|\d{1,9}[.)])\s+/;
 const NUMBERED = /^\s*\d/;
-const TABLE_ROW = /^\s*\|.*\|\s*$/;
-const TABLE_RULE = /^[\s|:-]+$/;
+
+// Headings and tables are what `analyzer/blocks.py` takes for them, which writes them as well.
+const HEADING = /^(#{1,6})[ \t]+(?=\S)/;
+const LONGEST_HEADING = 120;
+const TABLE_ROW = /^[ \t]*\||^[^|]*[^|\s] \| /;
+const TABLE_RULE = /^(?=[^-=]*[-=])[ \t|:+=-]+$/;
+const BAR = /(?<=\s)\|(?=\s)/;
+const NOTHING = "–";
 
 // Where a sentence of a quote may end; what is shorter than so many characters is marked nowhere.
 const SENTENCE_END = /(?<=[.!?:]\s+|[。！？]|\n)/;
@@ -30,19 +36,24 @@ export function blocks(text) {
   };
   for (let at = 0; at < lines.length; at += 1) {
     const fence = lines[at].match(FENCE)?.[1];
+    // In the middle of a paragraph a bar is a sign of its author's.
+    const mayBegin = !paragraph.length || lines[at].trimStart().startsWith("|");
     if (fence) {
       const until = lines.findIndex((line, n) => n > at && line.trim().startsWith(fence));
       const last = until < 0 ? lines.length : until;
       end();
       made.push(code(lines.slice(at + 1, last).join("\n")));
       at = last;
+    } else if (HEADING.test(lines[at]) && lines[at].length <= LONGEST_HEADING) {
+      end();
+      made.push(heading(lines[at]));
     } else if (BULLET.test(lines[at])) {
       const last = after(lines, at, (line) => BULLET.test(line) || /^\s+\S/.test(line));
       end();
       made.push(list(lines.slice(at, last)));
       at = last - 1;
-    } else if (TABLE_ROW.test(lines[at])) {
-      const last = after(lines, at, (line) => TABLE_ROW.test(line));
+    } else if (mayBegin && TABLE_ROW.test(lines[at]) && isInTable(lines[at + 1] ?? "")) {
+      const last = after(lines, at, isInTable);
       end();
       made.push(table(lines.slice(at, last)));
       at = last - 1;
@@ -89,13 +100,15 @@ export function answerBehind(href) {
   return opened.href === href ? opened.text : "";
 }
 
-// Marks the sentences of a passage that an answer has, word for word.
+// Marks the sentences of a passage that an answer has, word for word, and the rows of its tables.
 export function markQuotes(passage, answer) {
+  for (const made of passage.querySelectorAll("table")) markRows(made, answer);
   const quoted = answer.replace(/\s+/g, " ");
   const walker = document.createTreeWalker(passage, NodeFilter.SHOW_TEXT);
   const texts = [];
   while (walker.nextNode()) texts.push(walker.currentNode);
-  for (const node of texts) {
+  // A word in a cell or in a heading is in an answer by chance.
+  for (const node of texts.filter((one) => !one.parentElement.closest("table, .heading"))) {
     const parts = node.data.split(SENTENCE_END).flatMap((part) => {
       const sentence = part.trimEnd();
       const words = sentence.trimStart().replace(/\s+/g, " ");
@@ -107,10 +120,58 @@ export function markQuotes(passage, answer) {
   }
 }
 
+// A row is quoted as it stands or as `rows` in `analyzer/blocks.py` tells it, in a line of its own;
+// of a long one there may be only a part, between ellipses.
+function markRows(made, answer) {
+  const lines = answer.split("\n").map((line) => plain(line));
+  const names = made.tHead && textsOf(made.tHead.rows[0]);
+  for (const row of made.rows) {
+    const texts = textsOf(row);
+    const told = plain(names ? toldWith(names, texts) : toldBy(texts));
+    const isQuoted = lines.some((line) => {
+      const part = line.replace(/^…|…$/g, "");
+      const isTold = line === told || (part && part !== line && told.includes(part));
+      return isTold || cells(line).join("|") === texts.join("|");
+    });
+    for (const cell of isQuoted ? row.cells : []) {
+      if (cell.firstChild) cell.replaceChildren(element("mark", {}, ...cell.childNodes));
+    }
+  }
+}
+
+function toldWith(names, texts) {
+  return Array.from({ length: Math.max(names.length, texts.length) }, (_, at) => {
+    const text = texts[at] || (names[at] && NOTHING);
+    return names[at] ? `${names[at]}: ${text}` : text;
+  })
+    .filter(Boolean)
+    .join("; ");
+}
+
+function toldBy([first, ...others]) {
+  return [first, others.filter(Boolean).join("; ")].filter(Boolean).join(": ");
+}
+
+function textsOf(row) {
+  return Array.from(row.cells, (cell) => plain(cell.textContent));
+}
+
+// As it is read: without the marks of code, and of bars that part no cells.
+function plain(text) {
+  return text.replaceAll("`", "").replaceAll("\\|", "|").replace(/\s+/g, " ").trim();
+}
+
 function after(lines, start, belongs) {
   let last = start + 1;
   while (last < lines.length && belongs(lines[last])) last += 1;
   return last;
+}
+
+// The view that a text is shown in has a heading of the second level.
+function heading(line) {
+  const [marks, { length }] = line.match(HEADING);
+  const tag = `h${Math.min(length + 2, 6)}`;
+  return element(tag, { class: "heading" }, ...inline(line.slice(marks.length).trim()));
 }
 
 // A code block can be scrolled with the keyboard, so it must be possible to focus it.
@@ -131,18 +192,30 @@ function list(lines) {
   return element(isNumbered ? "ol" : "ul", attributes, ...made);
 }
 
+function isInTable(line) {
+  return line.includes("|") || TABLE_RULE.test(line);
+}
+
+// Like a code block, a table can be scrolled with the keyboard.
 function table(lines) {
   const rows = lines.filter((line) => !TABLE_RULE.test(line)).map(cells);
-  const isHeaded = lines.length > 1 && TABLE_RULE.test(lines[1]);
-  const made = rows.map((row, index) => {
-    const tag = isHeaded && index === 0 ? "th" : "td";
-    return element("tr", {}, ...row.map((cell) => element(tag, {}, ...inline(cell))));
-  });
-  return element("div", { class: "wide", tabindex: "0" }, element("table", {}, ...made));
+  const names = TABLE_RULE.test(lines[1]) ? rows.splice(0, 1) : [];
+  const made = element("table");
+  if (names.length) made.append(element("thead", {}, ...names.map((row) => tableRow("th", row))));
+  made.append(element("tbody", {}, ...rows.map((row) => tableRow("td", row))));
+  return element("div", { class: "wide", tabindex: "0" }, made);
+}
+
+function tableRow(tag, texts) {
+  return element("tr", {}, ...texts.map((text) => element(tag, {}, ...inline(text))));
 }
 
 function cells(line) {
-  return line.trim().slice(1, -1).split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
+  const row = line.trim();
+  const inner = row.startsWith("|") ? row.slice(1).replace(/\|$/, "") : row;
+  const parted = ` ${inner} `.split(BAR);
+  const found = parted.length > 1 ? parted : inner.split(/(?<!\\)\|/);
+  return found.map((cell) => cell.trim().replaceAll("\\|", "|"));
 }
 
 // Words in backquotes are code; everything else is as it stands.

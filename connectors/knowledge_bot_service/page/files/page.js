@@ -22,7 +22,7 @@ async function enter() {
     ]);
     open = true;
     openForm(about, collections.data);
-    openSources(collections.data);
+    openSources(about, collections.data);
     openSource(about);
     openChat(bots.data);
     fold();
@@ -108,4 +108,4 @@ document.addEventListener("key-refused", () => {
 });
 
 if (key()) enter();
-else show(VIEWS[0]);
+else leave("");

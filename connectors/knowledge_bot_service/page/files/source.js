@@ -10,7 +10,7 @@ import { KINDS, UNFINISHED } from "./sources.js";
 const SOON = 1000;
 const LATER = 15000;
 
-let admin = false;
+let manages = false;
 let source = null;
 let opened = 0;
 let timer = 0;
@@ -19,7 +19,7 @@ let pages = { previous: null, next: null };
 let state = "";
 
 export function openSource(about) {
-  admin = about.admin;
+  manages = about.admin && about.role === "write";
 }
 
 export async function showSource(id, passage) {
@@ -83,7 +83,7 @@ function render(found) {
   find("source-name").title = source.name;
   find("source-name").classList.add("long");
   find("facts").replaceChildren(...facts());
-  find("manage").hidden = !admin;
+  find("manage").hidden = !manages;
   const { clientHeight, scrollHeight } = find("source-name");
   find("whole-name").hidden = scrollHeight <= clientHeight + 1;
   find("text").replaceChildren(...found.passages.map(passage));

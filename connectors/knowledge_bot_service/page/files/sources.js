@@ -18,13 +18,15 @@ const STEP = 50;
 export const KINDS = { webpage: "Web page", text: "Text", file: "File" };
 export const UNFINISHED = ["pending", "processing"];
 
+let writes = false;
 let timer = 0;
 let reading = 0;
 let wanted = STEP;
 let shown = "";
 let statuses = new Map();
 
-export function openSources(collections) {
+export function openSources(about, collections) {
+  writes = about.role === "write";
   const all = element("option", { value: "" }, "All collections");
   find("collection").replaceChildren(all, ...options(collections));
   find("collection").hidden = collections.length < 2;
@@ -32,7 +34,7 @@ export function openSources(collections) {
 
 export function showSources() {
   forAdding();
-  find("form-card").hidden = false;
+  find("form-card").hidden = !writes;
   find("list-card").hidden = false;
   find("source-card").hidden = true;
   find("sources-title").focus();
