@@ -214,13 +214,13 @@ class Workers:
         except _UnwantedError:
             self._done(job)
         except ReaderDiedError as error:
-            _log.warning("source %s: %s", job.public_id, error)
+            _log.warning("%s: %s", job, error)
             self._try_again(job, lane, str(error))
         except Exception as error:
             # Whatever a document sets off, the next one is processed.
             if storage_error(error) is not None:
                 raise
-            _log.exception("source %s: processing broke off", job.public_id)
+            _log.exception("%s: processing broke off", job)
             self._try_again(job, lane, "processing it broke off each time")
         else:
             self._done(job)
@@ -233,7 +233,7 @@ class Workers:
 
     def _fail(self, job: Job, reason: str) -> None:
         self._store.fail(job.source, reason)
-        _log.warning("source %s failed: %s", job.public_id, reason)
+        _log.warning("%s failed: %s", job, reason)
         self._done(job)
 
     def _done(self, job: Job) -> None:
