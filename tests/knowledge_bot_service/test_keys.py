@@ -126,7 +126,7 @@ def test_a_client_that_waits_as_it_is_told_gets_its_answer(service: LocalService
     [
         ([{"name": "a", "role": "read"}], "the key a must have one of key, key_env and key_file"),
         ([{"name": "a", "role": "read", "key": "x", "key_env": "X"}], "it has 2"),
-        ([{"name": "a", "role": "read", "key": "with a space"}], "1 to 200 visible ASCII"),
+        ([{"name": "a", "role": "read", "key": "with a space"}], "3 to 200 visible ASCII"),
         ([{"name": "a", "role": "read", "key": "x"}], "the key a must have at least 3 characters"),
         ([{"name": "a", "role": "owner", "key": "x"}], "role"),
         ([{"name": "a b", "role": "read", "key": "x"}], "name"),
