@@ -124,7 +124,10 @@ class Keys:
         except (SettingsError, FolderError) as error:
             _log.error("the keys were not read again, and the old ones are still taken: %s", error)
             return
-        _log.info("the keys were read again; taken are now: %s", self._names())
+        _log.info(
+            "the keys were read again; taken are now: %s. Other settings need a restart",
+            self._names(),
+        )
 
     def _names(self) -> str:
         self._read_folder()

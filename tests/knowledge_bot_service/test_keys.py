@@ -173,7 +173,7 @@ def test_hanging_up_reads_the_keys_of_the_configuration_again(tmp_path: Path) ->
         assert status(base_url, "old-key") == status(base_url, "key-of-the-team") == 200
         file.write_text(team + reader)
         process.send_signal(signal.SIGHUP)
-        wait_for(told("taken are now: team (write), kiosk (read)"))
+        wait_for(told("taken are now: team (write), kiosk (read). Other settings need a restart"))
         assert status(base_url, "old-key") == 401
         assert status(base_url, "key-of-the-team") == status(base_url, "key-of-the-kiosk") == 200
         file.write_text(reader + "role = 'none'\n")
