@@ -152,6 +152,13 @@ class Keys:
             part.replace(noted)
         except OSError as error:
             raise FolderError(f"cannot write to {noted.parent}: {error.strerror}") from None
+        for key in found.values():
+            if key.has_expired:
+                _log.warning(
+                    "the key %s of the configuration is not taken: it ended on %s",
+                    key.name,
+                    key.expires,
+                )
         return found
 
     def _configured_keys(self, settings: Settings) -> dict[bytes, Key]:

@@ -184,6 +184,22 @@ def test_hanging_up_reads_the_keys_of_the_configuration_again(tmp_path: Path) ->
     assert not re.search("key-of-the|old-key", printed)
 
 
+def test_an_expired_key_of_the_configuration_is_told_at_the_start_and_when_hanging_up(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "service.toml").write_text(
+        'api_keys = ["other-key"]\n[[keys]]\nname = "team"\nrole = "read"\n'
+        'key = "key-of-the-team"\nexpires = 2020-01-31\n'
+    )
+    told = " warning the key team of the configuration is not taken: it ended on 2020-01-31"
+    log = tmp_path / "printed.txt"
+    with serving(tmp_path, "--config", "service.toml") as (_, printed, process):
+        assert printed.count(told) == 1
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: log.read_text().count(told) == 2)
+    assert "key-of-the-team" not in log.read_text()
+
+
 def test_keys_are_made_and_revoked_while_the_service_runs(tmp_path: Path) -> None:
     with serving(tmp_path) as (base_url, _, _process):
         made = keys_command(tmp_path, "add", "kiosk", "--role", "read")

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from knowledge_bot import __version__
 from knowledge_bot_service import LocalService
 from serve_command import key_in, serving
 from service_calls import add_text, ask, client_of
@@ -187,6 +188,21 @@ def test_a_replacement_that_cannot_be_read_is_a_line_with_the_id_of_what_it_was_
     assert re.findall("src_[0-9a-f]+ failed", (tmp_path / "printed.txt").read_text()) == [
         f"{source} failed"
     ]
+
+
+def test_the_log_has_the_start_and_the_end_of_the_service(tmp_path: Path) -> None:
+    with serving(tmp_path) as (base_url, printed, process):
+        port = httpx.URL(base_url).port
+        started = (
+            f" info started: version {__version__}, listening on 127.0.0.1, port {port}, "
+            f"data folder {tmp_path / 'kbot-data'}\n"
+        )
+        assert started in printed
+        process.terminate()
+        assert process.wait(20) == 0
+    log = (tmp_path / "printed.txt").read_text()
+    assert log.endswith(" info stopped\n")
+    assert log.count(key_in(printed)) == 1  # where it is shown, before
 
 
 def test_the_level_says_how_much_is_logged(tmp_path: Path) -> None:
