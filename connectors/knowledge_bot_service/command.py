@@ -29,7 +29,7 @@ _data = click.option(
 )
 _config = click.option(
     "--config",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="TOML file with collections, bots, keys and limits.",
 )
 

@@ -124,7 +124,10 @@ class Keys:
         except (SettingsError, FolderError) as error:
             _log.error("the keys were not read again, and the old ones are still taken: %s", error)
             return
-        _log.info("the keys were read again; taken are now: %s", self._names())
+        _log.info(
+            "the keys were read again; taken are now: %s. Other settings need a restart",
+            self._names(),
+        )
 
     def _names(self) -> str:
         self._read_folder()
@@ -149,6 +152,13 @@ class Keys:
             part.replace(noted)
         except OSError as error:
             raise FolderError(f"cannot write to {noted.parent}: {error.strerror}") from None
+        for key in found.values():
+            if key.has_expired:
+                _log.warning(
+                    "the key %s of the configuration is not taken: it ended on %s",
+                    key.name,
+                    key.expires,
+                )
         return found
 
     def _configured_keys(self, settings: Settings) -> dict[bytes, Key]:

@@ -1,5 +1,6 @@
 """Runs a service in this process until it is stopped."""
 
+import logging
 import socket
 import sqlite3
 import sys
@@ -7,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import uvicorn
 
+from knowledge_bot import __version__
 from knowledge_bot._server_connections import Bounds, limited_to
 from knowledge_bot_service.app import create_app
 from knowledge_bot_service.database import Database
@@ -17,6 +19,8 @@ from knowledge_bot_service.mounts import Loader, Mounts
 from knowledge_bot_service.schema import SchemaError
 from knowledge_bot_service.settings import Settings
 from knowledge_bot_service.storage import DiskFullError, StorageError, storage_error
+
+_log = logging.getLogger(__name__)
 
 # How long open requests may take when the service stops, in seconds.
 _GRACE = 5
@@ -80,13 +84,19 @@ def run(
     port: int = listener.getsockname()[1]
     shown = _ANY.get(host, f"[{host}]" if ":" in host else host)
     base_url = f"http://{shown}:{port}{PREFIX}"
+
+    def started() -> None:
+        told = "started: version %s, listening on %s, port %d, data folder %s"
+        _log.info(told, __version__, host, port, settings.data.absolute())
+        on_ready(base_url, port)
+
     app = create_app(
         settings,
         folder,
         _opened(folder),
         keys,
         connections=lambda: len(server.server_state.connections),
-        on_ready=lambda: on_ready(base_url, port),
+        on_ready=started,
         mounts=Mounts(mounts, base_url, settings.data) if mounts else None,
     )
     config = uvicorn.Config(
@@ -103,7 +113,10 @@ def run(
         timeout_graceful_shutdown=_GRACE,
     )
     server = uvicorn.Server(config)
-    server.run(sockets=[listener])
+    try:
+        server.run(sockets=[listener])
+    finally:  # it raises the signal that stopped it
+        _log.info("stopped")
 
 
 def _opened(folder: DataFolder) -> Database:

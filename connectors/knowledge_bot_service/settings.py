@@ -33,12 +33,21 @@ Role: TypeAlias = Literal["read", "write"]
 _COLLECTION_ID: Final = r"^col_[A-Za-z0-9_-]{1,60}$"
 _BOT_ID: Final = r"^bot_[A-Za-z0-9_-]{1,60}$"
 
+
+def _network(given: str) -> IPv4Network | IPv6Network:
+    meant = ip_network(given, strict=False)
+    try:
+        return ip_network(given)
+    except ValueError as error:
+        raise ValueError(f"{error}; {meant} may be meant") from None
+
+
 CollectionId = Annotated[str, Field(pattern=_COLLECTION_ID)]
 BotId = Annotated[str, Field(pattern=_BOT_ID)]
 Network = Annotated[
     IPv4Network | IPv6Network,
     # The union's own errors would name both kinds of network.
-    PlainValidator(ip_network),
+    PlainValidator(_network),
 ]
 Name = Annotated[str, Field(min_length=1, max_length=300)]
 
@@ -164,7 +173,9 @@ class AnswersSettings(_Section):
 def _seconds(text: object) -> object:
     found = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text) if isinstance(text, str) else None
     if found is None:
-        raise ValueError('must be a number and a unit, such as "90s", "30m", "24h" or "7d"')
+        raise ValueError(
+            'must be a whole number of 1 to 999999 and a unit, such as "90s", "30m", "24h" or "7d"'
+        )
     return int(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
 
 
@@ -323,6 +334,8 @@ def in_words(problem: Any) -> str:
 
 def _sentence(problem: Any, values: Mapping[str, object]) -> str:
     place, said = _place(problem["loc"], values), in_words(problem)
+    if said == _LIST and place in _LISTS_OF_TABLES:
+        said += f"; each of them begins with [[{place}]]"
     return f"{place}: {said}" if place else said
 
 
@@ -331,7 +344,7 @@ def _place(steps: Sequence[str | int], values: Mapping[str, object]) -> str:
         return ""
     name, *more = steps
     table = values.get(str(name))
-    if name in {"collections", "bots", "keys"} and more:
+    if name in _LISTS_OF_TABLES and more:
         number, *more = more
         place = f"[[{name}]] number {int(number) + 1}"
         one = table[int(number)] if isinstance(table, Sequence) else None
@@ -345,6 +358,8 @@ def _place(steps: Sequence[str | int], values: Mapping[str, object]) -> str:
         [place, *(f"item {step + 1}" if isinstance(step, int) else step for step in more)]
     )
 
+
+_LISTS_OF_TABLES: Final = frozenset({"collections", "bots", "keys"})
 
 _PATTERNS: Final = {
     _COLLECTION_ID: "must be col_ and then 1 to 60 letters, digits, _ or -",
@@ -398,7 +413,7 @@ _WORDS: Final[Mapping[str, str]] = {
 def wrong_with_key(key: str) -> str | None:
     """Say why a text cannot be a key, beginning with "must"; None where it can."""
     if not 1 <= len(key) <= 200 or not all("!" <= character <= "~" for character in key):
-        return "must be 1 to 200 visible ASCII characters"
+        return f"must be {_SHORTEST_KEY} to 200 visible ASCII characters"
     if len(key) < _SHORTEST_KEY:
         return f"must have at least {_SHORTEST_KEY} characters: anybody can guess a shorter one"
     return None

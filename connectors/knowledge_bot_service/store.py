@@ -68,15 +68,25 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be done for a source; `begun` if passages of it are there already."""
+    """What is to be done for a source; `begun` if passages of it are there already.
+
+    `public_id` is known outside only if the source `replaces` none, whose id it is to get.
+    """
 
     source: int
     public_id: str
+    replaces: str | None
     name: str
     kind: Kind
     material: Material
     collections: tuple[int, ...]
     begun: bool
+
+    def __str__(self) -> str:
+        """What the log calls it."""
+        if self.replaces is None:
+            return f"source {self.public_id}"
+        return f"the replacement of source {self.replaces}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,6 +435,7 @@ def _claim(connection: sqlite3.Connection, public_id: str) -> Job | None:
 def _job(connection: sqlite3.Connection, public_id: str) -> Job | None:
     row = connection.execute(
         "SELECT id, public_id, name, kind,"
+        " (SELECT public_id FROM source AS older WHERE older.id = source.replaces) AS replaces,"
         " EXISTS (SELECT 1 FROM passage WHERE passage.source = source.id) AS begun"
         " FROM source WHERE public_id = ? AND status IN ('pending', 'processing')",
         (public_id,),
@@ -437,6 +448,7 @@ def _job(connection: sqlite3.Connection, public_id: str) -> Job | None:
     return Job(
         source=row["id"],
         public_id=row["public_id"],
+        replaces=row["replaces"],
         name=row["name"],
         kind=Kind(row["kind"]),
         material=Material.from_json(material),

@@ -15,7 +15,7 @@ from typing import Final
 from knowledge_bot.models import Header
 from knowledge_bot_service.database import Database, DatabaseClosedError
 from knowledge_bot_service.extract import ExtractionError
-from knowledge_bot_service.fetch import FetchError, FetchPolicy, fetch
+from knowledge_bot_service.fetch import FetchError, FetchPolicy, PassingError, fetch
 from knowledge_bot_service.reading import (
     Limits,
     Part,
@@ -208,19 +208,19 @@ class Workers:
                 self._on_slow(job.public_id)
                 self._long.add(job.public_id, 0)
             else:
-                self._fail(job, str(error))
+                self._fail(job, error)
         except (FetchError, ExtractionError) as error:
-            self._fail(job, str(error))
+            self._fail(job, error)
         except _UnwantedError:
             self._done(job)
         except ReaderDiedError as error:
-            _log.warning("source %s: %s", job.public_id, error)
+            _log.warning("%s: %s", job, error)
             self._try_again(job, lane, str(error))
         except Exception as error:
             # Whatever a document sets off, the next one is processed.
             if storage_error(error) is not None:
                 raise
-            _log.exception("source %s: processing broke off", job.public_id)
+            _log.exception("%s: processing broke off", job)
             self._try_again(job, lane, "processing it broke off each time")
         else:
             self._done(job)
@@ -231,9 +231,12 @@ class Workers:
         else:
             self._done(job)
 
-    def _fail(self, job: Job, reason: str) -> None:
+    def _fail(self, job: Job, error: Exception) -> None:
+        reason = str(error)
+        if isinstance(error, PassingError):
+            reason += f"; {'add' if job.replaces is None else 'replace'} it again later"
         self._store.fail(job.source, reason)
-        _log.warning("source %s failed: %s", job.public_id, reason)
+        _log.warning("%s failed: %s", job, reason)
         self._done(job)
 
     def _done(self, job: Job) -> None:

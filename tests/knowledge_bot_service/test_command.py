@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from serve_command import SERVE, key_in, serving
+from serve_command import SERVE, called, key_in, serving
 
 pytestmark = pytest.mark.integration
 
@@ -135,6 +135,19 @@ def test_a_port_that_cannot_be_is_a_wrong_use(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "command", [(), ("keys", "list"), ("keys", "revoke", "team"), ("backup", "new.tar")]
+)
+def test_a_configuration_that_is_not_there_is_a_wrong_use_also_beside_a_folder(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "data").mkdir()
+    done = called(tmp_path, *command, "--data", "data", "--config", "none.toml")
+    assert done.returncode == 2
+    assert "Error: Invalid value for '--config': File 'none.toml' does not exist." in done.stderr
+    assert list(tmp_path.rglob("*")) == [tmp_path / "data"]
+
+
 def test_what_it_cannot_start_with_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "odd.toml").write_text("colour = 1\n")
@@ -143,7 +156,6 @@ def test_what_it_cannot_start_with_is_a_clear_error(tmp_path: Path) -> None:
         'api_key_env = "TESTS_NO_SUCH_KEY"\n'
     )
     told = {
-        ("--config", "none.toml"): "none.toml",
         ("--config", "odd.toml"): "colour",
         ("--allow-fetch", "everything"): "allow_fetch",
         ("--config", "model.toml"): "TESTS_NO_SUCH_KEY is not set",

@@ -126,7 +126,7 @@ def test_a_client_that_waits_as_it_is_told_gets_its_answer(service: LocalService
     [
         ([{"name": "a", "role": "read"}], "the key a must have one of key, key_env and key_file"),
         ([{"name": "a", "role": "read", "key": "x", "key_env": "X"}], "it has 2"),
-        ([{"name": "a", "role": "read", "key": "with a space"}], "1 to 200 visible ASCII"),
+        ([{"name": "a", "role": "read", "key": "with a space"}], "3 to 200 visible ASCII"),
         ([{"name": "a", "role": "read", "key": "x"}], "the key a must have at least 3 characters"),
         ([{"name": "a", "role": "owner", "key": "x"}], "role"),
         ([{"name": "a b", "role": "read", "key": "x"}], "name"),
@@ -173,7 +173,7 @@ def test_hanging_up_reads_the_keys_of_the_configuration_again(tmp_path: Path) ->
         assert status(base_url, "old-key") == status(base_url, "key-of-the-team") == 200
         file.write_text(team + reader)
         process.send_signal(signal.SIGHUP)
-        wait_for(told("taken are now: team (write), kiosk (read)"))
+        wait_for(told("taken are now: team (write), kiosk (read). Other settings need a restart"))
         assert status(base_url, "old-key") == 401
         assert status(base_url, "key-of-the-team") == status(base_url, "key-of-the-kiosk") == 200
         file.write_text(reader + "role = 'none'\n")
@@ -182,6 +182,22 @@ def test_hanging_up_reads_the_keys_of_the_configuration_again(tmp_path: Path) ->
         assert status(base_url, "key-of-the-team") == 200
         printed = (tmp_path / "printed.txt").read_text()
     assert not re.search("key-of-the|old-key", printed)
+
+
+def test_an_expired_key_of_the_configuration_is_told_at_the_start_and_when_hanging_up(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "service.toml").write_text(
+        'api_keys = ["other-key"]\n[[keys]]\nname = "team"\nrole = "read"\n'
+        'key = "key-of-the-team"\nexpires = 2020-01-31\n'
+    )
+    told = " warning the key team of the configuration is not taken: it ended on 2020-01-31"
+    log = tmp_path / "printed.txt"
+    with serving(tmp_path, "--config", "service.toml") as (_, printed, process):
+        assert printed.count(told) == 1
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: log.read_text().count(told) == 2)
+    assert "key-of-the-team" not in log.read_text()
 
 
 def test_keys_are_made_and_revoked_while_the_service_runs(tmp_path: Path) -> None:

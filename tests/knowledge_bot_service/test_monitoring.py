@@ -5,6 +5,7 @@ import shutil
 import socket
 import sqlite3
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from knowledge_bot import __version__
 from knowledge_bot_service import LocalService
 from serve_command import key_in, serving
 from service_calls import add_text, ask, client_of
@@ -32,6 +34,13 @@ def metrics_of(base_url: str) -> dict[tuple[str, ...], float]:
         for family in text_string_to_metric_families(answer.text)
         for sample in family.samples
     }
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_service_that_works_says_so_without_a_key_until_its_folder_is_gone(
@@ -155,12 +164,45 @@ def test_a_source_that_cannot_be_read_is_a_line_with_the_reason(tmp_path: Path) 
             headers={"X-API-KEY": key_in(printed)},
         ).json()["value"]
         log = tmp_path / "printed.txt"
-        deadline = time.monotonic() + 20
-        while (said := f"warning source {source['id']} failed: ") not in log.read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        said = f"warning source {source['id']} failed: "
+        wait_for(lambda: said in log.read_text())
     (line,) = [line for line in log.read_text().splitlines() if said in line]
     assert "cannot be read" in line.partition(said)[2]
+
+
+def test_a_replacement_that_cannot_be_read_is_a_line_with_the_id_of_what_it_was_to_replace(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path, "--admin") as (base_url, printed, _):
+        http = httpx.Client(headers={"X-API-KEY": key_in(printed)})
+        body = {"name": "Hours", "collections": ["col_default"], "content": "Open until ten."}
+        source = http.post(f"{base_url}/sources/write", json={"value": body}).json()["value"]["id"]
+        address = f"{root_of(base_url)}/page/sources/{source}"
+        wait_for(lambda: http.get(address).json()["source"]["status"] == "ready")
+        form = {"name": "Hours", "collections": "col_default"}
+        file = {"file": ("tool.exe", b"MZ\x90\x00" + bytes(200))}
+        http.put(f"{address}/upload", data=form, files=file).raise_for_status()
+        said = f" warning the replacement of source {source} failed: the file is binary"
+        wait_for(lambda: said in (tmp_path / "printed.txt").read_text())
+        http.close()
+    assert re.findall("src_[0-9a-f]+ failed", (tmp_path / "printed.txt").read_text()) == [
+        f"{source} failed"
+    ]
+
+
+def test_the_log_has_the_start_and_the_end_of_the_service(tmp_path: Path) -> None:
+    with serving(tmp_path) as (base_url, printed, process):
+        port = httpx.URL(base_url).port
+        started = (
+            f" info started: version {__version__}, listening on 127.0.0.1, port {port}, "
+            f"data folder {tmp_path / 'kbot-data'}\n"
+        )
+        assert started in printed
+        process.terminate()
+        assert process.wait(20) == 0
+    log = (tmp_path / "printed.txt").read_text()
+    assert log.endswith(" info stopped\n")
+    assert log.count(key_in(printed)) == 1  # where it is shown, before
 
 
 def test_the_level_says_how_much_is_logged(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -20,7 +21,7 @@ OLD = b"<html><body><p>The depot opens at eight in the morning.</p></body></html
 NEW = b"<html><body><p>The depot opens at ten in the morning.</p></body></html>"
 
 
-COLLECTIONS = ["changed", "same", "unreadable", "secret"]
+COLLECTIONS = ["changed", "same", "unreadable", "busy", "secret"]
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +166,35 @@ def test_a_page_that_cannot_be_read_again_keeps_its_text_and_says_why(
     wait_for(lambda: state_of(running, url).reason is None)
 
 
+def test_only_what_nobody_tries_again_is_to_be_sent_again(
+    pages: Server, running: LocalService, http: httpx.Client
+) -> None:
+    url = pages.url("/busy")
+    failed = f"the server of {url} failed (status 503)"
+    pages.answers["/busy"] = answer(status="503 Busy")
+    add_page(http, url, "col_busy")
+    running.wait_until_ready()
+    state = state_of(running, url)
+    assert state.reason == f"{failed}; add it again later"
+    page = {"name": url, "collections": ["col_busy"], "url": url}
+    address = running.base_url.replace("/public/v1", f"/page/sources/{state.id}/webpage")
+    # With headers it is not looked at again by itself.
+    secret = {**page, "headers": [{"name": "Authorization", "value": "x"}]}
+    for answered, body, reason in (
+        (answer(OLD), secret, None),
+        (answer(status="503 Busy"), secret, f"its replacement failed: {failed}; replace it again"),
+        (answer(OLD), page, None),
+    ):
+        pages.answers["/busy"] = answered
+        value_of(http.put(address, json={"value": body}))
+        running.wait_until_ready()
+        assert str(state_of(running, url).reason).startswith(str(reason))
+    pages.answers["/busy"] = answer(status="503 Busy")
+    wait_for(lambda: state_of(running, url).reason is not None)
+    today = datetime.now(UTC).date()
+    assert state_of(running, url).reason == f"not brought up to date on {today}: {failed}"
+
+
 def test_a_page_that_was_added_with_headers_is_not_fetched_without_them(
     pages: Server, running: LocalService, http: httpx.Client
 ) -> None:
@@ -191,5 +221,5 @@ def test_without_the_setting_no_page_is_looked_at_again(tmp_path: Path) -> None:
 
 def test_how_often_is_a_number_and_a_unit(tmp_path: Path) -> None:
     for wrong in ("1", "h", "0s", "-1h", 60, "1.5h"):
-        with pytest.raises(Exception, match="must be a number and a unit"):
+        with pytest.raises(Exception, match="must be a whole number of 1 to 999999 and a unit"):
             service(tmp_path, wrong)

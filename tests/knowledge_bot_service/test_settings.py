@@ -74,7 +74,10 @@ def test_a_file_may_be_empty(tmp_path: Path) -> None:
             "bots = [{id = 'bot_a', name = 'A', collections = ['col_missing']}]",
             ["bot_a", "col_missing", "col_default"],
         ),
-        ("allow_fetch = ['10.0.0.1/8']", ["allow_fetch, item 1: 10.0.0.1/8 has host bits"]),
+        (
+            "allow_fetch = ['fd12::1/16']",
+            ["allow_fetch, item 1: fd12::1/16 has host bits set; fd12::/16 may be meant"],
+        ),
         ("api_keys = ['with a space']", ["api_keys"]),
         ("x = ", ["not a TOML file"]),
         ("allow_fetch = '10.0.0.0/8'", ["allow_fetch: must be a list in brackets"]),
@@ -91,6 +94,12 @@ def test_a_file_may_be_empty(tmp_path: Path) -> None:
         ("limits = 5", ["limits: must be a table"]),
         ("limits = {connections = 'x'}", ["[limits], connections: must be a whole number"]),
         ("bots = 5", ["bots: must be a list in brackets"]),
+        (
+            "[keys]\nname = 'ci'\nrole = 'read'",
+            ["keys: must be a list in brackets; each of them begins with [[keys]]"],
+        ),
+        ("[refetch]\nevery = '0s'", ["every: must be a whole number of 1 to 999999 and a unit"]),
+        ("api_keys = ['']", ["api_keys: a key must be 3 to 200 visible ASCII characters"]),
         ("bots = ['bot_a']", ["[[bots]] number 1: must be a table"]),
         (
             "[[bots]]\nid = 'bot_a'\nname = 'A'",

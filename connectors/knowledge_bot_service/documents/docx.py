@@ -32,7 +32,7 @@ def read_docx(path: Path) -> Document:
     try:
         with zipfile.ZipFile(path) as archive:
             if _BODY not in archive.namelist():
-                raise ExtractionError("the file is a ZIP archive but not a Word document (.docx)")
+                raise ExtractionError(f"the file is {_other_kind(archive)}")
             with _member(archive, _BODY) as body:
                 blocks = list(_Body(_Styles(archive), _notes(archive)).blocks(body))
             properties = _part(archive, _PROPERTIES)
@@ -57,6 +57,20 @@ _STYLES: Final = "word/styles.xml"
 _NUMBERING: Final = "word/numbering.xml"
 _NOTES: Final = {"footnote": "word/footnotes.xml", "endnote": "word/endnotes.xml"}
 _PROPERTIES: Final = "docProps/core.xml"
+
+# Other documents that are ZIP archives, by a member that every one has, or by how the type begins
+# that an OpenDocument has in a member of its own.
+_TYPE: Final = "mimetype"
+_SPREADSHEET: Final = "a spreadsheet; save each of its sheets as CSV, or it as PDF"
+_SLIDES: Final = "a presentation; save it as PDF"
+_OTHER_KINDS: Final = {
+    "xl/workbook.xml": _SPREADSHEET,
+    "xl/workbook.bin": _SPREADSHEET,
+    "application/vnd.oasis.opendocument.spreadsheet": _SPREADSHEET,
+    "ppt/presentation.xml": _SLIDES,
+    "application/vnd.oasis.opendocument.presentation": _SLIDES,
+    "application/vnd.oasis.opendocument.text": "an OpenDocument text; save it as .docx or PDF",
+}
 
 # Bounds of a member's size, in bytes, and of what it grows to. Word's own XML shrinks to a fiftieth
 # at most; a bomb to a thousandth.
@@ -104,6 +118,18 @@ def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
             f" {info.file_size:,} bytes"
         )
     return archive.open(info)
+
+
+def _other_kind(archive: zipfile.ZipFile) -> str:
+    """What an archive is that is no Word document, and what helps."""
+    names, kind = archive.namelist(), ""
+    if _TYPE in names:
+        with _member(archive, _TYPE) as member:
+            kind = member.read(100).decode("ascii", "replace")
+    for mark, what in _OTHER_KINDS.items():
+        if mark in names or kind.startswith(mark):
+            return what
+    return "a ZIP archive but not a Word document (.docx)"
 
 
 def _part(archive: zipfile.ZipFile, name: str) -> "Element | None":

@@ -5,8 +5,17 @@ from knowledge_bot_service.fetch.fetcher import (
     FetchPolicy,
     NotModifiedError,
     Page,
+    PassingError,
     Validators,
     fetch,
 )
 
-__all__ = ["FetchError", "FetchPolicy", "NotModifiedError", "Page", "Validators", "fetch"]
+__all__ = [
+    "FetchError",
+    "FetchPolicy",
+    "NotModifiedError",
+    "Page",
+    "PassingError",
+    "Validators",
+    "fetch",
+]

@@ -27,6 +27,10 @@ class FetchError(Exception):
     """A page could not be fetched. `str()` is the reason, for the person who added the source."""
 
 
+class PassingError(FetchError):
+    """A page could not be fetched now, and perhaps it can later."""
+
+
 class NotModifiedError(Exception):
     """The page is the one that is known (304)."""
 
@@ -243,9 +247,9 @@ def _check_status(status: int, target: Target) -> None:
                 " a request header may be needed"
             )
         case 429:
-            raise FetchError(f"{target} gets too many requests (status 429); add it again later")
+            raise PassingError(f"{target} gets too many requests (status 429)")
         case _ if status >= 500:
-            raise FetchError(f"the server of {target} failed (status {status}); add it again later")
+            raise PassingError(f"the server of {target} failed (status {status})")
         case _:
             raise FetchError(f"{target} answered with status {status} and not with a page")
 

@@ -1,5 +1,8 @@
 """Word documents, whole, broken and hostile."""
 
+import io
+import zipfile
+
 import pytest
 
 from document_files import Reader, docx
@@ -252,6 +255,30 @@ def test_a_text_box_is_read_once_though_it_is_there_twice(read: Reader) -> None:
         f"<mc:Fallback>{box}</mc:Fallback></mc:AlternateContent></w:r></w:p>"
     )
     assert read(docx("One.", body=drawing), "a.docx").text == "One.\n\nIn a box."
+
+
+OASIS = "application/vnd.oasis.opendocument."
+
+
+@pytest.mark.parametrize(
+    ("member", "inside", "reason"),
+    [
+        ("xl/workbook.xml", "", "a spreadsheet; save each of its sheets as CSV, or it as PDF"),
+        ("xl/workbook.bin", "", "a spreadsheet; save each of its sheets as CSV, or it as PDF"),
+        ("ppt/presentation.xml", "", "a presentation; save it as PDF"),
+        ("mimetype", f"{OASIS}spreadsheet", "a spreadsheet; save each of its sheets as CSV"),
+        ("mimetype", f"{OASIS}presentation", "a presentation; save it as PDF"),
+        ("mimetype", f"{OASIS}text-template", "an OpenDocument text; save it as .docx or PDF"),
+        ("mimetype", "application/epub+zip", "a ZIP archive but not a Word document"),
+    ],
+)
+def test_another_document_in_an_archive_is_told_with_what_helps(
+    member: str, inside: str, reason: str, read: Reader
+) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(member, inside)
+    assert read.reason(packed.getvalue(), "a.docx").startswith(f"the file is {reason}")
 
 
 @pytest.mark.parametrize(
