@@ -274,6 +274,13 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         add_text(http, "Incidents", severities)
         add_text(http, "Runbook", runbook)
         add_text(http, "Changes", changes)
+        add_text(
+            http,
+            "Hours",
+            "Front desk: Monday to Thursday, 9 am to 5 pm; Friday: 9 am to 1 pm. The archive is "
+            "closed in August. Deliveries go to the back door. Visitors wear a yellow badge, and "
+            "are accompanied at all times by whoever invited them. The garage is locked at ten.",
+        )
         add_text(http, "Policy", "# Policy\n\nVersion 4.2, approved by the board.")
         upload(http, "prices.csv", prices.encode())
         upload(http, "servers.csv", servers.encode())
@@ -297,6 +304,12 @@ def test_a_row_answers_alone_or_with_those_that_answer_as_well(
     team: httpx.Client, question: str, words: str
 ) -> None:
     assert words_of(ask(team, question)) == words
+
+
+def test_sentences_after_two_named_values_are_no_row(team: httpx.Client) -> None:
+    words = words_of(ask(team, "When is the archive closed?"))
+    assert "The archive is closed in August." in words
+    assert "garage" not in words
 
 
 def test_a_row_is_asked_for_after_another_one(team: httpx.Client) -> None:

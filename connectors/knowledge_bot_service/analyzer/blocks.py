@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final, Literal
 
+from knowledge_bot_service.analyzer.sentences import sentences
+
 BlockKind = Literal["heading", "paragraph", "list", "table", "code"]
 
 
@@ -168,8 +170,13 @@ def told_row(cells: Iterable[tuple[str, str]]) -> str:
 
 
 def is_told_row(text: str) -> bool:
-    """Whether a text begins as `told_row` tells a row: two values at least, each after a name."""
-    return _TOLD_ROW.match(text) is not None
+    """Whether a text is a row as `told_row` tells it: values after their names.
+
+    A sentence may have two such parts, and others come after it; a row of two has one sentence.
+    """
+    parts = text.split("; ")
+    named = sum(_NAMED.match(part) is not None for part in parts)
+    return len(parts) < 2 * named and (named > 2 or (named == 2 and len(sentences(text)) == 1))
 
 
 def unmarked(item: str) -> str:
@@ -238,7 +245,7 @@ _FIRST_ITEM: Final = re.compile(r"[ \t]*(?:[-*+•‣–—]|\(?1[.)])[ \t]+\S|[
 _MARK: Final = re.compile(r"(?:[-*+•‣–—]|\(?\d{1,3}[.)]|[a-z][.)])[ \t]+")  # noqa: RUF001
 _BAR: Final = re.compile(r"(?<=\s)\|(?=\s)")
 _TABLE_ROW: Final = re.compile(r"[ \t]*\||[^|]*[^|\s] \| ")
-_TOLD_ROW: Final = re.compile(r"[^:;\n]{1,80}: [^\n]*?; [^:;\n]{1,80}: ")
+_NAMED: Final = re.compile(r"[^:\n]{1,80}: ")
 _TABLE_RULE: Final = re.compile(r"(?=[^-=]*[-=])[ \t|:+=-]+")
 
 # These have blank lines inside of them.
