@@ -11,7 +11,6 @@ from knowledge_bot_service.analyzer import (
     blocks,
     captions,
     defines,
-    designated,
     goes_on,
     index_terms,
     index_terms_of,
@@ -19,7 +18,7 @@ from knowledge_bot_service.analyzer import (
 )
 from knowledge_bot_service.analyzer.languages import IN_PAIRS
 from knowledge_bot_service.conversations import Asked, Exchange
-from knowledge_bot_service.relevance import Word, bm25, coverage, pairs
+from knowledge_bot_service.relevance import Word, bm25, coverage, pairs, words_in
 from knowledge_bot_service.search import Hit, Search, WeightedWords
 
 # How many passages an answer is made from, and of how many that were found.
@@ -232,22 +231,17 @@ def _best(found: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
         for called in _analysed(hit.source_name, *captions(hit.text)):
             if there := sum(term in asked for term in called):
                 share += there / len(called) * coverage(called, weights)
-        is_definition = terms.kind == "definition" and _has_all(hit, terms)
-        whole = designated(terms.designations, f"{hit.source_name}\n{hit.text}")
+        has_all = terms.kind == "definition" and words_in(hit.terms, terms.terms) == {*terms.terms}
+        whole = terms.designated_in(f"{hit.source_name}\n{hit.text}")
         return (
             hit.score / found[0].score
             + _HEADINGS * min(1.0, share)
             + _DESIGNATION * len(whole) / (len(terms.designations) or 1)
-            + _DEFINITION * (is_definition and defines(hit.text, terms))
+            + _DEFINITION * (has_all and defines(hit.text, terms))
         )
 
     ranked = sorted(((score(hit), hit) for hit in found), key=lambda scored: -scored[0])
     return [replace(hit, score=score) for score, hit in ranked[:PASSAGES]]
-
-
-def _has_all(hit: Hit, terms: QueryTerms) -> bool:
-    there = frozenset(hit.terms)
-    return all(not there.isdisjoint(word) for word in terms.terms)
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
@@ -264,7 +258,7 @@ def _best_fit(terms: QueryTerms, weights: Mapping[Word, float], hits: Sequence[H
     judged = [_prose(hit) for hit in hits[:_JUDGED]]
     if terms.properties:
         # That a passage has a price is no sign that it is about what the price of is asked for.
-        judged = [prose for prose in judged if coverage(prose, dict.fromkeys(terms.subject, 1.0))]
+        judged = [prose for prose in judged if words_in(prose, terms.subject)]
     fit = _fit({**own, **names}, judged, average, _BY_ITSELF)
     if len(own) > _SHORT:
         # A question that is clear by itself is judged by itself.

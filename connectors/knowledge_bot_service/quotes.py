@@ -17,14 +17,14 @@ from knowledge_bot_service.analyzer import (
     QueryTerms,
     blocks,
     defines,
-    designated,
     index_terms,
     index_terms_of,
     sentences,
 )
 from knowledge_bot_service.analyzer.blocks import COLONS, MORE, is_told_row, rows, unmarked
+from knowledge_bot_service.analyzer.languages import MONTHS, WEEKDAYS
 from knowledge_bot_service.conversations import SOURCES
-from knowledge_bot_service.relevance import Word, bm25, coverage, pairs
+from knowledge_bot_service.relevance import Word, bm25, coverage, pairs, words_in
 from knowledge_bot_service.search import Hit
 
 MAX_CHARACTERS: Final = 300
@@ -77,10 +77,7 @@ _TIME: Final = re.compile(
     r"(?<!\d)[12]\d{3}(?!\d)|\d[:.]\d\d|\d ?(?:st|nd|rd|th|[ap]\.?m|Uhr|h|年|月|日|\.)(?!\w)"
 )
 
-_DATE_WORDS: Final = frozenset(
-    "january february march april may june july august september october november december"
-    " monday tuesday wednesday thursday friday saturday sunday century".split()
-)
+_DATE_WORDS: Final = frozenset([*WEEKDAYS.split(), *MONTHS.split(), "may", "century"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +196,9 @@ def _whole(
     if whole is None or len(whole.sentence.whole) > MAX_WITH_BLOCK:
         return best
     if best.sentence.is_row:
-        there = _words_in(best.sentence, weights)
+        there = words_in(best.sentence.terms, weights)
         beside = [one for one in others if one.sentence.part_of is best.sentence.part_of]
-        is_any = all(there <= _words_in(one.sentence, weights) for one in beside)
+        is_any = all(there <= words_in(one.sentence.terms, weights) for one in beside)
         return whole if beside and is_any else best
     before = others[: others.index(whole)]
     goes_alone = any(_goes_with(one, best, weights, terms, MAX_CHARACTERS) for one in before)
@@ -251,13 +248,9 @@ def _goes_with(
         return True
     # Of what is asked for or was spoken of, another row has as much. Anything else has more.
     if all(has_rows):
-        return _words_in(best.sentence, weights) <= _words_in(other.sentence, weights)
-    return not _words_in(other.sentence, terms.terms) <= _words_in(best.sentence, terms.terms)
-
-
-def _words_in(sentence: _Sentence, words: Iterable[Word]) -> set[Word]:
-    present = frozenset(sentence.terms)
-    return {word for word in words if not present.isdisjoint(word)}
+        return words_in(best.sentence.terms, weights) <= words_in(other.sentence.terms, weights)
+    asked = terms.terms
+    return not words_in(other.sentence.terms, asked) <= words_in(best.sentence.terms, asked)
 
 
 def _holds(sentence: _Sentence, other: _Sentence) -> bool:
@@ -378,7 +371,7 @@ def _block_drafts(
             yield _Draft(introduction, (*leads, block.text), section, about, before, block)
         case "table":
             for row in rows(block):
-                yield _Draft(row, (row,), section, about, before, None, True, block)
+                yield _Draft(row, (row,), section, about, before, is_row=True, part_of=block)
         case _:
             for item in block.pieces:
                 if item == MORE["list"]:
@@ -431,7 +424,10 @@ def _fit(sentence: _Sentence, weights: Mapping[Word, float], terms: QueryTerms) 
 
 
 def _designated(sentence: _Sentence, terms: QueryTerms) -> frozenset[str]:
-    return designated(terms.designations, "\n".join([*sentence.section, sentence.whole]))
+    # There are many sentences, and hardly a question has any.
+    if not terms.designations:
+        return frozenset()
+    return terms.designated_in("\n".join([*sentence.section, sentence.whole]))
 
 
 def _defines(sentence: _Sentence, terms: QueryTerms) -> bool:

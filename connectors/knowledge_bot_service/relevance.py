@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise, product
 from typing import Final
 
@@ -11,6 +11,12 @@ Word = tuple[str, ...]
 
 _K1: Final = 1.2
 _B: Final = 0.75
+
+
+def words_in(terms: Iterable[str], words: Iterable[Word]) -> set[Word]:
+    """Those of the words that the terms have."""
+    present = frozenset(terms)
+    return {word for word in words if not present.isdisjoint(word)}
 
 
 def coverage(terms: Sequence[str], weights: Mapping[Word, float]) -> float:

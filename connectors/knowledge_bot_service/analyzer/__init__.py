@@ -6,7 +6,6 @@ from knowledge_bot_service.analyzer.questions import goes_on, small_talk
 from knowledge_bot_service.analyzer.sentences import sentences
 from knowledge_bot_service.analyzer.terms import (
     QueryTerms,
-    designated,
     index_terms,
     index_terms_of,
     query_terms,
@@ -18,7 +17,6 @@ __all__ = [
     "blocks",
     "captions",
     "defines",
-    "designated",
     "goes_on",
     "index_terms",
     "index_terms_of",

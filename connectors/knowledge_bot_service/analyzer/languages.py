@@ -51,8 +51,12 @@ STEMMERS: Final = {
     "tr": "turkish",
 }
 
+# May is not here: it is a common word besides.
+MONTHS: Final = "january february march april june july august september october november december"
+WEEKDAYS: Final = "monday tuesday wednesday thursday friday saturday sunday"
+
 # What English texts tell a property's value with, by what the property is called: a price may be an
-# amount of euros without another word. (Not May, which is a common word besides.)
+# amount of euros without another word.
 VALUES: Final = {
     "amount cost price fee charge rent pay spend expensive cheap budget worth wage salary": "euro"
     " dollar cent pound franc eur usd gbp chf",
@@ -61,8 +65,8 @@ VALUES: Final = {
     "far distance": "metre meter kilometre kilometer mile km",
     "fast speed": "kmh mph",
     "old age": "year",
-    "day weekday": "monday tuesday wednesday thursday friday saturday sunday",
-    "month": "january february march april june july august september october november december",
+    "day weekday": WEEKDAYS,
+    "month": MONTHS,
     "colour color": "red blue green yellow white black brown grey gray orange pink purple",
     "season": "spring summer autumn winter",
 }

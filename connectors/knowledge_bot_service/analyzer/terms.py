@@ -56,7 +56,7 @@ class QueryTerms:
     language: str
     kind: Kind | None = None
     names: frozenset[tuple[str, ...]] = frozenset()
-    designations: tuple[str, ...] = ()
+    designations: frozenset[str] = frozenset()
     is_empty: bool = False
     is_widened: bool = False
     properties: frozenset[tuple[str, ...]] = frozenset()
@@ -73,16 +73,21 @@ class QueryTerms:
         """
         if self.language != DEFAULT or self.is_widened:
             return self
-        common = [word for word in self.terms if word not in self.names]
+        values = {word: _values(word) for word in self.terms if word not in self.names}
         wider = {
-            word: tuple(dict.fromkeys([*word, *synonyms(word), *_values(word)])) for word in common
+            word: tuple(dict.fromkeys([*word, *synonyms(word), *found]))
+            for word, found in values.items()
         }
         return replace(
             self,
             terms=tuple(wider.get(word, word) for word in self.terms),
             is_widened=True,
-            properties=frozenset(wider[word] for word in common if _values(word)),
+            properties=frozenset(wider[word] for word, found in values.items() if found),
         )
+
+    def designated_in(self, text: str) -> frozenset[str]:
+        """Those of its designations that a text has as a whole."""
+        return self.designations and self.designations & _designations(text)
 
     def commonness(self, word: tuple[str, ...]) -> float:
         """In which share of passages a word is to be expected, 0 to 0.5; 0 if unknown."""
@@ -131,15 +136,9 @@ def query_terms(question: str) -> QueryTerms:
         language,
         kind,
         names=frozenset(names) & set(terms),
-        designations=tuple(dict.fromkeys(_DESIGNATION.findall(question.casefold()))),
+        designations=_designations(question),
         is_empty=not telling,
     )
-
-
-def designated(designations: Iterable[str], text: str) -> frozenset[str]:
-    """Those of a question's designations that a text has as a whole."""
-    wanted = frozenset(designations)
-    return wanted and wanted.intersection(_DESIGNATION.findall(text.casefold()))
 
 
 # Who asks for a definition does not ask about these words.
@@ -203,6 +202,10 @@ def _names(question: str) -> Iterator[str]:
     for word in _WORD.findall(_normalized(question))[1:]:
         if word[0].isupper() or word[0].isdigit():
             yield word.casefold()
+
+
+def _designations(text: str) -> frozenset[str]:
+    return frozenset(_DESIGNATION.findall(text.casefold()))
 
 
 def _is_paired(word: str) -> bool:
