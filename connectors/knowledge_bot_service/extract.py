@@ -16,6 +16,7 @@ from knowledge_bot_service.documents.docx import read_docx
 from knowledge_bot_service.documents.html import read_html
 from knowledge_bot_service.documents.markdown import read_markdown
 from knowledge_bot_service.documents.pdf import read_pdf
+from knowledge_bot_service.documents.rst import read_rst
 from knowledge_bot_service.documents.text import decode, is_binary, tidy
 from knowledge_bot_service.documents.xml import read_xml
 
@@ -69,7 +70,7 @@ def extract_text(content: str) -> Document:
     return _tidied(read_markdown(content) if _HEADING.search(content) else Document(content))
 
 
-_Kind = Literal["csv", "docx", "html", "markdown", "pdf", "text", "xml"]
+_Kind = Literal["csv", "docx", "html", "markdown", "pdf", "rst", "text", "xml"]
 
 # How much of a document is read to find its kind, in bytes.
 _START: Final = 64 * 1024
@@ -116,7 +117,9 @@ _KINDS_BY_TYPE: Final[dict[str, _Kind]] = {
     "text/csv": "csv",
     "text/html": "html",
     "text/markdown": "markdown",
+    "text/prs.fallenstein.rst": "rst",
     "text/tab-separated-values": "csv",
+    "text/x-rst": "rst",
     "text/xml": "xml",
 }
 _KINDS_BY_SUFFIX: Final[dict[str, _Kind]] = {
@@ -125,6 +128,7 @@ _KINDS_BY_SUFFIX: Final[dict[str, _Kind]] = {
     ".html": "html",
     ".markdown": "markdown",
     ".md": "markdown",
+    ".rst": "rst",
     ".tsv": "csv",
     ".xhtml": "html",
     ".xml": "xml",
@@ -178,6 +182,8 @@ def _read_text(path: Path, kind: _Kind, header: Message) -> Document:
     match kind:
         case "markdown":
             return read_markdown(tidy(source))
+        case "rst":
+            return read_rst(tidy(source))
         case "csv":
             return read_csv(tidy(source))
         case _:

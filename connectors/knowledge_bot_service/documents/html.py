@@ -69,6 +69,19 @@ def read_html(path: Path, charset: str | None = None) -> Document:
     return Document(text, title)
 
 
+def main_text(page: str) -> Document:
+    """The text of a page that has no furniture: the whole of its main part, and its title."""
+    import lxml.html
+
+    root: HtmlElement = lxml.html.document_fromstring(page)
+    # "Note" is no heading of what comes after it, and the name of a field gets another colon.
+    for element in [*root.iterdescendants("p", "span")]:
+        if element.get("class") in {"admonition-title", "colon"}:
+            element.drop_tree()
+    heading = next((part.text for part in _parts(root) if part.tag == "h"), "")
+    return Document(_main_text(root), heading.lstrip("# ") or None)
+
+
 # trafilatura took 32 s for a page of 10 MB.
 _MAX_SIZE: Final = 5 * 1024 * 1024
 

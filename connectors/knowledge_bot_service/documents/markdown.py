@@ -1,12 +1,17 @@
 """Markdown: its text, without the marks that would be in the middle of sentences."""
 
+# Lists of words read best as words.
+# ruff: noqa: SIM905
+
 import re
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from html import unescape
 from typing import Final
 
 from knowledge_bot_service.analyzer.blocks import table_row, table_rule
 from knowledge_bot_service.documents.document import Document
+from knowledge_bot_service.documents.rst import CODE, WITHOUT_TEXT, reference
 
 
 def read_markdown(source: str) -> Document:
@@ -38,13 +43,33 @@ _TABLE_RULE: Final = re.compile(r"(?=.*--)[ \t:|-]++")
 _BARS: Final = re.compile(r"(?<!\\)\|")
 _AROUND: Final = re.compile(r"^\||(?<!\\)\|$")
 _QUOTE: Final = re.compile(r" {0,3}>[ \t]?")
-_DEFINITION: Final = re.compile(r" {0,3}\[[^\]^][^\]]*\]:[ \t]*\S")
+_DEFINITION: Final = re.compile(r" {0,3}\[([^\]^][^\]]*)\]:[ \t]*\S")
+# What is only between brackets is a link if it is defined somewhere (CommonMark, section 6.3).
+_SHORTCUT: Final = re.compile(r"(?<!\\)\[([^\[\]]+)\](?![\[(:])")
+_TARGET: Final = re.compile(r"\([\w:. -]+\)=[ \t]*")
 # What begins and ends a note that Docusaurus and others set off.
 _COLONS: Final = re.compile(r" {0,3}:{3,}.*")
+
+# MyST's directives stand between fences. Those that set a text off are text like any other; what
+# others have is code, in the language after them.
+_DIRECTIVE: Final = re.compile(r"[ \t]*(?:`{3,}|~{3,})\{([\w:-]+)\}[ \t]*(.*)")
+_OPTION: Final = re.compile(r"[ \t]*:[\w-]+:(?: .*)?")
+_SET_OFF: Final = frozenset(
+    "admonition attention caution danger deprecated details dropdown error hint important note"
+    " seealso tab-item tip topic versionadded versionchanged warning".split()
+)
+# What mkdocstrings puts the documentation of code in place of; its options are indented.
+_INSERTED: Final = re.compile(r":::[ \t]+\w+(?:\.\w+)+")
+_INDENTED: Final = re.compile(r"(?: {4}|\t).*|[ \t]*")
+
+# The classes and the name that a heading or an image has for the page's style, and its icons.
+_ATTRIBUTES: Final = re.compile(r"(?:(?<![ \t])[ \t]+)?\{:?[ \t]*[.#][^{}\n]*\}")
+_ICON: Final = re.compile(r"(?<![\w:]):[a-z\d]+(?:-[a-z\d]+)+:(?![\w:])")
 _TITLE: Final = re.compile(r"title:[ \t]*(.+)")
 
-_MARK: Final = re.compile(r"[]*_<~\\]")
-_CODE: Final = re.compile(r"(?<![`\\])`++([^`]+)`++")
+_MARK: Final = re.compile(r"[]*_<~{\\]|:[a-z]")
+# Before the backtick may be one of MyST's roles.
+_CODE: Final = re.compile(r"(?<![`\\])(\{[a-z][\w:+-]*\})?`++([^`]+)`++")
 _ENTITY: Final = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[a-zA-Z][a-zA-Z\d]{1,31});")
 
 # What stands for code while a line is made plain: no text has a NUL.
@@ -64,6 +89,8 @@ _INLINE: Final = (
     (re.compile(r"(?<![\w\\])(_{1,3})(?=[^\s_])([^_]*[^\s_])\1(?!\w)"), r"\2"),
     # What is struck out no longer holds.
     (re.compile(r"~~[^~]+~~"), ""),
+    (_ATTRIBUTES, ""),
+    (_ICON, ""),
     (re.compile(r"\\([!-/:-@\[-`{-~]|$)"), r"\1"),
 )
 
@@ -90,7 +117,8 @@ def _without_comments(source: str) -> str:
 def _lines(source: str) -> Iterator[tuple[str, str]]:
     """The lines of the text, each with its kind: "heading", "code" or "text"."""
     fence = ""
-    lines = list(_unfolded(source.split("\n")))
+    links = {link[1].casefold() for link in map(_DEFINITION.match, source.split("\n")) if link}
+    lines = list(_without_directives(_unfolded(source.split("\n"))))
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         mark = _FENCE.match(line)
         if mark and (not fence or mark[1].startswith(fence)):
@@ -99,14 +127,15 @@ def _lines(source: str) -> Iterator[tuple[str, str]]:
         elif fence:
             yield "code", line
         elif heading := _HEADING.fullmatch(line):
-            if words := _plain(_without_closing_marks(heading[2])):
+            if words := _plain(_without_closing_marks(heading[2]), links):
                 yield "heading", f"{heading[1]} {words}"
         elif _is_underlined(line, following):
-            yield "heading", f"{'#' if following.lstrip().startswith('=') else '##'} {_plain(line)}"
+            marks = "#" if following.lstrip().startswith("=") else "##"
+            yield "heading", f"{marks} {_plain(line, links)}"
         elif "|" in line and _TABLE_RULE.fullmatch(line):
             yield "text", table_rule(len(line.strip().strip("|").split("|")))
         elif not _is_decoration(line):
-            yield "text", _plain(line)
+            yield "text", _plain(line, links)
 
 
 def _unfolded(lines: Iterable[str]) -> Iterator[str]:
@@ -125,8 +154,40 @@ def _unfolded(lines: Iterable[str]) -> Iterator[str]:
             yield unfolded
 
 
+def _without_directives(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, with what directives set off as text, and without what they put in."""
+    fences: list[tuple[str, str]] = []
+    begins = inserted = False
+    for line in lines:
+        fence, holds = fences[-1] if fences else ("", "text")
+        mark = _FENCE.match(line)
+        if mark and fence and mark[1].startswith(fence):
+            fences.pop()
+            yield line if holds == "code" else ""
+        elif mark and holds == "text":
+            directive = _DIRECTIVE.fullmatch(line)
+            name, words = directive.groups() if directive else ("", "")
+            holds = "text" if name in _SET_OFF else "" if name in WITHOUT_TEXT else "code"
+            fences.append((mark[1], holds))
+            begins = bool(name)
+            if holds == "text":
+                yield f"{words}:" if words else ""
+            elif holds:
+                yield f"{mark[0]}{words if name in CODE else name}" if name else line
+        elif begins and _OPTION.fullmatch(line):
+            continue
+        elif holds == "text" and _INSERTED.fullmatch(line):
+            inserted = True
+        elif inserted and not fence and _INDENTED.fullmatch(line):
+            continue
+        else:
+            begins = inserted = False
+            if holds:
+                yield line
+
+
 def _without_closing_marks(heading: str) -> str:
-    heading = heading.rstrip(" \t")
+    heading = _ATTRIBUTES.sub("", heading).rstrip(" \t")
     bare = heading.rstrip("#")
     # Marks that follow a word at once are its own, as in C# (CommonMark, section 4.2).
     return bare.rstrip(" \t") if not bare or bare.endswith((" ", "\t")) else heading
@@ -146,30 +207,33 @@ def _is_decoration(line: str) -> bool:
             _TABLE_RULE.fullmatch(line),
             _DEFINITION.match(line),
             _COLONS.fullmatch(line),
+            _TARGET.fullmatch(line),
         )
     )
 
 
-def _plain(line: str) -> str:
+def _plain(line: str, links: AbstractSet[str]) -> str:
     while quote := _QUOTE.match(line):
         line = line[quote.end() :]
     if line.lstrip().startswith("|"):
         cells = _BARS.split(_AROUND.sub("", line.strip()))
-        return table_row(_inline(cell.replace("\\|", "|")) for cell in cells)
-    return _inline(line)
+        return table_row(_inline(cell.replace("\\|", "|"), links) for cell in cells)
+    return _inline(line, links)
 
 
-def _inline(line: str) -> str:
-    """A line without marks; within code nothing is one."""
+def _inline(line: str, links: AbstractSet[str]) -> str:
+    """A line without marks; within code nothing is one. `links` are those that are defined."""
     kept: list[str] = []
 
     def keep(code: re.Match[str]) -> str:
-        kept.append(code[1].strip())
+        role, words = code.groups()
+        kept.append(reference(words) if role else words.strip())
         return f"\0{len(kept) - 1}\0"
 
     line = _CODE.sub(keep, line)
     if _MARK.search(line):
         for pattern, replacement in _INLINE:
             line = pattern.sub(replacement, line)
+        line = _SHORTCUT.sub(lambda one: one[1] if one[1].casefold() in links else one[0], line)
     line = _ENTITY.sub(lambda found: unescape(found[0]), line).replace("\xa0", " ")
     return _KEPT.sub(lambda found: kept[int(found[1])], line)

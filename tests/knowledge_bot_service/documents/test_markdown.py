@@ -121,9 +121,54 @@ def test_what_a_note_or_a_tab_holds_is_text_after_its_title(read: Reader) -> Non
         "<a " * 100_000,
         "\\" * 300_000,
         "~~~\n" * 50_000,
+        "*b* " + " " * 300_000 + "c",
+        "{.a " * 100_000,
+        "{a}`" * 100_000,
+        ":a-" * 100_000,
+        "[a]: b\n[a] " * 50_000,
+        "```{note}\n" * 20_000,
         "".join("  " * level + f"- item {level}\n" for level in range(1000)),
     ],
 )
 @pytest.mark.timeout(60)  # in time that grows with the square of the length, it takes minutes
 def test_hostile_markdown_takes_time_in_proportion_to_its_length(source: str, read: Reader) -> None:
     read(source + "\n\nend", "a.md")
+
+
+def test_what_a_directive_of_myst_sets_off_is_text(read: Reader) -> None:
+    source = (
+        "```{note}\nIt is *free*.\n\n- one\n```\n\n"
+        "````{admonition} Mind\n:class: tip\n\n"
+        "```python\nx = 1\n```\n\nSo.\n````\n\n"
+        "```{code-block} toml\n:linenos:\ny = 2\n```\n\n"
+        "```{toctree}\n:maxdepth: 1\none\ntwo\n```\n\n"
+        "```{include} ../LICENSE\n```\n\n```jinja\n{% set z = 3 %}\n```\n\nEnd."
+    )
+    assert read(source, "a.md").text == (
+        "It is free.\n\n- one\n\nMind:\n\n```python\nx = 1\n```\n\nSo.\n\n"
+        "```toml\ny = 2\n```\n\n```jinja\n{% set z = 3 %}\n```\n\nEnd."
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("# Locks ### {: #locks }\n\nText.", "# Locks\n\nText."),
+        ("## Locks {#locks .wide}\n\nText.", "## Locks\n\nText."),
+        (":octicons-number-24:{ .lg .middle } **Versions** at 12:30", "Versions at 12:30"),
+        (
+            "::: hatch.utils.fs\n    options:\n      show: true\n\n      members: x\n\nText.",
+            "Text.",
+        ),
+        ("(install)=\n# Install\n\nText.", "# Install\n\nText."),
+        ("Press {kbd}`Tab`, see {ref}`the guide <guide>`.", "Press Tab, see the guide."),
+        (
+            "A [Domain], `[Domain]`, [none].\n\n[domain]: https://x.org",
+            "A Domain, [Domain], [none].",
+        ),
+    ],
+)
+def test_what_generators_of_documentation_add_is_left_out(
+    source: str, text: str, read: Reader
+) -> None:
+    assert read(source, "a.md").text.strip() == text
