@@ -159,7 +159,7 @@ class Finder:
         telling: int = 1,
     ) -> Found:
         """Find what fits the queries; the words of the first `telling` choose among sentences."""
-        weights = self._weights(queries)
+        weights = self._weights(queries, terms.commonness)
         own = {word for query in queries[:telling] for word in query.words}
         judged = {
             word: weight if word in own else _SAID_BEFORE * weight
@@ -168,7 +168,7 @@ class Finder:
         found = self._search.find(queries, collections, _LOOKED_AT)
         hits = _best(found, weights, terms)
         # What a heading says brings a passage up, and proves nothing about a subject.
-        fit = _best_fit(terms, self._weights(queries, terms.commonness), found[:PASSAGES])
+        fit = _best_fit(terms, weights, found[:PASSAGES])
         return Found(terms, judged, hits, fit >= self._needed(terms))
 
     def _needed(self, terms: QueryTerms) -> float:
@@ -192,9 +192,7 @@ class Finder:
             yield WeightedWords(self._search.rarest(words, _REPLY_WORDS), weight * _REPLY_WEIGHT)
 
     def _weights(
-        self,
-        queries: Iterable[WeightedWords],
-        expected: Callable[[Word], float] | None = None,
+        self, queries: Iterable[WeightedWords], expected: Callable[[Word], float]
     ) -> dict[Word, float]:
         weights: dict[Word, float] = {}
         for query in queries:

@@ -34,16 +34,16 @@ MAX_WITH_BLOCK: Final = 1200
 PARAGRAPH: Final = "\n\n"
 
 # What a sentence's score is made of. Weights fitted on half of a question set gained nothing on the
-# other half, so these round ones stay.
+# other half, so round ones stay: half and twice of most changes one answer of a hundred.
 _COVERAGE: Final = 0.7
 _BM25: Final = 0.3
 _PASSAGE: Final = 1.0
 _PAIRS: Final = 0.35
-_KIND: Final = 0.2
-_BEFORE: Final = 0.3
+_KIND: Final = 0.3
+_BEFORE: Final = 0.5
 
 # Who asks how to do something wants the command.
-_COMMAND: Final = 0.5
+_COMMAND: Final = 0.3
 
 # Who asks what something is wants the sentence that says so.
 _DEFINITION: Final = 1.0
@@ -58,6 +58,9 @@ _NEWS: Final = 0.3
 # The sentences of this many passages are remembered, some 5 MB: questions go to the same ones.
 _REMEMBERED_PASSAGES: Final = 1000
 
+# Whose score is so much of the best one's is as good as that.
+_RIVAL: Final = 0.95
+
 # A second sentence shorter than this many characters says too little to be worth its place.
 _MIN_SECOND: Final = 20
 
@@ -66,7 +69,8 @@ _QUESTION_ENDS: Final = ("?", "？", "؟")  # noqa: RUF001
 
 _NUMBER_WORDS: Final = frozenset(
     "one two three four five six seven eight nine ten eleven twelve dozen twenty thirty forty"
-    " fifty sixty seventy eighty ninety hundred thousand million billion half twice once".split()
+    " fifty sixty seventy eighty ninety hundred thousand million billion half twice once none"
+    " free".split()
 )
 # What is no digit; telephone numbers have at least so many digits, those of extensions too.
 _DIGITS: Final = re.compile(r"\D+")
@@ -77,7 +81,23 @@ _TIME: Final = re.compile(
     r"(?<!\d)[12]\d{3}(?!\d)|\d[:.]\d\d|\d ?(?:st|nd|rd|th|[ap]\.?m|Uhr|h|年|月|日|\.)(?!\w)"
 )
 
+# What a reason is told with.
+_REASON: Final = re.compile(
+    r"(?<!\w)(?:because|reasons?|since|due to|owing to|thanks to|so that|in order to|therefore)"
+    r"(?!\w)",
+    re.IGNORECASE,
+)
+
 _DATE_WORDS: Final = frozenset([*WEEKDAYS.split(), *MONTHS.split(), "may", "century"])
+
+# A heading that is the name of an option, a setting, a variable or a command, maybe of several. It
+# has no capital as a title has, or marks that no word has.
+_IDENTIFIER: Final = re.compile(
+    r"(?:(?:-|[a-z]|(?=\S*[_.=(])[A-Z])[^\s,]*(?: [<\[A-Z][^\s,a-z]*)?(?:, | / |$))+"
+)
+
+# The number of a section is no answer.
+_NUMBERING: Final = re.compile(r"^[\d.]+\s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,18 +184,24 @@ def choose(hits: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
         for position, sentence in enumerate(_sentences(hit.text))
     ]
     scores = _scores(candidates, hits[0].score, weights, terms)
-    best, *others = (
-        candidate
-        for _, candidate in sorted(
-            zip(scores, candidates, strict=True), key=lambda pair: (-pair[0], pair[1].order)
-        )
+    ranked = sorted(
+        zip(scores, candidates, strict=True), key=lambda pair: (-pair[0], pair[1].order)
     )
+    best, *others = (candidate for _, candidate in ranked)
+    rivals = sum(score >= _RIVAL * ranked[0][0] for score, _ in ranked[1:])
     best = _whole(best, others, weights, terms)
     limit = MAX_CHARACTERS if best.sentence.block is None else MAX_WITH_BLOCK
-    first = _quote(best, weights, limit)
+    first = _quote(best, weights, limit, _answering(best.sentence, terms))
     chosen = [(best.read, first)]
     room = limit - len(first.text) - len(PARAGRAPH)
-    second = next((one for one in others if _goes_with(one, best, weights, terms, room)), None)
+    second = next(
+        (
+            one
+            for rank, one in enumerate(others)
+            if _goes_with(one, best, weights, terms, room, is_rival=rank < rivals)
+        ),
+        None,
+    )
     if second is not None and room >= _MIN_SECOND:
         chosen.append((second.read, _quote(second, weights, room)))
     return [quote for _, quote in sorted(chosen, key=lambda pair: pair[0])]
@@ -216,9 +242,12 @@ def _goes_with(
     weights: Mapping[Word, float],
     terms: QueryTerms,
     room: int,
+    *,
+    is_rival: bool = False,
 ) -> bool:
     """Whether a sentence adds to the best one.
 
+    A rival is as good as the best one: where it is another source's, both are told.
     Where there are headings, it is from the same section, or has another word that was asked for.
     Beside a row of a table, another row has all of the question's words that the best one has, and
     anything else from the same source has another one; so has a list, a table or code, unless the
@@ -240,6 +269,8 @@ def _goes_with(
     is_next = other.hit is best.hit and abs(other.order[1] - best.order[1]) == 1 and not are_items
     if not is_next and not coverage(other.sentence.own, weights):
         return False
+    if is_rival and other.hit.source_id != best.hit.source_id:
+        return True
     sections = other.sentence.section, best.sentence.section
     is_beside = not any(sections) or (other.hit is best.hit and sections[0] == sections[1])
     has_rows = best.sentence.is_row, other.sentence.is_row
@@ -343,11 +374,17 @@ def _drafts(text: str, section: tuple[str, ...], before: tuple[str, ...] = ()) -
                 if sentence.endswith(_QUESTION_ENDS):
                     about = (sentence,)
                     continue
-                yield _Draft(" ".join([*leads, sentence]), (*leads, sentence), under, about, before)
+                said = " ".join([*leads, sentence])
+                yield _Draft(_named(said, levels), (*leads, sentence), under, about, before)
                 before, leads = (*about, sentence), ()
             # What leads nowhere says nothing.
             leads = (*leads, last) if last and _leads(block, following) else ()
         begins = False
+
+
+def _named(said: str, levels: Sequence[tuple[int, str]]) -> str:
+    """A sentence, after the name of the option, the setting or the command that it describes."""
+    return f"{levels[-1][1]}: {said}" if levels and _IDENTIFIER.fullmatch(levels[-1][1]) else said
 
 
 def _leads(block: Block, following: Block | None) -> bool:
@@ -455,6 +492,8 @@ def _answers(sentence: str, terms: QueryTerms) -> bool:
             )
         case "how many":
             return any(_has_digit(word) or _bare(word) in _NUMBER_WORDS for word in words)
+        case "why":
+            return bool(_REASON.search(sentence))
         case _:
             return False
 
@@ -471,9 +510,29 @@ def _is_new(word: str, asked: AbstractSet[str]) -> bool:
     return asked.isdisjoint(index_terms(word))
 
 
-def _quote(candidate: _Candidate, weights: Mapping[Word, float], room: int) -> Quote:
+def _quote(
+    candidate: _Candidate, weights: Mapping[Word, float], room: int, heading: str = ""
+) -> Quote:
     sentence = candidate.sentence
-    return Quote(_quoted(sentence, weights, room), candidate.hit, sentence.is_prose)
+    text = f"{heading}{_quoted(sentence, weights, room - len(heading))}"
+    return Quote(text, candidate.hit, sentence.is_prose)
+
+
+def _answering(sentence: _Sentence, terms: QueryTerms) -> str:
+    """The heading above that answers by itself, such as "Open day, 14 June", to be quoted first."""
+    if terms.kind not in {"when", "how many", "contact"} or not sentence.text:
+        return ""
+    return next(
+        (
+            f"{heading}: "
+            for heading in reversed(sentence.section)
+            if _answers(_NUMBERING.sub("", heading), terms)
+            and words_in(index_terms(heading), terms.terms) == {*terms.terms}
+            and len(heading) < MAX_CHARACTERS // 2
+            and heading not in sentence.text
+        ),
+        "",
+    )
 
 
 def _quoted(sentence: _Sentence, weights: Mapping[Word, float], room: int) -> str:

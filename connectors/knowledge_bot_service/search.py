@@ -204,9 +204,7 @@ class Search:
         """How many passages there are."""
         return self._count(())[1]
 
-    def idf(
-        self, words: Iterable[Word], expected: Callable[[Word], float] | None = None
-    ) -> dict[Word, float]:
+    def idf(self, words: Iterable[Word], expected: Callable[[Word], float]) -> dict[Word, float]:
         """Weigh each word: its inverse document frequency (Lucene's, never negative).
 
         FTS5's own is 1e-6 for whatever is in more than half of the passages, so that it says
@@ -215,11 +213,9 @@ class Search:
         Args:
             words: the words.
             expected: returns the share of passages with a word in collections in general, since a
-                small collection says little about that. None: only the index counts.
+                small collection says little about that.
         """
         counts, total = self._count(words)
-        if expected is None:
-            return {word: _idf(count, total) for word, count in counts.items()}
         total += _EXPECTED
         return {
             word: _idf(min(count + _EXPECTED * expected(word), total), total)

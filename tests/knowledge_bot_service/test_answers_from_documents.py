@@ -407,3 +407,93 @@ def words_of(message: dict[str, Any]) -> str:
 def upload(http: httpx.Client, name: str, content: bytes) -> None:
     form = {"name": name, "collections": "col_one"}
     value_of(http.post("/sources/upload", data=form, files={"file": (name, content)}))
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    reference = (
+        "# Reference\n\n## Formatting\n\n#### `--cache-dir`, `FROB_CACHE_DIR`\n\n"
+        "The directory where the formatter stores its cache.\n\n"
+        "#### `--line-ranges`\n\nOnly these lines of a file are formatted. They are counted from "
+        "one.\n\n#### `-q, --quiet`\n\nPrints only errors.\n\n"
+        "## Notebooks\n\nA notebook is formatted in the same way:\n\n```\nfrob book.ipynb\n```\n"
+    )
+    leave = (
+        "# Leave\n\nFull-time staff have 27 days a year plus eight bank holidays. Whoever works on "
+        "one of them gets the day back. The office closes at noon on 24 December since the trains "
+        "stop early.\n"
+    )
+    meeting = (
+        "# Meeting\n\nThe wheel turned rarely last year. The wheel turned rarely, says the report. "
+        "The wheel turned rarely after a dry summer of many weeks, because the river was too low."
+        "\n\nCallum tells clients of the closed car park. Clients who miss three appointments are "
+        "charged in advance.\n"
+    )
+    fair = "# Sheep fair\n\nAn adult ticket is 7 euros. Dogs stay outside.\n"
+    prices = "# Prices\n\nAn adult ticket for both museums is 13 euros.\n"
+    open_day = (
+        "# Open day, 14 June 2025\n\n## Plan\n\nThe motto of the day is forty years. Soup is "
+        "served in the open yard.\n"
+    )
+    with (
+        LocalService(
+            tmp_path_factory.mktemp("office"), collections=["col_one"], bots=["bot_one"]
+        ) as service,
+        client_of(service) as http,
+    ):
+        texts = {
+            "Reference": reference,
+            "Leave": leave,
+            "Meeting": meeting,
+            "Fair": fair,
+            "Prices": prices,
+            "Day": open_day,
+        }
+        for name, text in texts.items():
+            add_text(http, name, text)
+        yield http
+
+
+def test_an_option_is_named_with_what_it_does(office: httpx.Client) -> None:
+    answer = ask(office, "In which directory does the formatter store its cache?")["answer"]
+    assert "--cache-dir, FROB_CACHE_DIR: The directory where the formatter stores" in answer
+
+
+def test_a_title_is_no_name_of_an_option(office: httpx.Client) -> None:
+    assert "Leave:" not in ask(office, "How many days a year do full-time staff have?")["answer"]
+
+
+def test_a_question_is_understood_however_it_leads_to_its_subject(office: httpx.Client) -> None:
+    for question in (
+        "Is there a way to format only some lines of a file?",
+        "How do I get it to format only some lines of a file?",
+        "How can I make sure only some lines of a file are formatted?",
+    ):
+        assert "--line-ranges: Only these lines" in ask(office, question)["answer"], question
+
+
+def test_who_asks_why_gets_the_reason(office: httpx.Client) -> None:
+    assert (
+        "because the river was too low"
+        in ask(office, "Why did the wheel turn so rarely?")["answer"]
+    )
+
+
+def test_a_heading_that_answers_is_quoted_once(office: httpx.Client) -> None:
+    answer = ask(office, "When is the open day?")["answer"]
+    assert answer.count("Open day, 14 June 2025: ") == 1
+
+
+def test_a_common_word_says_little_though_few_passages_have_it(fresh_http: httpx.Client) -> None:
+    text = "Keep quiet. Keep left. The ladder is in the shed behind the garage, near the old wall."
+    add_text(fresh_http, "Rules", text)
+    for month in ("May", "June", "July", "August"):
+        add_text(fresh_http, month, f"The ladder was lent to the fair in {month}.")
+    assert "The ladder is in the shed" in ask(fresh_http, "Where do we keep the ladder?")["answer"]
+
+
+def test_two_sources_that_answer_as_well_are_both_quoted(office: httpx.Client) -> None:
+    answer = ask(office, "How much is an adult ticket?")["answer"]
+    assert "7 euros" in answer
+    assert "13 euros" in answer
+    assert answer.endswith(("Sources: Fair, Prices", "Sources: Prices, Fair"))

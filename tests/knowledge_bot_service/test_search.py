@@ -134,10 +134,10 @@ def test_what_is_deleted_counts_no_more(database: Database) -> None:
     add(database, kept)
     search = Search(database)
     words = [("alpha",), ("beta",), ("gamma",)]
-    search.idf(words)
+    search.idf(words, lambda _: 0.0)
     deleted = database.write(lambda connection: delete_entries(connection, gone, 100)).result()
     assert deleted == 30
-    present = search.idf(words)
+    present = search.idf(words, lambda _: 0.0)
     # Two of three passages have `beta` and `gamma`, one has `alpha`.
     assert present["alpha",] > present["beta",] == present["gamma",] > 0
     assert search.rarest([("delta",), *words], 1) == (("alpha",),)

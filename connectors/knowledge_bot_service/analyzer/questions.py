@@ -6,7 +6,7 @@
 import re
 from typing import Final, Literal
 
-Kind = Literal["who", "when", "how many", "how to", "contact", "definition"]
+Kind = Literal["who", "when", "how many", "how to", "contact", "definition", "why"]
 
 SmallTalk = Literal["greeting", "thanks", "farewell", "introduction"]
 
@@ -20,13 +20,20 @@ _KINDS: Final[dict[str, dict[Kind, str]]] = {
     },
     "en": {
         "contact": "phone number|telephone|(?:which|what) extension|e-?mail address",
-        "when": r"when|(?:what|which) (?:year|month|day|date|decade|century|time)",
+        "when": r"^(?:\w+ )?when|when$"
+        "|(?:what|which) (?:year|month|day|date|decade|century|time)s?",
+        "why": "why|for what reason|what(?: is| was|'s) the reason",
         "how many": "how (?:many|much|long|often|old|far|tall|high|large|big|fast|deep|wide)"
-        "|what (?:percentage|percent|number|proportion|amount)",
-        "who": "who|whom|whose|(?:what|which) (?:person|president|king|queen|author|emperor)",
+        "|what (?:percentage|percent|number|proportion|amount|price|fee|rate|temperature)"
+        "|what (?:do|does|did|will|would) .+ (?:cost|charge|pay|earn|weigh)",
+        "who": r"^(?:\w+ )?who|who$|whom|whose"
+        "|(?:what|which) (?:person|president|king|queen|author|emperor)",
         "definition": r"^what(?: is|'s|’s| are)(?: meant by)?(?: an?| the)?(?: [^\s]+){1,3}$"
         r"|^what do(?:es)?(?: [^\s]+){1,4} mean$|^define\b.*",
-        "how to": "how (?:do|can|could|should|would|to|must|may)|(?:which|what) command",
+        "how to": "how (?:do|can|could|should|would|to|must|may)"
+        "|(?:which|what) (?:command|option|flag|switch|setting|parameter|argument)"
+        "|(?:is|are) there (?:a|any) (?:way|option|setting|command)"
+        "|what (?:do|should|must|can) (?:i|we|you)(?: have| need)?(?: to)? (?:set|type|run|write)",
     },
     "es": {
         "who": "quién(?:es)?",
@@ -137,6 +144,10 @@ _LABEL: Final = re.compile(
     r"(?:q|question|frage|pregunta|domanda|pergunta|вопрос|soru|问题|問題|問い|질문)\s*\d*\s*[:：]\s*",
     re.IGNORECASE,
 )
+_LEADING_VERBS: Final = re.compile(
+    r"how (?:do|can|could|should) (?:i|we|you) (make sure|make|get|have|tell)(?= \w+ \w)",
+    re.IGNORECASE,
+)
 _WORD: Final = re.compile(r"[^\s!-/:-@\[-`{-~‘’“”…。，！？、、～·¡¿]+")
 
 # Nobody greets in more words than this.
@@ -144,8 +155,14 @@ _MAX_SMALL_TALK: Final = 8
 
 
 def bare_question(text: str) -> str:
-    """A question without a label in front, such as "Q:", and without the quotes around it."""
-    return _LABEL.sub("", text.strip()).strip("\"'“”„«» ") or text
+    """A question without what says nothing about its subject.
+
+    That is a label in front, such as "Q:", the quotes around it, and verbs that only lead to what
+    somebody wants done: "How do I get the bot to …", "How can I make sure that …".
+    """
+    text = _LABEL.sub("", text.strip()).strip("\"'“”„«» ") or text
+    led = _LEADING_VERBS.match(text)
+    return text[: led.start(1)] + text[led.end(1) :] if led else text
 
 
 def question_kind(question: str, language: str) -> Kind | None:
@@ -156,9 +173,12 @@ def question_kind(question: str, language: str) -> Kind | None:
         language: its language; the kinds of some are known.
     """
     question = question.casefold().rstrip("?!. ")
-    return next(
-        (kind for kind, pattern in _PATTERNS.get(language, ()) if pattern.search(question)), None
+    found = (
+        (match.start(), kind)
+        for kind, pattern in _PATTERNS.get(language, ())
+        if (match := pattern.search(question))
     )
+    return min(found, key=lambda one: one[0], default=(0, None))[1]
 
 
 def goes_on(question: str) -> bool:
