@@ -1,10 +1,10 @@
 """How well the embedded service answers what people type who do not have the page before them.
 
-Everyday questions to the notes of three offices, and how-to questions to the documentation of six
-projects: `questions/` has the offices' notes and all questions. The documentation is not in the
-repository: `python tests/benchmarks/service_typed_questions.py FOLDER` measures how-to questions
-where FOLDER has a folder with the documentation that `questions/how-to/NAME.json` names, by the
-same NAME; the path of a question's `source` begins there.
+Everyday questions to the notes of three offices, questions to Turkish texts, and how-to questions
+to the documentation of six projects: `questions/` has the notes, the texts and all questions. The
+documentation is not in the repository: `python tests/benchmarks/service_typed_questions.py FOLDER`
+measures how-to questions where FOLDER has a folder with the documentation that
+`questions/how-to/NAME.json` names, by the same NAME; a question's `source` is a path in it.
 
 The everyday questions to the museum and the clinic were typed from a list of facts, by somebody who
 had not read the notes. These two, black, hatch, jupyterlab and mkdocs were looked at while the
@@ -17,7 +17,7 @@ on the office that the notes do not answer, those that are refused are counted.
 import argparse
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +26,16 @@ from measuring import Figure, report
 from knowledge_bot import Client
 from knowledge_bot_service import LocalService
 from knowledge_bot_service.answers import REFUSAL
+from knowledge_bot_service.conversations import SOURCES
 
 QUESTIONS = Path(__file__).with_name("questions")
 DOCUMENTATION = "KNOWLEDGE_BOT_DOCUMENTATION"
+COLLECTION = "col_default"
 READ = {".csv", ".md", ".rst", ".txt"}
 LEFT_OUT = {"change_log.md", "changelog.rst", "history", "release-notes.md"}
 
 # What the answers to each kind of question must keep; most miss it, as docs/figures.md tells.
-RIGHT_EVERYDAY, RIGHT_HOW_TO, REFUSED = 0.70, 0.75, 0.95
+RIGHT_EVERYDAY, RIGHT_HOW_TO, RIGHT_TURKISH, REFUSED = 0.70, 0.75, 0.91, 0.95
 
 
 def main() -> None:
@@ -47,6 +49,7 @@ def main() -> None:
         Figure("everyday questions: right", mean(rows, "right"), RIGHT_EVERYDAY, True),
         Figure("everyday, other subjects: refused", mean(rows, "other refused"), REFUSED, True),
         Figure("everyday, not in the notes: refused", mean(rows, "unsaid refused")),
+        *turkish(),
     ]
     if folder is not None:
         files = sorted(QUESTIONS.glob("how-to/*.json"))
@@ -62,7 +65,9 @@ def everyday(folder: Path) -> dict[str, Any]:
     """The questions to one office's notes."""
     data = json.loads((folder / "questions.json").read_text(encoding="utf-8"))
     asked = [one["question"] for one in data["answered"]]
-    answers = answers_from(folder / "documents", [*asked, *data["other_subjects"], *data["unsaid"]])
+    answers = answers_from(
+        files_in(folder / "documents"), [*asked, *data["other_subjects"], *data["unsaid"]]
+    )
     first, second = len(asked), len(asked) + len(data["other_subjects"])
     return {
         "set": folder.name,
@@ -74,12 +79,32 @@ def everyday(folder: Path) -> dict[str, Any]:
     }
 
 
+def turkish() -> list[Figure]:
+    """The Turkish questions: to all texts, and to the half of the texts that does not answer."""
+    data = json.loads((QUESTIONS / "turkish.json").read_text(encoding="utf-8"))
+    texts = {source["title"]: source["text"] for source in data["sources"]}
+    asked = data["questions"]
+    answers = answers_from(texts, [one["question"] for one in asked])
+    first = share(
+        answer.partition(SOURCES)[2].startswith(one["title"])
+        for one, answer in zip(asked, answers, strict=True)
+    )
+    half = [*texts][: len(texts) // 2]
+    others = [one["question"] for one in asked if one["title"] not in half]
+    refused = answers_from({title: texts[title] for title in half}, others)
+    return [
+        Figure("Turkish: right first source", first, RIGHT_TURKISH, True),
+        Figure("Turkish: answered", share(answer != REFUSAL for answer in answers)),
+        Figure("Turkish, other texts: refused", share(answer == REFUSAL for answer in refused)),
+    ]
+
+
 def documentation(file: Path, folder: Path) -> dict[str, Any] | None:
     """The questions to one project's documentation; None where that is not there."""
     if not (folder / file.stem).is_dir():
         return None
     questions = json.loads(file.read_text(encoding="utf-8"))["questions"]
-    answers = answers_from(folder / file.stem, [one["question"] for one in questions])
+    answers = answers_from(files_in(folder / file.stem), [one["question"] for one in questions])
     return {
         "set": file.stem,
         "questions": len(questions),
@@ -90,13 +115,23 @@ def documentation(file: Path, folder: Path) -> dict[str, Any] | None:
     }
 
 
-def answers_from(folder: Path, questions: Iterable[str]) -> list[str]:
-    """What the service answers from the files of a folder."""
+def files_in(folder: Path) -> dict[str, Path]:
+    """The files of a folder that are read, by their path in it."""
+    return {
+        str(file.relative_to(folder)): file
+        for file in sorted(folder.rglob("*"))
+        if file.suffix in READ and LEFT_OUT.isdisjoint(file.parts)
+    }
+
+
+def answers_from(documents: Mapping[str, str | Path], questions: Iterable[str]) -> list[str]:
+    """What the service answers from texts and files."""
     with LocalService() as service, Client(service.api_key, service.base_url) as client:
-        for file in sorted(folder.rglob("*")):
-            if file.suffix in READ and LEFT_OUT.isdisjoint(file.parts):
-                name = str(file.relative_to(folder))
-                client.upload_source(name=name, collections="col_default", file=file)
+        for name, document in documents.items():
+            if isinstance(document, Path):
+                client.upload_source(name=name, collections=COLLECTION, file=document)
+            else:
+                client.create_text_source(name=name, collections=COLLECTION, content=document)
         service.wait_until_ready(300)
         return [
             client.send_message(bot_id="bot_default", content=question).answer
@@ -118,7 +153,7 @@ def share(outcomes: Iterable[bool]) -> float:
 
 def mean(rows: Sequence[dict[str, Any]], name: str) -> float:
     """The mean of a column, each set as much as any other."""
-    return round(sum(row[name] for row in rows) / len(rows), 3)
+    return round(sum(float(row[name]) for row in rows) / len(rows), 3)
 
 
 if __name__ == "__main__":
