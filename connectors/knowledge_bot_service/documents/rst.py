@@ -35,7 +35,7 @@ def read_rst(source: str) -> Document:
 
     Headings, lists, tables and code are as in Markdown. What a directive sets off is text like any
     other, after what it is about: an option, a version. Nothing is included from other files, and
-    what docutils cannot read (or not at once: more than 5 MiB) is read as a text without marks.
+    what docutils cannot read (or not at once: more than 2 MiB) is read as a text without marks.
     """
     from docutils import ApplicationError
     from docutils.core import publish_string
@@ -62,7 +62,8 @@ def reference(text: str) -> str:
     return match[1].strip() if match else text.strip()
 
 
-_MAX_SIZE: Final = 5 * 1024 * 1024
+# docutils reads some 200 KB a second, and a document may take 30 seconds.
+_MAX_SIZE: Final = 2 * 1024 * 1024
 
 _SETTINGS: Final[Mapping[str, Any]] = {
     "_disable_config": True,

@@ -130,3 +130,9 @@ def test_a_document_that_only_includes_others_has_no_text(read: Reader) -> None:
 )
 def test_damaged_markup_is_no_reason_to_fail(source: str, read: Reader) -> None:
     assert read(f"{source}\n\nend", "a.rst").text.endswith("end")
+
+
+def test_a_document_that_would_take_too_long_is_a_text_like_any_other(read: Reader) -> None:
+    source = "*word* *word*\n\n"
+    text = read(source * (2 * 1024 * 1024 // len(source) + 1), "a.rst").text
+    assert text.startswith("*word* *word*")
