@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from html import unescape
+from itertools import pairwise
 from typing import Final
 
 from knowledge_bot_service.analyzer.blocks import table_row, table_rule
@@ -46,6 +47,7 @@ _QUOTE: Final = re.compile(r" {0,3}>[ \t]?")
 _DEFINITION: Final = re.compile(r" {0,3}\[([^\]^][^\]]*)\]:[ \t]*\S")
 # What is only between brackets is a link if it is defined somewhere (CommonMark, section 6.3).
 _SHORTCUT: Final = re.compile(r"(?<!\\)\[([^\[\]]+)\](?![\[(:])")
+# What a reference of MyST refers to.
 _TARGET: Final = re.compile(r"\([\w:. -]+\)=[ \t]*")
 # What begins and ends a note that Docusaurus and others set off.
 _COLONS: Final = re.compile(r" {0,3}:{3,}.*")
@@ -116,15 +118,11 @@ def _without_comments(source: str) -> str:
 
 def _lines(source: str) -> Iterator[tuple[str, str]]:
     """The lines of the text, each with its kind: "heading", "code" or "text"."""
-    fence = ""
-    links = {link[1].casefold() for link in map(_DEFINITION.match, source.split("\n")) if link}
-    lines = list(_without_directives(_unfolded(source.split("\n"))))
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
-        mark = _FENCE.match(line)
-        if mark and (not fence or mark[1].startswith(fence)):
-            fence = "" if fence else mark[1]
-            yield "code", line.replace("~", "`")
-        elif fence:
+    split = source.split("\n")
+    links = {link[1].casefold() for link in map(_DEFINITION.match, split) if link}
+    lines = _without_directives(_unfolded(split))
+    for (line, is_code), (following, _) in pairwise([*lines, ("", False)]):
+        if is_code:
             yield "code", line
         elif heading := _HEADING.fullmatch(line):
             if words := _plain(_without_closing_marks(heading[2]), links):
@@ -154,8 +152,11 @@ def _unfolded(lines: Iterable[str]) -> Iterator[str]:
             yield unfolded
 
 
-def _without_directives(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, with what directives set off as text, and without what they put in."""
+def _without_directives(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """The lines, and whether each is one of code or its fences.
+
+    What directives set off is text like any other; what they would put in is left out.
+    """
     fences: list[tuple[str, str]] = []
     begins = inserted = False
     for line in lines:
@@ -163,7 +164,7 @@ def _without_directives(lines: Iterable[str]) -> Iterator[str]:
         mark = _FENCE.match(line)
         if mark and fence and mark[1].startswith(fence):
             fences.pop()
-            yield line if holds == "code" else ""
+            yield (_fence(line), True) if holds == "code" else ("", False)
         elif mark and holds == "text":
             directive = _DIRECTIVE.fullmatch(line)
             name, words = directive.groups() if directive else ("", "")
@@ -171,9 +172,10 @@ def _without_directives(lines: Iterable[str]) -> Iterator[str]:
             fences.append((mark[1], holds))
             begins = bool(name)
             if holds == "text":
-                yield f"{words}:" if words else ""
+                yield (f"{words}:" if words else "", False)
             elif holds:
-                yield f"{mark[0]}{words if name in CODE else name}" if name else line
+                language = words if name in CODE else name
+                yield _fence(f"{mark[0]}{language}" if name else line), True
         elif begins and _OPTION.fullmatch(line):
             continue
         elif holds == "text" and _INSERTED.fullmatch(line):
@@ -183,7 +185,11 @@ def _without_directives(lines: Iterable[str]) -> Iterator[str]:
         else:
             begins = inserted = False
             if holds:
-                yield line
+                yield line, holds == "code"
+
+
+def _fence(line: str) -> str:
+    return line.replace("~", "`")
 
 
 def _without_closing_marks(heading: str) -> str:

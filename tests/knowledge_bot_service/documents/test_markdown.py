@@ -3,7 +3,7 @@
 import pytest
 
 from document_files import Reader
-from knowledge_bot_service.extract import Document
+from knowledge_bot_service.extract import Document, ExtractionError
 
 
 def test_markdown_keeps_its_words_and_loses_its_marks(read: Reader) -> None:
@@ -172,3 +172,11 @@ def test_what_generators_of_documentation_add_is_left_out(
     source: str, text: str, read: Reader
 ) -> None:
     assert read(source, "a.md").text.strip() == text
+
+
+@pytest.mark.parametrize("source", ["::: hatch.utils.fs", "::: a.b\n    options:\n      x: 1\n"])
+def test_a_page_that_only_puts_documentation_of_code_in_has_no_text(
+    source: str, read: Reader
+) -> None:
+    with pytest.raises(ExtractionError, match="no text"):
+        read(source, "a.md")
