@@ -34,7 +34,7 @@ COLLECTION = "col_default"
 READ = {".csv", ".md", ".rst", ".txt"}
 LEFT_OUT = {"change_log.md", "changelog.rst", "history", "release-notes.md"}
 
-# What the answers to each kind of question must keep; most miss it, as docs/figures.md tells.
+# What the answers to each kind of question must keep.
 RIGHT_EVERYDAY, RIGHT_HOW_TO, RIGHT_TURKISH, REFUSED = 0.70, 0.75, 0.91, 0.95
 
 

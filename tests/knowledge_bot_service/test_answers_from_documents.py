@@ -3,7 +3,9 @@
 # Letters of many scripts look alike.
 # ruff: noqa: RUF001
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -71,16 +73,21 @@ To move the index to another computer:
 }
 
 
-@pytest.fixture(scope="module")
-def documents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    folder = tmp_path_factory.mktemp("documents")
-    collections, bots = {"col_one": "Documents"}, {"bot_one": ["col_one"]}
+@contextmanager
+def knowing(folder: Path, texts: Mapping[str, str]) -> Iterator[httpx.Client]:
+    """A service whose bot_one knows texts, each by its name."""
     with (
-        LocalService(folder, collections=collections, bots=bots) as service,
+        LocalService(folder, collections=["col_one"], bots=["bot_one"]) as service,
         client_of(service) as http,
     ):
-        for name, content in DOCUMENTS.items():
+        for name, content in texts.items():
             add_text(http, name, content)
+        yield http
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with knowing(tmp_path_factory.mktemp("documents"), DOCUMENTS) as http:
         yield http
 
 
@@ -174,9 +181,7 @@ GLOSSARY = {
 
 @pytest.fixture(scope="module")
 def glossary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with LocalService(tmp_path_factory.mktemp("glossary")) as service, client_of(service) as http:
-        for name, content in GLOSSARY.items():
-            add_text(http, name, content, "col_default")
+    with knowing(tmp_path_factory.mktemp("glossary"), GLOSSARY) as http:
         yield http
 
 
@@ -197,7 +202,7 @@ def glossary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]
 def test_who_asks_what_a_word_means_gets_its_definition(
     glossary: httpx.Client, question: str, definition: str
 ) -> None:
-    assert definition in ask(glossary, question, bot="bot_default")["answer"]
+    assert definition in ask(glossary, question)["answer"]
 
 
 def test_a_word_document_answers_from_its_sections_and_tables(fresh_http: httpx.Client) -> None:
@@ -265,23 +270,16 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         "hostname,cores,place\nweb-01,8,Frankfurt\ndb-01,32,Frankfurt\nbackup-01,4,Stockholm\n"
         "monitor-01,2,Stockholm\n"
     )
-    with (
-        LocalService(
-            tmp_path_factory.mktemp("team"), collections=["col_one"], bots=["bot_one"]
-        ) as service,
-        client_of(service) as http,
-    ):
-        add_text(http, "Incidents", severities)
-        add_text(http, "Runbook", runbook)
-        add_text(http, "Changes", changes)
-        add_text(
-            http,
-            "Hours",
-            "Front desk: Monday to Thursday, 9 am to 5 pm; Friday: 9 am to 1 pm. The archive is "
-            "closed in August. Deliveries go to the back door. Visitors wear a yellow badge, and "
-            "are accompanied at all times by whoever invited them. The garage is locked at ten.",
-        )
-        add_text(http, "Policy", "# Policy\n\nVersion 4.2, approved by the board.")
+    texts = {
+        "Incidents": severities,
+        "Runbook": runbook,
+        "Changes": changes,
+        "Hours": "Front desk: Monday to Thursday, 9 am to 5 pm; Friday: 9 am to 1 pm. The archive "
+        "is closed in August. Deliveries go to the back door. Visitors wear a yellow badge, and "
+        "are accompanied at all times by whoever invited them. The garage is locked at ten.",
+        "Policy": "# Policy\n\nVersion 4.2, approved by the board.",
+    }
+    with knowing(tmp_path_factory.mktemp("team"), texts) as http:
         upload(http, "prices.csv", prices.encode())
         upload(http, "servers.csv", servers.encode())
         yield http
@@ -435,22 +433,15 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         "# Open day, 14 June 2025\n\n## Plan\n\nThe motto of the day is forty years. Soup is "
         "served in the open yard.\n"
     )
-    with (
-        LocalService(
-            tmp_path_factory.mktemp("office"), collections=["col_one"], bots=["bot_one"]
-        ) as service,
-        client_of(service) as http,
-    ):
-        texts = {
-            "Reference": reference,
-            "Leave": leave,
-            "Meeting": meeting,
-            "Fair": fair,
-            "Prices": prices,
-            "Day": open_day,
-        }
-        for name, text in texts.items():
-            add_text(http, name, text)
+    texts = {
+        "Reference": reference,
+        "Leave": leave,
+        "Meeting": meeting,
+        "Fair": fair,
+        "Prices": prices,
+        "Day": open_day,
+    }
+    with knowing(tmp_path_factory.mktemp("office"), texts) as http:
         yield http
 
 
