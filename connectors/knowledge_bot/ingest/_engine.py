@@ -19,7 +19,7 @@ from knowledge_bot.errors import ConfigurationError, Delivery, KnowledgeBotError
 from knowledge_bot.ingest._items import File, Item, Text
 from knowledge_bot.ingest._limiter import TURNS_AHEAD, Limiter, RateLimiter
 from knowledge_bot.ingest._plan import Job, Planned, Planner, fingerprint_of
-from knowledge_bot.ingest._report import Counters, Kind, Outcome, Report, Stop, logger
+from knowledge_bot.ingest._report import Counters, Kind, Outcome, Report, Stop, logger, stop_reason
 from knowledge_bot.ingest._schema import LedgerError
 from knowledge_bot.ingest._store import Batch, Row, State, Store, normalised_url, superseded_rows
 from knowledge_bot.models import Source
@@ -132,18 +132,18 @@ class Run:
             self._options.on_progress(report)
         return report
 
-    def stop(self, stop: Stop, reason: str) -> None:
+    def stop(self, stop: Stop, detail: str = "") -> None:
         """Begin nothing new, and finish what is in flight. Called in the loop's thread."""
         if self._counters.stopped is None or self._counters.stopped[0] is Stop.LIMIT:
-            self._counters.stopped = (stop, reason)
+            self._counters.stopped = (stop, detail)
             self._reader.end()
             if stop is not Stop.LIMIT:  # otherwise what was begun is still sent
-                logger.warning("The ingestion stops: %s", reason)
+                logger.warning("The ingestion stops: %s", stop_reason(stop, detail))
                 self._limiter.end()
 
     def abort(self) -> None:
         """End at once: what is in flight becomes unknown. Called in the loop's thread."""
-        self.stop(Stop.REQUESTED, "it was interrupted")
+        self.stop(Stop.REQUESTED, "at once")
         if self._store is not None:
             self._store.give_up()
         if self._task is not None:
@@ -264,7 +264,7 @@ class Run:
     def _reached_limit(self) -> bool:
         """Count an item that is begun, or end the run if that would exceed the limit."""
         if self._sent == self._options.limit:
-            self.stop(Stop.LIMIT, f"the limit of {self._sent} items was reached")
+            self.stop(Stop.LIMIT, str(self._sent))
         else:
             self._sent += 1
         return self._counters.stopped is not None
@@ -427,7 +427,7 @@ class Run:
 
     def _fail(self, error: BaseException) -> None:
         self._error = self._error or error
-        self.stop(Stop.REQUESTED, f"{type(error).__name__}: {error}")
+        self.stop(Stop.REQUESTED, f"it raised {type(error).__name__}: {error}")
 
     async def _mark_gone(self) -> None:
         """Record what the origin no longer yields, if all that it yields was seen."""
@@ -493,7 +493,7 @@ class Run:
         reported_at = 0.0
         while True:
             if self._stop_requested():
-                self.stop(Stop.REQUESTED, "the caller stop_requested for it")
+                self.stop(Stop.REQUESTED)
             self._reader.flush_if_idle()
             if self._writer is not None:
                 self._writer.keep_alive()

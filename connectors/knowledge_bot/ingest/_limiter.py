@@ -298,7 +298,7 @@ class Limiter:
         return Decision(retry_in=seconds)
 
     def _refused(self, error: KnowledgeBotError, succeeded: int) -> Decision:
-        self._refused_in_a_row = self._unknown_in_a_row = self._rounds = 0  # it is succeeded
+        self._refused_in_a_row = self._unknown_in_a_row = self._rounds = 0  # the service works
         refusal = (
             (error.status_code, error.code or "", error.message or "")
             if isinstance(error, APIError)

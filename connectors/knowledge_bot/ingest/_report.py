@@ -56,6 +56,22 @@ class Stop(StrEnum):
     """The caller or a signal asked for it; requests in flight were finished."""
 
 
+_STOPS: dict[Stop, str] = {
+    Stop.AUTHENTICATION: "the service does not accept the API key",
+    Stop.PAYMENT: "the service asks for payment",
+    Stop.REFUSED: "the service refuses the items",
+    Stop.UNAVAILABLE: "the service is not available",
+    Stop.LEDGER: "the ledger cannot be used",
+    Stop.LIMIT: "the limit of items was reached",
+    Stop.REQUESTED: "the caller asked it to end",
+}
+
+
+def stop_reason(stop: Stop, detail: str = "") -> str:
+    """Return why a run ended as a sentence, and as much more as is known, such as the error."""
+    return f"{_STOPS[stop]}: {detail}" if detail else _STOPS[stop]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The outcome of one item.
@@ -199,7 +215,7 @@ class Counters:
         self._replaced: list[tuple[int, str]] = []  # a heap
         self._began = time.monotonic()
         self.counts: Counter[str] = Counter()
-        self.stopped: tuple[Stop, str] | None = None
+        self.stopped: tuple[Stop, str] | None = None  # and a detail, such as the error
         self.gone_unknown: str = ""
 
     def add(self, outcome: Outcome) -> None:
@@ -222,14 +238,13 @@ class Counters:
 
     def report(self, **at_present: Any) -> Report:
         """Return the counts as they are now."""
-        stop, reason = self.stopped or (None, "")
         counts: dict[str, Any] = dict(self.counts)
         return Report(
             **counts,
             duration=time.monotonic() - self._began,
             failures=tuple(self._failures),
-            stopped=stop,
-            stop_reason=reason,
+            stopped=None if self.stopped is None else self.stopped[0],
+            stop_reason="" if self.stopped is None else stop_reason(*self.stopped),
             dry_run=self._dry_run,
             gone_unknown=self.gone_unknown,
             replaced=tuple(self._replaced),
