@@ -75,6 +75,16 @@ _PASSING_STATES = (
     "08", "53300", "57P01", "57P02", "57P03", "40001", "40P01", "55P03", "25P03"
 )  # fmt: skip
 
+# How SQLite and PostgreSQL write what they do not write alike: a numbered row, bytes, a table whose
+# rows are updated (updates of a third of a page's rows at once find room on it: 98 of 100 do), and
+# a small table that is found by its primary key.
+_SPELLINGS = {
+    "identity": ("INTEGER PRIMARY KEY", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
+    "bytes": ("BLOB", "BYTEA"),
+    "roomy": ("", " WITH (fillfactor = 65)"),
+    "keyed": (" WITHOUT ROWID", ""),
+}
+
 _REASONS = {
     "file is not a database": "it is not a SQLite file, so it is no {noun}; name another file",
     "malformed": "the file is damaged; restore it from a copy",
@@ -98,8 +108,8 @@ class Database(ABC):
             it is locked.
         patience: for how many seconds a statement is tried again while the database is locked,
             restarted or failed over.
-        tables: the statements that create its tables; `{identity}` and `{bytes}` stand for the
-            types of columns that the two databases name differently.
+        tables: the statements that create its tables; names in braces stand for what the two
+            databases spell differently, see `_SPELLINGS`.
         file: SQLite's file; None for PostgreSQL.
         url: what PostgreSQL's driver connects to; may hold a password.
         name: the address for messages, without a password.
@@ -229,27 +239,11 @@ class Database(ABC):
                 if time.monotonic() > deadline:
                     raise self.error(f"the {self.noun} {self.name} cannot be made: it is locked")
                 time.sleep(0.02)
-        kinds = {"identity": "INTEGER PRIMARY KEY", "bytes": "BLOB"}
-        if not connection.sqlite:
-            kinds["identity"] = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
-            kinds["bytes"] = "BYTEA"
-        self.make(connection, self.tables.format(**kinds), lambda: self.is_made(connection))
-
-    def make(self, connection: "Connection", statements: str, is_made: Callable[[], bool]) -> None:
-        """Create tables, unless another process just did.
-
-        Args:
-            connection: where.
-            statements: what creates them.
-            is_made: returns whether they are there.
-        """
-        if is_made():
-            return
         with connection.transaction():
             if not connection.sqlite:  # SQLite's write transactions exclude each other already
                 connection.run("SELECT pg_advisory_xact_lock(?)", _CREATION_LOCK)
-            if not is_made():
-                for statement in statements.split(";\n"):
+            if not self.is_made(connection):  # by another process, a moment ago
+                for statement in connection.spelled(self.tables):
                     connection.run(statement)
 
     def file_identity(self) -> tuple[int, int] | None:
@@ -386,6 +380,11 @@ class Connection:
         query = "SELECT tablename FROM pg_tables WHERE schemaname = ANY(current_schemas(false))"
         query = "SELECT name FROM sqlite_master" if self.sqlite else query
         return [name for (name,) in self.rows(query)]
+
+    def spelled(self, statements: str) -> list[str]:
+        """Return statements as this database writes them, one by one."""
+        spelling = {name: pair[not self.sqlite] for name, pair in _SPELLINGS.items()}
+        return [one for one in statements.format(**spelling).split(";\n") if one.strip()]
 
     def now(self) -> float:
         """Return Unix seconds by the clock that all who use this database share."""

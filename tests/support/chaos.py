@@ -173,11 +173,11 @@ def names(count: int) -> list[str]:
 
 def be_another_machine(name: str, jump: float) -> None:
     """Look like a machine of that name, with short leases and a clock that is set once."""
-    from knowledge_bot.ingest import _store
+    from knowledge_bot.ingest import _leases, _store
 
     real, began = time.time, time.monotonic()
     time.time = lambda: real() + (jump if time.monotonic() - began > 2 else 0)
-    _store._machine = lambda: f"machine {name}"
+    _leases._machine = lambda: f"machine {name}"
     _store.LEASE, _store.HEARTBEAT = 4.0, 1.0
 
 

@@ -12,13 +12,12 @@ from typing import NamedTuple, Self
 
 from knowledge_bot._database import Connection
 from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.ingest._leases import dead_runs, expire
 from knowledge_bot.ingest._schema import LedgerDatabase, LedgerError
 from knowledge_bot.ingest._store import (
     Row,
     State,
     as_unknown,
-    dead_runs,
-    expire,
     find_rows,
     item_id,
     normalised_url,

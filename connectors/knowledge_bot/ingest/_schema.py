@@ -9,11 +9,15 @@ class LedgerError(DatabaseError):
     """The ledger cannot be opened, read or written. Nothing is sent without it."""
 
 
-VERSION = 3
+VERSION = 4
 
 # All names share a prefix, since a PostgreSQL database often serves other programs too. Columns
 # that most rows do not need are NULL, and what all items of a run share is in a table of its own:
-# with ten million items, a byte per row is ten megabytes.
+# with ten million items, a byte per row is ten megabytes. All times are Unix seconds.
+#
+# An item's row is written once for each result. No index holds what a result changes, and in
+# PostgreSQL a page keeps room for the next version of its rows (`{roomy}`), so that the indexes
+# are left alone ("Heap-Only Tuples"). What is being sent is in a narrow table of its own.
 _TABLES = """
 CREATE TABLE kbot_ledger (version INTEGER NOT NULL);
 INSERT INTO kbot_ledger (version) VALUES ({version});
@@ -38,7 +42,7 @@ CREATE TABLE kbot_runs (          -- the live runs, and their leases
     started TEXT NOT NULL,
     lease_until DOUBLE PRECISION NOT NULL
 );
-CREATE TABLE kbot_items (
+CREATE TABLE kbot_items (         -- what became of each item
     number {identity},
     id {bytes} NOT NULL UNIQUE,   -- a hash of service, collections and key
     scope INTEGER NOT NULL,
@@ -47,44 +51,61 @@ CREATE TABLE kbot_items (
     name TEXT,                    -- NULL: the same as the key
     kind TEXT NOT NULL,
     location TEXT,                -- of a page or a file; NULL: the same as the key
-    state TEXT NOT NULL,
+    state TEXT NOT NULL,          -- created, refused or unknown
     digest {bytes},               -- of the content that the service has
-    pending {bytes},              -- of the content being sent, unless state is created
+    pending {bytes},              -- of the content sent last, unless state is created
     version TEXT,                 -- changes with the content, and is cheaper than digest
     source_id TEXT,               -- the source created last ...
     source_name TEXT,             -- ... and its name, where the item has a newer one
+    source_revision TEXT,         -- ... and its revision in the service
+    ready_at BIGINT,              -- ... and when the service answered from it
+    idempotency_key TEXT,         -- of the attempt whose outcome is unknown
     run BIGINT NOT NULL,          -- the run that wrote the row last
     revision INTEGER NOT NULL,    -- writing compares and swaps it
     attempts INTEGER NOT NULL,
     error TEXT,
-    updated_at INTEGER NOT NULL,  -- Unix seconds, as all times
-    gone_at INTEGER               -- when its origin stopped yielding it
-);
+    updated_at BIGINT NOT NULL,
+    gone_at BIGINT,               -- when its origin stopped yielding it ...
+    gone_reason TEXT              -- ... and why
+){roomy};
 CREATE INDEX kbot_items_unsettled ON kbot_items (state) WHERE state <> 'created';
 CREATE INDEX kbot_items_origin ON kbot_items (origin) WHERE origin IS NOT NULL;
 CREATE INDEX kbot_items_gone ON kbot_items (gone_at) WHERE gone_at IS NOT NULL;
-CREATE INDEX kbot_items_digest ON kbot_items (digest) WHERE digest IS NOT NULL;
+CREATE TABLE kbot_claims (        -- the requests in flight: items that are being sent
+    id {bytes} PRIMARY KEY,       -- of the item, which may have no row yet
+    run BIGINT NOT NULL,
+    scope INTEGER NOT NULL,
+    origin INTEGER,
+    key TEXT NOT NULL,
+    name TEXT,                    -- NULL: the same as the key
+    kind TEXT NOT NULL,
+    location TEXT,                -- NULL: the same as the key
+    pending {bytes},              -- of the content being sent
+    idempotency_key TEXT,         -- that the request carries
+    claimed_at BIGINT NOT NULL
+){keyed};
 CREATE TABLE kbot_superseded (
     source_id TEXT PRIMARY KEY,
+    source_revision TEXT,
     replaced_by TEXT,
     scope INTEGER NOT NULL,
     key TEXT NOT NULL,
     name TEXT NOT NULL,
-    superseded_at INTEGER NOT NULL
+    superseded_at BIGINT NOT NULL
+);
+CREATE TABLE kbot_announced (     -- up to which run results were told to somebody else
+    name TEXT PRIMARY KEY,
+    run BIGINT NOT NULL,
+    announced_at BIGINT NOT NULL
 );
 CREATE TABLE kbot_pages (         -- validators for conditional requests
     id {bytes} PRIMARY KEY,       -- a hash of the address
     known {bytes} NOT NULL        -- packed by the page reader
 );
-"""
-
-
-# Made by the first run with a rate, so that ledgers made before rates existed get it too.
-_RATES = """
 CREATE TABLE kbot_rates (         -- the shared queue of runs with a rate
     service TEXT PRIMARY KEY,
-    free_at DOUBLE PRECISION NOT NULL   -- the next free turn, in Unix seconds
-)
+    free_at DOUBLE PRECISION NOT NULL   -- the next free turn
+);
 """
 
 
@@ -120,10 +141,6 @@ class LedgerDatabase(Database):
                 "sources first"
             )
         return True
-
-    def make_rates(self, connection: Connection) -> None:
-        """Make the table of rates if there is none."""
-        self.make(connection, _RATES, lambda: "kbot_rates" in connection.names())
 
     def check_replaced(self, *, there: bool) -> None:
         """Raise LedgerError: SQLite would go on writing to a file that has lost its name."""

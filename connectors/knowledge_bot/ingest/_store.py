@@ -1,4 +1,4 @@
-"""The ledger's rows, the statements on them, and the leases of the runs that write them.
+"""The ledger's rows, and the statements on them.
 
 An item's row says `claimed` on disk before its request leaves, and holds the outcome afterwards. A
 claim is a compare-and-swap on the row that the decision was based on, so two runs never send the
@@ -7,8 +7,6 @@ same item. Each run holds a lease. The claims of a run that died have an unknown
 
 import hashlib
 import os
-import platform
-import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,19 +16,22 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from knowledge_bot._database import Connection, Session
+from knowledge_bot.ingest._leases import (
+    DIED,
+    HEARTBEAT,
+    LEASE,
+    Owner,
+    clock,
+    dead_runs,
+    expire,
+    live_runs,
+    running,
+)
 from knowledge_bot.ingest._schema import LedgerDatabase
 
 T = TypeVar("T")
 
 _PORTS = {"http": 80, "https": 443}
-
-LEASE = 60.0
-"""Seconds that a run may be silent before workers on other machines consider it dead."""
-
-HEARTBEAT = LEASE / 4
-"""Seconds between two renewals of a lease."""
-
-DIED = "the worker that sent it died before it recorded the outcome"
 
 
 class State(StrEnum):
@@ -161,121 +162,6 @@ def page_id(url: str) -> bytes:
     return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-_UNKNOWN_MACHINE = ""
-
-# The runs of this process that have not ended, each with a function that says whether it still can
-# end: its event loop may be closed while the process goes on.
-_running: dict[int, Callable[[], bool]] = {}
-
-
-def clock() -> float:
-    """Return seconds of a clock that nobody can set, and that goes on while the machine sleeps."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
-
-
-class Owner(NamedTuple):
-    """One run in one process.
-
-    A live run must never be considered dead: its request may be on its way. So a process id is
-    checked only where it means the same process: on the same running kernel and in the same process
-    namespace (a container has its own). Everywhere else the lease decides, by the database's clock.
-
-    Attributes:
-        run: a number that no other run has. It grows with the clock, which matters only for the
-            order of runs that share items.
-        machine: the running kernel and process namespace; empty if they are not known.
-        host: the machine's name, for people.
-        pid: the process's id in its namespace.
-        started: when the process started, as the kernel writes it, so that a later process with the
-            same id is not mistaken for it.
-    """
-
-    run: int
-    machine: str
-    host: str
-    pid: int
-    started: str
-
-    @classmethod
-    def of_this_process(cls) -> "Owner":
-        """Return the owner of a new run in this process."""
-        pid, machine = os.getpid(), _machine()
-        started = _start_of(pid) if machine else None
-        # The later a run begins, the greater its number: those that share items rank by it.
-        run = int(time.time() * 1000) << 20 | secrets.randbits(20)
-        return cls(run, machine, platform.node(), pid, started or "")
-
-    def is_dead(self, *, lease_until: float, now: float) -> bool:
-        """Return whether the run can no longer send anything.
-
-        Args:
-            lease_until: when its lease ends, in Unix seconds.
-            now: Unix seconds by the same clock.
-        """
-        lapsed = lease_until < now
-        if self.machine == _UNKNOWN_MACHINE or self.machine != _machine():
-            return lapsed
-        if self.pid == os.getpid() and _start_of(self.pid) == self.started:
-            return self.run not in _running or not _running[self.run]()
-        try:
-            os.kill(self.pid, 0)
-            return _start_of(self.pid) != self.started
-        except ProcessLookupError:
-            return True
-        except OSError:  # another user's process, or a /proc that cannot be read just now
-            return lapsed
-
-
-def _machine() -> str:
-    try:
-        kernel = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        namespace = Path("/proc/self/ns/pid").readlink()
-        _start_of(os.getpid())
-    except OSError:  # not Linux, or a sandbox without /proc
-        return _UNKNOWN_MACHINE
-    # Clones of a running virtual machine share all but their names.
-    return f"{kernel} {namespace} {platform.node()}"
-
-
-def _start_of(pid: int) -> str | None:
-    """Return when a process started, in clock ticks since boot; None if it has ended.
-
-    See proc(5), /proc/pid/stat: field 3 is the state, field 22 the start.
-    """
-    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    fields = text.rpartition(")")[2].split()  # the name before may hold spaces and parentheses
-    return None if fields[0] in "ZXx" else fields[19]
-
-
-def live_runs(connection: Connection) -> dict[int, int]:
-    """Return the runs that can still record the outcome of their claims, with their scopes."""
-    now = connection.now()
-    query = "SELECT run, machine, host, pid, started, lease_until, scope FROM kbot_runs"
-    return {
-        owner[0]: scope
-        for *owner, lease_until, scope in connection.rows(query)
-        if not Owner(*owner).is_dead(lease_until=lease_until, now=now)
-    }
-
-
-def dead_runs(connection: Connection) -> set[int]:
-    """Return the runs that hold claims and can no longer record their outcome."""
-    rows = connection.rows("SELECT DISTINCT run FROM kbot_items WHERE state = 'claimed'")
-    return {run for (run,) in rows} - live_runs(connection).keys() if rows else set()
-
-
-def expire(connection: Connection) -> None:
-    """Turn the claims of dead runs into unknown outcomes; writes nothing if there are none."""
-    if not dead_runs(connection):
-        return
-    with connection.transaction():
-        for run in dead_runs(connection):  # one may have renewed its lease in between
-            connection.run("DELETE FROM kbot_runs WHERE run = ?", run)
-            connection.run(_UNKNOWN_OF_A_RUN, DIED, int(time.time()), run)
-
-
 @dataclass(slots=True)
 class Batch:
     """What goes into one transaction.
@@ -327,7 +213,7 @@ class Store:
         )
         self._service, self._scope = "", 0
         self._renewed = 0.0
-        self._wrote = self._has_rates = False
+        self._wrote = False
 
     @property
     def registered(self) -> bool:
@@ -430,14 +316,10 @@ class Store:
         def take(connection: Connection) -> float:
             if not self.registered:  # live runs are counted below
                 self._renew(connection)
-            if not self._has_rates:
-                self._database.make_rates(connection)
-                connection.run(
-                    "INSERT INTO kbot_rates (service, free_at) VALUES (?, 0) "
-                    "ON CONFLICT DO NOTHING",
-                    self._service,
-                )
-                self._has_rates = True
+            connection.run(
+                "INSERT INTO kbot_rates (service, free_at) VALUES (?, 0) ON CONFLICT DO NOTHING",
+                self._service,
+            )
             with connection.transaction():
                 # SQLite's write transactions exclude each other already.
                 locked = "" if connection.sqlite else " FOR UPDATE"
@@ -577,7 +459,7 @@ class Store:
 
     def close(self) -> None:
         """Close the connection."""
-        _running.pop(self.run, None)
+        running.pop(self.run, None)
         self._session.close()
 
     def _number_of(self, table: str, one: str, two: str, values: tuple[Any, Any]) -> int:
@@ -609,7 +491,7 @@ class Store:
             *self._owner[1:],
             connection.now() + LEASE,
         )
-        _running[self.run] = self._alive
+        running[self.run] = self._alive
         self._renewed = clock()
 
 
