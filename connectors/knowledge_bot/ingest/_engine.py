@@ -1,43 +1,60 @@
 """One run of an ingestion: items are taken, planned, claimed, sent and recorded.
 
-A thread reads the items, which may block, and plans a few hundred at a time. Everything else runs
-in the event loop. Writes to the ledger are grouped: results and claims that arrive during one
-transaction go into the next one together. A result is written no later than the claim that takes
-its place, so a committed ledger never holds more claims than there may be requests in flight.
+A thread reads the items, which may block; what it has read is planned a few hundred at a time.
+Workers, one for each request that may be in flight, claim what is to be sent, send it and record
+the outcome. Writes to the ledger are grouped: results and claims that arrive within a moment, or
+during one transaction, go into the next one together. A worker's result is committed before its
+next claim, or together with it, so a committed ledger never holds more claims than there may be
+requests in flight.
 """
 
 import asyncio
 import contextvars
+import heapq
+import itertools
 import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence, Sized
-from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, Protocol
 
-from knowledge_bot.errors import ConfigurationError, Delivery, KnowledgeBotError
-from knowledge_bot.ingest._items import File, Item, Text
+from knowledge_bot.errors import Delivery, KnowledgeBotError
+from knowledge_bot.ingest._found import Listing, fingerprint_of
 from knowledge_bot.ingest._limiter import TURNS_AHEAD, Limiter, RateLimiter
-from knowledge_bot.ingest._plan import Job, Planned, Planner, fingerprint_of
+from knowledge_bot.ingest._plan import Job, Planned, Planner
 from knowledge_bot.ingest._report import Counters, Kind, Outcome, Report, Stop, logger, stop_reason
 from knowledge_bot.ingest._schema import LedgerError
-from knowledge_bot.ingest._store import Batch, Row, State, Store, normalised_url, superseded_rows
-from knowledge_bot.models import Source
+from knowledge_bot.ingest._store import (
+    Batch,
+    Claim,
+    Row,
+    State,
+    Store,
+    normalised_url,
+    superseded_rows,
+)
 
 if TYPE_CHECKING:
+    from knowledge_bot.models import Source
+    from knowledge_bot.ingest._items import Item
     from knowledge_bot.ingest._run import Ingestion
 
-# The most that is planned at once: as many items as one statement asks the ledger about, and some
-# megabytes of text. And how long an item waits in the buffer, in seconds.
+# The most that is planned at once: as many items as one statement asks the ledger about, as many
+# listed files, of which most did not change, and some megabytes of text. And how long an item waits
+# in the buffer, in seconds.
 _WINDOW = 500
+_LISTED = 4000
 _CHARACTERS = 4_000_000
 _LONGEST_BUFFERED = 0.1
 
-# How many windows of items left to other runs wait before the first one is planned again.
-_WINDOWS_DEFERRED = 2
+# How many windows of items that were left to other runs wait for the end of this run.
+_WINDOWS_LEFT = 16
 
-# How many tasks there may be for each request in flight, since some items wait for a retry.
-_TASKS_PER_REQUEST = 4
+# How many items may wait for another try, for each request in flight, before no new one is begun.
+_RETRIES_PER_REQUEST = 3
+
+# Seconds that a claim waits for others to be committed with: less than a request takes.
+_GATHERING = 0.002
 
 # Seconds between two checks of what other runs are sending.
 _POLL_INTERVAL = 0.5
@@ -46,8 +63,9 @@ _POLL_INTERVAL = 0.5
 _TICK = 0.1
 
 _CLAIMED_UNSENT = (
-    "it was not sent, but the ledger was lost when it may have noted that it is being sent; if "
-    "`kbot ledger unknown` names it, settle it with `kbot ledger resolve KEY --not-created`"
+    "nothing was sent, but the ledger's connection broke during the claim, so its row may say that "
+    "it is being sent; if `kbot ledger unknown` names it, settle it with `kbot ledger resolve KEY "
+    "--not-created`"
 )
 
 
@@ -57,7 +75,7 @@ class Sender(Protocol):
     async def open(self) -> None:
         """Prepare to send, so that nothing is claimed before it can be sent."""
 
-    async def send(self, job: Job) -> Source:
+    async def send(self, job: Job) -> "Source":
         """Create the source of an item, or raise a `KnowledgeBotError`."""
 
     async def ping(self) -> object:
@@ -90,13 +108,20 @@ class Run:
         self._limiter = Limiter(options.concurrency, rate_limiter, sender.ping, self.stop)
         self._free_at = 0.0  # when the next turn is free; without a ledger no other run counts
         self._reader = Reader(items)
+        self._backlog = Backlog(options.concurrency, self._limiter)
         self._writer: Writer | None = None
         self._store: Store | None = None
-        self._in_flight: dict[bytes, asyncio.Event] = {}
+        # What is being sent, and items with the same key, whose turn comes after that.
+        self._in_flight: dict[bytes, list[Item]] = {}
+        self._left: deque[list[Item]] = deque()  # to other runs
+        self._lost: list[Item] = []  # another run claimed or changed them first
+        self._in_progress: list[Item] = []  # other runs are sending them
+        self._unsent: list[tuple[Job, bool, str]] = []  # their claims failed
+        self._shares = options.share
+        self._partial = ""
         self._error: BaseException | None = None
-        self._sent = 0
+        self._begun = 0
         self._would_create: set[bytes] = set()  # in a dry run
-        self._in_progress: list[Item] = []  # items that other runs are sending
         self._wait = 0.0 if options.dry_run else options.wait
         self._current = ""
         self._task: asyncio.Task[Any] | None = None
@@ -113,13 +138,11 @@ class Run:
         ticking = asyncio.create_task(self._tick())
         try:
             loop = asyncio.get_running_loop()
-            self._planner: Planner = await asyncio.to_thread(
-                self._open, lambda: not loop.is_closed()
-            )
-            self._reader.start(self._planner, self._store)
-            await self._send_all()
-            await self._mark_gone()
-            self._warn_of_unversioned()
+            await asyncio.to_thread(self._open, lambda: not loop.is_closed())
+            self._reader.start(self._store)
+            async with asyncio.TaskGroup() as workers:
+                await self._feed(workers)
+            await self._look_back()
         finally:
             ticking.cancel()
             self._reader.end()
@@ -140,6 +163,7 @@ class Run:
             if stop is not Stop.LIMIT:  # otherwise what was begun is still sent
                 logger.warning("The ingestion stops: %s", stop_reason(stop, detail))
                 self._limiter.end()
+            self._backlog.close(hurry=stop is not Stop.LIMIT)
 
     def abort(self) -> None:
         """End at once: what is in flight becomes unknown. Called in the loop's thread."""
@@ -158,48 +182,68 @@ class Run:
             run=0 if self._store is None else self._store.run,
         )
 
-    def _open(self, alive: Callable[[], bool]) -> Planner:
-        options = self._options
+    def _open(self, alive: Callable[[], bool]) -> None:
+        options, store = self._options, None
         if options.ledger is not None:
-            store = Store(options.ledger.database, reading=options.dry_run, alive=alive)
-            if store.open(self._service, options.collections, options.origin):
-                self._store = store
-                self._writer = None if options.dry_run else Writer(store)
-        planner = Planner(self._store, self._service, options.collections, options.on_unknown)
-        planner.shares = options.share
-        return planner
+            store = Store(
+                options.ledger.database,
+                patience=options.ledger_wait,
+                reading=options.dry_run,
+                alive=alive,
+            )
+            if not store.open(self._service, options.collections, options.origin):
+                store = None
+        self._store = store
+        if store is not None and not options.dry_run:
+            self._writer = Writer(store, options.concurrency, self._limiter)
+        self._planner = Planner(store, self._service, options.collections, options.on_unknown)
 
-    async def _send_all(self) -> None:
-        """Send what the reader finds, until nothing is in flight."""
-        most = self._options.concurrency * _TASKS_PER_REQUEST
-        slots = asyncio.Semaphore(most)
-        async with asyncio.TaskGroup() as sending:
-            try:
-                while (planned := await self._next_window(slots, most)) is not None:
-                    jobs = self._count_planned(planned)
-                    for place, job in enumerate(jobs):
-                        if self._sent == 0:
-                            await self._sender.open()  # nothing is claimed that cannot be sent
-                        await slots.acquire()
-                        if self._reached_limit():
-                            return
-                        if not await self._limiter.enter(waiting=len(jobs) - place):
-                            return
-                        task = sending.create_task(self._ingest(job))
-                        task.add_done_callback(lambda _: slots.release())
-            except LedgerError as error:
-                self.stop(Stop.LEDGER, str(error))
-            except Exception as error:  # noqa: BLE001 - raised by run(), once all is recorded
-                self._error = self._error or error  # earlier items are still sent
+    # What there is to do --------------------------------------------------------------------------
 
-    async def _next_window(self, slots: asyncio.Semaphore, most: int) -> Planned | None:
-        planned = await self._reader.planned()
-        if planned is None:
-            for _ in range(most):  # until nothing is in flight
-                await slots.acquire()
-            for _ in range(most):
-                slots.release()
-            planned = await self._reader.leftovers() or await self._wait_for_others()
+    async def _feed(self, workers: asyncio.TaskGroup) -> None:
+        """Hand to the workers what there is to send, until nothing is left."""
+        try:
+            while (planned := await self._next()) is not None:
+                jobs = self._count_planned(planned)
+                if jobs and self._backlog.workers == 0:
+                    await self._sender.open()  # nothing is claimed that cannot be sent
+                    await self._limiter.begin()
+                new = min(len(jobs), self._options.concurrency - self._backlog.workers)
+                for _ in range(new):
+                    self._backlog.workers += 1
+                    workers.create_task(self._work())
+                await self._backlog.put(jobs)
+        except LedgerError as error:
+            self.stop(Stop.LEDGER, str(error))
+        except Exception as error:  # noqa: BLE001 - raised by run(), once all is recorded
+            self._error = self._error or error  # earlier items are still sent
+        finally:
+            self._backlog.close()
+
+    async def _next(self) -> Planned | None:
+        """Return the next plan; None at the end."""
+        if len(self._left) <= _WINDOWS_LEFT and (items := await self._reader.window()) is not None:
+            planned = await self._plan(items, share=self._shares)
+            if planned.left:
+                self._left.append(planned.left)
+            return planned
+        if self._reader.exhausted:
+            await self._backlog.idle()
+        if self._counters.stopped is not None:
+            return None
+        if self._left:
+            left = self._left.popleft()
+            planned = await asyncio.to_thread(self._planner.plan_left, left)
+            self._shares = self._shares and len(planned.jobs) < len(left)  # else nobody takes them
+            return planned
+        if self._lost:
+            lost, self._lost, self._shares = self._lost, [], self._options.share
+            return await self._plan(lost, again=True)
+        return await self._wait_for_others()
+
+    async def _plan(self, items: Sequence[object], **how: bool) -> Planned:
+        planned = await asyncio.to_thread(self._planner.plan, items, **how)
+        self._partial = self._partial or planned.partial
         return planned
 
     async def _wait_for_others(self) -> Planned | None:
@@ -217,34 +261,23 @@ class Run:
                 break
             await asyncio.sleep(min(left, _POLL_INTERVAL))
             items, self._in_progress = self._in_progress, []
-            planned = await self._reader.plan_again(*items)
-            settled = len(items) - len(planned.in_progress)
+            planned = await self._plan(items, again=True)
             self._counters.counts["elsewhere"] -= len(items)  # they are counted again
-            if settled:
+            if len(planned.in_progress) < len(items):
                 self._wait = max(0.0, waited_since + self._wait - time.monotonic())
                 return planned
             self._count_planned(planned)
         return None
 
-    async def _reserve(self, count: int) -> float:
-        """Reserve turns to send; return the seconds until the first one."""
-        rate = self._options.rate or 1.0
-        if self._store is not None:
-            longest = max(TURNS_AHEAD, 1 / rate)
-            return await asyncio.to_thread(self._store.reserve, count, rate, longest)
-        now = time.monotonic()
-        first = max(now, self._free_at)
-        self._free_at = first + count / rate
-        return first - now
-
     def _count_planned(self, planned: Planned) -> list[Job]:
         """Count what need not be sent; return what must be."""
-        self._counters.counts["unchanged"] += planned.unchanged
-        self._counters.counts["elsewhere"] += len(planned.in_progress)
+        counts = self._counters.counts
+        counts["unchanged"] += planned.unchanged
+        counts["elsewhere"] += len(planned.in_progress)
+        counts["unversioned"] = self._planner.unversioned  # old pages too
         self._in_progress += planned.in_progress
         for outcome in planned.outcomes:
             self._counters.add(outcome)
-        self._counters.counts["unversioned"] = self._planner.unversioned  # old pages too
         if self._writer is not None and planned.rows:
             self._writer.put(*planned.rows)
         if not self._options.dry_run:
@@ -258,223 +291,201 @@ class Run:
                 break
             self._would_create.add(job.id)
             self._counters.add(Outcome("created", job.name, job.key))
-            self._counters.counts["superseded"] += bool(job.before and job.before.source_id)
+            counts["superseded"] += bool(job.before and job.before.source_id)
         return []
 
     def _reached_limit(self) -> bool:
         """Count an item that is begun, or end the run if that would exceed the limit."""
-        if self._sent == self._options.limit:
-            self.stop(Stop.LIMIT, str(self._sent))
-        else:
-            self._sent += 1
+        if self._begun == self._options.limit:
+            self.stop(Stop.LIMIT, str(self._begun))
+        elif self._counters.stopped is None:
+            self._begun += 1
         return self._counters.stopped is not None
 
-    async def _ingest(self, job: Job) -> None:
-        """Send one item, again if that is safe and may help, and record the outcome.
+    async def _reserve(self, count: int) -> float:
+        """Reserve turns to send; return the seconds until the first one."""
+        rate = self._options.rate or 1.0
+        if self._store is not None:
+            longest = max(TURNS_AHEAD, 1 / rate)
+            return await asyncio.to_thread(self._store.reserve, count, rate, longest)
+        now = time.monotonic()
+        first = max(now, self._free_at)
+        self._free_at = first + count / rate
+        return first - now
 
-        The item already has a turn.
-        """
-        has_turn = True
-        try:
-            while (first := self._in_flight.get(job.id)) is not None and self._writer is not None:
-                if has_turn:
-                    self._limiter.leave()
-                    has_turn = False
-                await first.wait()  # the same item came before: its outcome decides
-                again = self._count_planned(await self._reader.plan_again(job.item))
-                if not again:
-                    return
-                job = again[0]
-            done = self._in_flight[job.id] = asyncio.Event()
+    # Sending --------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        """Send one item after another."""
+        while (job := await self._backlog.take()) is not None:
+            if (waiting := self._in_flight.get(job.id)) is not None and self._writer is not None:
+                waiting.append(job.item)  # the same item came before: its outcome decides
+                continue
+            if job.failure is None and self._reached_limit():
+                continue
+            self._in_flight[job.id] = []
             try:
-                await self._deliver(job, has_turn=has_turn)
+                await self._send(job)
+            except LedgerError as error:
+                self.stop(Stop.LEDGER, str(error))
+            except Exception as error:  # noqa: BLE001 - raised by run(), once all is recorded
+                self._fail(error)
             finally:
-                done.set()
-                if self._in_flight.get(job.id) is done:
-                    del self._in_flight[job.id]
-        except LedgerError as error:
-            self.stop(Stop.LEDGER, str(error))
-        except Exception as error:  # noqa: BLE001 - raised by run(), once all is recorded
-            self._fail(error)
+                self._lost += self._in_flight.pop(job.id, ())
 
-    async def _deliver(self, job: Job, *, has_turn: bool) -> None:
-        tries, failure = 0, None
-        while has_turn or await self._limiter.enter(again=failure is not None):
-            has_turn = False
-            try:
-                claim = self._planner.claim(job)
-                if not await self._claimed(job, claim):  # another run was faster
-                    self._reader.requeue(job.item)
-                    return
-                if self._store is not None and self._store.lapsed:
-                    # While the machine slept, other runs may have considered this one dead.
-                    self._release(job, claim)
-                    continue
-                tries, began, self._current = tries + 1, time.monotonic(), job.name
-                try:
-                    source = await self._sender.send(job)
-                except KnowledgeBotError as error:
-                    failure = self._failed(job, claim, error, began, tries)
-                    if failure is None:
-                        return
-                except BaseException as error:
-                    self._interrupted(job, claim, error)
-                    raise
-                else:
-                    self._limiter.succeeded()
-                    await self._created(job, claim, source)
-                    return
-            finally:
-                self._limiter.leave()
-            await asyncio.sleep(failure[1])
-        if failure is not None:  # the run ended before it could be sent again
-            self._counters.add(failure[0])
-
-    async def _claimed(self, job: Job, claim: Row) -> bool:
-        """Claim an item durably; False if another run has it already."""
-        if self._writer is None:
-            return True
+    async def _send(self, job: Job) -> None:
+        """Send one item when it has its turn, and record the outcome."""
+        if not await self._limiter.enter(waiting=len(self._backlog) + 1):
+            if job.failure is not None:  # the run ended before it could be sent again
+                self._counters.add(job.failure)
+            return
+        claim = None
         try:
-            return await self._writer.claim(claim)
-        except LedgerError as error:
-            self._release(job, claim)
-            if self._store is not None and self._store.in_doubt:
-                self._count("unknown", job, f"{_CLAIMED_UNSENT}: {error}")
+            if self._writer is not None and self._store is not None:
+                claim = job.claim(self._store.run, self._store.origin)
+                if not await self._claimed(job, claim, self._writer, self._store):
+                    return
+            job.tries, began, self._current = job.tries + 1, time.monotonic(), job.name
+            try:
+                source = await self._sender.send(job)
+            except KnowledgeBotError as error:
+                self._failed(job, claim, error, began)
+            except BaseException as error:
+                self._interrupted(job, claim, error)
+                raise
             else:
-                self._count("undelivered", job, f"it was not sent: {error}")
+                self._limiter.succeeded()
+                await self._created(job, claim, source)
+        finally:
+            self._limiter.leave()
+
+    async def _claimed(self, job: Job, claim: Claim, writer: "Writer", store: Store) -> bool:
+        """Claim an item durably; False if it is not to be sent now."""
+        try:
+            mine = await writer.claim(claim)
+        except LedgerError as error:
+            writer.release(claim)
+            self._unsent.append((job, store.in_doubt, str(error)))
             raise
         except asyncio.CancelledError:
-            self._release(job, claim)
+            writer.release(claim)
             raise
+        if not mine:  # another run was faster
+            self._lost.append(job.item)
+        elif store.lapsed:  # while the machine slept, others may have considered this run dead
+            writer.release(claim)
+            self._backlog.again(job, 0.0)
+            mine = False
+        return mine
 
-    def _failed(
-        self, job: Job, claim: Row, error: KnowledgeBotError, began: float, tries: int
-    ) -> tuple[Outcome, float] | None:
-        """Record a failure, or return it with the seconds to wait before the item is sent again."""
-        if isinstance(error, ConfigurationError):  # the item cannot be sent as it is
-            self._release(job, claim)
-            self._count("invalid", job, str(error))
-            return None
+    def _failed(self, job: Job, claim: Claim | None, error: KnowledgeBotError, began: float) -> None:
+        """Record a failure, or let the item be sent again."""
         counts = self._counters.counts
         succeeded = counts["created"] + counts["unchanged"]
-        decision = self._limiter.failed(error, began, tries, succeeded)
+        decision = self._limiter.failed(error, began, job.tries, succeeded)
+        failure = Outcome(decision.kind, job.name[:500], job.key, str(error))
+        again = decision.retry_in is not None
+        if decision.retry_in is not None:
+            job.failure = failure
+            self._backlog.again(job, decision.retry_in)
+        else:
+            self._counters.add(failure)
+        if claim is not None and self._writer is not None:
+            if again or decision.kind == "invalid":
+                self._writer.release(claim)
+            else:
+                state = State.UNKNOWN if decision.kind == "unknown" else State.REFUSED
+                self._writer.finish(claim, job.failed(claim, state, _storable(str(error)[:2000])))
         if decision.stop is not None:
             self.stop(*decision.stop)
-        kind: Kind = "unknown"
-        if error.delivery is not Delivery.UNKNOWN:
-            kind = "refused" if error.delivery is Delivery.REFUSED else "undelivered"
-        if decision.retry_in is not None:
-            self._release(job, claim)  # it was not sent, so it is not claimed while it waits
-            return Outcome(kind, job.name[:500], job.key, str(error)), decision.retry_in
-        state = State.UNKNOWN if kind == "unknown" else State.REFUSED
-        self._record(claim, state=state, error=_storable(str(error)[:2000]))
-        self._count(kind, job, str(error))
-        return None
 
-    def _interrupted(self, job: Job, claim: Row, error: BaseException) -> None:
-        if getattr(error, "delivery", Delivery.UNKNOWN) is Delivery.NOT_DELIVERED:
-            self._release(job, claim)
-            return
+    def _interrupted(self, job: Job, claim: Claim | None, error: BaseException) -> None:
+        sent = getattr(error, "delivery", Delivery.UNKNOWN) is not Delivery.NOT_DELIVERED
         reason = f"it was interrupted while it was being sent: {error!r}"
-        self._record(claim, state=State.UNKNOWN, error=reason)
-        self._count("unknown", job, reason)
+        if claim is not None and self._writer is not None:
+            if sent:
+                self._writer.finish(claim, job.failed(claim, State.UNKNOWN, reason))
+            else:
+                self._writer.release(claim)
+        if sent:
+            self._counters.add(Outcome("unknown", job.name[:500], job.key, reason))
 
-    async def _created(self, job: Job, claim: Row, source: Source) -> None:
-        changed = job.fingerprint is not None
-        superseded = superseded_rows(claim, source.id)
+    async def _created(self, job: Job, claim: Claim | None, source: "Source") -> None:
+        changed = job.fingerprint is not None and claim is not None
         try:
             if changed:
-                found, _ = await asyncio.to_thread(fingerprint_of, job.place, time.time())
+                found = await asyncio.to_thread(fingerprint_of, job.place)
                 changed = found != job.fingerprint
         finally:
-            if self._writer is not None:
-                self._writer.batch.superseded += superseded
-            self._record(
-                claim,
-                state=State.CREATED,
-                # Nobody knows which content the service got, so the next run compares it again.
-                digest=b"changed while it was sent" if changed else job.digest,
-                version=None if changed else claim.version if job.is_page else job.version,
-                pending=None,
-                source_id=_storable(source.id),
-                source_name=None,
-            )
-        if superseded:
-            self._counters.replaced(job.key, job.written_by)
+            if claim is not None and self._writer is not None:
+                row = job.created(claim, _storable(source.id), changed=changed)
+                superseded = superseded_rows(job.before, source.id)
+                self._writer.finish(claim, row, superseded)
+                if superseded and job.before is not None:
+                    self._counters.replaced(job.key, job.before.run)
         self._counters.add(Outcome("created", job.name, job.key, source_id=source.id))
-        if job.same_as:
-            reason = f"{job.same_as!r} has the same content; both are sources now"
-            self._count("same_content", job, reason)
-
-    def _record(self, claim: Row, **values: Any) -> None:
-        # One revision for the claim, and one for another run that may have expired it.
-        if self._writer is not None:
-            now = int(time.time())
-            self._writer.put(claim._replace(revision=claim.revision + 2, updated_at=now, **values))
-
-    def _release(self, job: Job, claim: Row) -> None:
-        """Undo the claim of an item that was not sent: its row is as it was before."""
-        if self._writer is None:
-            return
-        if job.before is None:
-            self._writer.withdraw(claim)
-        else:
-            job.before = job.before._replace(run=claim.run, revision=claim.revision + 2)
-            self._writer.put(job.before)
-
-    def _count(self, kind: Kind, job: Job, error: str) -> None:
-        self._counters.add(Outcome(kind, job.name[:500], job.key, error))
 
     def _fail(self, error: BaseException) -> None:
         self._error = self._error or error
         self.stop(Stop.REQUESTED, f"it raised {type(error).__name__}: {error}")
 
-    async def _mark_gone(self) -> None:
-        """Record what the origin no longer yields, if all that it yields was seen."""
-        store, origin = self._store, self._options.origin
-        if store is None or store.origin is None:
-            return
-        if self._counters.stopped or self._error or self._reader.partial:
-            why = self._reader.partial or "the run ended early"
-            self._counters.gone_unknown = why
-            logger.info("Nothing was marked as gone from %s: %s", origin, why)
-            return
-        try:
-            gone, withheld = await asyncio.to_thread(
-                store.mark_gone, self._planner.seen, self._options.gone_limit
+    # The end --------------------------------------------------------------------------------------
+
+    async def _look_back(self) -> None:
+        """Record what the origin no longer yields, and name what was created twice."""
+        store, complete = self._store, self._counters.stopped is None and self._error is None
+        new = [one.name for one in self.report().failures if one.kind == "unversioned"]
+        if new:  # old ones were named when they were new
+            logger.warning(
+                "These pages have no version, so no later change of them will be seen: %s. With "
+                "compare='content' their text is compared",
+                ", ".join(new),
             )
+        if store is None:
+            return
+        why = self._partial or self._reader.partial or ("" if complete else "the run ended early")
+        try:
+            if self._writer is not None and self._counters.counts["created"]:
+                await self._writer.flush()
+                for key, name, other in await asyncio.to_thread(store.same_contents):
+                    reason = f"{other!r} has the same content; both are sources now"
+                    self._counters.add(Outcome("same_content", name[:500], key, reason))
+            if store.origin is not None and not why:
+                await self._mark_gone(store)
         except LedgerError as error:
             self.stop(Stop.LEDGER, str(error))
-            return
+        if store.origin is not None and why:
+            self._counters.gone_unknown = why
+            logger.info("Nothing was marked as gone from %s: %s", self._options.origin, why)
+
+    async def _mark_gone(self, store: Store) -> None:
+        gone, withheld = await asyncio.to_thread(
+            store.mark_gone, self._planner.seen, self._options.gone_limit
+        )
         self._counters.counts.update(gone=gone, gone_withheld=withheld)
         if withheld:
             logger.warning(
                 "%d items that %s no longer yields are not marked as gone: they are more than the "
                 "share of %g that gone_limit allows. Check that it is complete",
                 withheld,
-                origin,
+                self._options.origin,
                 self._options.gone_limit,
             )
 
-    def _warn_of_unversioned(self) -> None:
-        """Name new pages whose changes will not be seen; old ones were named when they were new."""
-        self._counters.counts["unversioned"] = self._planner.unversioned
-        new = [one.name for one in self.report().failures if one.kind == "unversioned"]
-        if new:
-            logger.warning(
-                "These pages have no version, so no later change of them will be seen: %s. With "
-                "compare='content' their text is compared",
-                ", ".join(new),
-            )
-
     async def _close(self) -> None:
+        withdrawn = True
         if self._writer is not None:
             try:
                 await self._writer.end()
             except LedgerError as error:
+                withdrawn = False
                 self.stop(Stop.LEDGER, str(error))
             for row in self._writer.unrecorded:
                 self._count_unrecorded(row)
+        for job, in_doubt, error in self._unsent:
+            kind: Kind = "unknown" if in_doubt and not withdrawn else "undelivered"
+            reason = f"{_CLAIMED_UNSENT if kind == 'unknown' else 'it was not sent'}: {error}"
+            self._counters.add(Outcome(kind, job.name[:500], job.key, reason))
         if self._store is not None:
             await asyncio.to_thread(self._store.close)
 
@@ -494,7 +505,6 @@ class Run:
         while True:
             if self._stop_requested():
                 self.stop(Stop.REQUESTED)
-            self._reader.flush_if_idle()
             if self._writer is not None:
                 self._writer.keep_alive()
             if self._options.on_progress is not None and time.monotonic() - reported_at > 2 * _TICK:
@@ -513,188 +523,222 @@ def _storable(text: str) -> str:
 
 
 class Reader:
-    """Takes items, in a thread if that may block, and plans them a window at a time.
+    """Takes items, in a thread if that may block, and hands them over a window at a time.
 
     Args:
-        items: what to take.
+        items: what to take; a folder is taken as listings of its files.
 
     Attributes:
         total: how many items there are, if that is known.
-        partial: why there may be more items than were seen; empty if there are none.
+        exhausted: whether all items were handed over, or none is wanted any more.
+        partial: why there may be more items than were read; empty if there are none.
     """
 
     def __init__(self, items: Iterable[object] | AsyncIterable[object]) -> None:
         self._items: Any = items
-        self._buffer: deque[object] = deque()
-        self._deferred: deque[list[object]] = deque()
-        self._exhausted = False
-        # One window is planned while the one before it is sent.
-        self._queue: asyncio.Queue[Planned | None] = asyncio.Queue(1)
-        # Two locks: handing over may wait for an item that must first be planned again.
-        self._flushing, self._planning = threading.Lock(), threading.Lock()
-        self._characters = self._count = self._unchanged = 0
-        self._flushed_at = self._emitted_at = time.monotonic()
-        self._ended = False
+        self._buffer: deque[tuple[float, object]] = deque()
+        # In windows: written by whoever reads, and by whoever takes.
+        self._read = self._taken = 0.0
+        self._count = 0
+        self._filled = asyncio.Event()
+        self._room = threading.Event()
+        self._done = False
         self._error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         self.total: int | None = len(items) if isinstance(items, Sized) else None
+        self.exhausted = False
         self.partial = ""
 
-    def start(self, planner: Planner, store: Store | None) -> None:
+    def start(self, store: Store | None) -> None:
         """Begin to read. Items that compare pages remember them in the ledger."""
-        self._planner, self._loop = planner, asyncio.get_running_loop()
-        if self._ended:
+        self._loop = asyncio.get_running_loop()
+        if self.exhausted:
             return
         if store is not None and hasattr(self._items, "remembering"):
             self._items = self._items.remembering(store)
+        if hasattr(self._items, "listings"):
+            self._items = self._items.listings()
         if isinstance(self._items, AsyncIterable):
             self._task = asyncio.create_task(self._aread())
         else:
             # Not an executor's thread: the items may block for ever, and nobody may wait for that.
             run = contextvars.copy_context().run
             threading.Thread(
-                target=run, args=(self._read,), name="ingest reader", daemon=True
+                target=run, args=(self._read_all,), name="ingest reader", daemon=True
             ).start()
 
-    async def planned(self) -> Planned | None:
-        """Return the plan of the next window; None at the end.
+    async def window(self) -> list[object] | None:
+        """Return the next items, a full window or those that came within a moment; None at the end.
 
         Raises:
-            LedgerError: the ledger cannot be read.
             Exception: what the items raised.
         """
-        planned = None if self._exhausted else await self._queue.get()
-        self._exhausted = planned is None
-        if planned is None and self._error is not None:
-            raise self._error
-        return planned
-
-    def requeue(self, item: object) -> None:
-        """Take back an item that another run is sending; it is planned again later."""
-        self._deferred.append([item])
-        self._planner.shares = True
-
-    async def leftovers(self) -> Planned | None:
-        """Return what is left to do of the items left to other runs; None if nothing is."""
-        if self._ended or not self._deferred:
-            return None
-        windows = [self._deferred.popleft() for _ in range(len(self._deferred))]
-        items = [item for window in windows for item in window]
-        return await asyncio.to_thread(self._plan, items, deferred=True)
-
-    async def plan_again(self, *items: object) -> Planned:
-        """Plan items again, since their rows have been written meanwhile."""
-        return await asyncio.to_thread(self._plan, items, share=False)
-
-    def flush_if_idle(self) -> None:
-        """Plan what is in the buffer if the next item is slow to come; called regularly."""
-        waiting = self._buffer and time.monotonic() - self._flushed_at > _LONGEST_BUFFERED
-        if waiting and not self._flushing.locked():
-            self._loop.run_in_executor(None, self._flush)
+        while not (self.exhausted or self._done or self._ahead >= 1):
+            self._filled.clear()
+            waking = self._loop.call_later(_LONGEST_BUFFERED, self._filled.set)
+            await self._filled.wait()
+            waking.cancel()
+            if self._buffer and self._loop.time() >= waking.when():
+                break
+        items, end = [], self._taken + 1
+        while self._buffer and self._taken < end and not self.exhausted:
+            weight, item = self._buffer.popleft()
+            self._taken += weight
+            items.append(item)
+        self._room.set()
+        if items:
+            return items
+        self.end()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        return None
 
     def end(self) -> None:
         """Take no further items. Called in the loop's thread."""
-        if not self._ended:
-            self._ended = True
-            while not self._queue.empty():
-                self._queue.get_nowait()
-            self._queue.put_nowait(None)
-            if self._task is not None:
-                self._task.cancel()
+        self.exhausted = True
+        self._filled.set()
+        self._room.set()
+        if self._task is not None:
+            self._task.cancel()
 
-    def _read(self) -> None:
+    @property
+    def _ahead(self) -> float:
+        return self._read - self._taken
+
+    def _add(self, item: object) -> None:
+        weight = 1 / _WINDOW
+        if type(item) is Listing:
+            weight, size = len(item.keys) / _LISTED, len(item.keys)
+        else:
+            size = 1
+            if (text := getattr(item, "content", None)) is not None:
+                weight = max(weight, len(text) / _CHARACTERS)
+        self._count += size
+        self._buffer.append((weight, item))
+        self._read += weight
+
+    def _read_all(self) -> None:
         try:
             for item in self._items:
-                self._buffer.append(item)
-                # isinstance on a pydantic model takes longer than everything else here.
-                if type(item) is not File and isinstance(item, Text):
-                    self._characters += len(item.content)
-                if len(self._buffer) >= _WINDOW or self._characters >= _CHARACTERS:
-                    self._flush()
-                if self._ended:
+                self._add(item)
+                if self._ahead >= 1 and not self._filled.is_set():
+                    self._loop.call_soon_threadsafe(self._filled.set)
+                while self._ahead >= 2 and not self.exhausted:
+                    self._room.clear()
+                    if self._ahead >= 2 and not self.exhausted:
+                        self._room.wait(1)
+                if self.exhausted or self._loop.is_closed():
                     return
-        except BaseException as error:  # noqa: BLE001 - raised by planned()
+        except BaseException as error:  # noqa: BLE001 - raised by window()
             self._fail(error)
         self._finish()
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._filled.set)
 
     async def _aread(self) -> None:
         try:
             async for item in self._items:
-                self._buffer.append(item)
-                if len(self._buffer) >= _WINDOW:
-                    await asyncio.to_thread(self._flush)
-                if self._ended:
-                    return
-        except Exception as error:  # noqa: BLE001 - raised by planned()
+                self._add(item)
+                if self._ahead >= 1:
+                    self._filled.set()
+                while self._ahead >= 2:
+                    await asyncio.sleep(_GATHERING)
+        except Exception as error:  # noqa: BLE001 - raised by window()
             self._fail(error)
-        await asyncio.to_thread(self._finish)
-
-    def _flush(self) -> None:
-        """Plan what is in the buffer, and hand it over."""
-        with self._flushing:
-            items = [self._buffer.popleft() for _ in range(len(self._buffer))]
-            self._flushed_at, self._characters = time.monotonic(), 0
-            self._count += len(items)
-            try:
-                if items and not self._ended:
-                    planned = self._plan(items)
-                    self.partial = self.partial or planned.partial
-                    self._emit(planned)
-                # By now other runs have sent their shares of older windows, or are slow.
-                if len(self._deferred) > _WINDOWS_DEFERRED and not self._ended:
-                    self._emit(self._plan(self._deferred.popleft(), deferred=True))
-            except BaseException as error:  # noqa: BLE001 - raised by planned()
-                self._fail(error)
-
-    def _plan(
-        self, items: Sequence[object], *, share: bool = True, deferred: bool = False
-    ) -> Planned:
-        with self._planning:
-            planned = self._planner.plan(items, again=deferred or not share)
-            if deferred and len(planned.jobs) == len(items):  # no other run has taken any
-                self._planner.shares = False
-            left = self._planner.share_out(planned) if share else []
-        if left:
-            self._deferred.append(left)
-        return planned
-
-    def _emit(self, planned: Planned) -> None:
-        """Hand a window over; one with nothing but unchanged items is merged into a later one."""
-        planned.unchanged += self._unchanged
-        quiet = not (planned.jobs or planned.outcomes or planned.rows or planned.in_progress)
-        self._unchanged = planned.unchanged if quiet else 0
-        if not quiet or self._flushed_at - self._emitted_at > _LONGEST_BUFFERED:
-            self._emitted_at, self._unchanged = self._flushed_at, 0
-            self._hand_over(planned)
+        self._finish()
+        self._filled.set()
 
     def _finish(self) -> None:
-        self._flush()
-        if self._unchanged:
-            self._hand_over(Planned(unchanged=self._unchanged))
         if self._error is None:
             self.total = self._count
-        self._hand_over(None)
+        self._done = True
 
     def _fail(self, error: BaseException) -> None:
-        self._error = self._error or error
-        self.partial = self.partial or str(error) or type(error).__name__
+        self._error, self.partial = error, str(error) or type(error).__name__
 
-    def _hand_over(self, planned: Planned | None) -> None:
-        putting = self._queue.put(planned)
-        try:
-            put = asyncio.run_coroutine_threadsafe(putting, self._loop)
-        except RuntimeError:  # the loop is closed
-            putting.close()
-            return
-        while not self._ended and not self._loop.is_closed():
+
+class Backlog:
+    """What the workers take: planned jobs, and before these what is sent again and due.
+
+    Args:
+        concurrency: how many workers there may be.
+        limiter: knows whether the service refuses everything; then nothing new is begun.
+
+    Attributes:
+        workers: how many workers there are.
+    """
+
+    def __init__(self, concurrency: int, limiter: Limiter) -> None:
+        self._most_retries, self._limiter = concurrency * _RETRIES_PER_REQUEST, limiter
+        self._jobs: deque[Job] = deque()
+        self._retries: list[tuple[float, int, Job]] = []  # a heap, by the time they are due
+        self._numbers = itertools.count()
+        self._waiting = 0
+        self._filled, self._emptied = asyncio.Event(), asyncio.Event()
+        self._closed = self._hurried = False
+        self.workers = 0
+
+    def __len__(self) -> int:
+        return len(self._jobs) + len(self._retries)
+
+    async def put(self, jobs: list[Job]) -> None:
+        """Add jobs, and wait until most of them are taken."""
+        self._jobs += jobs
+        self._filled.set()
+        while len(self._jobs) > self.workers and not self._closed:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+    def again(self, job: Job, seconds: float) -> None:
+        """Add a job that may be sent again after so many seconds."""
+        heapq.heappush(self._retries, (time.monotonic() + seconds, next(self._numbers), job))
+        asyncio.get_running_loop().call_later(seconds, self._filled.set)
+
+    async def take(self) -> Job | None:
+        """Return the next job; None at the end."""
+        while (job := self._next()) is None:
+            if self._closed and not self._retries:
+                self.workers -= 1
+                self._filled.set()
+                self._emptied.set()
+                return None
+            self._waiting += 1
+            self._filled.clear()
+            self._emptied.set()
             try:
-                put.exception(1.0)
-            except TimeoutError:
-                continue
-            except CancelledError:  # the loop is torn down
-                pass
-            return
-        put.cancel()
+                await self._filled.wait()
+            finally:
+                self._waiting -= 1
+        if self._waiting and self._jobs:
+            self._filled.set()
+        if len(self._jobs) <= self.workers:
+            self._emptied.set()
+        return job
+
+    def _next(self) -> Job | None:
+        retries = self._retries
+        if retries and (self._hurried or retries[0][0] <= time.monotonic()):
+            return heapq.heappop(retries)[2]
+        if not self._jobs or len(retries) >= self._most_retries:
+            return None
+        return None if retries and self._limiter.refusing else self._jobs.popleft()
+
+    async def idle(self) -> None:
+        """Wait until no worker has anything to do."""
+        while (self or self._waiting < self.workers) and not self._closed:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+    def close(self, *, hurry: bool = False) -> None:
+        """Let the workers end when all is taken.
+
+        Args:
+            hurry: whether what is to be sent again is given to them at once, since the run ends.
+        """
+        self._closed, self._hurried = True, self._hurried or hurry
+        self._filled.set()
+        self._emptied.set()
 
 
 class Writer:
@@ -702,47 +746,69 @@ class Writer:
 
     Args:
         store: the ledger.
+        concurrency: how many requests may be in flight.
+        limiter: knows how many are.
 
     Attributes:
-        batch: what the next transaction will write.
         unrecorded: rows that could not be written at the end.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, concurrency: int, limiter: Limiter) -> None:
+        self._store, self._limiter = store, limiter
+        # While one half is committed the other half is on its way.
+        self._group = max(1, concurrency // 2)
+        self._batch = Batch()
         self._claims: dict[bytes, asyncio.Future[bool]] = {}
         self._committing: asyncio.Task[None] | None = None
-        self.batch = Batch()
+        self._gathered: asyncio.Event | None = None
         self.unrecorded: list[Row] = []
 
-    async def claim(self, row: Row) -> bool:
+    async def claim(self, claim: Claim) -> bool:
         """Claim an item; True once that is durable, False if another run was faster.
 
         Raises:
             LedgerError: the claim cannot be written, so the item must not be sent.
         """
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._claims[row.id] = future
-        self.put(row)
+        self._claims[claim.id] = future
+        self._batch.claims.append(claim)
+        self._commit_soon()
         return await future
+
+    def release(self, claim: Claim) -> None:
+        """Undo the claim of an item that was not sent."""
+        if claim in self._batch.claims:
+            self._batch.claims.remove(claim)
+        else:
+            self._batch.released.append(claim)
+            self._commit_soon()
+
+    def finish(self, claim: Claim, row: Row, superseded: Sequence[tuple[Any, ...]] = ()) -> None:
+        """Write the outcome of a claim, which ends."""
+        self._batch.released.append(claim)
+        self._batch.superseded += superseded
+        self.put(row)
 
     def put(self, *rows: Row) -> None:
         """Write rows in the next transaction."""
-        self.batch.rows += rows
+        self._batch.rows += rows
         self._commit_soon()
-
-    def withdraw(self, claim: Row) -> None:
-        """Undo the claim of an item that is new to the ledger."""
-        if claim in self.batch.rows:
-            self.batch.rows.remove(claim)
-        else:
-            self.batch.withdrawn.append(claim)
-            self._commit_soon()
 
     def keep_alive(self) -> None:
         """Renew the lease if it is time."""
         if self._store.registered and self._store.due:
             self._commit_soon()
+
+    async def flush(self) -> None:
+        """Wait until everything is written.
+
+        Raises:
+            LedgerError: it cannot be written now; `end` tries once more.
+        """
+        if self._committing is not None:
+            await asyncio.wait([self._committing])
+        if self._batch:
+            await self._write()
 
     async def end(self) -> None:
         """Write what is left, and give up the lease.
@@ -752,36 +818,53 @@ class Writer:
         """
         if self._committing is not None:
             await asyncio.wait([self._committing])
-        if self._store.registered or self.batch:
+        if self._store.registered or self._batch:
             try:
-                await asyncio.to_thread(self._store.write, self.batch, leave=True)
+                await asyncio.to_thread(self._store.write, self._batch, leave=True)
             except LedgerError:
-                self.unrecorded = [row for row in self.batch.rows if row.state != State.CLAIMED]
+                self.unrecorded = self._batch.rows
                 raise
 
     def _commit_soon(self) -> None:
         # The task starts after the callbacks that are ready now, so it has more to write.
         if self._committing is None or self._committing.done():
             self._committing = asyncio.get_running_loop().create_task(self._commit())
+        elif self._gathered is not None and self._is_full:
+            self._gathered.set()
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._batch.claims) >= min(self._group, self._limiter.in_flight)
 
     async def _commit(self) -> None:
-        while self.batch or self._store.due:
-            batch, self.batch = self.batch, Batch()
-            claims, self._claims = self._claims, {}
+        loop = asyncio.get_running_loop()
+        while self._batch or self._store.due:
+            if not self._is_full:
+                self._gathered = asyncio.Event()
+                waking = loop.call_later(_GATHERING, self._gathered.set)
+                await self._gathered.wait()
+                waking.cancel()
+                self._gathered = None
             try:
-                lost = await asyncio.to_thread(self._store.write, batch)
-            except BaseException as error:
-                # Outcomes are kept and written later; writing one twice does no harm.
-                for name in ("rows", "withdrawn", "superseded"):
-                    getattr(self.batch, name)[:0] = getattr(batch, name)
-                self.batch.rows = [row for row in self.batch.rows if row.state != State.CLAIMED]
-                claims, self._claims = claims | self._claims, {}
-                for future in claims.values():
-                    if not future.done():
-                        future.set_exception(error)
-                if isinstance(error, LedgerError):
-                    return
-                raise
-            for identifier, future in claims.items():
-                if not future.done():  # its task was cancelled
-                    future.set_result(identifier not in lost)
+                await self._write()
+            except LedgerError:
+                return
+
+    async def _write(self) -> None:
+        batch, self._batch = self._batch, Batch()
+        claims, self._claims = self._claims, {}
+        try:
+            lost = await asyncio.to_thread(self._store.write, batch)
+        except BaseException as error:
+            # Outcomes are kept and written later; writing one twice does no harm.
+            for name in ("rows", "released", "superseded"):
+                getattr(self._batch, name)[:0] = getattr(batch, name)
+            self._batch.claims = []
+            claims, self._claims = claims | self._claims, {}
+            for future in claims.values():
+                if not future.done():
+                    future.set_exception(error)
+            raise
+        for identifier, future in claims.items():
+            if not future.done():  # its task was cancelled
+                future.set_result(identifier not in lost)

@@ -7,18 +7,15 @@ with what was last sent under the same key. A key should stay the same when the 
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr
 
 from knowledge_bot._endpoints import Collections, Headers, collection_ids, header_list
+from knowledge_bot.ingest._found import Skipped as Skipped
 
 # Bytes kept of a SHA-256: enough to distinguish contents, and rows stay small.
 DIGEST_SIZE = 16
-
-EMPTY = hashlib.sha256().digest()[:DIGEST_SIZE]
-"""The digest of a file without content."""
 
 _PIECE = 1024 * 1024
 
@@ -193,25 +190,6 @@ class File(_Item):
 
 Item: TypeAlias = File | Text | WebPage
 """Anything that can be ingested."""
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """Something that a source of items found and leaves out.
-
-    Attributes:
-        name: what it is, such as a path or an address.
-        reason: why it is left out.
-        invalid: whether it should have been an item but cannot be read; counted in
-            `report.invalid`, not in `report.skipped`.
-        partial: whether it may hide further items, as a folder does that cannot be read; then
-            nothing can be marked as gone.
-    """
-
-    name: str
-    reason: str
-    invalid: bool = False
-    partial: bool = False
 
 
 def _digest(text: str) -> bytes:

@@ -19,7 +19,7 @@ from knowledge_bot.ingest._store import (
     State,
     as_unknown,
     find_rows,
-    item_id,
+    item_ids,
     normalised_url,
     page_id,
     read_rows,
@@ -390,7 +390,7 @@ def _scopes(connection: Connection) -> dict[int, tuple[str, tuple[str, ...]]]:
 
 def _of_key(connection: Connection, key: str) -> list[Row]:
     """Return the rows of a key in every scope, or the row of an entry's id."""
-    ids = [item_id(*scope, key) for scope in _scopes(connection).values()]
+    ids = [item_ids(*scope)(key) for scope in _scopes(connection).values()]
     if re.fullmatch("[0-9a-f]{32}", key):
         ids.append(bytes.fromhex(key))
     return list(find_rows(connection, ids).values())

@@ -1,8 +1,8 @@
 """How many requests may be in flight, and what an error says about the service.
 
-Adaptive limiter, rate limiter and circuit breaker in one. Only here are errors judged: whether the
-same item may be sent again, whether everything waits, and whether the run ends because the fault is
-the service's and not the item's.
+Adaptive limiter, rate limiter and circuit breaker in one. Only here are errors judged: what they
+say of an item, whether it may be sent again, whether everything waits, and whether the run ends
+because the fault is the service's and not the item's.
 """
 
 import asyncio
@@ -17,25 +17,32 @@ from knowledge_bot._retries import seconds_to_wait
 from knowledge_bot.errors import (
     APIError,
     AuthenticationError,
+    ConfigurationError,
     ConnectionLostError,
     Delivery,
     KnowledgeBotError,
     PaymentRequiredError,
     PermissionDeniedError,
     RequestTimeoutError,
+    UnexpectedResponseError,
 )
-from knowledge_bot.ingest._report import Stop
+from knowledge_bot.ingest._report import Kind, Stop
 from knowledge_bot.ingest._schema import LedgerError
 
-# How long to wait for a service that cannot be reached, in seconds; a restart takes less.
+# How long to wait for a service that cannot be reached, or that puts everything off, in seconds; a
+# restart takes less.
 _LONGEST_OUTAGE = 60.0
 
-# How many times an item is sent that is refused because of load.
+# How many times an item is sent that is put off.
 _TRIES = 9
+
+# "Not now" rather than "no": the request took too long to arrive (RFC 9110, section 15.5.9), there
+# were too many (RFC 6585), or the service is overloaded. Others are refusals.
+_NOT_NOW = (408, 429, 503)
 
 # Exponential backoff, and the longest Retry-After that is honoured, in seconds.
 _FIRST_BACKOFF = 0.25
-_LONGEST_BACKOFF = 30.0
+_LONGEST_BACKOFF = 15.0
 _LONGEST_PING_BACKOFF = 5.0
 _LONGEST_RETRY_AFTER = 120.0
 
@@ -58,10 +65,12 @@ class Decision:
     """What to do after an error.
 
     Attributes:
+        kind: what became of the item.
         retry_in: seconds after which the same item may be sent again; None if it may not.
         stop: why the run ends; None if it goes on.
     """
 
+    kind: Kind
     retry_in: float | None = None
     stop: tuple[Stop, str] | None = None
 
@@ -115,6 +124,9 @@ class Limiter:
         ping: asks whether the service is up.
         on_stop: called with the reason when the service, or the ledger that holds the rate, is away
             for too long.
+
+    Attributes:
+        in_flight: how many turns are taken.
     """
 
     def __init__(
@@ -126,53 +138,81 @@ class Limiter:
     ) -> None:
         self._most = self._allowed = float(concurrency)
         self._rate_limiter, self._ping, self._on_stop = rate_limiter, ping, on_stop
-        self._in_flight = 0
-        self._locks = asyncio.Lock(), asyncio.Lock()
-        self._retrying = self._rounds = 0
+        self.in_flight: int = 0
+        self._entering = asyncio.Lock()
+        self._rounds = 0
         self._round_began = 0.0
         self._changed = asyncio.Event()
         self._ended = False
         self._resume_at = self._slowed_at = 0.0
         self._reason = ""
         self._outage_since: float | None = None
+        self._put_off_since: float | None = None
         self._pings = 0
-        self._refused_in_a_row = self._unknown_in_a_row = self._same_refusals = 0
+        self._put_off_in_a_row = self._unknown_in_a_row = self._same_refusals = self._given_up = 0
         self._last_refusal: tuple[int, str, str] | None = None
 
-    async def enter(self, *, again: bool = False, waiting: int = 1) -> bool:
+    async def begin(self) -> None:
+        """Ask the service whether it is there, before anything is claimed.
+
+        An address that redirects, answers with a page of HTML, or does not accept the key ends the
+        run. A proxy that lets no ping through does not.
+        """
+        try:
+            await self._ping()
+        except (AuthenticationError, PermissionDeniedError) as error:
+            self._on_stop(Stop.AUTHENTICATION, str(error))
+        except UnexpectedResponseError as error:
+            if error.status_code >= 300 or error.body.lstrip().startswith(b"<"):
+                self._on_stop(Stop.UNAVAILABLE, str(error))
+        except KnowledgeBotError as error:
+            if _is_unavailable(error):
+                self._note_outage(time.monotonic())
+
+    async def enter(self, *, waiting: int = 1) -> bool:
         """Wait for a turn; False if the run ends first.
 
         Args:
-            again: whether this is a retry. Retries go first: while the service refuses everything,
-                no new items are sent to it.
             waiting: how many items are known to wait, this one included.
         """
-        async with self._locks[again]:  # first come, first served
-            try:
-                at = (
-                    0.0
-                    if self._rate_limiter is None or self._ended
-                    else await self._rate_limiter.turn(waiting)
-                )
-            except LedgerError as error:
-                self._on_stop(Stop.LEDGER, str(error))
-                return False
+        if self._is_free and not self._entering.locked():
+            self.in_flight += 1
+            return True
+        async with self._entering:  # first come, first served
+            at = 0.0
+            if self._rate_limiter is not None and not self._ended:
+                try:
+                    at = await self._rate_limiter.turn(waiting)
+                except LedgerError as error:
+                    self._on_stop(Stop.LEDGER, str(error))
             while not self._ended:
                 wait = max(self._resume_at, at) - time.monotonic()
-                if self._in_flight >= int(self._allowed) or self._yields_to_retries(again=again):
+                if self.in_flight >= int(self._allowed):
                     await self._wait(None)
                 elif wait > 0:
                     await self._wait(wait)
                 elif self._outage_since is not None and not await self._is_back():
                     continue
-                elif self._in_flight < int(self._allowed):  # it may have changed meanwhile
-                    self._in_flight += 1
-                    self._retrying -= again
+                elif self.in_flight < int(self._allowed):  # it may have changed meanwhile
+                    self.in_flight += 1
                     return True
         return False
 
-    def _yields_to_retries(self, *, again: bool) -> bool:
-        return not again and self._retrying > 0 and self._refused_in_a_row >= self._round_size
+    @property
+    def _is_free(self) -> bool:
+        """Whether the next item may be sent at once."""
+        return (
+            self.in_flight < int(self._allowed)
+            and self._outage_since is None
+            and self._rate_limiter is None
+            and not self._ended
+            and self._resume_at <= time.monotonic()
+        )
+
+    @property
+    def refusing(self) -> bool:
+        """Whether the service puts everything off, so that nothing new is to be sent to it."""
+        return self._put_off_in_a_row >= self._round_size
 
     @property
     def _round_size(self) -> int:
@@ -180,7 +220,7 @@ class Limiter:
 
     def leave(self) -> None:
         """End a turn."""
-        self._in_flight -= 1
+        self.in_flight -= 1
         self._changed.set()
 
     def end(self) -> None:
@@ -199,10 +239,16 @@ class Limiter:
     def succeeded(self) -> None:
         """Record that an item was created."""
         self._outage_since = None
-        self._refused_in_a_row = self._unknown_in_a_row = self._same_refusals = self._rounds = 0
+        self._works()
+        self._given_up = self._same_refusals = 0
         self._allowed = min(self._most, self._allowed + 1 / self._allowed)
 
-    def failed(  # noqa: PLR0911 - one return for each meaning of an error
+    def _works(self) -> None:
+        """Record that the service handles requests, whatever it says to them."""
+        self._put_off_since = None
+        self._put_off_in_a_row = self._unknown_in_a_row = self._rounds = 0
+
+    def failed(
         self, error: KnowledgeBotError, began: float, tries: int, succeeded: int
     ) -> Decision:
         """Decide what to do after an error.
@@ -213,32 +259,33 @@ class Limiter:
             tries: how many times the item was sent so far.
             succeeded: how many items of this run are created or unchanged.
         """
+        if isinstance(error, ConfigurationError):
+            return Decision("invalid")  # the item cannot be sent as it is
         if isinstance(error, AuthenticationError | PermissionDeniedError):
-            return Decision(stop=(Stop.AUTHENTICATION, str(error)))
+            return Decision("refused", stop=(Stop.AUTHENTICATION, str(error)))
         if isinstance(error, PaymentRequiredError):
-            return Decision(stop=(Stop.PAYMENT, str(error)))
+            return Decision("refused", stop=(Stop.PAYMENT, str(error)))
         if error.delivery is Delivery.NOT_DELIVERED:
-            return self._not_delivered(error, began, tries)
+            self._note_outage(began)
+            stop = self._outage_too_long(error)
+            again = stop is None and tries < _TRIES
+            return Decision("undelivered", 0.0 if again else None, stop)
         if error.delivery is Delivery.REFUSED:
             self._outage_since = None
-            if isinstance(error, APIError) and error.status_code in (429, 503):
-                return self._overloaded(error, began, tries)
+            if isinstance(error, APIError) and error.status_code in _NOT_NOW:
+                return self._put_off(error, began, tries)
             return self._refused(error, succeeded)
+        if isinstance(error, UnexpectedResponseError) and 300 <= error.status_code < 400:
+            return Decision("unknown", stop=(Stop.UNAVAILABLE, str(error)))
         if _is_unavailable(error):
             self._note_outage(began)
             if isinstance(error, APIError):
                 self._slow_down(error, began)
         self._unknown_in_a_row += 1
         if self._unknown_in_a_row < self._most + _UNKNOWN_IN_A_ROW:
-            return Decision()
+            return Decision("unknown")
         reason = f"{self._unknown_in_a_row} requests failed in a row, the last with: {error}"
-        return Decision(stop=(Stop.UNAVAILABLE, reason))
-
-    def _not_delivered(self, error: KnowledgeBotError, began: float, tries: int) -> Decision:
-        self._note_outage(began)
-        if stop := self._outage_too_long(error):
-            return Decision(stop=stop)
-        return self._again(0.0, tries)
+        return Decision("unknown", stop=(Stop.UNAVAILABLE, reason))
 
     def _note_outage(self, began: float) -> None:
         if self._outage_since is None:
@@ -255,7 +302,7 @@ class Limiter:
     async def _is_back(self) -> bool:
         """Ping the service; without an answer, everything waits."""
         self._pings += 1
-        if self._pings % _PINGS == 0 and self._in_flight == 0:
+        if self._pings % _PINGS == 0 and self.in_flight == 0:
             return True
         try:
             await self._ping()
@@ -269,17 +316,27 @@ class Limiter:
         self._outage_since = None
         return True
 
-    def _overloaded(self, error: APIError, began: float, tries: int) -> Decision:
+    def _put_off(self, error: APIError, began: float, tries: int) -> Decision:
+        """Decide about an item that the service does not take now."""
+        now = time.monotonic()
+        since = self._put_off_since = self._put_off_since or began
         self._slow_down(error, began)
         asked = seconds_to_wait(min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER))
-        # A 429 is about all requests together; a 503 may be about this one alone.
-        if asked and (error.status_code == 429 or self._refused_in_a_row >= self._round_size):
+        # A 429 is about all requests together; others may be about this one alone.
+        if asked and (error.status_code == 429 or self.refusing):
             self._pause(asked, "the service asked for it")
-        return self._again(seconds_to_wait(max(asked, _backoff(tries, 8.0))), tries)
+        if tries < _TRIES and now - since <= _LONGEST_OUTAGE:
+            wait = seconds_to_wait(max(asked, _backoff(tries, 8.0)))
+            return Decision("undelivered", retry_in=wait)
+        self._given_up += 1
+        if self._given_up < 2:
+            return Decision("undelivered")
+        reason = f"{self._given_up} items in a row were put off to the end, the last with: {error}"
+        return Decision("undelivered", stop=(Stop.UNAVAILABLE, reason))
 
     def _slow_down(self, error: APIError, began: float) -> None:
         now = time.monotonic()
-        self._refused_in_a_row += 1
+        self._put_off_in_a_row += 1
         if began < self._round_began:
             return  # requests that were in flight together count once
         self._round_began = now
@@ -287,18 +344,12 @@ class Limiter:
         # At most once a second, or a service that refuses a few of many would get one at a time.
         if now - self._slowed_at >= 1:
             self._slowed_at, self._allowed = now, max(1.0, self._allowed / 2)
-        if self._refused_in_a_row >= self._round_size and error.retry_after is None:
+        if self.refusing and error.retry_after is None:
             reason = f"the service is overloaded ({error.status_code})"
             self._pause(seconds_to_wait(_backoff(self._rounds, _LONGEST_BACKOFF)), reason)
 
-    def _again(self, seconds: float, tries: int) -> Decision:
-        if tries >= _TRIES:
-            return Decision()
-        self._retrying += 1
-        return Decision(retry_in=seconds)
-
     def _refused(self, error: KnowledgeBotError, succeeded: int) -> Decision:
-        self._refused_in_a_row = self._unknown_in_a_row = self._rounds = 0  # the service works
+        self._works()
         refusal = (
             (error.status_code, error.code or "", error.message or "")
             if isinstance(error, APIError)
@@ -307,12 +358,12 @@ class Limiter:
         self._same_refusals = self._same_refusals + 1 if refusal == self._last_refusal else 1
         self._last_refusal = refusal
         if self._same_refusals < max(_SAME_REFUSALS, succeeded):
-            return Decision()
+            return Decision("refused")
         reason = (
             f"{self._same_refusals} items in a row were refused for the same reason, the last "
             f"with: {error}"
         )
-        return Decision(stop=(Stop.REFUSED, reason))
+        return Decision("refused", stop=(Stop.REFUSED, reason))
 
     def _pause(self, seconds: float, reason: str) -> None:
         self._resume_at = max(self._resume_at, time.monotonic() + max(0.0, seconds))

@@ -1,5 +1,6 @@
 """Compares items with the ledger and decides what to do with each, before anything is sent."""
 
+import hashlib
 import os
 import re
 import stat
@@ -7,11 +8,15 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
-from knowledge_bot.ingest._items import EMPTY, File, Item, Skipped, Text, WebPage
+from knowledge_bot.ingest._found import Listing, Skipped, fingerprint, fingerprint_of
 from knowledge_bot.ingest._report import Outcome
-from knowledge_bot.ingest._store import Row, State, Store, item_id
+from knowledge_bot.ingest._store import DIGEST_SIZE, Claim, Row, State, Store, item_ids
+
+if TYPE_CHECKING:  # pydantic is slow to load, and a night without changes makes no item
+    from knowledge_bot.ingest._items import Item, WebPage
 
 OnUnknown = Literal["hold", "resend"]
 """What to do with an item whose outcome is unknown: report it, or send it again."""
@@ -21,13 +26,19 @@ OnUnknown = Literal["hold", "resend"]
 _SETTLED = 2.0
 
 # How many rows are read ahead, and how many are kept whose items did not come.
-_READ_AHEAD = 1500
-_MOST_READ_AHEAD = 4000
+_READ_AHEAD = 2000
+_MOST_READ_AHEAD = 8000
+
+# Bytes of a file that is read once, and of all that are kept in one window until they are sent.
+_SMALL = 512 * 1024
+_KEPT = 4_000_000
 
 _UNVERSIONED = "it has no version, so no later change will be seen"
 
 # How many windows of jobs may be on their way to the ledger.
 _WINDOWS = 4
+
+_EMPTY = hashlib.sha256().digest()[:DIGEST_SIZE]
 
 # Versions read from pages begin with the name of the reader.
 _READER = re.compile(r"(trafilatura|plain|sha256):[0-9a-f]{32}")
@@ -43,69 +54,83 @@ class Job:
         id: its id in the ledger.
         key: its key.
         name: the source's name.
+        place: the page's address, the file's path, or the text's name.
+        kind: `webpage`, `text`, `file`, or `object` for a file with an `open` function.
         collections: where it goes.
+        scope: the number of the service with these collections in the ledger.
         version: changes when the content does, and needs no reading; None if there is none.
-        fingerprint: of a file, at the time it was planned.
+        fingerprint: of a file whose content is read when it is sent, at the time it was planned.
+        content: of a small file, as it was hashed.
         digest: the hash of its content.
         before: its row in the ledger; None if it is new.
-        written_by: the run that had written that row; 0 without one.
-        same_as: another key that has the same content in these collections; empty without one.
+        tries: how many times it was sent in this run.
+        failure: what became of the last try, if it is to be sent again.
     """
 
-    item: Item
+    item: "Item"
     id: bytes
     key: str
     name: str
+    place: str
+    kind: str
     collections: tuple[str, ...]
-    version: str | None
+    scope: int = 0
+    version: str | None = None
     fingerprint: str | None = None
+    content: bytes | None = None
     digest: bytes = b""
     before: Row | None = None
-    written_by: int = 0
-    same_as: str = ""
+    tries: int = 0
+    failure: Outcome | None = None
 
-    @property
-    def place(self) -> str:
-        """The page's address, the file's path, or the text's name."""
-        item = self.item
-        return item.path if isinstance(item, File) else getattr(item, "url", item.name)
-
-    @property
-    def is_opened(self) -> bool:
-        """Whether it is a file with an `open` function."""
-        return isinstance(self.item, File) and self.item.open is not None
-
-    @property
-    def is_page(self) -> bool:
-        """Whether it is a web page, whose version is a part of its digest."""
-        return isinstance(self.item, WebPage)
-
-    def claim(self, run: int, scope: int, origin: int | None) -> Row:
+    def claim(self, run: int, origin: int | None) -> Claim:
         """Return the row that claims the item for a run."""
-        before, kind = self.before, type(self.item).__name__.lower()
-        if self.is_opened:
-            kind = "object"
-        return Row(
-            id=self.id,
-            scope=scope,
-            origin=origin or (before.origin if before else None),
-            key=self.key,
-            name=None if self.name == self.key else self.name,
-            kind=kind,
-            location=None if kind == "text" or self.place == self.key else self.place,
-            state=State.CLAIMED,
-            digest=before.digest if before else None,
-            pending=self.digest,
-            version=self.item.version if self.is_page else before.version if before else None,
-            source_id=before.source_id if before else None,
-            source_name=(before.source_name or before.name or before.key) if before else None,
-            run=run,
-            revision=before.revision + 1 if before else 1,
-            attempts=before.attempts + 1 if before else 1,
-            error=None,
-            updated_at=int(time.time()),
-            gone_at=None,
+        before = self.before
+        return Claim(
+            self.id,
+            run,
+            self.scope,
+            origin or (before.origin if before else None),
+            self.key,
+            None if self.name == self.key else self.name,
+            self.kind,
+            None if self.kind == "text" or self.place == self.key else self.place,
+            self.digest,
+            int(time.time()),
+            before.revision if before else 0,
         )
+
+    def created(self, claim: Claim, source_id: str, *, changed: bool) -> Row:
+        """Return the row of the item as a source.
+
+        Args:
+            claim: what was claimed.
+            source_id: the source.
+            changed: whether the file changed while it was sent. Nobody knows which content the
+                service got, so the next run compares it again.
+        """
+        digest = b"changed while it was sent" if changed else self.digest
+        version = None if changed else self.version
+        return self._row(claim, State.CREATED, digest, None, version, source_id, None, None)
+
+    def failed(self, claim: Claim, state: State, error: str) -> Row:
+        """Return the row of the item as one that was not sent, or whose outcome is unknown."""
+        before = self.before
+        if before is None:
+            version = self.version if self.kind == "webpage" else None
+            return self._row(claim, state, None, self.digest, version, None, None, error)
+        version = self.version if self.kind == "webpage" else before.version
+        older = before.source_name or before.name or before.key
+        source = before.source_id, older
+        return self._row(claim, state, before.digest, self.digest, version, *source, error)
+
+    def _row(self, claim: Claim, state: State, *values: Any) -> Row:
+        *content, error = values
+        revision, attempts = (self.before[14], self.before[15]) if self.before else (0, 0)
+        _, run, scope, origin, key, name, kind, location, *_ = claim
+        written = (run, revision + 1, attempts + 1, error, int(time.time()), None)
+        of_item = (self.id, scope, origin, key, name, kind, location)
+        return Row(*of_item, state, *content, *written)
 
 
 @dataclass(slots=True)
@@ -118,17 +143,21 @@ class Planned:
         rows: rows to correct, though nothing is sent.
         unchanged: how many items the service already has.
         in_progress: items that another worker is sending.
+        left: items left to other runs.
         unversioned: how many are pages without a version, whose changes are not seen.
         partial: why there may be more items than were seen; empty if there are none.
+        room: how many more bytes of files may be kept until they are sent.
     """
 
     jobs: list[Job] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     unchanged: int = 0
-    in_progress: list[Item] = field(default_factory=list)
+    in_progress: "list[Item]" = field(default_factory=list)
+    left: "list[Item]" = field(default_factory=list)
     unversioned: int = 0
     partial: str = ""
+    room: int = _KEPT
 
 
 class Planner:
@@ -141,8 +170,7 @@ class Planner:
         on_unknown: what to do with items whose outcome is unknown.
 
     Attributes:
-        seen: a bit for each row that was seen, by its number.
-        shares: whether other runs seem to have the same items.
+        seen: for each row number, whether the row was seen.
         unversioned: how many pages without a version were seen.
     """
 
@@ -154,49 +182,80 @@ class Planner:
         on_unknown: OnUnknown,
     ) -> None:
         self._store, self._on_unknown = store, on_unknown
-        self._service, self._collections = service, collections
-        self._scopes: dict[tuple[str, ...], int] = {}
-        self.shares: bool = True
+        self._collections = collections
+        self._ids = cache(lambda several: item_ids(service, several))
         self.unversioned: int = 0
-        self.seen = bytearray(store.highest // 8 + 1 if store else 0)
-        # Rows of the origin by key, in the order they were read, and how many more to read.
-        self._ahead: dict[str, tuple[int, str | None, bytes]] = {}
-        self._last_number, self._top_up = 0, _READ_AHEAD
+        self.seen = bytearray(store.highest + 1 if store else 1)
+        # Rows of the origin by key, in the order they were read.
+        self._ahead: dict[str, tuple[str, int, str | None, bytes]] = {}
+        self._last_number, self._more_ahead = 0, store is not None and store.origin is not None
         self._recent: deque[dict[bytes, bytes]] = deque(maxlen=_WINDOWS)
 
-    def plan(self, items: Sequence[object], *, again: bool = False) -> Planned:
+    def plan(self, items: Sequence[object], *, again: bool = False, share: bool = False) -> Planned:
         """Decide what to do with some items.
 
         Args:
-            items: the items.
+            items: the items, and listings of files.
             again: whether they were planned before in this run.
+            share: whether to leave other runs that feed the same collections their share.
 
         Raises:
             LedgerError: the ledger cannot be read.
         """
-        planned, self._now = Planned(), time.time()
+        planned, jobs, now = Planned(), list[Job](), time.time()
         self._recent.append({})
-        self._read_ahead()
-        jobs = [job for item in items if (job := self._job(item, planned)) is not None]
-        rows = self._store.find([job.id for job in jobs]) if self._store and jobs else {}
-        for job in jobs:
-            job.before = before = rows.get(job.id)
-            comes_twice = False
-            if before is not None:
-                job.written_by = before.run
-                comes_twice = not self._mark_seen(before.number) and not again
-                if before.version is not None and before.version == job.version:
-                    job.digest = before.digest or b""  # the content need not be read
-            if self._is_usable(job, planned):
-                self._decide(job, planned, comes_twice=comes_twice)
-        if planned.unversioned and not again:
+        for each in items:
+            several = self._differing(each, planned) if isinstance(each, Listing) else (each,)
+            jobs += [job for item in several if (job := self._job(item, planned)) is not None]
+        for job in self._look_up(jobs, planned, share=share):
+            comes_twice = job.before is not None and not self._mark_seen(job.before.number)
+            if self._is_usable(job, planned, now):
+                self._decide(job, planned, comes_twice=comes_twice and not again)
+        if not again:
             self.unversioned += planned.unversioned
             planned.outcomes += [
                 Outcome("unversioned", job.name[:500], job.key, _UNVERSIONED)
                 for job in planned.jobs
-                if job.before is None and job.is_page and job.item.version is None
+                if job.before is None and job.kind == "webpage" and job.version is None
             ]
         return planned
+
+    def plan_left(self, items: "Sequence[Item]") -> Planned:
+        """Decide what to do with items that were left to other runs.
+
+        Most are created by now, which one narrow statement tells.
+        """
+        done = Planned()
+        jobs = [job for item in items if (job := self._job(item, done)) is not None]
+        there = self._store.contents([job.id for job in jobs]) if self._store else {}
+        left = []
+        for job in jobs:
+            number, version, digest = there.get(job.id, (0, None, None))
+            if digest is not None and self._is_same(job.item, job.kind, version, digest):
+                done.unchanged += 1
+                self._mark_seen(number)
+            else:
+                left.append(job.item)
+        planned = self.plan(left, again=True)
+        planned.unchanged += done.unchanged
+        return planned
+
+    # Listed files ---------------------------------------------------------------------------------
+
+    def _differing(self, listing: Listing, planned: Planned) -> "list[Item | Skipped]":
+        """Return the files of a listing that may have changed, as items."""
+        keys, versions, item = listing
+        if self._more_ahead and len(self._ahead) < len(keys):
+            self._read_ahead()
+        row_of, seen, places = self._ahead.pop, self.seen, []
+        for place, key in enumerate(keys):
+            row = row_of(key, None)
+            if row is not None and row[2] == versions[place]:
+                seen[row[1]] = 1
+            else:
+                places.append(place)
+        planned.unchanged += len(keys) - len(places)
+        return [item(place) for place in places]
 
     def _read_ahead(self) -> None:
         """Read the rows that the next items probably have: those that followed last time.
@@ -204,106 +263,110 @@ class Planner:
         In most runs nearly all items are unchanged and come in the same order as before. To ask for
         each row would take longer than everything else about them.
         """
-        if self._store is None or self._store.origin is None or not self._top_up:
-            return
-        for row in self._store.created(self._last_number, self._top_up):
-            number, key, version, digest = row
-            self._ahead[key] = number, version, digest
-            self._last_number = number
-        self._top_up = 0
-        while len(self._ahead) > _MOST_READ_AHEAD:  # their items did not come
-            del self._ahead[next(iter(self._ahead))]
+        assert self._store is not None  # noqa: S101 - only a ledger has more of them
+        rows, ahead = self._store.created(self._last_number, _READ_AHEAD), self._ahead
+        self._more_ahead = len(rows) == _READ_AHEAD
+        if rows:
+            self._last_number = rows[-1][1]
+            ahead.update({row[0]: row for row in rows})
+        while len(ahead) > _MOST_READ_AHEAD:  # their items did not come
+            del ahead[next(iter(ahead))]
 
-    def share_out(self, planned: Planned) -> list[object]:
-        """Leave other runs their share, if several feed the same collections at once.
+    # Items ----------------------------------------------------------------------------------------
 
-        Returns:
-            The items left to others, to be planned again once this run's share is sent: by then
-            they are created, or another run is slow.
-        """
-        if self._store is None or self._store.reading or not planned.jobs:
-            return []
-        mine = planned.jobs
-        left: list[object] = []
-        rank, runs = self._store.rank() if self.shares else (0, 1)
-        if runs > 1:
-            mine = planned.jobs[rank::runs] or planned.jobs[:1]
-            taken = {id(job) for job in mine}
-            left = [job.item for job in planned.jobs if id(job) not in taken]
-            # From both ends, in case a run began before it knew of the other.
-            mine = mine[::-1] if rank % 2 else mine
-        planned.jobs = mine
-        self._note_same_contents(mine, self._store)
-        return left
+    def _job(self, item: Any, planned: Planned) -> Job | None:
+        """Return an item as a job; None if that is all there is to do about it."""
+        from knowledge_bot.ingest import _items
 
-    def _job(self, item: object, planned: Planned) -> Job | None:
-        """Return an item as a job, before the ledger is asked about it."""
         if isinstance(item, Skipped):
             kind: Literal["invalid", "skipped"] = "invalid" if item.invalid else "skipped"
             planned.outcomes.append(Outcome(kind, item.name[:500], None, item.reason))
             if item.partial:
                 planned.partial = f"{item.name[:500]}: {item.reason}"
             return None
-        if not isinstance(item, Item):
+        if not isinstance(item, _items.Item):
             reason = f"expected a WebPage, Text or File, not {type(item).__name__}"
             planned.outcomes.append(Outcome("invalid", repr(item)[:500], None, reason))
             planned.partial = reason
             return None
-        key, version, fingerprint = item.key or item.identity, item.version, None
-        if isinstance(item, File):
-            if version is None and item.open is None:
-                fingerprint, settled = fingerprint_of(item.path, self._now)
-                version = fingerprint if settled else None
-        elif isinstance(item, WebPage):
-            planned.unversioned += version is None
-            version = None  # it is part of the digest: nothing else of a page can be compared
-        if item.collections is None and (expected := self._ahead.pop(key, None)) is not None:
-            self._top_up += 1
-            number, known_version, digest = expected
-            same = version is not None and version == known_version
-            if version is None and not isinstance(item, File):
-                same = item.digest() == digest
-            if same:
-                planned.unchanged += 1
-                self._mark_seen(number)
-                return None
+        key, place, name, what = item.key or item.identity, item.name, item.name, "text"
+        if isinstance(item, _items.File):
+            place, what = item.path, "file" if item.open is None else "object"
+            name = name or place.rpartition(os.sep)[2]
+        elif isinstance(item, _items.WebPage):
+            place, what = item.url, "webpage"
+            planned.unversioned += item.version is None
+        if self._is_as_expected(item, key, what):
+            planned.unchanged += 1
+            return None
         collections = item.collections or self._collections
-        name = item.name or (item.path.rpartition(os.sep)[2] if isinstance(item, File) else "")
-        identifier = item_id(self._service, collections, key)
-        return Job(item, identifier, key, name, collections, version, fingerprint)
+        return Job(item, self._ids(collections)(key), key, name, place, what, collections)
 
-    def claim(self, job: Job) -> Row:
-        """Return the row that claims an item for this run."""
+    def _is_as_expected(self, item: "Item", key: str, kind: str) -> bool:
+        """Return whether an item is as the row says that was read ahead for it."""
+        if item.collections is not None:
+            return False
+        if self._more_ahead and not self._ahead:
+            self._read_ahead()
+        row = self._ahead.pop(key, None)
+        same = row is not None and self._is_same(item, kind, row[2], row[3])
+        if row is not None and same:
+            self.seen[row[1]] = 1
+        return same
+
+    @staticmethod
+    def _is_same(item: Any, kind: str, version: str | None, digest: bytes) -> bool:
+        """Return whether an item has a version or a content, without reading a file."""
+        if kind == "webpage":  # its version is a part of its digest
+            return bool(item.digest() == digest)
+        given = item.version
+        if given is None and kind == "text":
+            return bool(item.digest() == digest)
+        if given is None and kind == "file":
+            given = fingerprint_of(item.path)
+        return given is not None and given == version
+
+    def _look_up(self, jobs: list[Job], planned: Planned, *, share: bool) -> list[Job]:
+        """Complete jobs with what the ledger holds; return those that this run has to do with."""
         store = self._store
-        if store is None:
-            return job.claim(0, 0, None)
-        return job.claim(store.run, self._scope(job.collections), store.origin)
-
-    def _scope(self, collections: tuple[str, ...]) -> int:
-        if self._store is not None and collections not in self._scopes:
-            self._scopes[collections] = self._store.scope(self._service, collections)
-        return self._scopes.get(collections, 0)
+        if store is None or not jobs:
+            return jobs
+        found, mine = store.find([job.id for job in jobs], share=share), []
+        for job in jobs:
+            if job.id in found.left:
+                planned.left.append(job.item)
+                continue
+            job.before, job.scope = found.rows.get(job.id), store.scope(job.collections)
+            if job.id not in found.claimed:
+                mine.append(job)
+                continue
+            planned.in_progress.append(job.item)
+            if job.before is not None:
+                self._mark_seen(job.before.number)
+        return mine
 
     def _mark_seen(self, number: int) -> bool:
         """Record that a row was seen; False if it was seen before."""
-        place, bit = number >> 3, 1 << (number & 7)
-        if place >= len(self.seen):
+        if number >= len(self.seen):  # it was made during this run
             return True
-        new = not self.seen[place] & bit
-        self.seen[place] |= bit
+        new = not self.seen[number]
+        self.seen[number] = 1
         return new
 
-    def _is_usable(self, job: Job, planned: Planned) -> bool:
-        """Return whether an item can be sent, and read its content."""
+    def _is_usable(self, job: Job, planned: Planned, now: float) -> bool:
+        """Return whether an item can be sent, and hash its content where the ledger needs that."""
+        item: Any = job.item
         try:
             if "\0" in job.key or "\0" in job.name:
                 raise _UnusableItemError("invalid", "its name or key holds a NUL character")
-            if self._is_the_ledger(job):
-                raise _UnusableItemError("skipped", "it is the ledger of this run")
-            _check_content(job.item)
-            if self._store is not None and not job.digest:
-                job.digest = job.item.digest()
-            if job.is_opened and job.digest == EMPTY:
+            if job.kind == "text" and not item.content.strip():
+                raise _UnusableItemError("skipped", "it has no content")
+            job.version = item.version
+            if job.kind == "file":
+                self._read(job, planned, now)
+            elif self._store is not None and not self._knows(job):
+                job.digest = item.digest()
+            if job.kind == "object" and job.digest == _EMPTY:
                 raise _UnusableItemError("skipped", f"{job.place} is empty")
         except _UnusableItemError as error:
             reason = str(error)
@@ -311,7 +374,7 @@ class Planner:
                 reason += "; the service still has what was sent of it before"
             planned.outcomes.append(Outcome(error.kind, job.name[:500], job.key, reason))
         except Exception as error:
-            if not isinstance(error, OSError | ValueError) and not job.is_opened:
+            if not isinstance(error, OSError | ValueError) and job.kind != "object":
                 raise
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             reason = f"{job.place} cannot be read: {reason.lower()}"
@@ -320,40 +383,72 @@ class Planner:
             return True
         return False
 
-    def _is_the_ledger(self, job: Job) -> bool:
-        store, item = self._store, job.item
-        is_on_disk = isinstance(item, File) and item.open is None
-        return store is not None and is_on_disk and store.is_ledger_file(job.place)
+    def _knows(self, job: Job) -> bool:
+        """Return whether the ledger knows an item's digest by its version."""
+        before = job.before
+        if job.kind == "webpage" or before is None or before.version is None:
+            return False
+        if before.version == job.version:
+            job.digest = before.digest or b""
+        return bool(job.digest)
+
+    def _read(self, job: Job, planned: Planned, now: float) -> None:
+        """Read and hash a file, once: what is read of a small one is also what is sent."""
+        status = os.stat(job.place)  # noqa: PTH116 - a `Path` costs more than the call
+        if not stat.S_ISREG(status.st_mode):
+            what = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            raise _UnusableItemError("invalid", f"{job.place} is {what}")
+        if status.st_size == 0:
+            raise _UnusableItemError("skipped", f"{job.place} is empty")
+        if self._store is not None and self._store.is_ledger_file(job.place):
+            raise _UnusableItemError("skipped", "it is the ledger of this run")
+        found = fingerprint(status)
+        settled = now - status.st_mtime > _SETTLED and now - status.st_ctime > _SETTLED
+        if job.version is None and settled:
+            job.version = found
+        if self._knows(job):
+            job.fingerprint = found
+            return
+        with open(job.place, "rb", buffering=0) as stream:  # noqa: PTH123 - as above
+            if status.st_size > _SMALL:
+                job.digest = hashlib.file_digest(stream, "sha256").digest()[:DIGEST_SIZE]
+                job.fingerprint = found
+                return
+            content = stream.readall()
+            same = fingerprint(os.fstat(stream.fileno())) == found
+        job.digest = hashlib.sha256(content).digest()[:DIGEST_SIZE]
+        if len(content) <= planned.room and content:
+            planned.room -= len(content)
+            job.content = content
+            if not same and job.item.version is None:
+                job.version = None  # it was written to meanwhile
+        else:
+            job.fingerprint = found
 
     def _decide(self, job: Job, planned: Planned, *, comes_twice: bool) -> None:
         row, store = job.before, self._store
-        twice = comes_twice or (row is not None and store is not None and row.run == store.run)
         if row is None or store is None:
             self._append(job, planned)
-        elif row.state == State.CLAIMED and row.run != store.run:
-            planned.in_progress.append(job.item)
-        elif twice and job.digest not in (row.digest, row.pending, *self._first_contents(job)):
-            reason = (
-                "another item of this run has the same key and another content; "
-                "give each item a key of its own"
-            )
-            planned.outcomes.append(Outcome("invalid", job.name[:500], job.key, reason))
-        elif twice:
-            planned.outcomes.append(
-                Outcome("skipped", job.name[:500], job.key, "it comes twice in this run")
-            )
+            return
+        if comes_twice or row.run == store.run:
+            same = job.digest in (row.digest, row.pending, *self._first_contents(job))
+            reason = "it comes twice in this run"
+            if not same:
+                reason = (
+                    "another item of this run has the same key and another content; "
+                    "give each item a key of its own"
+                )
+            kind: Literal["skipped", "invalid"] = "skipped" if same else "invalid"
+            planned.outcomes.append(Outcome(kind, job.name[:500], job.key, reason))
         elif row.state == State.UNKNOWN and self._on_unknown == "hold":
             reason = f"held back: {row.error}"
             planned.outcomes.append(Outcome("unknown", job.name[:500], job.key, reason))
-        elif row.state != State.UNKNOWN and (same := _if_unchanged(job, row)) is not None:
+        elif row.state != State.UNKNOWN and (same_row := _if_unchanged(job, row)) is not None:
             planned.unchanged += 1
             self._note_content(job)
-            right = same._replace(
-                state=State.CREATED,
-                pending=None,
-                error=None,
-                origin=store.origin or row.origin,
-                gone_at=None,
+            origin = store.origin or row.origin
+            right = same_row._replace(
+                state=State.CREATED, pending=None, error=None, origin=origin, gone_at=None
             )
             if right != row:
                 planned.rows.append(right._replace(revision=row.revision + 1))
@@ -372,26 +467,16 @@ class Planner:
     def _first_contents(self, job: Job) -> list[bytes]:
         return [window[job.id] for window in self._recent if job.id in window]
 
-    def _note_same_contents(self, jobs: Sequence[Job], store: Store) -> None:
-        new = [job for job in jobs if not isinstance(job.item, WebPage)]
-        for collections in {job.collections for job in new}:
-            group = [job for job in new if job.collections == collections]
-            there = store.contents(self._scope(collections), [job.digest for job in group])
-            for job in group:
-                other = there.setdefault(job.digest, job.key)
-                job.same_as = other if other != job.key else ""
-
 
 def _if_unchanged(job: Job, row: Row) -> Row | None:
     """Return an item's row with the version to keep, or None if the item changed.
 
-    A page without a version in this run, or with a version of another kind than before, did not
-    change as far as anybody knows: a version of a new kind is kept beside the known ones of the
-    same content.
+    A page counts as unchanged if its version is missing or comes from another reader than before;
+    both versions are then kept.
     """
-    page = job.item
-    if not isinstance(page, WebPage):
+    if job.kind != "webpage":
         return row._replace(version=job.version) if row.digest == job.digest else None
+    page: Any = job.item
     if row.digest == job.digest:
         return row
     known = row.version.split(_SEPARATOR) if row.version else []
@@ -404,7 +489,7 @@ def _if_unchanged(job: Job, row: Row) -> Row | None:
     return row._replace(version=_SEPARATOR.join([*known, page.version]), digest=job.digest)
 
 
-def _digest_as(page: WebPage, version: str | None) -> bytes:
+def _digest_as(page: "WebPage", version: str | None) -> bytes:
     return page.model_copy(update={"version": version}).digest()
 
 
@@ -424,33 +509,3 @@ class _UnusableItemError(Exception):
     def __init__(self, kind: Literal["invalid", "skipped"], reason: str) -> None:
         super().__init__(reason)
         self.kind = kind
-
-
-def fingerprint_of(path: str, now: float) -> tuple[str | None, bool]:
-    """Return a file's fingerprint, and whether a change is sure to change it.
-
-    It is made of size, times and inode, without reading the content; None if the file is gone. A
-    change so soon after the last one that the file may keep its time may not show in it.
-    """
-    try:
-        found = os.stat(path)  # noqa: PTH116 - a `Path` costs more than the call
-    except (OSError, ValueError):
-        return None, False
-    settled = now - found.st_mtime > _SETTLED and now - found.st_ctime > _SETTLED
-    return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}", settled
-
-
-def _check_content(item: Item) -> None:
-    if isinstance(item, Text) and not item.content.strip():
-        raise _UnusableItemError("skipped", "it has no content")
-    if isinstance(item, File) and item.open is None:
-        _check_file(item.path)
-
-
-def _check_file(path: str) -> None:
-    found = os.stat(path)  # noqa: PTH116 - as above
-    if not stat.S_ISREG(found.st_mode):
-        what = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
-        raise _UnusableItemError("invalid", f"{path} is {what}")
-    if found.st_size == 0:
-        raise _UnusableItemError("skipped", f"{path} is empty")

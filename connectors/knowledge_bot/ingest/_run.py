@@ -13,18 +13,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import Any, BinaryIO, Protocol, get_args
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, get_args
 
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._configuration import API_KEY_VARIABLE
 from knowledge_bot._endpoints import Collections, check_number, collection_ids
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._engine import Run
-from knowledge_bot.ingest._items import File, Item, Text
 from knowledge_bot.ingest._ledger import Ledger
 from knowledge_bot.ingest._plan import Job, OnUnknown
 from knowledge_bot.ingest._report import Outcome, Report, Stop
-from knowledge_bot.models import Header, Source
+
+if TYPE_CHECKING:
+    from knowledge_bot.models import Source
 
 OnProgress = Callable[[Report], object]
 """Called a few times a second and at the end with the report, in the engine's thread."""
@@ -100,6 +101,7 @@ class Ingestion:
     share: bool = True
     stop: Event | None = None
     handle_signals: bool = True
+    ledger_wait: float = 300.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "collections", tuple(collection_ids(self.collections)))
@@ -167,9 +169,7 @@ class Ingestion:
     def _new_run(
         self, client: Client | AsyncClient, sender: Any, items: Any, asked: threading.Event
     ) -> Run:
-        if isinstance(items, str | bytes | dict | Item) or not (
-            isinstance(items, Iterable | AsyncIterable)
-        ):
+        if isinstance(items, str | bytes | dict) or not hasattr(items, "__iter__") | hasattr(items, "__aiter__") or hasattr(items, "identity"):
             raise ConfigurationError(
                 f"items: expected several items, as in a list, not {type(items).__name__}"
             )
@@ -369,12 +369,12 @@ class _AsyncSender:
     async def open(self) -> None:
         await self._client._open()  # noqa: SLF001 - the core's own
 
-    async def send(self, job: Job) -> Source:
+    async def send(self, job: Job) -> "Source":
         method, fields = _call(job)
         if (opened := fields.get("file")) is not None and callable(opened):
             fields["file"] = await asyncio.to_thread(_opened, opened)
         try:
-            source: Source = await getattr(self._client, method)(**fields)
+            source: "Source" = await getattr(self._client, method)(**fields)
         finally:
             if opened is not None and callable(opened):
                 await asyncio.to_thread(fields["file"].close)
@@ -394,15 +394,15 @@ class _ThreadSender:
     async def open(self) -> None:
         """Do nothing: there is nothing to prepare."""
 
-    def send(self, job: Job) -> Awaitable[Source]:
+    def send(self, job: Job) -> "Awaitable[Source]":
         return asyncio.to_thread(self._send, job)
 
-    def _send(self, job: Job) -> Source:
+    def _send(self, job: Job) -> "Source":
         method, fields = _call(job)
         with contextlib.ExitStack() as closing:
             if callable(opened := fields.get("file")):
                 fields["file"] = closing.enter_context(contextlib.closing(_opened(opened)))
-            source: Source = getattr(self._client, method)(**fields)
+            source: "Source" = getattr(self._client, method)(**fields)
         return source
 
     def ping(self) -> Awaitable[object]:
@@ -411,14 +411,18 @@ class _ThreadSender:
 
 def _call(job: Job) -> tuple[str, dict[str, Any]]:
     """Return the client method that creates the source of an item, and its arguments."""
-    item, fields = job.item, {"name": job.name, "collections": job.collections}
-    if isinstance(item, Text):
+    item: Any = job.item
+    fields: dict[str, Any] = {"name": job.name, "collections": job.collections}
+    if job.kind == "text":
         return "create_text_source", {**fields, "content": item.content}
-    if isinstance(item, File):
-        filename = None if item.open is None else item.path.rpartition("/")[2] or job.name
-        return "upload_source", {**fields, "file": item.open or item.path, "filename": filename}
-    headers = [Header(name=name, value=value.get_secret_value()) for name, value in item.headers]
-    return "create_webpage_source", {**fields, "url": item.url, "headers": headers}
+    if job.kind == "webpage":
+        from knowledge_bot.models import Header
+
+        headers = [Header(name=name, value=value.get_secret_value()) for name, value in item.headers]
+        return "create_webpage_source", {**fields, "url": item.url, "headers": headers}
+    filename = job.place.rpartition("/" if job.kind == "object" else os.sep)[2] or job.name
+    content = job.content if job.content is not None else item.open or job.place
+    return "upload_source", {**fields, "file": content, "filename": filename}
 
 
 def _opened(opening: Callable[[], BinaryIO]) -> BinaryIO:

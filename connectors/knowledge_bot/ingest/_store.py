@@ -1,8 +1,9 @@
-"""The ledger's rows, and the statements on them.
+"""The ledger's rows, and what one run reads and writes of them.
 
-An item's row says `claimed` on disk before its request leaves, and holds the outcome afterwards. A
-claim is a compare-and-swap on the row that the decision was based on, so two runs never send the
-same item. Each run holds a lease. The claims of a run that died have an unknown outcome.
+Before the request of an item leaves, a row of `kbot_claims` says on disk that it is being sent; with
+the outcome, the item's own row is written and the claim removed, in one transaction. A claim holds
+only as long as the item's row is as it was when the decision was made, so two runs never send the
+same item. The claims of a run that died have an unknown outcome.
 """
 
 import hashlib
@@ -11,8 +12,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from knowledge_bot._database import Connection, Session
@@ -24,14 +26,16 @@ from knowledge_bot.ingest._leases import (
     clock,
     dead_runs,
     expire,
+    expire_run,
     live_runs,
     running,
 )
 from knowledge_bot.ingest._schema import LedgerDatabase
 
-T = TypeVar("T")
-
 _PORTS = {"http": 80, "https": 443}
+
+DIGEST_SIZE = 16
+"""Bytes kept of a SHA-256: enough to distinguish contents, and rows stay small."""
 
 
 class State(StrEnum):
@@ -72,6 +76,26 @@ class Row(NamedTuple):
     number: int = 0  # the database gives it; never written
 
 
+class Claim(NamedTuple):
+    """A row of `kbot_claims`, in the order of its columns: what is being sent.
+
+    The last field is not written: `revision` is that of the item's row which the decision to send
+    was based on, 0 if there was none.
+    """
+
+    id: bytes
+    run: int
+    scope: int
+    origin: int | None
+    key: str
+    name: str | None
+    kind: str
+    location: str | None
+    pending: bytes
+    claimed_at: int
+    revision: int
+
+
 def normalised_url(service: str) -> str:
     """Return a base URL in its normal form, the same for all its spellings (RFC 3986, 6.2)."""
     parts = urlsplit(service)
@@ -81,37 +105,67 @@ def normalised_url(service: str) -> str:
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
 
 
-def item_id(service: str, collections: Iterable[str], key: str) -> bytes:
-    """Return an item's id in a ledger: a hash, since keys are long and indexes should be small."""
-    text = f"{service}\0{','.join(sorted(collections))}\0{key}".encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(text, digest_size=16).digest()
+def item_ids(service: str, collections: Iterable[str]) -> Callable[[str], bytes]:
+    """Return the function from an item's key to its id in a ledger.
 
+    The id is a hash, since keys are long and indexes should be small; and runs that share items
+    divide them by it.
+    """
+    scope = f"{service}\0{','.join(sorted(collections))}\0".encode("utf-8", "surrogatepass")
+    begun = hashlib.blake2b(scope, digest_size=16)
+
+    def item_id(key: str) -> bytes:
+        hashed = begun.copy()
+        hashed.update(key.encode("utf-8", "surrogatepass"))
+        return hashed.digest()
+
+    return item_id
+
+
+_COLUMNS = ", ".join(Row._fields)
 
 _WRITE = f"""
     INSERT INTO kbot_items ({", ".join(Row._fields[:-1])})
     VALUES ({", ".join("?" * (len(Row._fields) - 1))})
     ON CONFLICT (id) DO UPDATE SET
         {", ".join(f"{name} = excluded.{name}" for name in Row._fields[1:-1])}
-    WHERE kbot_items.revision = excluded.revision - 1   -- unchanged since it was read, or ...
-       OR (kbot_items.run = excluded.run                -- ... the outcome of this run's claim,
-           AND excluded.state <> 'claimed'              -- even if others considered the run dead
-           AND kbot_items.state IN ('claimed', 'unknown'))
+    WHERE kbot_items.revision = excluded.revision - 1    -- unchanged since it was read, or ...
+       OR (kbot_items.run = excluded.run AND kbot_items.state = 'unknown')
+       OR EXISTS (SELECT 1 FROM kbot_claims              -- ... the outcome of this run's claim,
+                  WHERE id = excluded.id AND run = excluded.run)  -- even if it was taken for dead
 """  # noqa: S608 - names of ours
+
+_CLAIM = f"""
+    INSERT INTO kbot_claims ({", ".join(Claim._fields[:-1])})
+    VALUES ({", ".join("?" * (len(Claim._fields) - 1))}) ON CONFLICT DO NOTHING
+"""  # noqa: S608 - as above
+
+_CLAIMS = f"SELECT {', '.join(Claim._fields[:-1])} FROM kbot_claims WHERE id {{ids}} AND run <> ?"  # noqa: S608 - as above
+
+_RELEASE = "DELETE FROM kbot_claims WHERE id = ? AND run = ?"
 
 _SUPERSEDE = """
     INSERT INTO kbot_superseded (source_id, replaced_by, scope, key, name, superseded_at)
     VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
 
-_UNKNOWN_OF_A_RUN = """
-    UPDATE kbot_items SET state = 'unknown', error = ?, updated_at = ?, revision = revision + 1
-    WHERE state = 'claimed' AND run = ?
+# Reads the table once, and asks for no index on `digest`, which every change of an item would have
+# to be written to.
+_SAME_CONTENTS = """
+    WITH mine AS MATERIALIZED (
+        SELECT number, scope, digest, key, name FROM kbot_items
+        WHERE run = ? AND state = 'created' AND kind <> 'webpage'
+    )
+    SELECT mine.key, min(mine.name), min(other.key) FROM kbot_items AS other CROSS JOIN mine
+    WHERE other.digest = mine.digest AND other.scope = mine.scope AND other.number <> mine.number
+      AND (other.run <> ? OR other.number < mine.number)
+    GROUP BY mine.number, mine.key
 """
 
 
 def read_rows(connection: Connection, where: str, *values: Any) -> list[Row]:
     """Return the rows that meet a condition."""
-    query = f"SELECT {', '.join(Row._fields)} FROM kbot_items WHERE {where}"  # noqa: S608 - as above
+    query = f"SELECT {_COLUMNS} FROM kbot_items WHERE {where}"  # noqa: S608 - as above
     return list(map(Row._make, connection.rows(query, *values)))
 
 
@@ -119,21 +173,20 @@ def write_rows(connection: Connection, rows: Sequence[Row]) -> set[bytes]:
     """Write rows; return the ids of those that another run wrote since they were read.
 
     Each row has the revision after the one it was read with. The outcome of a claim is always
-    written while the row still belongs to that run.
+    written while the claim, or the row, still belongs to that run.
     """
     # In the same order in all runs: PostgreSQL locks row by row, and would find deadlocks.
-    ordered = sorted(rows, key=lambda row: row.id)
-    written = connection.run_many(_WRITE, [row[:-1] for row in ordered])
-    if written == len(ordered):
+    ordered = sorted(rows, key=attrgetter("id"))
+    if connection.run_many(_WRITE, [row[:-1] for row in ordered]) == len(ordered):
         return set()
     found = find_rows(connection, [row.id for row in ordered])
-    last = {row.id: row for row in ordered}  # one may be released and claimed again in one batch
+    last = {row.id: row for row in ordered}
     return {row.id for row in last.values() if not _is_written(row, found.get(row.id))}
 
 
 def find_rows(connection: Connection, ids: Sequence[bytes]) -> dict[bytes, Row]:
     """Return the rows with these ids."""
-    query = f"SELECT {', '.join(Row._fields)} FROM kbot_items WHERE id {{ids}}"  # noqa: S608 - as above
+    query = f"SELECT {_COLUMNS} FROM kbot_items WHERE id {{ids}}"  # noqa: S608 - as above
     return {row.id: row for row in map(Row._make, connection.of_ids(query, ids))}
 
 
@@ -144,9 +197,23 @@ def _is_written(row: Row, found: Row | None) -> bool:
     return (found.run, found.state, found.source_id) == (row.run, row.state, row.source_id)
 
 
-def superseded_rows(row: Row, source_id: str | None) -> list[tuple[Any, ...]]:
+def _unknown(claim: Claim, row: Row | None) -> Row:
+    """Return the row of what a dead run was sending, as `expire` would write it."""
+    if row is None:
+        where = claim.scope, claim.origin, claim.key, claim.name, claim.kind, claim.location
+        nothing = (None,) * 4
+        row = Row(claim.id, *where, State.UNKNOWN, *nothing, None, claim.run, 0, 0, None, 0, None)
+    return row._replace(state=State.UNKNOWN, pending=claim.pending, error=DIED)
+
+
+def as_unknown(row: Row) -> Row:
+    """Return a dead run's claim as unknown, without writing it."""
+    return row
+
+
+def superseded_rows(row: Row | None, source_id: str | None) -> list[tuple[Any, ...]]:
     """Return the row of `kbot_superseded` for the source that a new one replaces, if any."""
-    if row.source_id is None or row.source_id == source_id:
+    if row is None or row.source_id is None or row.source_id == source_id:
         return []
     name = row.source_name or row.name or row.key
     return [(row.source_id, source_id, row.scope, row.key, name, int(time.time()))]
@@ -167,17 +234,33 @@ class Batch:
     """What goes into one transaction.
 
     Attributes:
-        rows: claims, outcomes of claims, and corrected rows.
-        withdrawn: claims of new items that were not sent after all.
+        rows: outcomes of claims, and corrected rows.
+        released: claims that end, with their outcome in `rows` or because nothing was sent.
+        claims: what is sent next.
         superseded: sources that were replaced, as `superseded_rows` returns them.
     """
 
     rows: list[Row] = field(default_factory=list)
-    withdrawn: list[Row] = field(default_factory=list)
+    released: list[Claim] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
     superseded: list[tuple[Any, ...]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.rows or self.withdrawn or self.superseded)
+        return bool(self.rows or self.released or self.claims or self.superseded)
+
+
+class Found(NamedTuple):
+    """What a ledger holds of some items.
+
+    Attributes:
+        rows: their rows by id; what a dead run was sending is unknown in them.
+        claimed: the ids of those that another run is sending.
+        left: the ids of those that are left to other runs; nothing was looked up for them.
+    """
+
+    rows: dict[bytes, Row]
+    claimed: set[bytes]
+    left: set[bytes]
 
 
 class Store:
@@ -187,6 +270,7 @@ class Store:
 
     Args:
         database: where the ledger is.
+        patience: seconds to wait for a database that is away.
         reading: whether nothing may be written, as in a dry run.
         alive: returns whether the run can still end.
 
@@ -198,7 +282,12 @@ class Store:
     """
 
     def __init__(
-        self, database: LedgerDatabase, *, reading: bool, alive: Callable[[], bool] = lambda: True
+        self,
+        database: LedgerDatabase,
+        *,
+        patience: float,
+        reading: bool = False,
+        alive: Callable[[], bool] = lambda: True,
     ) -> None:
         self._database, self.reading, self._alive = database, reading, alive
         self._owner = Owner.of_this_process()
@@ -211,7 +300,8 @@ class Store:
         self._ledger_files = frozenset(
             {own, *(f"{own}-{kind}" for kind in ("journal", "shm", "wal"))}
         )
-        self._service, self._scope = "", 0
+        self._service, self._scopes = "", dict[tuple[str, ...], int]()
+        self._scope = 0
         self._renewed = 0.0
         self._wrote = False
 
@@ -220,7 +310,7 @@ class Store:
         """Whether the run has registered itself, and so holds a lease."""
         return self._renewed > 0
 
-    def open(self, service: str, collections: Sequence[str], origin: str | None) -> bool:
+    def open(self, service: str, collections: tuple[str, ...], origin: str | None) -> bool:
         """Open the ledger, or make it; a reader makes nothing, and gets False if there is none.
 
         Args:
@@ -230,76 +320,85 @@ class Store:
         """
         if self._session.open() is None:
             return False
+        self._service = service
 
-        def look(connection: Connection) -> int:
+        def look(connection: Connection) -> None:
             if not self.reading:
                 expire(connection)
-            query = "SELECT coalesce(max(number), 0) FROM kbot_items"
-            return int(connection.rows(query)[0][0])
+            self.highest = connection.rows("SELECT coalesce(max(number), 0) FROM kbot_items")[0][0]
+            self._scope = self._number_of_scope(connection, collections)
+            if origin is not None:
+                of_scope = (self._scope, origin)
+                number = self._number_of(connection, "kbot_origins", "scope", "name", of_scope)
+                self.origin = number or None
 
-        self.highest = self._session.do("read", look)
-        self._service, self._scope = service, self.scope(service, collections)
-        if origin is not None:
-            of_scope = (self._scope, origin)
-            self.origin = self._number_of("kbot_origins", "scope", "name", of_scope) or None
+        self._session.do("written", look)
+        self._scopes[collections] = self._scope
         return True
 
-    def scope(self, service: str, collections: Iterable[str]) -> int:
-        """Return the number of a service with some collections; 0 if a reader finds none."""
-        values = (service, ",".join(sorted(collections)))
-        return self._number_of("kbot_scopes", "service", "collections", values)
+    def scope(self, collections: tuple[str, ...]) -> int:
+        """Return the number of the service with some collections; 0 if a reader finds none."""
+        if collections not in self._scopes:
+            self._scopes[collections] = self._session.do(
+                "written", lambda connection: self._number_of_scope(connection, collections)
+            )
+        return self._scopes[collections]
 
     def created(self, after: int, count: int) -> list[Any]:
-        """Return number, key, version and digest of rows of the origin that are created, not gone.
+        """Return key, number, version and digest of rows of the origin that are created, not gone.
 
         Args:
             after: the number of the row that was read last.
             count: how many at most.
         """
         query = (
-            "SELECT number, key, version, digest FROM kbot_items WHERE origin = ? AND number > ? "
+            "SELECT key, number, version, digest FROM kbot_items WHERE origin = ? AND number > ? "
             "AND scope = ? AND state = 'created' AND gone_at IS NULL ORDER BY number LIMIT ?"
         )
         values = (self.origin, after, self._scope, count)
         return self._session.do("read", lambda connection: connection.rows(query, *values))
 
-    def find(self, ids: Sequence[bytes]) -> dict[bytes, Row]:
-        """Return the rows of items; claims of dead runs are unknown in them."""
+    def find(self, ids: Sequence[bytes], *, share: bool) -> Found:
+        """Look items up.
 
-        def find(connection: Connection) -> dict[bytes, Row]:
-            found = find_rows(connection, ids)
-            claiming = {row.run for row in found.values() if row.state == State.CLAIMED}
-            if not claiming - {self.run} or not claiming & (dead := dead_runs(connection)):
-                return found
-            if not self.reading:
+        Args:
+            ids: the items.
+            share: whether to leave the other live runs of the same scope their share, by the items'
+                ids. Each run knows by them, before it asks anything else, which items are its own.
+        """
+
+        def find(connection: Connection) -> Found:
+            mine, left = list(ids), set[bytes]()
+            if share and not self.reading:
+                if not self.registered:
+                    self._renew(connection)
+                living = live_runs(connection)
+                runs = sorted(run for run in living if living[run] == self._scope)
+                if self.run in runs and len(runs) > 1:
+                    rank, several = runs.index(self.run), len(runs)
+                    mine = [each for each in ids if each[0] % several == rank]
+                    left = set(ids).difference(mine)
+            found = connection.of_ids(_CLAIMS, mine, self.run)
+            claims = [Claim(*values, 0) for values in found]
+            dead = dead_runs(connection) if claims else set()
+            if dead and not self.reading:
                 expire(connection)
-                return find_rows(connection, ids)
-            return {row.id: as_unknown(row) if row.run in dead else row for row in found.values()}
+            rows = find_rows(connection, mine)
+            for claim in claims if self.reading else ():
+                if claim.run in dead:
+                    rows[claim.id] = _unknown(claim, rows.get(claim.id))
+            return Found(rows, {each.id for each in claims if each.run not in dead}, left)
 
         return self._session.do("read", find)
 
-    def contents(self, scope: int, digests: Sequence[bytes]) -> dict[bytes, str]:
-        """Return a key for each of these contents that the scope already has."""
-        query = "SELECT digest, key FROM kbot_items WHERE digest {ids} AND scope = ?"
-        found = self._session.do(
-            "read", lambda connection: connection.of_ids(query, digests, scope)
+    def contents(self, ids: Sequence[bytes]) -> dict[bytes, tuple[int, str | None, bytes]]:
+        """Return number, version and digest of those items that are created, and not gone."""
+        query = (
+            "SELECT id, number, version, digest FROM kbot_items "
+            "WHERE id {ids} AND state = 'created' AND gone_at IS NULL"
         )
-        return dict(found)
-
-    def rank(self) -> tuple[int, int]:
-        """Return the run's place among the live runs of the same scope, and how many those are.
-
-        Runs over the same items share them out by it. Asking registers the run.
-        """
-
-        def look(connection: Connection) -> list[int]:
-            if not self.registered:
-                self._renew(connection)
-            living = live_runs(connection)
-            return sorted(run for run in living if living[run] == self._scope)
-
-        runs = self._session.do("written", look)
-        return (runs.index(self.run), len(runs)) if self.run in runs else (0, 1)
+        found = self._session.do("read", lambda connection: connection.of_ids(query, ids))
+        return {each: tuple(known) for each, *known in found}
 
     def reserve(self, count: int, rate: float, longest: float) -> float:
         """Reserve turns in the queue shared by all runs that send to the service at a rate.
@@ -316,11 +415,9 @@ class Store:
         def take(connection: Connection) -> float:
             if not self.registered:  # live runs are counted below
                 self._renew(connection)
-            connection.run(
-                "INSERT INTO kbot_rates (service, free_at) VALUES (?, 0) ON CONFLICT DO NOTHING",
-                self._service,
-            )
             with connection.transaction():
+                insert = "INSERT INTO kbot_rates (service, free_at) VALUES (?, 0)"
+                connection.run(f"{insert} ON CONFLICT DO NOTHING", self._service)
                 # SQLite's write transactions exclude each other already.
                 locked = "" if connection.sqlite else " FOR UPDATE"
                 query = "SELECT free_at, (SELECT count(*) FROM kbot_runs) FROM kbot_rates "
@@ -339,7 +436,7 @@ class Store:
         return self._session.do("written", take)
 
     def write(self, batch: Batch, *, leave: bool = False) -> set[bytes]:
-        """Write a batch durably; return the ids of the rows that another run wrote first.
+        """Write a batch durably; return the ids of what another run wrote or claimed first.
 
         Args:
             batch: what to write.
@@ -351,10 +448,6 @@ class Store:
             with connection.transaction():
                 if self.due:  # first, so that a run considered dead is live before its claims
                     self._renew(connection)
-                connection.run_many(
-                    "DELETE FROM kbot_items WHERE id = ? AND run = ? AND state = 'claimed'",
-                    [(row.id, row.run) for row in batch.withdrawn],
-                )
                 lost = write_rows(connection, batch.rows)
                 write_superseded(connection, batch.superseded)
                 for row in batch.rows if lost else ():
@@ -362,9 +455,11 @@ class Store:
                     if row.id in lost and row.state == State.CREATED and row.source_id:
                         (there,) = find_rows(connection, [row.id]).values()
                         write_superseded(connection, superseded_rows(row, there.source_id))
+                connection.run_many(_RELEASE, [(each.id, each.run) for each in batch.released])
+                if batch.claims:
+                    lost |= self._claim(connection, batch.claims)
                 if leave:
-                    connection.run("DELETE FROM kbot_runs WHERE run = ?", self.run)
-                    connection.run(_UNKNOWN_OF_A_RUN, DIED, int(time.time()), self.run)
+                    expire_run(connection, self.run)
                 self.in_doubt = not connection.sqlite  # until the commit is answered
             self.in_doubt = False
             return lost
@@ -372,6 +467,26 @@ class Store:
         lost = self._session.do("written", write)
         if leave and self._wrote:
             self._session.do("read back", lambda _: self._database.check_whole())
+        return lost
+
+    def _claim(self, connection: Connection, claims: list[Claim]) -> set[bytes]:
+        """Claim items; return the ids of those that another run has, or has written since."""
+        claims = sorted(claims, key=attrgetter("id"))  # as in `write_rows`
+        ids = [claim.id for claim in claims]
+        mine = set(ids)
+        if connection.run_many(_CLAIM, [claim[:-1] for claim in claims]) < len(claims):
+            query = "SELECT id FROM kbot_claims WHERE id {ids} AND run = ?"
+            mine = {each for (each,) in connection.of_ids(query, ids, self.run)}
+        # A statement of its own, after the claims are there: who held one of them before has
+        # committed by now, and in PostgreSQL only a new statement sees that.
+        query = "SELECT id, revision FROM kbot_items WHERE id {ids}"
+        revisions = dict(connection.of_ids(query, ids))
+        lost = {
+            claim.id
+            for claim in claims
+            if claim.id not in mine or revisions.get(claim.id, 0) != claim.revision
+        }
+        connection.run_many(_RELEASE, [(each, self.run) for each in sorted(lost)])
         return lost
 
     @property
@@ -384,11 +499,18 @@ class Store:
         """Whether the lease may have expired unnoticed, such as while the machine slept."""
         return clock() - self._renewed > LEASE / 2
 
+    def same_contents(self) -> list[tuple[str, str, str]]:
+        """Return key and name of what this run created, and another key with the same content."""
+        found = self._session.do(
+            "read", lambda connection: connection.rows(_SAME_CONTENTS, self.run, self.run)
+        )
+        return [(key, name or key, other) for key, name, other in found]
+
     def mark_gone(self, seen: bytearray, limit: float) -> tuple[int, int]:
         """Record which items the origin no longer yields, after it was read to its end.
 
         Args:
-            seen: a bit for each row that was seen, by the row's number.
+            seen: for each row number, whether it was seen.
             limit: the share of its items that may disappear at once, 0 to 1.
 
         Returns:
@@ -397,16 +519,14 @@ class Store:
 
         def mark(connection: Connection) -> tuple[int, int]:
             query = (
-                "SELECT number FROM kbot_items "
-                "WHERE origin = ? AND digest IS NOT NULL AND number <= ? AND gone_at IS "
+                "SELECT number, gone_at IS NULL FROM kbot_items "
+                "WHERE origin = ? AND digest IS NOT NULL AND number <= ?"
             )
-            there, before = (
-                [number for (number,) in connection.rows(query + sort, self.origin, self.highest)]
-                for sort in ("NULL", "NOT NULL")
-            )
-            vanished = [number for number in there if not seen[number >> 3] >> (number & 7) & 1]
-            back = [number for number in before if seen[number >> 3] >> (number & 7) & 1]
-            withheld = len(vanished) if len(vanished) > limit * len(there) else 0
+            rows = connection.rows(query, self.origin, self.highest)
+            vanished = [number for number, there in rows if there and not seen[number]]
+            back = [number for number, there in rows if seen[number] and not there]
+            there = sum(there for _, there in rows)
+            withheld = len(vanished) if len(vanished) > limit * there else 0
             changes: list[tuple[int | None, int]]
             changes = [] if withheld else [(int(time.time()), number) for number in vanished]
             changes += [(None, number) for number in back]
@@ -414,10 +534,11 @@ class Store:
                 with connection.transaction():
                     connection.run_many(
                         "UPDATE kbot_items SET gone_at = ?, revision = revision + 1 "
-                        "WHERE number = ? AND state <> 'claimed'",
+                        "WHERE number = ? AND id NOT IN (SELECT id FROM kbot_claims)",
                         changes,
                     )
-            return len(before) - len(back) + (0 if withheld else len(vanished)), withheld
+            before = len(rows) - there - len(back)
+            return before + (0 if withheld else len(vanished)), withheld
 
         return self._session.do("written", mark)
 
@@ -462,24 +583,26 @@ class Store:
         running.pop(self.run, None)
         self._session.close()
 
-    def _number_of(self, table: str, one: str, two: str, values: tuple[Any, Any]) -> int:
+    def _number_of_scope(self, connection: Connection, collections: Iterable[str]) -> int:
+        values = (self._service, ",".join(sorted(collections)))
+        return self._number_of(connection, "kbot_scopes", "service", "collections", values)
+
+    def _number_of(
+        self, connection: Connection, table: str, one: str, two: str, values: tuple[Any, Any]
+    ) -> int:
         query = f"SELECT number FROM {table} WHERE {one} = ? AND {two} = ?"  # noqa: S608 - as above
         insert = f"INSERT INTO {table} ({one}, {two}) VALUES (?, ?) ON CONFLICT DO NOTHING"  # noqa: S608
-
-        def find(connection: Connection) -> int:
+        found = connection.rows(query, *values)
+        if not found and not self.reading:
+            connection.run(insert, *values)
             found = connection.rows(query, *values)
-            if not found and not self.reading:
-                connection.run(insert, *values)
-                found = connection.rows(query, *values)
-            return int(found[0][0]) if found else 0
-
-        return self._session.do("written", find)
+        return int(found[0][0]) if found else 0
 
     def _renew(self, connection: Connection) -> None:
         if not self.registered:  # remove what killed runs left behind and nothing needs
             connection.run(
-                "DELETE FROM kbot_runs WHERE lease_until < ? AND run NOT IN "
-                "(SELECT run FROM kbot_items WHERE state = 'claimed')",
+                "DELETE FROM kbot_runs WHERE lease_until < ? "
+                "AND run NOT IN (SELECT run FROM kbot_claims)",
                 connection.now() - LEASE,
             )
         connection.run(
@@ -493,8 +616,3 @@ class Store:
         )
         running[self.run] = self._alive
         self._renewed = clock()
-
-
-def as_unknown(row: Row) -> Row:
-    """Return a dead run's claim as unknown, without writing it."""
-    return row._replace(state=State.UNKNOWN, error=DIED) if row.state == State.CLAIMED else row

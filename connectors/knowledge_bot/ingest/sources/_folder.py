@@ -4,15 +4,20 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
+from stat import S_ISLNK, S_ISREG
+from typing import TYPE_CHECKING, Any
 
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._items import File, Skipped
+from knowledge_bot.ingest._found import Listing, Skipped, fingerprint, fingerprint_of
 from knowledge_bot.ingest.sources._documents import patterns_of
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest._items import File
+
+# How many files a listing has at most.
+_LISTED = 500
 
 IGNORE_FILE = ".kbotignore"
 """The file in a folder that says what to leave out, written like a `.gitignore`."""
@@ -91,53 +96,91 @@ class Folder:
         """Return the same folder under a name that stays the same wherever it is mounted."""
         return replace(self, prefix=origin, origin=origin)
 
-    def __iter__(self) -> Iterator[File | Skipped]:  # noqa: C901 - one branch for each kind of entry
-        # One generator for all folders, since nested ones would pass each file up level by level.
-        waiting = [self._listed("")]
+    def __iter__(self) -> Iterator["File | Skipped"]:
+        for listing in self.listings():
+            yield from map(listing.item, range(len(listing.keys)))
+
+    def listings(self) -> Iterator[Listing]:  # noqa: C901 - one branch for each kind of entry
+        """Yield the same as listings, a few hundred files each.
+
+        To make an item of each file would take longer than everything else about an unchanged one.
+        """
+        found: list[str | File | Skipped] = []
+        versions: list[str] = []
+
+        def add(each: "str | File | Skipped", version: str = "") -> None:
+            found.append(each)
+            versions.append(version)
+
+        def listed(below: str) -> tuple[str, Iterator[os.DirEntry[str]]]:
+            try:
+                with os.scandir(f"{self.root}/{below}" if below else self.root) as entries:
+                    return below, iter(sorted(entries, key=attrgetter("name")))
+            except OSError as error:
+                reason = f"the folder cannot be read: {error.strerror}"
+                name = _shown(below or self.root)
+                add(Skipped(name, reason, invalid=True, partial=True))
+                return below, iter(())
+
+        takes = self._takes
+        # One loop for all folders, since nested ones would pass each file up level by level.
+        waiting = [listed("")]
         while waiting:
             below, entries = waiting[-1]
-            for name, entry in entries:
+            for entry in entries:
+                if len(found) >= _LISTED:
+                    yield self._listing(found, versions)
+                    found, versions = [], []
+                name = entry.name
                 relative = below + name
-                if isinstance(entry, Skipped):
-                    yield entry
-                elif name[0] == "." and not self._hidden:
+                if name[0] == "." and not self._hidden:
                     if name != IGNORE_FILE:
-                        yield _skipped(relative, "it is hidden")
+                        add(_skipped(relative, "it is hidden"))
                 elif entry.is_dir(follow_symlinks=False):
                     if self._ignores is None or not self._ignores(f"{relative}/"):
-                        waiting.append(self._listed(f"{relative}/"))
+                        waiting.append(listed(f"{relative}/"))
                         break
-                elif not self._takes(relative):
-                    continue
-                elif entry.is_symlink():
-                    yield self._linked(entry.path, relative)
-                elif entry.is_file(follow_symlinks=False):
-                    # The path is resolved: the root is, and no link led here. Resolving each one
-                    # again would take longer than everything else about an unchanged file.
-                    yield self._file(entry.path, relative, relative)
-                else:
-                    yield _skipped(relative, "it is not a regular file")
+                elif takes is None or takes(relative):
+                    try:
+                        status = entry.stat(follow_symlinks=False)
+                    except OSError:  # it was removed a moment ago
+                        continue
+                    if S_ISREG(status.st_mode):
+                        found.append(relative)
+                        versions.append(fingerprint(status))
+                    elif S_ISLNK(status.st_mode):
+                        linked = self._linked(entry.path, relative)
+                        add(linked, fingerprint_of(entry.path))
+                    else:
+                        add(_skipped(relative, "it is not a regular file"))
             else:
                 waiting.pop()
+        yield self._listing(found, versions)
 
-    def _listed(self, below: str) -> tuple[str, Iterator[tuple[str, Any]]]:
-        try:
-            with os.scandir(f"{self.root}/{below}" if below else self.root) as entries:
-                names: list[tuple[str, Any]] = sorted(
-                    [(entry.name, entry) for entry in entries], key=itemgetter(0)
-                )
-        except OSError as error:
-            reason = f"the folder cannot be read: {error.strerror}"
-            name = _shown(below or self.root)
-            names = [("", Skipped(name, reason, invalid=True, partial=True))]
-        return below, iter(names)
+    def _listing(self, found: "list[str | File | Skipped]", versions: list[str]) -> Listing:
+        prefix = f"{self.prefix}/"
+        keys = [
+            prefix + each if isinstance(each, str) else getattr(each, "key", "") for each in found
+        ]
 
-    def _takes(self, relative: str) -> bool:
-        if self._matches is not None and not self._matches(relative):
-            return False
-        return self._ignores is None or not self._ignores(relative)
+        def item(place: int) -> "File | Skipped":
+            each = found[place]
+            # The path is resolved: the root is, and no link led here.
+            return self._file(f"{self.root}/{each}", each, each) if isinstance(each, str) else each
 
-    def _linked(self, path: str, relative: str) -> File | Skipped:
+        return Listing(keys, versions, item)
+
+    @property
+    def _takes(self) -> Callable[[str], bool] | None:
+        """Whether a file is taken; None if all are."""
+        matches, ignores = self._matches, self._ignores
+        if matches is None and ignores is None:
+            return None
+        return lambda relative: (matches is None or bool(matches(relative))) and not (
+            ignores is not None and ignores(relative)
+        )
+
+    def _linked(self, path: str, relative: str) -> "File | Skipped":
         target = Path(os.path.realpath(path))
         if not target.is_relative_to(self.root):
             return _skipped(relative, f"it is a link out of the folder, to {_shown(str(target))}")
@@ -147,7 +190,11 @@ class Folder:
             return _skipped(relative, f"it is a link to nothing, {_shown(str(target))}")
         return self._file(str(target), str(target)[len(self.root) + 1 :], relative)
 
-    def _file(self, path: str, below: str, name: str) -> File | Skipped:
+    def _file(self, path: str, below: str, name: str) -> "File | Skipped":
+        from pydantic import ValidationError
+
+        from knowledge_bot.ingest._items import File
+
         try:
             return File(path=path, name=name, key=f"{self.prefix}/{below}")
         except ValidationError:  # on Linux a name is bytes, and the model takes text

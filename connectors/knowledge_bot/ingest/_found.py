@@ -1,0 +1,61 @@
+"""What a source of items finds that is no item: things left out, and files that may be unchanged.
+
+Nothing here needs pydantic: a night without changes makes no item.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest._items import File
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something that a source of items found and leaves out.
+
+    Attributes:
+        name: what it is, such as a path or an address.
+        reason: why it is left out.
+        invalid: whether it should have been an item but cannot be read; counted in
+            `report.invalid`, not in `report.skipped`.
+        partial: whether it may hide further items, as a folder does that cannot be read; then
+            nothing can be marked as gone.
+    """
+
+    name: str
+    reason: str
+    invalid: bool = False
+    partial: bool = False
+
+
+class Listing(NamedTuple):
+    """Files as a folder lists them; only those that may have changed become items.
+
+    Attributes:
+        keys: their keys, in the order in which the folder is read; anything for what is left out.
+        versions: the fingerprints.
+        item: makes the item of the file at a place in these lists.
+    """
+
+    keys: list[str]
+    versions: list[str]
+    item: "Callable[[int], File | Skipped]"
+
+
+def fingerprint(status: os.stat_result) -> str:
+    """Return what stands for a file's content without reading it: size, times and inode.
+
+    A change so soon after the last one that the file may keep its time may not show in it.
+    """
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
+
+
+def fingerprint_of(path: str) -> str:
+    """Return the fingerprint of a file as it is now; empty if there is none."""
+    try:
+        return fingerprint(os.stat(path))  # noqa: PTH116 - a `Path` costs more than the call
+    except (OSError, ValueError):
+        return ""
