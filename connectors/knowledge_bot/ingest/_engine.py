@@ -223,7 +223,7 @@ class Run:
     async def _next(self) -> Planned | None:
         """Return the next plan; None at the end."""
         if len(self._left) <= _WINDOWS_LEFT and (items := await self._reader.window()) is not None:
-            planned = await self._plan(items, share=self._shares)
+            planned = await self._plan(items, share=self._shares and self._writer is not None)
             if planned.left:
                 self._left.append(planned.left)
             return planned
@@ -274,10 +274,10 @@ class Run:
         counts = self._counters.counts
         counts["unchanged"] += planned.unchanged
         counts["elsewhere"] += len(planned.in_progress)
-        counts["unversioned"] = self._planner.unversioned  # old pages too
         self._in_progress += planned.in_progress
         for outcome in planned.outcomes:
             self._counters.add(outcome)
+        counts["unversioned"] = self._planner.unversioned  # old pages too
         if self._writer is not None and planned.rows:
             self._writer.put(*planned.rows)
         if not self._options.dry_run:

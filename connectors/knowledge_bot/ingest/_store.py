@@ -353,9 +353,10 @@ class Store:
         """
         query = (
             "SELECT key, number, version, digest FROM kbot_items WHERE origin = ? AND number > ? "
-            "AND scope = ? AND state = 'created' AND gone_at IS NULL ORDER BY number LIMIT ?"
+            "AND number <= ? AND scope = ? AND state = 'created' AND gone_at IS NULL "
+            "ORDER BY number LIMIT ?"
         )
-        values = (self.origin, after, self._scope, count)
+        values = (self.origin, after, self.highest, self._scope, count)
         return self._session.do("read", lambda connection: connection.rows(query, *values))
 
     def find(self, ids: Sequence[bytes], *, share: bool) -> Found:
@@ -368,16 +369,11 @@ class Store:
         """
 
         def find(connection: Connection) -> Found:
-            mine, left = list(ids), set[bytes]()
-            if share and not self.reading:
-                if not self.registered:
-                    self._renew(connection)
-                living = live_runs(connection)
-                runs = sorted(run for run in living if living[run] == self._scope)
-                if self.run in runs and len(runs) > 1:
-                    rank, several = runs.index(self.run), len(runs)
-                    mine = [each for each in ids if each[0] % several == rank]
-                    left = set(ids).difference(mine)
+            mine = list(ids)
+            # A run that has nothing to send writes nothing, so it does not register itself.
+            if share and (self.registered or len(find_rows(connection, ids)) < len(ids)):
+                mine = self._share(connection, ids)
+            left = set(ids).difference(mine)
             found = connection.of_ids(_CLAIMS, mine, self.run)
             claims = [Claim(*values, 0) for values in found]
             dead = dead_runs(connection) if claims else set()
@@ -390,6 +386,17 @@ class Store:
             return Found(rows, {each.id for each in claims if each.run not in dead}, left)
 
         return self._session.do("read", find)
+
+    def _share(self, connection: Connection, ids: Sequence[bytes]) -> list[bytes]:
+        """Return this run's share of items that other live runs of the same scope may have too."""
+        if not self.registered:
+            self._renew(connection)
+        living = live_runs(connection)
+        runs = sorted(run for run in living if living[run] == self._scope)
+        if self.run not in runs:
+            return list(ids)
+        rank, several = runs.index(self.run), len(runs)
+        return [each for each in ids if each[0] % several == rank]
 
     def contents(self, ids: Sequence[bytes]) -> dict[bytes, tuple[int, str | None, bytes]]:
         """Return number, version and digest of those items that are created, and not gone."""
