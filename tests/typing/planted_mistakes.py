@@ -6,8 +6,10 @@ Those in tasks of Airflow are in `planted_mistakes_in_tasks.py`.
 # ruff: noqa: B018, SIM115, T201 - the mistakes, and what shows them
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from threading import Event
 from typing import assert_type
 
 import httpx
@@ -27,7 +29,17 @@ from knowledge_bot import (
     Source,
 )
 from knowledge_bot._chats import aask_bots, ask_bots
-from knowledge_bot.ingest import File, WebPage
+from knowledge_bot.ingest import (
+    File,
+    Ingestion,
+    IngestionOptions,
+    Ledger,
+    Report,
+    Text,
+    WebPage,
+    aingest,
+    ingest,
+)
 from knowledge_bot.testing import MemoryService
 from langchain_knowledge_bot import (
     ChatKnowledgeBot,
@@ -82,6 +94,38 @@ async def right_as_well(client: AsyncClient) -> None:
     async with AsyncClient(http_client=httpx.AsyncClient()) as given:
         assert_type(given, AsyncClient)
     AsyncClient(http_client=httpx2.AsyncClient())
+
+
+def right_ingestions(client: Client, collection: Collection, stop: Event) -> None:
+    """A run takes its options by their names; they may be kept, alone or checked."""
+    items = [Text(name="n", content="c")]
+    assert_type(ingest(client, items, collections="col_1"), Report)
+    ingest(client, items, collections=[collection, "col_2"], ledger=Ledger("k.db"), wait=90)
+    ingest(client, items, collections=collection, ledger=Path("k.db"), stop=stop, limit=None)
+    kept: IngestionOptions = {"collections": "col_1", "on_unknown": "resend", "ledger_wait": 60}
+    assert_type(ingest(client, iter(items), **kept), Report)
+    checked = Ingestion(**kept)
+    assert_type(checked.collections, tuple[str, ...])
+    assert_type(checked.ledger, Ledger | None)
+    assert_type(replace(checked, concurrency=2).run(client, items), Report)
+
+
+async def right_ingestions_as_well(client: AsyncClient) -> None:
+    """An asynchronous run takes the same options."""
+    assert_type(await aingest(client, [], collections="col_1", dry_run=True), Report)
+
+
+def wrong_ingestions(client: Client) -> None:
+    """Options that no run takes."""
+    ingest(client, [])  # expect: call-arg
+    ingest(client, [], collections=1)  # expect: arg-type
+    ingest(client, [], collections="col_1", concurency=3)  # expect: call-arg
+    ingest(client, [], collections="col_1", on_unknown="fail")  # expect: arg-type
+    ingest(client, [], collections="col_1", ledger=3)  # expect: arg-type
+    ingest(client, [], collections="col_1", ledger_wait="5m")  # expect: arg-type
+    ingest(client, [], collections="col_1", stop=True)  # expect: arg-type
+    Ingestion(ledger="k.db")  # expect: call-arg
+    Ingestion(collections="col_1", gone_limit="all")  # expect: arg-type
 
 
 def wrong_arguments(client: Client) -> None:

@@ -12,7 +12,8 @@
   `from_sitemap`, `from_feed`, `from_loader`, `from_rows`, `from_jsonl` and `from_urls` find them,
   one at a time, and yield a `Skipped` for what they leave out.
 - A `Ledger` remembers what was sent. `ingest` and `aingest` compare, send and record, and return a
-  `Report`. An `Ingestion` holds their options, for use in several places.
+  `Report`. `IngestionOptions` describes their options; an `Ingestion` holds them, for use in
+  several places.
 
 The service can neither list nor delete sources and takes no idempotency key. So the ledger records
 an intent on disk before a request leaves. What a killed process left behind is reported as
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from knowledge_bot.ingest._items import File, Item, Skipped, Text, WebPage
     from knowledge_bot.ingest._ledger import Entry, Ledger, LedgerCounts, SupersededSource
     from knowledge_bot.ingest._report import IncompleteIngestionError, Outcome, Report, Stop
-    from knowledge_bot.ingest._run import Ingestion, aingest, ingest
+    from knowledge_bot.ingest._run import Ingestion, IngestionOptions, aingest, ingest
     from knowledge_bot.ingest._schema import LedgerError
     from knowledge_bot.ingest._store import State
     from knowledge_bot.ingest.sources import (
@@ -53,7 +54,7 @@ _HOMES = {
     "_items": ("File", "Item", "Skipped", "Text", "WebPage"),
     "_ledger": ("Entry", "LedgerCounts", "Ledger", "SupersededSource"),
     "_report": ("IncompleteIngestionError", "Outcome", "Report", "Stop"),
-    "_run": ("Ingestion", "aingest", "ingest"),
+    "_run": ("Ingestion", "IngestionOptions", "aingest", "ingest"),
     "_store": ("State",),
     "sources": (
         "from_feed",
@@ -74,6 +75,7 @@ __all__ = [
     "File",
     "IncompleteIngestionError",
     "Ingestion",
+    "IngestionOptions",
     "Item",
     "Ledger",
     "LedgerCounts",

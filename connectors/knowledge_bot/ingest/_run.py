@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import contextvars
+import difflib
 import multiprocessing
 import os
 import signal
@@ -13,7 +14,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    BinaryIO,
+    Protocol,
+    Required,
+    TypedDict,
+    Unpack,
+    cast,
+    get_args,
+)
 
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._configuration import API_KEY_VARIABLE
@@ -49,13 +60,23 @@ class Event(Protocol):
         """Return whether the run should end."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ingestion:
-    """The options of an ingestion, shared by all its interfaces.
+class SharedOptions(TypedDict, total=False):
+    """The options of `IngestionOptions` that sinks, frameworks and the operator take as well."""
+
+    concurrency: int
+    on_unknown: OnUnknown
+    rate: float | None
+    wait: float
+    ledger_wait: float
+
+
+class IngestionOptions(SharedOptions, total=False):
+    """The options of a run; only `collections` is required. `Ingestion` has the defaults.
 
     Attributes:
-        collections: where items go that name no collections of their own.
-        ledger: remembers what was ingested; a `Ledger`, its address or a SQLite file's path.
+        collections: where items go that name no collections of their own: ids, or `Collection`
+            objects.
+        ledger: remembers what was ingested: a `Ledger`, its address or a SQLite file's path.
             Without one, every run sends every item.
         concurrency: the most requests in flight, and so the most unknown outcomes after a crash.
         on_unknown: `hold` reports items of unknown outcome and does not send them, so that nothing
@@ -75,18 +96,44 @@ class Ingestion:
             rate.
         wait: seconds to wait at the end for the outcome of items that other runs are sending; after
             90 a dead worker is certainly noticed.
+        ledger_wait: seconds to wait, in one outage, for a ledger's database that is locked,
+            restarts, fails over or has lost its sessions; then the run ends.
         share: whether runs that feed the same collections at once divide the items among them.
             True suits runs with the same items, False runs that each have their own.
         stop: when this is set, the run ends early.
         handle_signals: end early on SIGTERM, SIGHUP and Ctrl-C, if this is the main thread and
             nobody else handles them. In a worker process of `multiprocessing` SIGTERM then ends the
             process, as its pool expects.
+    """
+
+    collections: Required[Collections]
+    ledger: Ledger | str | os.PathLike[str] | None
+    on_progress: OnProgress | None
+    on_outcome: OnOutcome | None
+    dry_run: bool
+    origin: str | None
+    gone_limit: float
+    limit: int | None
+    share: bool
+    stop: Event | None
+    handle_signals: bool
+
+
+def shared_options(face: object) -> SharedOptions:
+    """Return the values that an object has for them, as attributes of these names."""
+    values = {name: getattr(face, name) for name in SharedOptions.__annotations__}
+    return cast("SharedOptions", values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingestion:
+    """The options of a run, checked; for use in several places. `IngestionOptions` explains them.
 
     Raises:
         ConfigurationError: an option cannot be used.
     """
 
-    collections: Any
+    collections: tuple[str, ...]
     ledger: Ledger | None = None
     concurrency: int = 8
     on_unknown: OnUnknown = "hold"
@@ -98,10 +145,14 @@ class Ingestion:
     limit: int | None = None
     rate: float | None = None
     wait: float = 0.0
+    ledger_wait: float = 300.0
     share: bool = True
     stop: Event | None = None
     handle_signals: bool = True
-    ledger_wait: float = 300.0
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **options: Unpack[IngestionOptions]) -> None: ...
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "collections", tuple(collection_ids(self.collections)))
@@ -114,6 +165,7 @@ class Ingestion:
         if self.rate is not None:
             check_number("rate", self.rate, 0.001, 1e6)
         check_number("wait", self.wait, 0)
+        check_number("ledger_wait", self.ledger_wait, 0)
         if self.on_unknown not in get_args(OnUnknown):
             raise ConfigurationError(
                 f"on_unknown: expected 'hold' or 'resend', not {self.on_unknown!r}"
@@ -190,26 +242,7 @@ class Ingestion:
         )
 
 
-def ingest(
-    client: Client,
-    items: Iterable[object],
-    *,
-    collections: Collections,
-    ledger: Ledger | None = None,
-    concurrency: int = 8,
-    on_unknown: OnUnknown = "hold",
-    on_progress: OnProgress | None = None,
-    on_outcome: OnOutcome | None = None,
-    dry_run: bool = False,
-    origin: str | None = None,
-    gone_limit: float = 0.5,
-    limit: int | None = None,
-    rate: float | None = None,
-    wait: float = 0.0,
-    share: bool = True,
-    stop: Event | None = None,
-    handle_signals: bool = True,
-) -> Report:
+def ingest(client: Client, items: Iterable[object], **options: Unpack[IngestionOptions]) -> Report:
     """Create a source from each item, except those that the ledger knows to be unchanged.
 
     It blocks, and may be called in the thread of a running event loop. On SIGTERM, SIGHUP, Ctrl-C,
@@ -219,53 +252,25 @@ def ingest(
     Args:
         client: sends the requests.
         items: `WebPage`, `Text`, `File` and `Skipped` objects, taken one at a time in a thread.
-        collections: where items go that name none. This and all that follow are described in full
-            at `Ingestion`.
-        ledger: remembers what was ingested.
-        concurrency: the most requests in flight.
-        on_unknown: `hold` or `resend`.
-        on_progress: called with the report so far.
-        on_outcome: called with the outcome of an item.
-        dry_run: compare only.
-        origin: a name for where the items come from.
-        gone_limit: the share of an origin's items that may disappear at once, 0 to 1.
-        limit: the most items that are sent.
-        rate: the most items per second, over all runs that share the ledger.
-        wait: seconds to wait at the end for what other runs are sending.
-        share: whether simultaneous runs divide the items among them.
-        stop: ends the run early when it is set.
-        handle_signals: whether signals end the run early.
+        options: `collections`, `ledger` and the others of `IngestionOptions`: for their meaning,
+            see `help(knowledge_bot.ingest.IngestionOptions)`.
 
     Returns:
         The counts, and the items that were not ingested with the reason.
 
     Raises:
+        TypeError: there is no such option, or no `collections`. Nothing was sent.
         ConfigurationError: an argument cannot be used, or the client is closed or has no API key.
         LedgerError: the ledger cannot be opened.
         Exception: what `items` or a callback raised, once the requests in flight have ended.
     """
-    return _options(locals()).run(client, items)
+    return _ingestion(options).run(client, items)
 
 
 async def aingest(
     client: AsyncClient,
     items: Iterable[object] | AsyncIterable[object],
-    *,
-    collections: Collections,
-    ledger: Ledger | None = None,
-    concurrency: int = 8,
-    on_unknown: OnUnknown = "hold",
-    on_progress: OnProgress | None = None,
-    on_outcome: OnOutcome | None = None,
-    dry_run: bool = False,
-    origin: str | None = None,
-    gone_limit: float = 0.5,
-    limit: int | None = None,
-    rate: float | None = None,
-    wait: float = 0.0,
-    share: bool = True,
-    stop: Event | None = None,
-    handle_signals: bool = True,
+    **options: Unpack[IngestionOptions],
 ) -> Report:
     """Ingest as `ingest` does, without blocking; `items` may be an asynchronous iterable.
 
@@ -273,12 +278,15 @@ async def aingest(
     raises `CancelledError`; a second cancellation ends it at once. Callbacks are called in the
     event loop's thread. Arguments, result and errors are those of `ingest`.
     """
-    return await _options(locals()).arun(client, items)
+    return await _ingestion(options).arun(client, items)
 
 
-def _options(arguments: dict[str, Any]) -> Ingestion:
-    names = Ingestion.__dataclass_fields__
-    return Ingestion(**{name: value for name, value in arguments.items() if name in names})
+def _ingestion(options: IngestionOptions) -> Ingestion:
+    for name in options.keys() - Ingestion.__dataclass_fields__.keys():
+        near = difflib.get_close_matches(name, Ingestion.__dataclass_fields__, 1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise TypeError(f"ingest: there is no option {name!r}. {hint}Nothing was sent")
+    return Ingestion(**options)
 
 
 def _check_can_create(client: Client | AsyncClient) -> None:

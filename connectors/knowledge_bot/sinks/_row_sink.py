@@ -188,7 +188,7 @@ class RowSink:
     def _ingestion(self) -> Ingestion:
         return Ingestion(
             collections=self.collections,
-            ledger=self.ledger,  # type: ignore[arg-type] # it takes an address as well
+            ledger=self.ledger,
             concurrency=self.concurrency,
             on_unknown=self.on_unknown,
             rate=self.rate,

@@ -1,13 +1,13 @@
 """How a run is called: its arguments, its items as they come, its progress, and its end."""
 
 import asyncio
-import inspect
 import io
+import re
 import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 
 import httpx
 import pytest
@@ -15,7 +15,17 @@ import pytest
 from calls import KEY
 from ingest_texts import texts
 from knowledge_bot import AsyncClient, Client, ConfigurationError
-from knowledge_bot.ingest import File, Ingestion, Report, Stop, Text, WebPage, aingest, ingest
+from knowledge_bot.ingest import (
+    File,
+    Ingestion,
+    IngestionOptions,
+    Report,
+    Stop,
+    Text,
+    WebPage,
+    aingest,
+    ingest,
+)
 from scripted_server import answer, reset, silence
 
 pytestmark = pytest.mark.timeout(60)
@@ -187,19 +197,36 @@ def test_options_are_kept_for_many_runs(service, ledger):
         replace(ingestion, concurrency=0)
 
 
-def test_the_functions_take_the_options_that_an_ingestion_keeps_with_the_same_defaults():
+def test_the_functions_take_the_options_that_an_ingestion_keeps(run, service):
     kept = {field.name: field.default for field in fields(Ingestion)}
-    for function in (ingest, aingest):
-        taken = {
-            name: parameter.default
-            for name, parameter in inspect.signature(function).parameters.items()
-            if parameter.kind is parameter.KEYWORD_ONLY
-        }
-        assert taken.keys() == kept.keys()
-        assert {name: taken[name] for name in taken if name != "collections"} == {
-            name: kept[name] for name in kept if name != "collections"
-        }
-    assert kept["gone_limit"] == 0.5
+    assert IngestionOptions.__annotations__.keys() == kept.keys()
+    assert IngestionOptions.__required_keys__ == {"collections"}
+    assert [name for name, default in kept.items() if default is MISSING] == ["collections"]
+    for name in kept:
+        assert f"\n        {name}: " in IngestionOptions.__doc__
+    del kept["collections"]
+    assert run(texts(2), **kept).created == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"concurency": 2}, ["'concurency'", "'concurrency'"]),
+        ({"ledger_wiat": 2}, ["'ledger_wiat'", "'ledger_wait'"]),
+        ({"xyz": 2}, ["'xyz'"]),
+    ],
+)
+def test_an_option_that_there_is_not_is_named_before_anything(run, service, options, said):
+    with pytest.raises(TypeError) as caught:
+        run(texts(1), **options)
+    assert re.findall(r"'\w+'", str(caught.value)) == said
+    assert service.arrived == []
+
+
+def test_a_run_needs_collections(service):
+    with Client(KEY, service.url) as client, pytest.raises(TypeError, match="'collections'"):
+        ingest(client, texts(1))  # type: ignore[call-arg]
+    assert service.arrived == []
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,8 @@ def test_a_ledger_that_cannot_keep_the_rate_ends_the_run_and_nothing_is_sent(sen
     "options",
     [
         {"wait": -1},
+        {"ledger_wait": -1},
+        {"ledger_wait": "5m"},
         {"limit": -1},
         {"limit": 1.5},
         {"concurrency": 1.5},
