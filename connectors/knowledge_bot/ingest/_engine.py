@@ -9,6 +9,7 @@ requests in flight.
 """
 
 import asyncio
+import contextlib
 import contextvars
 import heapq
 import itertools
@@ -139,7 +140,7 @@ class Run:
         try:
             loop = asyncio.get_running_loop()
             await asyncio.to_thread(self._open, lambda: not loop.is_closed())
-            self._reader.start(self._store)
+            self._reader.start(self._plan, self._store)
             async with asyncio.TaskGroup() as workers:
                 await self._feed(workers)
             await self._look_back()
@@ -222,10 +223,11 @@ class Run:
 
     async def _next(self) -> Planned | None:
         """Return the next plan; None at the end."""
-        if len(self._left) <= _WINDOWS_LEFT and (items := await self._reader.window()) is not None:
-            planned = await self._plan(items, share=self._shares and self._writer is not None)
+        few = len(self._left) <= _WINDOWS_LEFT
+        if few and (planned := await self._reader.planned()) is not None:
             if planned.left:
                 self._left.append(planned.left)
+            self._partial = self._partial or planned.partial
             return planned
         if self._reader.exhausted:
             await self._backlog.idle()
@@ -238,13 +240,11 @@ class Run:
             return planned
         if self._lost:
             lost, self._lost, self._shares = self._lost, [], self._options.share
-            return await self._plan(lost, again=True)
+            return await asyncio.to_thread(self._planner.plan, lost, again=True)
         return await self._wait_for_others()
 
-    async def _plan(self, items: Sequence[object], **how: bool) -> Planned:
-        planned = await asyncio.to_thread(self._planner.plan, items, **how)
-        self._partial = self._partial or planned.partial
-        return planned
+    def _plan(self, items: Sequence[object]) -> Planned:
+        return self._planner.plan(items, share=self._shares and self._writer is not None)
 
     async def _wait_for_others(self) -> Planned | None:
         """Plan again what other runs were sending, for as long as the caller waits for them."""
@@ -261,7 +261,7 @@ class Run:
                 break
             await asyncio.sleep(min(left, _POLL_INTERVAL))
             items, self._in_progress = self._in_progress, []
-            planned = await self._plan(items, again=True)
+            planned = await asyncio.to_thread(self._planner.plan, items, again=True)
             self._counters.counts["elsewhere"] -= len(items)  # they are counted again
             if len(planned.in_progress) < len(items):
                 self._wait = max(0.0, waited_since + self._wait - time.monotonic())
@@ -460,7 +460,7 @@ class Run:
 
     async def _mark_gone(self, store: Store) -> None:
         gone, withheld = await asyncio.to_thread(
-            store.mark_gone, self._planner.seen, self._options.gone_limit
+            store.mark_gone, self._planner.seen, self._planner.met, self._options.gone_limit
         )
         self._counters.counts.update(gone=gone, gone_withheld=withheld)
         if withheld:
@@ -523,25 +523,24 @@ def _storable(text: str) -> str:
 
 
 class Reader:
-    """Takes items, in a thread if that may block, and hands them over a window at a time.
+    """Takes items, in a thread if that may block, and plans them a window at a time.
 
     Args:
         items: what to take; a folder is taken as listings of its files.
 
     Attributes:
         total: how many items there are, if that is known.
-        exhausted: whether all items were handed over, or none is wanted any more.
+        exhausted: whether all plans were handed over, or none is wanted any more.
         partial: why there may be more items than were read; empty if there are none.
     """
 
     def __init__(self, items: Iterable[object] | AsyncIterable[object]) -> None:
         self._items: Any = items
-        self._buffer: deque[tuple[float, object]] = deque()
-        # In windows: written by whoever reads, and by whoever takes.
-        self._read = self._taken = 0.0
+        self._buffer: deque[object] = deque()
+        self._plans: deque[Planned] = deque()
+        self._weight = 0.0  # of the buffer, in windows
         self._count = 0
-        self._filled = asyncio.Event()
-        self._room = threading.Event()
+        self._filled, self._room = asyncio.Event(), threading.Event()
         self._done = False
         self._error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
@@ -549,9 +548,9 @@ class Reader:
         self.exhausted = False
         self.partial = ""
 
-    def start(self, store: Store | None) -> None:
+    def start(self, plan: Callable[[Sequence[object]], Planned], store: Store | None) -> None:
         """Begin to read. Items that compare pages remember them in the ledger."""
-        self._loop = asyncio.get_running_loop()
+        self._plan, self._loop = plan, asyncio.get_running_loop()
         if self.exhausted:
             return
         if store is not None and hasattr(self._items, "remembering"):
@@ -563,34 +562,29 @@ class Reader:
         else:
             # Not an executor's thread: the items may block for ever, and nobody may wait for that.
             run = contextvars.copy_context().run
-            threading.Thread(
-                target=run, args=(self._read_all,), name="ingest reader", daemon=True
-            ).start()
+            threading.Thread(target=run, args=(self._read,), name="ingest reader", daemon=True).start()
 
-    async def window(self) -> list[object] | None:
-        """Return the next items, a full window or those that came within a moment; None at the end.
+    async def planned(self) -> Planned | None:
+        """Return the plan of the next items, a window or what came within a moment; None at the end.
 
         Raises:
+            LedgerError: the ledger cannot be read.
             Exception: what the items raised.
         """
-        while not (self.exhausted or self._done or self._ahead >= 1):
+        while not (self._plans or self._done or self.exhausted):
             self._filled.clear()
             waking = self._loop.call_later(_LONGEST_BUFFERED, self._filled.set)
             await self._filled.wait()
             waking.cancel()
-            if self._buffer and self._loop.time() >= waking.when():
-                break
-        items, end = [], self._taken + 1
-        while self._buffer and self._taken < end and not self.exhausted:
-            weight, item = self._buffer.popleft()
-            self._taken += weight
-            items.append(item)
-        self._room.set()
-        if items:
-            return items
+            if self._buffer and not self._plans and self._loop.time() >= waking.when():
+                await asyncio.to_thread(self._flush)
+        if self._plans and not self.exhausted:
+            planned = self._plans.popleft()
+            self._room.set()
+            return planned
         self.end()
-        if self._error is not None:
-            error, self._error = self._error, None
+        error, self._error = self._error, None
+        if error is not None:
             raise error
         return None
 
@@ -602,60 +596,71 @@ class Reader:
         if self._task is not None:
             self._task.cancel()
 
-    @property
-    def _ahead(self) -> float:
-        return self._read - self._taken
-
-    def _add(self, item: object) -> None:
-        weight = 1 / _WINDOW
+    def _add(self, item: object) -> bool:
+        """Add an item to the buffer; return whether that is full."""
+        weight, count = 1 / _WINDOW, 1
         if type(item) is Listing:
-            weight, size = len(item.keys) / _LISTED, len(item.keys)
-        else:
-            size = 1
-            if (text := getattr(item, "content", None)) is not None:
-                weight = max(weight, len(text) / _CHARACTERS)
-        self._count += size
-        self._buffer.append((weight, item))
-        self._read += weight
+            count = len(item.keys)
+            weight = count / _LISTED
+        elif (text := getattr(item, "content", None)) is not None:
+            weight = max(weight, len(text) / _CHARACTERS)
+        self._count += count
+        self._buffer.append(item)
+        self._weight += weight
+        return self._weight >= 1
 
-    def _read_all(self) -> None:
+    def _flush(self) -> None:
+        """Plan what is in the buffer, and hand it over."""
+        self._weight = 0.0
+        items = [self._buffer.popleft() for _ in range(len(self._buffer))]
+        if not items or self.exhausted:
+            return
+        try:
+            self._plans.append(self._plan(items))
+        except BaseException as error:  # noqa: BLE001 - raised by planned()
+            self._fail(error)
+        self._tell()
+
+    def _tell(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._filled.set)
+
+    def _read(self) -> None:
         try:
             for item in self._items:
-                self._add(item)
-                if self._ahead >= 1 and not self._filled.is_set():
-                    self._loop.call_soon_threadsafe(self._filled.set)
-                while self._ahead >= 2 and not self.exhausted:
+                if self._add(item):
+                    self._flush()
+                while len(self._plans) > 1 and not self.exhausted and not self._loop.is_closed():
                     self._room.clear()
-                    if self._ahead >= 2 and not self.exhausted:
-                        self._room.wait(1)
-                if self.exhausted or self._loop.is_closed():
+                    self._room.wait(0.1)
+                if self.exhausted or self._done or self._loop.is_closed():
                     return
-        except BaseException as error:  # noqa: BLE001 - raised by window()
+        except BaseException as error:  # noqa: BLE001 - raised by planned()
             self._fail(error)
         self._finish()
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._filled.set)
 
     async def _aread(self) -> None:
         try:
             async for item in self._items:
-                self._add(item)
-                if self._ahead >= 1:
-                    self._filled.set()
-                while self._ahead >= 2:
+                if self._add(item):
+                    await asyncio.to_thread(self._flush)
+                while len(self._plans) > 1:
                     await asyncio.sleep(_GATHERING)
-        except Exception as error:  # noqa: BLE001 - raised by window()
+        except Exception as error:  # noqa: BLE001 - raised by planned()
             self._fail(error)
-        self._finish()
-        self._filled.set()
+        await asyncio.to_thread(self._finish)
 
     def _finish(self) -> None:
+        self._flush()
         if self._error is None:
             self.total = self._count
         self._done = True
+        self._tell()
 
     def _fail(self, error: BaseException) -> None:
-        self._error, self.partial = error, str(error) or type(error).__name__
+        self._error = self._error or error
+        self.partial = self.partial or str(error) or type(error).__name__
+        self._done = self._done or isinstance(error, LedgerError)
 
 
 class Backlog:

@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import stat
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -161,7 +162,7 @@ class Planned:
 
 
 class Planner:
-    """Compares items with the ledger. It blocks, and only one thread may use it at a time.
+    """Compares items with the ledger. It blocks; threads take turns.
 
     Args:
         store: the ledger; without one, everything is sent.
@@ -171,6 +172,7 @@ class Planner:
 
     Attributes:
         seen: for each row number, whether the row was seen.
+        met: how many rows of the origin were seen.
         unversioned: how many pages without a version were seen.
     """
 
@@ -185,7 +187,9 @@ class Planner:
         self._collections = collections
         self._ids = cache(lambda several: item_ids(service, several))
         self.unversioned: int = 0
+        self._turn = threading.Lock()
         self.seen = bytearray(store.highest + 1 if store else 1)
+        self.met: int = 0
         # Rows of the origin by key, in the order they were read.
         self._ahead: dict[str, tuple[str, int, str | None, bytes]] = {}
         self._last_number, self._more_ahead = 0, store is not None and store.origin is not None
@@ -202,6 +206,10 @@ class Planner:
         Raises:
             LedgerError: the ledger cannot be read.
         """
+        with self._turn:
+            return self._plan(items, again=again, share=share)
+
+    def _plan(self, items: Sequence[object], *, again: bool, share: bool = False) -> Planned:
         planned, jobs, now = Planned(), list[Job](), time.time()
         self._recent.append({})
         for each in items:
@@ -225,20 +233,20 @@ class Planner:
 
         Most are created by now, which one narrow statement tells.
         """
-        done = Planned()
-        jobs = [job for item in items if (job := self._job(item, done)) is not None]
-        there = self._store.contents([job.id for job in jobs]) if self._store else {}
-        left = []
-        for job in jobs:
-            number, version, digest = there.get(job.id, (0, None, None))
-            if digest is not None and self._is_same(job.item, job.kind, version, digest):
-                done.unchanged += 1
-                self._mark_seen(number)
-            else:
-                left.append(job.item)
-        planned = self.plan(left, again=True)
-        planned.unchanged += done.unchanged
-        return planned
+        with self._turn:
+            done, left = Planned(), []
+            jobs = [job for item in items if (job := self._job(item, done)) is not None]
+            there = self._store.contents([job.id for job in jobs]) if self._store else {}
+            for job in jobs:
+                number, version, digest = there.get(job.id, (0, None, None))
+                if digest is not None and self._is_same(job.item, job.kind, version, digest):
+                    done.unchanged += 1
+                    self._mark_seen(number)
+                else:
+                    left.append(job.item)
+            planned = self._plan(left, again=True)
+            planned.unchanged += done.unchanged
+            return planned
 
     # Listed files ---------------------------------------------------------------------------------
 
@@ -254,6 +262,7 @@ class Planner:
                 seen[row[1]] = 1
             else:
                 places.append(place)
+        self.met += len(keys) - len(places)
         planned.unchanged += len(keys) - len(places)
         return [item(place) for place in places]
 
@@ -312,6 +321,7 @@ class Planner:
         same = row is not None and self._is_same(item, kind, row[2], row[3])
         if row is not None and same:
             self.seen[row[1]] = 1
+            self.met += 1
         return same
 
     @staticmethod

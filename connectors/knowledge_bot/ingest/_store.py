@@ -175,12 +175,10 @@ def write_rows(connection: Connection, rows: Sequence[Row]) -> set[bytes]:
     Each row has the revision after the one it was read with. The outcome of a claim is always
     written while the claim, or the row, still belongs to that run.
     """
-    # In the same order in all runs: PostgreSQL locks row by row, and would find deadlocks.
-    ordered = sorted(rows, key=attrgetter("id"))
-    if connection.run_many(_WRITE, [row[:-1] for row in ordered]) == len(ordered):
+    if connection.run_many(_WRITE, [row[:-1] for row in rows]) == len(rows):
         return set()
-    found = find_rows(connection, [row.id for row in ordered])
-    last = {row.id: row for row in ordered}
+    found = find_rows(connection, [row.id for row in rows])
+    last = {row.id: row for row in rows}
     return {row.id for row in last.values() if not _is_written(row, found.get(row.id))}
 
 
@@ -478,7 +476,8 @@ class Store:
 
     def _claim(self, connection: Connection, claims: list[Claim]) -> set[bytes]:
         """Claim items; return the ids of those that another run has, or has written since."""
-        claims = sorted(claims, key=attrgetter("id"))  # as in `write_rows`
+        # In the same order in all runs: PostgreSQL locks row by row, and would find deadlocks.
+        claims = sorted(claims, key=attrgetter("id"))
         ids = [claim.id for claim in claims]
         mine = set(ids)
         if connection.run_many(_CLAIM, [claim[:-1] for claim in claims]) < len(claims):
@@ -513,11 +512,13 @@ class Store:
         )
         return [(key, name or key, other) for key, name, other in found]
 
-    def mark_gone(self, seen: bytearray, limit: float) -> tuple[int, int]:
+    def mark_gone(self, seen: bytearray, met: int, limit: float) -> tuple[int, int]:
         """Record which items the origin no longer yields, after it was read to its end.
 
         Args:
             seen: for each row number, whether it was seen.
+            met: how many rows of the origin are known to have been seen; where these are all of
+                them, the rows need not be looked at.
             limit: the share of its items that may disappear at once, 0 to 1.
 
         Returns:
@@ -525,10 +526,11 @@ class Store:
         """
 
         def mark(connection: Connection) -> tuple[int, int]:
-            query = (
-                "SELECT number, gone_at IS NULL FROM kbot_items "
-                "WHERE origin = ? AND digest IS NOT NULL AND number <= ?"
-            )
+            known = "FROM kbot_items WHERE origin = ? AND digest IS NOT NULL AND number <= ?"
+            query = f"SELECT count(*), count(gone_at) {known}"
+            if connection.rows(query, self.origin, self.highest) == [(met, 0)]:
+                return 0, 0
+            query = f"SELECT number, gone_at IS NULL {known}"
             rows = connection.rows(query, self.origin, self.highest)
             vanished = [number for number, there in rows if there and not seen[number]]
             back = [number for number, there in rows if seen[number] and not there]
