@@ -67,6 +67,7 @@ def _http(body: object) -> bytes:
 
 # In the order in which a path is looked for in the request line.
 _ANSWERS = {
+    b"/public/v1/ping": _http("pong"),
     b"/public/v1/messages": _http({"value": _MESSAGE}),
     b"/public/v1/sources": _http({"value": _SOURCE}),
     b"/chat/completions": _http(_OPENAI),
@@ -106,8 +107,9 @@ class _Connection(asyncio.BufferedProtocol):
         line = head.split(b"\r\n", 1)[0]
         self._answer = next(answer for path, answer in _ANSWERS.items() if path in line)
         length = head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]
-        self._chunked = not length
-        self._left = int(length or 1)
+        reads = line.startswith(b"GET ")
+        self._chunked = not length and not reads
+        self._left = int(length or not reads)
         self._body(memoryview(rest))
 
     def _body(self, data: memoryview) -> None:

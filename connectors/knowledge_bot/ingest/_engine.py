@@ -55,7 +55,7 @@ _WINDOWS_LEFT = 16
 _RETRIES_PER_REQUEST = 3
 
 # Seconds that a claim waits for others to be committed with: less than a request takes.
-_GATHERING = 0.002
+_GATHERING = 0.0005
 
 # Seconds between two checks of what other runs are sending.
 _POLL_INTERVAL = 0.5
