@@ -376,7 +376,7 @@ class Client(_BaseClient, SyncDriver):
         body = None
         if request.upload is not None:
             body = request.upload.open(self._configuration.upload_encoding)
-        content = request.body if body is None else body.stream()
+        content = request.body if body is None else body.content()
         try:
             response = self._connections.transport.send(self._http_request(request, content, body))
         except Exception as error:  # noqa: BLE001 - whatever a transport raises has a delivery
@@ -495,9 +495,12 @@ class AsyncClient(_BaseClient, AsyncDriver):
     async def _attempt(self, request: Request[T], started: float) -> HTTPResponse | Failure:
         body = None
         if request.upload is not None:
-            encoding = self._configuration.upload_encoding
-            body = await asyncio.to_thread(request.upload.open, encoding)
-        content = request.body if body is None else body.astream()
+            upload, encoding = request.upload, self._configuration.upload_encoding
+            if upload.in_memory:
+                body = upload.open(encoding)
+            else:
+                body = await asyncio.to_thread(upload.open, encoding)
+        content = request.body if body is None else body.acontent()
         try:
             response = await self._connections.transport.send(
                 self._http_request(request, content, body)
@@ -508,7 +511,7 @@ class AsyncClient(_BaseClient, AsyncDriver):
             _note_interruption(error, request, body)
             raise
         finally:
-            if body is not None:
+            if body is not None and body.whole is None:
                 await asyncio.to_thread(body.close)
         return _checked(response, started)
 

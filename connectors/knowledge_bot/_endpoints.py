@@ -203,7 +203,7 @@ class Endpoints:
         content_type: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> "Request[Source]":
-        """Create a source from a file, streamed in constant memory.
+        """Create a source from a file, in constant memory.
 
         Args:
             name: the source's name.
@@ -214,7 +214,8 @@ class Endpoints:
                 `name`.
             content_type: the file's media type; by default guessed from `filename`.
             on_progress: called with the bytes of the file sent so far and the file's size, None
-                where it is unknown; from 0 again when the upload is sent again.
+                where it is unknown; from 0 again when the upload is sent again. A file of up to
+                512 KiB is sent in one piece, so it is called once, as that is handed over.
 
         Returns:
             The source, usually `pending`.
