@@ -6,7 +6,6 @@ the answer is read into; `endpoint` gives the same builder to both clients, type
 
 import functools
 import inspect
-import json
 import math
 import re
 from abc import ABC, abstractmethod
@@ -252,7 +251,7 @@ class Endpoints:
 
 
 def _post(path: str, fields: Mapping[str, Any], read: Callable[[bytes], T]) -> Request[T]:
-    from pydantic_core import PydanticSerializationError, to_json  # loaded already, for the key
+    from pydantic_core import PydanticSerializationError, to_json  # slow to load
 
     try:
         return Request("POST", path, read, to_json({"value": fields}))
@@ -301,6 +300,8 @@ _read_message = _reader("Message")
 
 
 def _read_pong(body: bytes) -> Literal[True]:
+    import json
+
     # Shown as a JSON string and as plain text (section 4, GET /ping).
     text = body.decode("utf-8").strip()
     answer = _unwrapped(json.loads(text)) if text[:1] in ('"', "{") else text
@@ -325,15 +326,13 @@ def source_fields(name: str, collections: Collections) -> dict[str, Any]:
 
 def collection_ids(collections: Collections) -> list[str]:
     """Return the ids of collections, each once."""
-    from knowledge_bot.models import Collection
-
-    several = [collections] if isinstance(collections, str | Collection) else collections
+    # A `Collection` is known by its id, so that its class need not be loaded.
+    several: Any = (
+        [collections] if isinstance(collections, str) or hasattr(collections, "id") else collections
+    )
     if not isinstance(several, Iterable):
         raise ConfigurationError(f"collections: expected ids, not {type(several).__name__}")
-    ids = [
-        identifier("collections", item.id if isinstance(item, Collection) else item, "col_")
-        for item in several
-    ]
+    ids = [identifier("collections", getattr(item, "id", item), "col_") for item in several]
     if not ids:
         raise ConfigurationError("collections: name at least one collection")
     return list(dict.fromkeys(ids))
