@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -95,6 +94,8 @@ def ask_bots(client: "Client", bot_ids: Sequence[str], content: str) -> "list[Me
 
     if len(bot_ids) < 2:  # needs no thread
         return _all_answers(bot_ids, [ask(bot_id) for bot_id in bot_ids])
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(len(bot_ids), thread_name_prefix="ask_bots") as pool:
         # Tracing and callbacks of frameworks travel in context variables.
         asked = [pool.submit(copy_context().run, ask, bot_id) for bot_id in bot_ids]

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from knowledge_bot import __version__
 from knowledge_bot._chats import AsyncChat, Chat
-from knowledge_bot._configuration import API_KEY_VARIABLE, Configuration
+from knowledge_bot._configuration import API_KEY_VARIABLE, Configuration, Secret
 from knowledge_bot._endpoints import AsyncDriver, Endpoints, Request, SyncDriver
 from knowledge_bot._responses import ACCEPT_ENCODING, LARGEST_ANSWER, outcome_of
 from knowledge_bot._retries import Failure, Sleep, retry_policy
-from knowledge_bot._tracing import CallSpan, Tracing
+from knowledge_bot._tracing import CallSpan, Tracing, active_tracing
 from knowledge_bot._transports import (
+    TLS,
     AiohttpTransport,
     AsyncHTTPClient,
     AsyncTransport,
@@ -31,10 +32,11 @@ from knowledge_bot._transports import (
     HTTPResponse,
     InjectedAsyncTransport,
     InjectedTransport,
+    Proxy,
     Transport,
     chain,
     proxy_for,
-    ssl_context,
+    tls_on_demand,
 )
 from knowledge_bot._uploads import Body, UploadEncoding
 from knowledge_bot.errors import ConfigurationError, Delivery
@@ -61,7 +63,7 @@ class _Connections:
     """A transport and its fixed headers, shared by a client and those derived from it."""
 
     def __init__(
-        self, transport: Any, destination: Destination, key: "SecretStr | None", *, given: bool
+        self, transport: Any, destination: Destination, key: Secret | None, *, given: bool
     ) -> None:
         self.transport, self.destination = transport, destination
         self.given = given
@@ -71,6 +73,27 @@ class _Connections:
             fixed.append(("X-API-KEY", key.get_secret_value()))
         # A bound method, so that neither `vars` nor a traceback shows the key.
         self.headers: Callable[[], list[tuple[str, str]]] = fixed.copy
+
+
+class _HttpcoreOnDemand:
+    """The default transport of blocking calls, loaded and made with the first of them."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments = arguments
+        self._made: dict[str, Transport] = {}
+
+    def send(self, request: HTTPRequest) -> HTTPResponse:
+        return (self._made.get("transport") or self._make()).send(request)
+
+    def _make(self) -> Transport:
+        from knowledge_bot._httpcore import HttpcoreTransport
+
+        # Threads that come at once all use the one that is kept first.
+        return self._made.setdefault("transport", HttpcoreTransport(*self._arguments))
+
+    def close(self) -> None:
+        for transport in self._made.values():
+            transport.close()
 
 
 class _BaseClient(Endpoints, ABC):
@@ -102,23 +125,23 @@ class _BaseClient(Endpoints, ABC):
     def _connect(self, transport: Any, http_client: Any) -> None:
         if transport is not None and http_client is not None:
             raise ConfigurationError("transport: give either a transport or an http_client")
-        settings, proxy = self._configuration, None
+        settings, destination = self._configuration, Destination(self.base_url)
         given = transport is not None or http_client is not None
         if http_client is not None:
             transport = self._injected(http_client)
         elif given:
             self._check_transport(transport)
         else:
-            # Checked now: later, an unusable proxy would look like a failed call.
+            # Checked now: later, an unusable proxy would look like a failed call. What is slow to
+            # load waits for the first call.
             proxy = proxy_for(self.base_url)
-            transport = self._default(ssl_context(settings.verify), proxy)
-        destination = Destination(self.base_url, proxy)
+            destination = Destination(self.base_url, proxy)
+            transport = self._default(proxy, tls_on_demand(destination, settings.verify))
         self._connections = _Connections(transport, destination, settings.api_key, given=given)
-        self._tracing = Tracing.of(self.base_url)
 
     @staticmethod
     @abstractmethod
-    def _default(context: ssl.SSLContext, proxy: Any) -> Any: ...
+    def _default(proxy: Proxy | None, tls: TLS) -> Any: ...
 
     @staticmethod
     @abstractmethod
@@ -183,15 +206,8 @@ class _BaseClient(Endpoints, ABC):
         return self._run_span("ingest")
 
     def _run_span(self, name: str) -> AbstractContextManager[Callable[[Mapping[str, int]], None]]:
-        tracing = self._active_tracing()
+        tracing = active_tracing(self.base_url)
         return nullcontext(lambda _counts: None) if tracing is None else tracing.run(name)
-
-    def _active_tracing(self) -> Tracing | None:
-        """Return the tracing, if spans are collected at present."""
-        tracing = self._tracing
-        if tracing is None or isinstance(tracing.provider(), tracing.silent):
-            return None
-        return tracing
 
     # What both clients do around an attempt
 
@@ -285,10 +301,8 @@ class Client(_BaseClient, SyncDriver):
         ) -> None: ...
 
     @staticmethod
-    def _default(context: ssl.SSLContext, proxy: Any) -> Transport:
-        from knowledge_bot._httpcore import HttpcoreTransport
-
-        return HttpcoreTransport(context, proxy)
+    def _default(proxy: Proxy | None, tls: TLS) -> Transport:
+        return _HttpcoreOnDemand(proxy, tls)
 
     @staticmethod
     def _injected(http_client: Any) -> Transport:
@@ -346,7 +360,7 @@ class Client(_BaseClient, SyncDriver):
 
     def _call(self, request: Request[T]) -> T:
         self._check(request)
-        if (tracing := self._active_tracing()) is None:
+        if (tracing := active_tracing(self.base_url)) is None:
             return self._send_with_retries(request)
         with tracing.call(request) as span:
             result = self._send_with_retries(request, span)
@@ -376,7 +390,7 @@ class Client(_BaseClient, SyncDriver):
         body = None
         if request.upload is not None:
             body = request.upload.open(self._configuration.upload_encoding)
-        content = request.body if body is None else body.stream()
+        content = request.body if body is None else body.content()
         try:
             response = self._connections.transport.send(self._http_request(request, content, body))
         except Exception as error:  # noqa: BLE001 - whatever a transport raises has a delivery
@@ -418,8 +432,8 @@ class AsyncClient(_BaseClient, AsyncDriver):
         ) -> None: ...
 
     @staticmethod
-    def _default(context: ssl.SSLContext, proxy: Any) -> AsyncTransport:
-        return AiohttpTransport(context, proxy)
+    def _default(proxy: Proxy | None, tls: TLS) -> AsyncTransport:
+        return AiohttpTransport(proxy, tls)
 
     @staticmethod
     def _injected(http_client: Any) -> AsyncTransport:
@@ -463,7 +477,7 @@ class AsyncClient(_BaseClient, AsyncDriver):
 
     def _call(self, request: Request[T]) -> Coroutine[Any, Any, T]:
         self._check(request)
-        if (tracing := self._active_tracing()) is None:
+        if (tracing := active_tracing(self.base_url)) is None:
             return self._send_with_retries(request)
         return self._traced(request, tracing)
 
@@ -495,9 +509,12 @@ class AsyncClient(_BaseClient, AsyncDriver):
     async def _attempt(self, request: Request[T], started: float) -> HTTPResponse | Failure:
         body = None
         if request.upload is not None:
-            encoding = self._configuration.upload_encoding
-            body = await asyncio.to_thread(request.upload.open, encoding)
-        content = request.body if body is None else body.astream()
+            upload, encoding = request.upload, self._configuration.upload_encoding
+            if upload.in_memory:
+                body = upload.open(encoding)
+            else:
+                body = await asyncio.to_thread(upload.open, encoding)
+        content = request.body if body is None else body.acontent()
         try:
             response = await self._connections.transport.send(
                 self._http_request(request, content, body)
@@ -508,7 +525,7 @@ class AsyncClient(_BaseClient, AsyncDriver):
             _note_interruption(error, request, body)
             raise
         finally:
-            if body is not None:
+            if body is not None and body.whole is None:
                 await asyncio.to_thread(body.close)
         return _checked(response, started)
 

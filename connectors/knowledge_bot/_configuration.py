@@ -27,12 +27,34 @@ _LONGEST_TIMEOUT = 1_000_000
 _LABELS = re.compile(r"(?:[^.]{1,63}\.)*[^.]{1,63}\.?")
 
 
+class Secret:
+    """A text that no `repr` shows: pydantic's `SecretStr`, without loading pydantic."""
+
+    __slots__ = ("get_secret_value",)
+
+    def __init__(self, value: str) -> None:
+        # A bound method, since a debugger shows what attributes hold.
+        self.get_secret_value = value.__str__
+
+    def __repr__(self) -> str:
+        return "Secret('**********')"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self.get_secret_value() == other.get_secret_value()
+
+    def __hash__(self) -> int:
+        return hash(self.get_secret_value())
+
+    def __reduce__(self) -> tuple[type["Secret"], tuple[str]]:
+        return Secret, (self.get_secret_value(),)
+
+
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """The settings of one client. Its `repr` never shows the key."""
 
     base_url: str
-    api_key: "SecretStr | None"
+    api_key: Secret | None
     timeout: float
     max_retries: int
     upload_encoding: UploadEncoding
@@ -53,7 +75,7 @@ class Configuration:
     def resolve(
         cls,
         *,
-        api_key: "str | SecretStr | None",
+        api_key: "str | Secret | SecretStr | None",
         base_url: str | None,
         timeout: float,
         max_retries: int,
@@ -85,23 +107,20 @@ def _is_number(value: object, kind: Any) -> bool:
     return isinstance(value, kind)  # a setting of a file or a form often comes as text
 
 
-def _api_key(key: "str | SecretStr | None") -> "SecretStr | None":
+def _api_key(key: Any) -> Secret | None:
+    if hasattr(key, "get_secret_value"):
+        key = key.get_secret_value()
     if key is None or key == "":
         return None
-    from pydantic import SecretStr
-
-    if not isinstance(key, str | SecretStr):
+    if not isinstance(key, str):
         raise ConfigurationError(f"api_key: expected a string, not {type(key).__name__}")
-    secret = key if isinstance(key, SecretStr) else SecretStr(key)
-    if not secret.get_secret_value():
-        return None
     # A key that a header cannot carry would be quoted in the HTTP library's own error.
-    if not all("!" <= character <= "~" for character in secret.get_secret_value()):
+    if not all("!" <= character <= "~" for character in key):
         raise ConfigurationError(
             "api_key: the API key holds a space, a line end or a character outside ASCII; was it "
             "copied with something around it?"
         )
-    return secret
+    return Secret(key)
 
 
 def _base_url(url: str | None) -> str:

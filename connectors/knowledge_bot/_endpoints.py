@@ -6,7 +6,6 @@ the answer is read into; `endpoint` gives the same builder to both clients, type
 
 import functools
 import inspect
-import json
 import math
 import re
 from abc import ABC, abstractmethod
@@ -203,7 +202,7 @@ class Endpoints:
         content_type: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> "Request[Source]":
-        """Create a source from a file, streamed in constant memory.
+        """Create a source from a file, in constant memory.
 
         Args:
             name: the source's name.
@@ -214,7 +213,8 @@ class Endpoints:
                 `name`.
             content_type: the file's media type; by default guessed from `filename`.
             on_progress: called with the bytes of the file sent so far and the file's size, None
-                where it is unknown; from 0 again when the upload is sent again.
+                where it is unknown; from 0 again when the upload is sent again. A file of up to
+                512 KiB is sent in one piece, so it is called once, as that is handed over.
 
         Returns:
             The source, usually `pending`.
@@ -251,7 +251,7 @@ class Endpoints:
 
 
 def _post(path: str, fields: Mapping[str, Any], read: Callable[[bytes], T]) -> Request[T]:
-    from pydantic_core import PydanticSerializationError, to_json  # loaded already, for the key
+    from pydantic_core import PydanticSerializationError, to_json  # slow to load
 
     try:
         return Request("POST", path, read, to_json({"value": fields}))
@@ -300,6 +300,8 @@ _read_message = _reader("Message")
 
 
 def _read_pong(body: bytes) -> Literal[True]:
+    import json
+
     # Shown as a JSON string and as plain text (section 4, GET /ping).
     text = body.decode("utf-8").strip()
     answer = _unwrapped(json.loads(text)) if text[:1] in ('"', "{") else text
@@ -324,15 +326,13 @@ def source_fields(name: str, collections: Collections) -> dict[str, Any]:
 
 def collection_ids(collections: Collections) -> list[str]:
     """Return the ids of collections, each once."""
-    from knowledge_bot.models import Collection
-
-    several = [collections] if isinstance(collections, str | Collection) else collections
+    # A `Collection` is known by its id, so that its class need not be loaded.
+    several: Any = (
+        [collections] if isinstance(collections, str) or hasattr(collections, "id") else collections
+    )
     if not isinstance(several, Iterable):
         raise ConfigurationError(f"collections: expected ids, not {type(several).__name__}")
-    ids = [
-        identifier("collections", item.id if isinstance(item, Collection) else item, "col_")
-        for item in several
-    ]
+    ids = [identifier("collections", getattr(item, "id", item), "col_") for item in several]
     if not ids:
         raise ConfigurationError("collections: name at least one collection")
     return list(dict.fromkeys(ids))

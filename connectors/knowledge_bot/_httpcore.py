@@ -14,6 +14,7 @@ import httpcore
 from knowledge_bot._transports import (
     CONNECTIONS,
     KEEPALIVE_SECONDS,
+    TLS,
     HTTPRequest,
     HTTPResponse,
     Proxy,
@@ -26,19 +27,17 @@ from knowledge_bot._transports import (
 class HttpcoreTransport:
     """Sends over a pool of connections; a forked process has a pool of its own."""
 
-    def __init__(self, context: ssl.SSLContext, proxy: Proxy | None) -> None:
-        self._context, self._proxy = context, proxy
+    def __init__(self, proxy: Proxy | None, tls: TLS) -> None:
+        self._proxy, self._tls = proxy, tls
         self._pool, self._forks = self._opened(), forks()
         # Parsing an address costs as much as a tenth of a call; all but one path are constant.
         self._address = functools.lru_cache(maxsize=256)(httpcore.URL)
 
     def _opened(self) -> httpcore.ConnectionPool:
-        proxy = None
-        if self._proxy is not None:
-            proxy = httpcore.Proxy(self._proxy.url, auth=self._proxy.login)
+        proxy = self._proxy
         return httpcore.ConnectionPool(
-            ssl_context=self._context,
-            proxy=proxy,
+            ssl_context=self._tls(),
+            proxy=httpcore.Proxy(proxy.url, auth=proxy.login) if proxy else None,
             max_connections=CONNECTIONS,
             max_keepalive_connections=CONNECTIONS,
             keepalive_expiry=KEEPALIVE_SECONDS,

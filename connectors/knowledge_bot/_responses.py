@@ -3,13 +3,12 @@
 The API key is cut out of whatever an error repeats. An answer that can be read is not altered.
 """
 
-import json
 import re
 import time
 import zlib
-from datetime import UTC
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from knowledge_bot._configuration import Secret
 from knowledge_bot._endpoints import Request
 from knowledge_bot._transports import Destination, HTTPResponse
 from knowledge_bot.errors import (
@@ -26,9 +25,6 @@ from knowledge_bot.errors import (
     ServerError,
     UnexpectedResponseError,
 )
-
-if TYPE_CHECKING:
-    from pydantic import SecretStr
 
 T = TypeVar("T")
 
@@ -64,7 +60,7 @@ _BY_STATUS: dict[int, type[APIError]] = {
 
 
 def read_result(
-    request: Request[T], response: HTTPResponse, destination: Destination, key: "SecretStr | None"
+    request: Request[T], response: HTTPResponse, destination: Destination, key: Secret | None
 ) -> T:
     """Return the result that a response holds.
 
@@ -103,7 +99,7 @@ def _validation_error() -> Any:
     return ValidationError
 
 
-def _beginning(response: HTTPResponse, body: bytes, key: "SecretStr | None") -> str:
+def _beginning(response: HTTPResponse, body: bytes, key: Secret | None) -> str:
     if not body:
         return "It is empty"
     start = _printable(_without(key, body[:_START]).decode("utf-8", "replace"))[:80]
@@ -161,7 +157,7 @@ def _unpacked(body: bytes, encoding: str) -> tuple[bytes, str]:
 
 
 def _error(
-    request: Request[T], response: HTTPResponse, destination: Destination, key: "SecretStr | None"
+    request: Request[T], response: HTTPResponse, destination: Destination, key: Secret | None
 ) -> KnowledgeBotError:
     body, _ = _decoded(response)
     headers, status = response.headers, response.status
@@ -199,7 +195,7 @@ def _unexpected(
     request: Request[T],
     response: HTTPResponse,
     destination: Destination,
-    key: "SecretStr | None",
+    key: Secret | None,
     *,
     body: bytes,
     why: str,
@@ -217,6 +213,8 @@ def _code_and_message(body: bytes) -> tuple[str | None, str]:
 
     A proxy or a framework before the service may refuse in words of its own.
     """
+    import json
+
     try:
         found = json.loads(body)
         if isinstance(found, dict) and isinstance(found.get("value"), dict):
@@ -239,10 +237,12 @@ def _printable(text: str) -> str:
     return "".join(each if each.isprintable() else "\ufffd" for each in spaced)
 
 
-def _without(key: "SecretStr | None", body: bytes) -> bytes:
+def _without(key: Secret | None, body: bytes) -> bytes:
     """Return a body without the key, in its plain spelling and in those of JSON."""
     if key is None:
         return body
+    import json
+
     plain = key.get_secret_value()
     escaped = json.dumps(plain)[1:-1]
     # PHP, for one, escapes slashes too.
@@ -251,7 +251,7 @@ def _without(key: "SecretStr | None", body: bytes) -> bytes:
     return body
 
 
-def _without_in_text(key: "SecretStr | None", text: str) -> str:
+def _without_in_text(key: Secret | None, text: str) -> str:
     return _without(key, text.encode("utf-8", "replace")).decode("utf-8")
 
 
@@ -261,6 +261,7 @@ def retry_after_seconds(value: str | None) -> float | None:
         return None
     if value.strip().isdecimal():
         return float(value)
+    from datetime import UTC
     from email.utils import parsedate_to_datetime
 
     try:

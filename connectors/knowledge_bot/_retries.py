@@ -5,13 +5,13 @@ again only where the service cannot have acted on it: it did not arrive as a who
 said that it refused. `retry_policy` decides it all, without I/O; the clients only carry it out.
 """
 
-import random
 import ssl
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from knowledge_bot._configuration import Secret
 from knowledge_bot._endpoints import Request
 from knowledge_bot._responses import outcome_of, read_result
 from knowledge_bot._transports import Destination, HTTPResponse, chain
@@ -23,9 +23,6 @@ from knowledge_bot.errors import (
     KnowledgeBotError,
     RequestTimeoutError,
 )
-
-if TYPE_CHECKING:
-    from pydantic import SecretStr
 
 T = TypeVar("T")
 
@@ -85,7 +82,7 @@ class Failure:
 
 
 def retry_policy(
-    request: Request[T], *, max_retries: int, destination: Destination, key: "SecretStr | None"
+    request: Request[T], *, max_retries: int, destination: Destination, key: Secret | None
 ) -> Generator[Attempt | Sleep, HTTPResponse | Failure | None, T]:
     """Decide what to do next until the request has its result.
 
@@ -163,6 +160,8 @@ def seconds_to_wait(seconds: float) -> float:
 def _pause(attempt: int, error: KnowledgeBotError) -> float:
     if isinstance(error, APIError) and error.retry_after is not None:
         return min(error.retry_after, _LONGEST_RETRY_AFTER)
+    import random  # slow to load
+
     return random.uniform(0, min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2**attempt))  # noqa: S311
 
 

@@ -6,9 +6,8 @@ project's own begins with `knowledge_bot.`. Questions and answers are recorded o
 in, with `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`.
 """
 
-import functools
-import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -17,31 +16,29 @@ from urllib.parse import urlsplit
 from knowledge_bot._endpoints import Request
 from knowledge_bot.errors import APIError, KnowledgeBotError
 
+_PROVIDER = "OTEL_PYTHON_TRACER_PROVIDER"
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 
-@functools.cache
-def _api() -> Any:
+def active_tracing(base_url: str) -> "Tracing | None":
+    """Return the tracing of what goes to a service, if spans are collected at present."""
+    # Whoever collects them has loaded OpenTelemetry, or names the provider that it is to load.
+    if "opentelemetry.trace" not in sys.modules and _PROVIDER not in os.environ:
+        return None
     try:
         from opentelemetry import trace
     except ImportError:
         return None
-    return trace
+    silent = trace.ProxyTracerProvider, trace.NoOpTracerProvider
+    return None if isinstance(trace.get_tracer_provider(), silent) else Tracing(trace, base_url)
 
 
 class Tracing:
-    """Makes the spans of what goes to one service.
-
-    Attributes:
-        provider: returns the tracer provider of this process.
-        silent: the classes of providers that record nothing, for which no span is begun.
-    """
+    """Makes the spans of what goes to one service."""
 
     def __init__(self, trace: Any, base_url: str) -> None:
         from knowledge_bot import __version__
 
-        self.provider: Callable[[], object] = trace.get_tracer_provider
-        self.silent: tuple[type, ...] = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)
         self._trace = trace
         self._tracer = trace.get_tracer("knowledge_bot", __version__)
         parts = urlsplit(base_url)
@@ -50,18 +47,14 @@ class Tracing:
             "server.port": parts.port or {"http": 80}.get(parts.scheme, 443),
         }
 
-    @classmethod
-    def of(cls, base_url: str) -> "Tracing | None":
-        """Return the tracing of a client; None without OpenTelemetry."""
-        trace = _api()
-        return None if trace is None else cls(trace, base_url)
-
     @contextmanager
     def call(self, request: Request[Any]) -> Iterator["CallSpan"]:
         """Record a call; its span is the current one while it lasts."""
         attributes = {**self._server, "http.request.method": request.method}
         name, asked = str(request), {}
         if request.path == "/messages" and request.body is not None:
+            import json
+
             asked = json.loads(request.body)["value"]
             name = f"invoke_agent {asked['bot_id']}"
             attributes["gen_ai.operation.name"] = "invoke_agent"
@@ -130,6 +123,8 @@ class CallSpan:
         """Record the answer to a message."""
         if not self._asked:
             return
+        import json
+
         self._span.set_attribute("gen_ai.response.id", result.id)
         self._span.set_attribute("gen_ai.conversation.id", result.conversation_id)
         if os.environ.get(_CAPTURE, "").strip().lower() == "true":

@@ -24,13 +24,16 @@ from collections.abc import (
     Mapping,
 )
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from knowledge_bot.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import aiohttp
+
+TLS: TypeAlias = Callable[[], ssl.SSLContext | None]
+"""Returns a TLS context, slow to load, when it is needed."""
 
 CONNECTIONS = 100
 
@@ -115,6 +118,8 @@ class AsyncTransport(Protocol):
 
 # What the environment says ------------------------------------------------------------------------
 
+_SYSTEM_NAMES_PROXIES = sys.platform in ("darwin", "win32")  # in its settings
+
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
@@ -139,9 +144,13 @@ def proxy_for(url: str) -> Proxy | None:
         ConfigurationError: it is of a kind that cannot be used, such as SOCKS: speaking HTTP to it
             would show the API key to whoever listens there.
     """
+    parts = urlsplit(url)
+    if not _SYSTEM_NAMES_PROXIES and not any(
+        name.lower() in (f"{parts.scheme}_proxy", "all_proxy") for name in os.environ
+    ):
+        return None
     from urllib.request import getproxies, proxy_bypass  # loads much that nothing else needs
 
-    parts = urlsplit(url)
     proxies = getproxies()
     named = proxies.get(parts.scheme) or proxies.get("all")
     if not named or proxy_bypass(parts.netloc):
@@ -180,6 +189,24 @@ class Destination:
     def __str__(self) -> str:
         through = f" through the proxy {self.proxy.url}" if self.proxy else ""
         return self.base_url + through
+
+
+def tls_on_demand(destination: Destination, verify: bool | str | ssl.SSLContext) -> TLS:
+    """Return a function that returns the TLS context for a destination, None where it needs none.
+
+    Certificates that the user names are loaded now; the usual ones, when they are first needed.
+
+    Raises:
+        ConfigurationError: as `ssl_context` does.
+    """
+    if verify is True:
+        urls = destination.base_url, destination.proxy.url if destination.proxy else ""
+        if not any(url.startswith("https:") for url in urls):
+            return lambda: None
+        if not any(map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR"))):
+            return lambda: ssl_context(verify=True)
+    context = ssl_context(verify)
+    return lambda: context
 
 
 def ssl_context(verify: bool | str | ssl.SSLContext) -> ssl.SSLContext:
@@ -274,8 +301,8 @@ class AiohttpTransport:
     loop finishes its generators before it ends (`loop.shutdown_asyncgens`).
     """
 
-    def __init__(self, context: ssl.SSLContext, proxy: Proxy | None) -> None:
-        self._context, self._proxy = context, proxy
+    def __init__(self, proxy: Proxy | None, tls: TLS) -> None:
+        self._proxy, self._tls = proxy, tls
         self._begin()
 
     def _begin(self) -> None:
@@ -300,7 +327,9 @@ class AiohttpTransport:
         self._forget_closed_loops()
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=CONNECTIONS, keepalive_timeout=KEEPALIVE_SECONDS, ssl=self._context
+                limit=CONNECTIONS,
+                keepalive_timeout=KEEPALIVE_SECONDS,
+                ssl=self._tls() or True,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,

@@ -1,20 +1,17 @@
 """Files as multipart bodies (RFC 7578): constant memory and an explicit length.
 
-A body knows whether its last byte was handed to the network. Until then the service cannot hold a
-complete request, so an upload that broke before may be sent again.
+A small file is sent in one piece, as JSON is. A larger one is streamed, and its body knows whether
+its last byte was handed to the network: until then the service cannot hold a complete request, so
+an upload that broke before may be sent again.
 """
 
 import asyncio
 import io
-import json
-import mimetypes
 import os
 import re
-import secrets
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO, Literal
 
 from knowledge_bot.errors import ConfigurationError
@@ -32,7 +29,8 @@ POST /sources/upload).
 OnProgress = Callable[[int, int | None], None]
 """Called with the bytes of the file sent so far, and the file's size where it is known."""
 
-# Large enough that system calls cost little, small enough that a hundred uploads fit in memory.
+# In bytes. Large enough that system calls cost little, small enough that a hundred uploads fit in
+# memory. A file of one piece is small.
 _PIECE = 512 * 1024
 
 _CONTENT_TYPE = re.compile(
@@ -70,7 +68,7 @@ class Upload:
         """
         start: int | None = 0
         if isinstance(file, str | os.PathLike):
-            name = filename or Path(file).name
+            name = filename or _last_part(file)
         elif isinstance(file, bytes | bytearray | memoryview):
             name = filename or str(fields["name"])
         elif callable(getattr(file, "read", None)):
@@ -100,11 +98,20 @@ class Upload:
         """Whether another attempt can start from the first byte."""
         return self.start is not None
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether `open` waits for no disk, and so needs no thread."""
+        file = self.file
+        return isinstance(file, bytes | bytearray | memoryview) and (
+            memoryview(file).nbytes <= _PIECE
+        )
+
     def open(self, encoding: UploadEncoding) -> "Body":
-        """Open the file for one attempt.
+        """Open the file for one attempt; a small one is read and closed.
 
         Raises:
-            ConfigurationError: the file cannot be read, is not a file, or is empty.
+            ConfigurationError: the file cannot be read, is not a file, is empty, or changed while
+                it was read.
         """
         try:
             stream, owned = self._stream()
@@ -115,11 +122,14 @@ class Upload:
             if owned:
                 stream.close()
             raise ConfigurationError(f"file: {self.filename!r} is empty")
-        return Body(self, stream, owned, size, encoding)
+        body = Body(self, stream, owned, size, encoding)
+        if size is not None and size <= _PIECE:
+            body.read()
+        return body
 
     def _stream(self) -> tuple[BinaryIO, bool]:
         if isinstance(self.file, str | os.PathLike):
-            return Path(self.file).open("rb"), True
+            return open(self.file, "rb"), True  # noqa: PTH123 - as for `_last_part`
         if isinstance(self.file, bytes | bytearray | memoryview):
             return io.BytesIO(bytes(self.file)), True
         if self.start is not None:
@@ -128,11 +138,12 @@ class Upload:
 
 
 class Body:
-    """The multipart body of one attempt; it is streamed once.
+    """The multipart body of one attempt; it is sent once.
 
     Attributes:
         content_type: the request's `Content-Type`, with the boundary.
         length: the body's size in bytes, or None for a stream of unknown size.
+        whole: all of it, if the file is small, which is then closed.
         handed_over: whether the last piece was given to the network. False proves that the service
             has no complete request.
         error: what went wrong in making the body, such as a file that changed; transports wrap it.
@@ -146,11 +157,12 @@ class Body:
         size: int | None,
         encoding: UploadEncoding,
     ) -> None:
-        boundary = f"kb-{secrets.token_hex(16)}"
+        boundary = f"kb-{os.urandom(16).hex()}"
         self.content_type: str = f"multipart/form-data; boundary={boundary}"
         self._head = _head(upload, boundary, encoding)
         self._tail = f"\r\n--{boundary}--\r\n".encode()
         self.length: int | None = None if size is None else len(self._head) + size + len(self._tail)
+        self.whole: bytes | None = None
         self.handed_over: bool = False
         self.error: Exception | None = None
         self._upload, self._stream, self._owned, self._size = upload, stream, owned, size
@@ -158,18 +170,35 @@ class Body:
         # A cancelled call may leave a thread inside `read`; the file is not closed under it.
         self._reading = threading.Lock()
 
-    def stream(self) -> Iterator[bytes]:
-        """Yield the body piece by piece."""
+    def read(self) -> None:
+        """Read the whole body and close the file."""
+        try:
+            self.whole = b"".join(self._pieces())
+        finally:
+            self.close()
+
+    def content(self) -> bytes | Iterator[bytes]:
+        """Return the body for a `Transport`: whole, or the pieces that are read one by one."""
+        return self._streamed() if self.whole is None else self._at_once(self.whole)
+
+    def acontent(self) -> bytes | AsyncIterator[bytes]:
+        """Return the body for an `AsyncTransport`; pieces are read in a worker thread."""
+        return self._astreamed() if self.whole is None else self._at_once(self.whole)
+
+    def _at_once(self, whole: bytes) -> bytes:
+        self._report(self._size or 0)
+        return whole
+
+    def _streamed(self) -> Iterator[bytes]:
         for piece in self._pieces():
             yield piece
-            self._report(piece)
+            self._report_piece(piece)
 
-    async def astream(self) -> AsyncGenerator[bytes, None]:
-        """Yield the body piece by piece; the file is read in a worker thread."""
+    async def _astreamed(self) -> AsyncIterator[bytes]:
         pieces = self._pieces()
         while piece := await asyncio.to_thread(next, pieces, b""):
             yield piece
-            self._report(piece)
+            self._report_piece(piece)
 
     def close(self) -> None:
         """Close what this attempt opened. A caller's own file object stays open."""
@@ -213,10 +242,14 @@ class Body:
                 f"file: {self._upload.filename!r} could not be read to its end: {error}"
             ) from error
 
-    def _report(self, piece: bytes) -> None:
-        if self._upload.on_progress is None or piece is self._head or piece is self._tail:
+    def _report_piece(self, piece: bytes) -> None:
+        if piece is not self._head and piece is not self._tail:
+            self._report(len(piece))
+
+    def _report(self, more: int) -> None:
+        if self._upload.on_progress is None:
             return
-        self._sent += len(piece)
+        self._sent += more
         try:
             self._upload.on_progress(self._sent, self._size)
         except Exception as error:
@@ -225,6 +258,8 @@ class Body:
 
 
 def _head(upload: Upload, boundary: str, encoding: UploadEncoding) -> bytes:
+    import json
+
     def part(disposition: str, body: str) -> str:
         return f"--{boundary}\r\nContent-Disposition: form-data; {disposition}\r\n{body}"
 
@@ -252,9 +287,13 @@ def _quoted(filename: str) -> str:
     return re.sub(r'[\x00-\x1f\x7f"]', lambda match: f"%{ord(match.group()):02X}", filename)
 
 
+def _last_part(path: str | os.PathLike[str]) -> str:
+    return os.path.basename(os.path.normpath(path))  # noqa: PTH119 - pathlib is slow to load
+
+
 def _name_of(file: BinaryIO) -> str | None:
     name = getattr(file, "name", None)
-    return Path(name).name if isinstance(name, str) else None
+    return _last_part(name) if isinstance(name, str) else None
 
 
 def _start_of(file: BinaryIO) -> int | None:
@@ -267,6 +306,8 @@ def _start_of(file: BinaryIO) -> int | None:
 
 
 def _guessed_type(name: str) -> str:
+    import mimetypes
+
     # A compressed file does not have the type of its content.
     guessed, compression = mimetypes.guess_type(name)
     return guessed if guessed and not compression else "application/octet-stream"

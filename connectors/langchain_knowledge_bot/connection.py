@@ -133,19 +133,21 @@ class Connection(BaseModel):
                 )
         else:
             self._sync = self.client
-            own = configuration_of(self.client)
+            its = configuration_of(self.client)
+            own = {each: getattr(its, each) for each in _CLIENTS_OWN}
+            own["api_key"] = its.api_key and SecretStr(its.api_key.get_secret_value())
             # A framework copies an object from all its fields, and may change some of them.
             given = self.model_fields_set.intersection(_CLIENTS_OWN)
             others = [
                 f"{each}="
                 for each in _CLIENTS_OWN
-                if each in given and getattr(self, each) != getattr(own, each)
+                if each in given and getattr(self, each) != own[each]
             ]
             if others:
                 raise ConfigurationError(
                     f"client: has its own key, address and settings; leave out {', '.join(others)}"
                 )
-            self.__dict__.update({each: getattr(own, each) for each in _CLIENTS_OWN})
+            self.__dict__.update(own)
         return self
 
     @property
@@ -156,8 +158,8 @@ class Connection(BaseModel):
     def _account(self) -> str:
         """A digest that differs between keys and reveals none."""
         clients = [each for each in (self._sync, self.async_client) if each is not None]
-        keys = [configuration_of(each).api_key or SecretStr("") for each in clients]
-        joined = "\n".join(each.get_secret_value() for each in keys)
+        keys = [configuration_of(each).api_key for each in clients]
+        joined = "\n".join(each.get_secret_value() if each else "" for each in keys)
         return hashlib.sha256(joined.encode()).hexdigest()[:16]
 
     def _awaiting_client(self) -> AsyncClient:

@@ -1,5 +1,6 @@
 """What a client can be configured with, and what it says where it cannot."""
 
+import pickle
 import warnings
 
 import pytest
@@ -7,6 +8,7 @@ from pydantic import SecretStr
 
 from calls import create
 from knowledge_bot import AsyncClient, Client, ConfigurationError, InsecureTransportWarning
+from knowledge_bot._configuration import Secret
 
 
 def base_url(given):
@@ -95,6 +97,16 @@ def test_a_key_that_a_header_cannot_carry_is_refused_and_not_repeated(key):
 
 def test_a_secret_is_taken_as_well_as_a_string():
     assert Client(SecretStr("key"), "https://service.example")
+
+
+def test_a_secret_shows_nothing_and_equals_its_copy():
+    secret = Secret("hidden-word")
+    copied = pickle.loads(pickle.dumps(secret))
+    assert "hidden-word" not in f"{secret!r} {secret} {[secret]}"
+    assert copied.get_secret_value() == "hidden-word"
+    assert {secret: 1}[copied] == 1
+    assert secret != Secret("another")
+    assert secret != "hidden-word"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,11 @@
 import subprocess
 import sys
 
+import pytest
+
 import knowledge_bot
+from calls import SOURCE
+from scripted_server import answer
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -39,9 +43,34 @@ def test_an_error_class_is_had_without_the_http_library():
     assert not loaded_by("from knowledge_bot import APIError") & {"httpx", "pydantic", "aiohttp"}
 
 
-def test_a_blocking_client_does_not_load_aiohttp():
-    statement = "from knowledge_bot import Client; Client('k', 'https://h.example')"
-    assert "aiohttp" not in loaded_by(statement)
+SLOW = {
+    *("pydantic", "pydantic_core", "certifi", "opentelemetry", "urllib.request", "email"),
+    *("httpx", "httpcore", "h11", "anyio", "aiohttp"),
+}
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "Client('k', 'https://h.example')",
+        "AsyncClient('k', 'https://h.example')",
+        "Client('k', 'http://127.0.0.1:9').with_options(timeout=9).to_async()",
+        "Client('k', 'https://h.example').close()",
+        "Client.upload_source(name='n', collections=['col_1'], file=b'x')",
+    ],
+)
+def test_a_client_that_sends_nothing_loads_nothing_that_is_slow(monkeypatch, use):
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    loaded = loaded_by(f"from knowledge_bot import AsyncClient, Client; {use}")
+    assert not loaded & SLOW
+    assert len(loaded - loaded_by("import asyncio, ssl")) <= 40
+
+
+def test_a_call_that_nobody_traces_does_not_load_opentelemetry(scripted):
+    url = scripted(answer(body=SOURCE)).url
+    call = f"Client('k', {url!r}).create_text_source(name='n', collections='col_1', content='x')"
+    assert "opentelemetry" not in loaded_by(f"from knowledge_bot import Client; {call}")
 
 
 def test_every_public_name_is_there():

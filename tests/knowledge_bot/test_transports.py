@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import httpx2
@@ -149,6 +150,32 @@ def test_certificate_authorities_of_the_environment_are_trusted(
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
     assert call(create, scripted(answer(body=SOURCE), tls=context).url).id == "src_1"
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_certificates_of_the_environment_that_cannot_be_loaded_are_reported_at_once(
+    monkeypatch, tmp_path, kind
+):
+    (tmp_path / "empty.pem").touch()
+    for path in ("/nowhere/ca.pem", tmp_path / "empty.pem"):
+        monkeypatch.setenv("SSL_CERT_FILE", str(path))
+        with pytest.raises(ConfigurationError, match="SSL_CERT_FILE"):
+            kind(KEY, "https://service.localhost:9")
+
+
+def test_a_service_without_encryption_needs_no_certificates(call, scripted, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
+    assert call(create, scripted(answer(body=SOURCE)).url).id == "src_1"
+
+
+def test_threads_whose_calls_come_first_and_at_once_share_one_pool(scripted):
+    server = scripted(answer(body=SOURCE))
+    with Client(KEY, server.url) as client, ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: create(client), range(8)))
+        first = server.connections
+        list(threads.map(lambda _: create(client), range(8)))
+    assert first <= 8
+    assert server.connections <= 8
 
 
 def test_a_port_that_does_not_speak_tls_is_reported(call, scripted):

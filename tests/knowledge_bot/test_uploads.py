@@ -1,18 +1,21 @@
 """Uploads: what is sent, in constant memory, and what a broken one proves."""
 
+import asyncio
 import io
 import json
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from email.parser import BytesParser
 from email.policy import HTTP
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from calls import KEY, SOURCE
-from knowledge_bot import Client, ConfigurationError, Delivery
+from knowledge_bot import AsyncClient, Client, ConfigurationError, ConnectionLostError, Delivery
 from knowledge_bot.testing import MemoryService
 from scripted_server import answer
 
@@ -124,6 +127,16 @@ def test_progress_is_reported_in_bytes_of_the_file(call, scripted, tmp_path):
     assert shown[-1] == (2 * MIB + 5, 2 * MIB + 5)
 
 
+@pytest.mark.parametrize("size", [1, MIB // 2])
+def test_progress_of_a_small_file_is_reported_once(call, scripted, size):
+    shown = []
+    call(
+        sender(file=b"x" * size, on_progress=lambda sent, total: shown.append((sent, total))),
+        scripted(answer(body=SOURCE)).url,
+    )
+    assert shown == [(size, size)]
+
+
 def test_progress_begins_anew_with_each_attempt(call, scripted):
     server = scripted(answer(429, headers={"Retry-After": "0"}), answer(body=SOURCE))
     shown = []
@@ -146,14 +159,15 @@ def test_a_path_is_opened_anew_for_each_attempt(call, scripted, tmp_path):
     assert sent == [b"first", b"and longer"]
 
 
-def test_progress_that_raises_stops_the_upload_with_its_own_error(call, scripted):
+@pytest.mark.parametrize("size", [1, MIB])
+def test_progress_that_raises_stops_the_upload_with_its_own_error(call, scripted, size):
     server = scripted(answer(body=SOURCE))
 
     def fail(sent: int, total: int | None) -> None:
         raise LookupError("no bar")
 
     with pytest.raises(LookupError, match="no bar"):
-        call(sender(file=b"x" * MIB, on_progress=fail), server.url)
+        call(sender(file=b"x" * size, on_progress=fail), server.url)
     assert server.requests == []
 
 
@@ -172,6 +186,98 @@ def test_a_file_that_changes_while_it_is_sent_is_an_error_and_not_delivered(
         call(sender(file=path, on_progress=once), server.url)
     assert caught.value.delivery is Delivery.NOT_DELIVERED
     assert server.requests == []
+
+
+class Changing(io.BytesIO):
+    """A file that somebody writes to while it is read."""
+
+    def __init__(self, size, later):
+        super().__init__(b"x" * size)
+        self._later = later
+
+    def read(self, size=-1):
+        self.truncate(min(self._later, len(self.getvalue())))
+        found = super().read(size)
+        self.seek(0, os.SEEK_END)
+        self.write(b"x" * (self._later - len(self.getvalue())))
+        self.seek(len(found))
+        return found
+
+
+@pytest.mark.parametrize(("later", "word"), [(10, "shrank"), (30, "grew")])
+def test_a_small_file_that_changes_while_it_is_read_is_not_sent(call, scripted, later, word):
+    server = scripted(answer(body=SOURCE))
+    with pytest.raises(ConfigurationError, match=word) as caught:
+        call(sender(file=Changing(20, later)), server.url)
+    assert caught.value.delivery is Delivery.NOT_DELIVERED
+    assert server.connections == 0
+
+
+@pytest.mark.parametrize("size", [1, MIB // 2])
+@pytest.mark.parametrize("as_path", [True, False])
+def test_a_small_file_is_handed_over_in_one_piece_as_json_is(tmp_path, size, as_path):
+    path = tmp_path / "small.bin"
+    path.write_bytes(b"x" * size)
+    file = path if as_path else path.read_bytes()
+    taken = []
+
+    class Breaking:
+        def send(self, request):
+            taken.append((type(request.body), dict(request.headers)["Content-Length"]))
+            assert str(len(request.body)) == taken[-1][1]
+            raise ConnectionResetError
+
+        def close(self):
+            pass
+
+    class AsyncBreaking(Breaking):
+        async def send(self, request):
+            super().send(request)
+
+        async def aclose(self):
+            pass
+
+    with (
+        Client(KEY, "https://service.test", transport=Breaking()) as client,
+        pytest.raises(ConnectionLostError) as blocking,
+    ):
+        sender(file=file)(client)
+
+    async def use():
+        async with AsyncClient(KEY, "https://s.test", transport=AsyncBreaking()) as client:
+            await sender(file=file)(client)
+
+    with pytest.raises(ConnectionLostError) as awaited:
+        asyncio.run(use())
+    assert [kind for kind, _ in taken] == [bytes, bytes]
+    assert blocking.value.delivery is awaited.value.delivery is Delivery.UNKNOWN
+
+
+@pytest.mark.parametrize(("kind", "hops"), [("path", 1), ("bytes", 0), ("bytearray", 0)])
+async def test_a_small_file_needs_one_thread_at_most(scripted, tmp_path, kind, hops):
+    class Counting(ThreadPoolExecutor):
+        submitted = 0
+
+        def submit(self, *args, **options):
+            self.submitted += 1
+            return super().submit(*args, **options)
+
+    threads = Counting(1)
+    asyncio.get_running_loop().set_default_executor(threads)
+    path = tmp_path / "small.bin"
+    path.write_bytes(b"x" * 2000)
+    file = {"path": path, "bytes": b"x" * 2000, "bytearray": bytearray(2000)}[kind]
+    server = scripted(answer(429, headers={"Retry-After": "0"}), answer(body=SOURCE))
+    async with AsyncClient(KEY, server.url) as client:
+        await sender(file=file)(client)
+    assert len(server.requests) == 2
+    assert threads.submitted == 2 * hops
+    assert str(path) not in [os.readlink(link) for link in open_files()]
+
+
+def open_files():
+    folder = Path("/proc/self/fd")
+    return [link for link in folder.iterdir() if link.is_symlink()] if folder.exists() else []
 
 
 @pytest.mark.parametrize(
