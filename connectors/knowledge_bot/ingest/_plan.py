@@ -32,7 +32,7 @@ _MOST_READ_AHEAD = 8000
 
 # Bytes of a file that is read once, and of all that are kept in one window until they are sent.
 _SMALL = 512 * 1024
-_KEPT = 4_000_000
+_KEPT = 8_000_000
 
 _UNVERSIONED = "it has no version, so no later change will be seen"
 
