@@ -29,44 +29,41 @@ from typing import TYPE_CHECKING
 from knowledge_bot._extras import require
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest._items import File, Item, Skipped, Text, WebPage
+    from knowledge_bot.ingest._found import Skipped
+    from knowledge_bot.ingest._items import File, Item, Text, WebPage
     from knowledge_bot.ingest._ledger import Entry, Ledger, LedgerCounts, SupersededSource
     from knowledge_bot.ingest._report import IncompleteIngestionError, Outcome, Report, Stop
     from knowledge_bot.ingest._run import Ingestion, IngestionOptions, aingest, ingest
     from knowledge_bot.ingest._schema import LedgerError
     from knowledge_bot.ingest._store import State
-    from knowledge_bot.ingest.sources import (
-        from_feed,
-        from_folder,
-        from_jsonl,
-        from_loader,
-        from_objects,
-        from_rows,
-        from_site,
-        from_sitemap,
-        from_urls,
-    )
+    from knowledge_bot.ingest.sources._feed import from_feed
+    from knowledge_bot.ingest.sources._folder import from_folder
+    from knowledge_bot.ingest.sources._lines import from_jsonl, from_urls
+    from knowledge_bot.ingest.sources._loader import from_loader
+    from knowledge_bot.ingest.sources._objects import from_objects
+    from knowledge_bot.ingest.sources._rows import from_rows
+    from knowledge_bot.ingest.sources._site import from_site
+    from knowledge_bot.ingest.sources._sitemap import from_sitemap
 
 require(__name__, "ingest", "defusedxml", "feedparser", "pathspec")
 
 _HOMES = {
     "_schema": ("LedgerError",),
-    "_items": ("File", "Item", "Skipped", "Text", "WebPage"),
+    "_found": ("Skipped",),
+    "_items": ("File", "Item", "Text", "WebPage"),
     "_ledger": ("Entry", "LedgerCounts", "Ledger", "SupersededSource"),
     "_report": ("IncompleteIngestionError", "Outcome", "Report", "Stop"),
     "_run": ("Ingestion", "IngestionOptions", "aingest", "ingest"),
     "_store": ("State",),
-    "sources": (
-        "from_feed",
-        "from_folder",
-        "from_jsonl",
-        "from_loader",
-        "from_objects",
-        "from_rows",
-        "from_site",
-        "from_sitemap",
-        "from_urls",
-    ),
+    # Each by itself: feeds, sites and stores bring libraries that a folder does not need.
+    "sources._feed": ("from_feed",),
+    "sources._folder": ("from_folder",),
+    "sources._lines": ("from_jsonl", "from_urls"),
+    "sources._loader": ("from_loader",),
+    "sources._objects": ("from_objects",),
+    "sources._rows": ("from_rows",),
+    "sources._site": ("from_site",),
+    "sources._sitemap": ("from_sitemap",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

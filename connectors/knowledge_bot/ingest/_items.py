@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr
 
 from knowledge_bot._endpoints import Collections, Headers, collection_ids, header_list
-from knowledge_bot.ingest._found import Skipped as Skipped
 
 # Bytes kept of a SHA-256: enough to distinguish contents, and rows stay small.
 DIGEST_SIZE = 16

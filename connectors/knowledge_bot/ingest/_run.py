@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import contextvars
 import difflib
-import multiprocessing
 import os
 import signal
 import threading
@@ -485,5 +484,8 @@ def stop_on_signals(ask: Callable[[], None], *, wanted: bool = True) -> Iterator
         yield
     finally:
         restore()
-        if signal.SIGTERM in asked_by and multiprocessing.parent_process() is not None:
-            signal.raise_signal(signal.SIGTERM)
+        if signal.SIGTERM in asked_by:
+            import multiprocessing
+
+            if multiprocessing.parent_process() is not None:
+                signal.raise_signal(signal.SIGTERM)

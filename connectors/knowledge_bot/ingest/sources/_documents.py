@@ -11,7 +11,7 @@ from typing import IO, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._items import Skipped, holds_login
+from knowledge_bot.ingest._found import Skipped
 
 TOO_LARGE = 50 * 1024 * 1024
 """Most bytes of a document, unpacked: sitemaps.org, protocol, "Using Sitemap index files"."""
@@ -201,6 +201,8 @@ def skipped_address(address: str, place: str) -> Skipped | None:
         place: where it was found, for the reason.
     """
     shown = address[:500]
+    from knowledge_bot.ingest._items import holds_login  # with pydantic, which a folder is spared
+
     if holds_login(address):
         reason = f"{place}: it holds a login, which is never stored; use headers of `from_site`"
         return Skipped(f"…@{shown.rpartition('@')[2]}", reason, invalid=True, partial=True)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._found import Listing, Skipped, fingerprint, fingerprint_of
-from knowledge_bot.ingest.sources._documents import patterns_of
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import File
@@ -69,8 +68,12 @@ def from_folder(
     name = str(root)
     if matches is not None:  # the same folder with other patterns is another origin
         name = f"{name} [{' '.join(sorted(several))}]"
-    left_out = patterns_of("exclude", exclude)
-    excluding = matching([*_ignored_lines(root), *left_out])
+    left_out = _ignored_lines(root)
+    if exclude:
+        from knowledge_bot.ingest.sources._documents import patterns_of
+
+        left_out += patterns_of("exclude", exclude)
+    excluding = matching(left_out)
     found = Folder(str(root), str(root), name, matches, excluding, hidden)
     return found if origin is None else found.named(origin)
 
