@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,9 @@ class DatabaseError(KnowledgeBotError):
 _CREATION_LOCK = 7_205_759_403
 
 _PAUSE = 0.2
+
+# Seconds to wait until nobody else makes the same file.
+_MAKING = 30.0
 
 # Seconds after which PostgreSQL ends the session of a worker that holds a transaction open and says
 # nothing, such as a stopped process or a paused machine: its locks would stop all other workers.
@@ -70,30 +73,42 @@ _CONNECTING = {
 
 # PostgreSQL, appendix A: connection exceptions, too many connections, a server that shuts down or
 # starts up, a serialization failure, a deadlock, a lock that was waited for too long, a session
-# that was ended since it held a transaction open.
+# that was ended since it held a transaction open, and a server that takes no writes: until another
+# one has taken over, it is the old one, or the new one that is not yet promoted.
 _PASSING_STATES = (
-    "08", "53300", "57P01", "57P02", "57P03", "40001", "40P01", "55P03", "25P03"
+    "08", "53300", "57P01", "57P02", "57P03", "40001", "40P01", "55P03", "25P03", "25006"
 )  # fmt: skip
+_PASSING_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 # How SQLite and PostgreSQL write what they do not write alike: a numbered row, bytes, a table whose
-# rows are updated (updates of a third of a page's rows at once find room on it: 98 of 100 do), and
-# a small table that is found by its primary key.
+# rows are updated (with room for another version of a third of them on each page), a small table
+# that is found by its primary key, and a line for PostgreSQL alone.
 _SPELLINGS = {
     "identity": ("INTEGER PRIMARY KEY", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
     "bytes": ("BLOB", "BYTEA"),
     "roomy": ("", " WITH (fillfactor = 65)"),
     "keyed": (" WITHOUT ROWID", ""),
+    "postgresql": ("-- not in SQLite: ", ""),
 }
 
-_REASONS = {
-    "file is not a database": "it is not a SQLite file, so it is no {noun}; name another file",
-    "malformed": "the file is damaged; restore it from a copy",
-    "disk is full": "the disk is full; make room and run again",
-    "disk i/o error": "the disk does not take it (full, over a quota, or failing)",
-    "readonly": "the file or its folder is read-only",
-    "unable to open": "the file cannot be opened: does its folder exist, and may it be written to?",
-    "is locked": "another process has held a lock on it for too long",
-    "lock timeout": "another process has held a lock on it for too long",
+# By SQLite's code or PostgreSQL's state.
+_LOCKED = "another process has held a lock on it for too long"
+_REASONS: Mapping[int | str, str] = {
+    sqlite3.SQLITE_NOTADB: "it is not a SQLite file, so it is no {noun}; name another file",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a copy",
+    sqlite3.SQLITE_FULL: "the disk is full; make room and run again",
+    sqlite3.SQLITE_IOERR: "the disk does not take it (full, over a quota, or failing)",
+    sqlite3.SQLITE_READONLY: "the file or its folder is read-only",
+    sqlite3.SQLITE_CANTOPEN: (
+        "the file cannot be opened: does its folder exist, and may it be written to?"
+    ),
+    **dict.fromkeys(_PASSING_CODES, _LOCKED),
+    _LOCK_TIMEOUT: _LOCKED,
+    "25006": (
+        "the server takes no writes: it is a standby, or another one takes over. Where the address "
+        "names several hosts, target_session_attrs=read-write finds the one that does"
+    ),
+    "53100": "the server's disk is full; make room and run again",
 }
 
 
@@ -106,10 +121,12 @@ class Database(ABC):
         error: what is raised where it cannot be used.
         busy: how many seconds SQLite waits for another process's transaction before it says that
             it is locked.
-        patience: for how many seconds a statement is tried again while the database is locked,
+        patience: for how many seconds one outage is waited for, in which the database is locked,
             restarted or failed over.
+        version: of its tables.
         tables: the statements that create its tables; names in braces stand for what the two
             databases spell differently, see `_SPELLINGS`.
+        migrations: by the version of older tables, the statements that lead to the next version.
         file: SQLite's file; None for PostgreSQL.
         url: what PostgreSQL's driver connects to; may hold a password.
         name: the address for messages, without a password.
@@ -119,7 +136,9 @@ class Database(ABC):
     error: ClassVar[type[DatabaseError]]
     busy: ClassVar[float] = 2.0
     patience: ClassVar[float] = 30.0
+    version: ClassVar[int] = 1
     tables: ClassVar[str]
+    migrations: ClassVar[Mapping[int, str]] = {}
 
     file: Path | None
     url: str
@@ -162,11 +181,18 @@ class Database(ABC):
         file = Path(text).absolute()
         return cls(file, "", str(file))
 
-    def open(self, *, reading: bool) -> "Connection | None":
+    def open(self, *, reading: bool, upgrading: bool = False) -> "Connection | None":
         """Open the database, created where there is none; a reader gets None instead.
 
+        Older tables are brought up to date, in one transaction.
+
+        Args:
+            reading: whether nothing may be written.
+            upgrading: whether a reader may upgrade older tables all the same.
+
         Raises:
-            DatabaseError: it cannot be opened, it holds something else, or another version.
+            DatabaseError: it cannot be opened, it holds something else, or a version that cannot be
+                used.
         """
         if self.file is not None and os.path.isdir(self.file):  # noqa: PTH112 - it never raises
             raise self.error(f"{self.name} is a folder; name a file, such as {self.name}/kbot.db")
@@ -180,17 +206,36 @@ class Database(ABC):
             raise self.error(f"the {self.noun} {self.name} cannot be read: {reason}") from None
         connection = self.connect(reading=reading)
         try:
-            with self.explaining("read" if reading else "made"):
-                if self.is_made(connection):
-                    return connection
-                if not reading:
+            with self.explaining("read" if reading else "opened for writing"):
+                version = self.version_of(connection)
+                if version != self.version and not reading:
                     self._make(connection)
-                    return connection
+                elif 0 < version < self.version:
+                    self._upgrade_for_a_reader(version, upgrading=upgrading)
+                elif version == 0:
+                    connection.close()
+                    return None
+                return connection
         except BaseException:
             connection.close()
             raise
-        connection.close()
-        return None
+
+    def _upgrade_for_a_reader(self, version: int, *, upgrading: bool) -> None:
+        reason = "nothing may be written now"
+        if upgrading:
+            try:
+                upgraded = self.open(reading=False)
+            except DatabaseError as error:
+                reason = str(error)
+            else:
+                if upgraded is not None:
+                    upgraded.close()
+                return
+        raise self.error(
+            f"{self.name} was written by an older knowledge-bot (version {version} of the "
+            f"{self.noun}, this one uses {self.version}) and is not upgraded: {reason}. Whatever "
+            f"reads it where it may be written to upgrades it, such as `kbot {self.noun} status`"
+        )
 
     def connect(self, *, reading: bool) -> "Connection":
         """Open a connection, whatever the database holds.
@@ -207,19 +252,28 @@ class Database(ABC):
             try:
                 raw.execute("SELECT count(*) FROM sqlite_master").fetchone()
             except sqlite3.OperationalError as error:
-                denied = "unable to open" in str(error) or "readonly" in str(error)
-                if not (reading and denied):
+                if not reading or _code(error) not in (
+                    sqlite3.SQLITE_CANTOPEN,
+                    sqlite3.SQLITE_READONLY,
+                ):
                     raise
                 # In a read-only folder, where there is no writer either.
                 raw = _sqlite_connection(self.file, "immutable=1", self.busy)
             return Connection(raw, sqlite=True)
 
     @abstractmethod
-    def is_made(self, connection: "Connection") -> bool:
-        """Return whether a database has the tables; False where they can be created.
+    def version_of(self, connection: "Connection") -> int:
+        """Return the version of the tables that are there; 0 where they can be created.
 
         Raises:
-            DatabaseError: it holds something else, or another version.
+            DatabaseError: it holds something else, or a version that cannot be used.
+        """
+
+    def prepare_upgrade(self, connection: "Connection", version: int) -> None:  # noqa: B027
+        """Do what has to be done before the statements of a migration, in its transaction.
+
+        Raises:
+            DatabaseError: it cannot be upgraded now.
         """
 
     @abstractmethod
@@ -230,11 +284,33 @@ class Database(ABC):
             DatabaseError: its content is needed. Otherwise a new file is created.
         """
 
-    def _make(self, connection: "Connection") -> None:
-        if connection.sqlite:
+    def create(self, fill: Callable[["Connection"], None]) -> None:
+        """Create the tables and fill them, in one transaction.
+
+        Raises:
+            DatabaseError: there are some already, or something else.
+        """
+        with (
+            contextlib.closing(self.connect(reading=False)) as connection,
+            self.explaining("written"),
+        ):
+            self._make(connection, fill)
+
+    def _make(
+        self, connection: "Connection", fill: Callable[["Connection"], None] | None = None
+    ) -> None:
+        """Create the tables, or upgrade older ones, unless another process just did."""
+
+        def found() -> int:
+            version = self.version_of(connection)
+            if version and fill is not None:
+                raise self.error(f"{self.name} holds a {self.noun} already. Nothing was written")
+            return version
+
+        if connection.sqlite and not found():
             # In this mode, which the file keeps, readers and the writer do not wait for each other.
             # SQLite itself does not wait for this lock when another process creates the same file.
-            deadline = time.monotonic() + self.patience
+            deadline = time.monotonic() + _MAKING
             while connection.locked_out_of("PRAGMA journal_mode=WAL"):
                 if time.monotonic() > deadline:
                     raise self.error(f"the {self.noun} {self.name} cannot be made: it is locked")
@@ -242,9 +318,13 @@ class Database(ABC):
         with connection.transaction():
             if not connection.sqlite:  # SQLite's write transactions exclude each other already
                 connection.run("SELECT pg_advisory_xact_lock(?)", _CREATION_LOCK)
-            if not self.is_made(connection):  # by another process, a moment ago
-                for statement in connection.spelled(self.tables):
-                    connection.run(statement)
+            if not (first := found()):
+                connection.run_all(self.tables)
+                if fill is not None:
+                    fill(connection)
+            for version in range(first, self.version if first else 0):
+                self.prepare_upgrade(connection, version)
+                connection.run_all(self.migrations[version])
 
     def file_identity(self) -> tuple[int, int] | None:
         """Return what identifies SQLite's file, whatever its name; None without a file."""
@@ -267,7 +347,7 @@ class Database(ABC):
     def explained(self, error: BaseException, what: str) -> DatabaseError:
         """Return a database's error as ours."""
         said = " ".join(str(error).split()).rstrip(".?!")
-        reason = next((text for sign, text in _REASONS.items() if sign in said.lower()), "")
+        reason = _REASONS.get(_code(error), "")
         detail = f"{reason.format(noun=self.noun)} ({said[:200]})" if reason else said[:300]
         return self.error(f"the {self.noun} {self.name} cannot be {what}: {detail}")
 
@@ -334,6 +414,13 @@ class Connection:
         """Run a statement; return how many rows it changed."""
         return int(self._raw.execute(self._spelled(statement), values).rowcount)
 
+    def run_all(self, statements: str) -> None:
+        """Run statements that end with a semicolon and a line, in this database's spelling."""
+        spelling = {name: pair[not self.sqlite] for name, pair in _SPELLINGS.items()}
+        for statement in statements.format(**spelling).split(";\n"):
+            if statement.strip():
+                self.run(statement)
+
     def run_many(self, statement: str, several: Sequence[Sequence[Any]]) -> int:
         """Run a statement once for each of `several`; return how many rows were changed in all."""
         if not several:
@@ -341,6 +428,31 @@ class Connection:
         cursor = self._raw.cursor()
         cursor.executemany(self._spelled(statement), several)
         return int(cursor.rowcount)
+
+    def columns(self, table: str) -> list[str]:
+        """Return the names of a table's columns."""
+        cursor = self._raw.execute(f"SELECT * FROM {table} LIMIT 0")  # noqa: S608 - a name of ours
+        return [column[0] for column in cursor.description]
+
+    def batches(self, statement: str) -> Iterator[list[Any]]:
+        """Yield the rows of a query some thousand at a time; used inside a transaction."""
+        with contextlib.closing(
+            self._raw.cursor() if self.sqlite else self._raw.cursor("batches")
+        ) as cursor:
+            cursor.execute(statement)
+            while rows := cursor.fetchmany(2000):
+                yield rows
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows, with the numbers that they have."""
+        names = f"{table} ({', '.join(columns)})"
+        if self.sqlite:
+            marks = ", ".join("?" * len(columns))
+            self.run_many(f"INSERT INTO {names} VALUES ({marks})", rows)  # noqa: S608 - as above
+            return
+        with self._raw.cursor() as cursor, cursor.copy(f"COPY {names} FROM STDIN") as copying:
+            for row in rows:
+                copying.write_row(row)
 
     def locked_out_of(self, statement: str) -> bool:
         """Run a statement; True where another connection's lock forbids it."""
@@ -381,11 +493,6 @@ class Connection:
         query = "SELECT name FROM sqlite_master" if self.sqlite else query
         return [name for (name,) in self.rows(query)]
 
-    def spelled(self, statements: str) -> list[str]:
-        """Return statements as this database writes them, one by one."""
-        spelling = {name: pair[not self.sqlite] for name, pair in _SPELLINGS.items()}
-        return [one for one in statements.format(**spelling).split(";\n") if one.strip()]
-
     def now(self) -> float:
         """Return Unix seconds by the clock that all who use this database share."""
         if self.sqlite:
@@ -401,25 +508,29 @@ class Connection:
 class Session:
     """One connection that threads use in turn, opened again when it breaks.
 
-    What fails because the database is locked, restarting or away is tried again for a while, once:
-    if that did not help, nothing waits again until something succeeds. A child of `os.fork` opens a
-    connection of its own.
+    What fails because the database is locked, restarting or away is tried again for as long as one
+    outage may last. After that nothing waits again until something succeeds. A child of `os.fork`
+    opens a connection of its own.
 
     Args:
         database: where to connect to.
         reading: whether nothing may be written.
+        patience: how many seconds one outage may last; by default the database's.
 
     Attributes:
         given_up: when set, a database that is away is no longer waited for.
     """
 
-    def __init__(self, database: Database, *, reading: bool = False) -> None:
+    def __init__(
+        self, database: Database, *, reading: bool = False, patience: float | None = None
+    ) -> None:
         self._database, self._reading = database, reading
+        self._patience = database.patience if patience is None else patience
         self._connection: Connection | None = None
         self._file: tuple[int, int] | None = None
         self._opened = False
         self._lock = threading.Lock()
-        self._away = False
+        self._away_since: float | None = None
         self.given_up: bool = False
         _sessions.add(self)
 
@@ -443,8 +554,6 @@ class Session:
         Raises:
             DatabaseError: it cannot be done.
         """
-        patience = 0.0 if self._away else self._database.patience
-        deadline, waits = time.monotonic() + patience, False
         while True:
             with self._lock:
                 try:
@@ -453,22 +562,30 @@ class Session:
                     cause = error.__cause__ if isinstance(error, DatabaseError) else error
                     if cause is None or not is_database_error(cause):
                         raise
-                    if self._connection is not None and not self._connection.sqlite:
-                        if getattr(cause, "sqlstate", None) == _LOCK_TIMEOUT:
-                            self._connection.end_silent()
-                        self._connection.close()
-                        self._connection = None
-                    failure = self._database.explained(cause, what)
-                    if not is_transient(cause) or self.given_up or time.monotonic() > deadline:
-                        self._away = is_transient(cause)
-                        raise failure from cause
+                    self._failed(cause, self._database.explained(cause, what))
                 else:
-                    self._away = False
+                    if self._away_since is not None:
+                        away, self._away_since = time.monotonic() - self._away_since, None
+                        logger.warning("%s is back after %.0f s", self._database.name, away)
                     return done
-            if not waits:
-                waits = True
-                logger.warning("Trying again for up to %.0f s: %s", patience, failure)
             time.sleep(_PAUSE)
+
+    def _failed(self, cause: BaseException, failure: DatabaseError) -> None:
+        """Begin or go on with an outage; raise what failed if that has lasted long enough."""
+        if self._connection is not None and not self._connection.sqlite:
+            if getattr(cause, "sqlstate", None) == _LOCK_TIMEOUT:
+                self._connection.end_silent()
+            self._connection.close()
+            self._connection = None
+        if not is_transient(cause):
+            self._away_since = None
+            raise failure from cause
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+            logger.warning("Trying again for up to %.0f s: %s", self._patience, failure)
+        if self.given_up or now - self._away_since > self._patience:
+            raise failure from cause
 
     def close(self) -> None:
         """Close the connection."""
@@ -528,13 +645,20 @@ def is_database_error(error: BaseException) -> bool:
 
 def is_transient(error: BaseException) -> bool:
     """Return whether the same may succeed a moment later, over a new connection."""
-    if isinstance(error, sqlite3.Error):
-        return "is locked" in str(error)
-    state: str | None = getattr(error, "sqlstate", None)
-    if state is not None:
-        return state.startswith(_PASSING_STATES)
+    code = _code(error)
+    if isinstance(code, int):
+        return code in _PASSING_CODES
+    if code:
+        return code.startswith(_PASSING_STATES)
     # Without a state it is the connection: refused, lost, or closed by a server that restarts.
     return _is_a_psycopg(error, "OperationalError") or _is_a_psycopg(error, "InterfaceError")
+
+
+def _code(error: BaseException) -> int | str:
+    """Return SQLite's primary result code, or PostgreSQL's state; empty if it gave none."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return getattr(error, "sqlstate", None) or ""
 
 
 def _is_a_psycopg(error: BaseException, name: str) -> bool:

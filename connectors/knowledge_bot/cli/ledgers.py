@@ -274,6 +274,26 @@ def forget(
     write_text(f"{count}\tforgotten")
 
 
+@ledger.command()
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@as_json_option
+def copy(source: str, target: str, as_json: bool) -> None:
+    """Copy a ledger, such as from a SQLite file to PostgreSQL.
+
+    FROM and TO are SQLite files or postgresql://… addresses; TO holds no ledger yet. All is copied
+    or nothing, and nothing while a run is using FROM. Afterwards use TO alone: neither ledger knows
+    what is sent with the other. A password may come from PGPASSWORD or ~/.pgpass.
+
+    Example: kbot ledger copy kbot.db postgresql://kbot@db.example/kbot
+    """
+    copied = open_ledger(source).copy_to(target)
+    if as_json:
+        write_document(copied)
+        return
+    write_table(("table", "rows"), copied.items())
+
+
 def _forget_keys(
     kept: "Ledger", keys: Iterable[str], collection: str | None, origin: str | None
 ) -> None:

@@ -5,30 +5,62 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from knowledge_bot._database import Connection
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._leases import dead_runs, expire
-from knowledge_bot.ingest._schema import LedgerDatabase, LedgerError
-from knowledge_bot.ingest._store import (
-    Row,
-    State,
-    as_unknown,
-    find_rows,
-    item_ids,
-    normalised_url,
-    page_id,
-    read_rows,
-    superseded_rows,
-    write_rows,
-    write_superseded,
-)
+from knowledge_bot.ingest._leases import DIED, dead_runs, expire, live_runs
+from knowledge_bot.ingest._schema import KEPT_TABLES, LedgerDatabase, LedgerError
+from knowledge_bot.ingest._store import State, item_ids, normalised_url, page_id
 
 _SETTLED_AS_MISSING = "a person found that the service does not have it"
+
+# Each item once: what is being sent as its claim says, with what is known of it from before. What a
+# dead run was sending is unknown, as `expire` would write it.
+_HELD = """
+    SELECT id, scope, origin, key, name, kind, location, state, source_id, attempts, error,
+        updated_at, gone_at, version
+    FROM kbot_items WHERE id NOT IN (SELECT id FROM kbot_claims)
+    UNION ALL
+    SELECT claim.id, claim.scope, claim.origin, claim.key, claim.name, claim.kind, claim.location,
+        CASE WHEN claim.run IN ({dead}) THEN 'unknown' ELSE 'claimed' END, item.source_id,
+        coalesce(item.attempts, 0) + 1, CASE WHEN claim.run IN ({dead}) THEN '{died}' END,
+        claim.claimed_at, NULL, item.version
+    FROM kbot_claims AS claim LEFT JOIN kbot_items AS item ON item.id = claim.id
+"""
+
+# The fields of an `Entry`.
+_ENTRY = """
+    id, service, collections, (SELECT name FROM kbot_origins WHERE number = origin), key,
+    coalesce(name, key), kind, CASE WHEN kind <> 'text' THEN coalesce(location, key) END, state,
+    source_id, attempts, coalesce(error, ''), updated_at, gone_at,
+    CASE WHEN kind = 'webpage' THEN version END
+"""
+
+_SUPERSEDE = """
+    INSERT INTO kbot_superseded (
+        source_id, source_revision, replaced_by, scope, key, name, superseded_at
+    )
+    SELECT source_id, source_revision, ?, scope, key, coalesce(source_name, name, key), ?
+    FROM kbot_items WHERE id = ? AND source_id <> coalesce(?, '')
+    ON CONFLICT DO NOTHING
+"""
+
+_SETTLE_AS_CREATED = """
+    UPDATE kbot_items SET state = 'created', digest = pending, pending = NULL, version = NULL,
+        source_id = ?, source_name = NULL, source_revision = NULL, ready_at = NULL,
+        idempotency_key = NULL, error = NULL, updated_at = ?, revision = revision + 1
+    WHERE id = ?
+"""
+
+_SETTLE_AS_MISSING = """
+    UPDATE kbot_items SET state = 'refused', idempotency_key = NULL, error = ?, updated_at = ?,
+        revision = revision + 1
+    WHERE id = ?
+"""
 
 
 class Entry(NamedTuple):
@@ -154,7 +186,7 @@ class Ledger:
 
     def exists(self) -> bool:
         """Return whether the ledger has been made."""
-        connection = self.database.open(reading=True)
+        connection = self.database.open(reading=True, upgrading=True)
         if connection is not None:
             connection.close()
         return connection is not None
@@ -162,30 +194,26 @@ class Ledger:
     def status(self) -> list[LedgerCounts]:
         """Count the items by state, for each service and set of collections."""
         with self._reading() as connection:
-            scopes, dead = _scopes(connection), dead_runs(connection)
-            counts: dict[int, Counter[str]] = {scope: Counter() for scope in scopes}
-            for scope, state, run, count, gone in connection.rows(
-                "SELECT scope, state, CASE WHEN state = 'claimed' THEN run END AS claiming, "
-                "count(*), count(gone_at) FROM kbot_items GROUP BY scope, state, claiming"
+            counts: dict[tuple[str, tuple[str, ...]], Counter[str]] = {}
+            for service, collections, state, count, gone in connection.rows(
+                "SELECT service, collections, state, count(*), count(gone_at) "  # noqa: S608 - ours
+                f"FROM {_held(connection)} GROUP BY service, collections, state"
             ):
-                counts[scope][State.UNKNOWN if run in dead else state] += count
-                counts[scope]["gone"] += gone
-            names = LedgerCounts._fields[2:]
+                counted = counts.setdefault((service, tuple(collections.split(","))), Counter())
+                counted.update({state: count, "gone": gone})
+            states = LedgerCounts._fields[2:]
             return sorted(
-                LedgerCounts(*scopes[scope], *(counted[name] for name in names))
+                LedgerCounts(*scope, *(counted[state] for state in states))
                 for scope, counted in counts.items()
-                if counted.total()
             )
 
     def entries(self, state: str | None = None) -> Iterator[Entry]:
         """Yield an entry for each item, or for those in one state, sorted by key."""
-        where, values = "1 = 1", [] if state is None else [str(state)]
-        if state is not None:
-            where = "state IN (?, 'claimed')" if state == State.UNKNOWN else "state = ?"
         with self._reading() as connection:
-            for entry in self._as_entries(connection, read_rows(connection, where, *values)):
-                if state is None or entry.state == state:
-                    yield entry
+            if state is None:
+                yield from _entries(connection)
+            else:
+                yield from _entries(connection, "state = ?", str(state))
 
     def unknown(self) -> Iterator[Entry]:
         """Yield the items whose outcome is unknown, claims of dead workers included."""
@@ -205,8 +233,7 @@ class Ledger:
             service: the base URL of one service; by default the items of all services.
         """
         with self._reading() as connection:
-            rows = read_rows(connection, "gone_at IS NOT NULL")
-            for entry in self._as_entries(connection, rows):
+            for entry in _entries(connection, "gone_at IS NOT NULL"):
                 if service is None or entry.service == normalised_url(service):
                     yield entry
 
@@ -241,25 +268,16 @@ class Ledger:
             LedgerError: there is no such item, there are several, or its outcome is not unknown.
         """
         with self._writing() as connection:
-            row = _single_row(connection, key)
-            if row.state != State.UNKNOWN:
-                raise LedgerError(f"{key!r} is {row.state}, not unknown")
-            settled = row._replace(revision=row.revision + 1, updated_at=_now(connection))
+            entry = _single_entry(connection, key)
+            if entry.state != State.UNKNOWN:
+                raise LedgerError(f"{key!r} is {entry.state}, not unknown")
+            identifier, now = bytes.fromhex(entry.id), int(connection.now())
             if created:
-                write_superseded(connection, superseded_rows(row, source_id))
-                settled = settled._replace(
-                    state=State.CREATED,
-                    digest=row.pending,
-                    pending=None,
-                    version=None,
-                    source_id=source_id,
-                    source_name=None,
-                    error=None,
-                )
+                connection.run(_SUPERSEDE, source_id, now, identifier, source_id)
+                connection.run(_SETTLE_AS_CREATED, source_id, now, identifier)
             else:
-                settled = settled._replace(state=State.REFUSED, error=_SETTLED_AS_MISSING)
-            write_rows(connection, [settled])
-            return next(self._as_entries(connection, read_rows(connection, "id = ?", row.id)))
+                connection.run(_SETTLE_AS_MISSING, _SETTLED_AS_MISSING, now, identifier)
+            return _single_entry(connection, entry.id)
 
     def forget(
         self,
@@ -291,10 +309,10 @@ class Ledger:
         if everything == any(value is not None for value in named.values()):
             raise LedgerError("name what to forget: a key, a collection, an origin, or everything")
         with self._writing() as connection:
-            rows = read_rows(connection, "1 = 1") if key is None else _of_key(connection, key)
+            found = _entries(connection) if key is None else _of_key(connection, key)
             entries = [
                 entry
-                for entry in self._as_entries(connection, rows)
+                for entry in found
                 if (collection is None or collection in entry.collections)
                 and (origin is None or origin == entry.origin)
             ]
@@ -337,33 +355,43 @@ class Ledger:
                 }
                 yield json.dumps(fields, ensure_ascii=False)
 
-    def _as_entries(self, connection: Connection, rows: Iterable[Row]) -> Iterator[Entry]:
-        scopes, dead = _scopes(connection), dead_runs(connection)
-        origins = dict(connection.rows("SELECT number, name FROM kbot_origins"))
-        rows = [as_unknown(row) if row.run in dead else row for row in rows]
-        for row in sorted(rows, key=lambda row: (scopes[row.scope], row.key)):
-            yield Entry(
-                id=row.id.hex(),
-                service=scopes[row.scope][0],
-                collections=scopes[row.scope][1],
-                origin=origins.get(row.origin),
-                key=row.key,
-                name=row.name or row.key,
-                kind=row.kind,
-                location=None if row.kind == "text" else row.location or row.key,
-                state=State(row.state),
-                source_id=row.source_id,
-                attempts=row.attempts,
-                error=row.error or "",
-                updated_at=_time(row.updated_at),
-                gone_at=None if row.gone_at is None else _time(row.gone_at),
-                version=row.version if row.kind == "webpage" else None,
-            )
+    def copy_to(self, other: "Ledger | str | os.PathLike[str]") -> dict[str, int]:
+        """Copy the ledger to another place, in SQLite or PostgreSQL: as a whole or not at all.
+
+        Nothing is written to this ledger, but claims of dead workers become unknown. From then on
+        only one of the two may be used, since neither knows what was sent with the other.
+
+        Args:
+            other: where there is no ledger yet, or its address.
+
+        Returns:
+            How many rows were copied of `scopes`, `origins`, `items` and so on.
+
+        Raises:
+            LedgerError: a run is using this ledger, or the other place holds something.
+        """
+        target = (other if isinstance(other, Ledger) else Ledger(other)).database
+        copied: dict[str, int] = {}
+        with self._writing() as source:
+            if not source.sqlite:
+                source.run(f"LOCK TABLE {', '.join(KEPT_TABLES)} IN SHARE MODE")
+            if live_runs(source):
+                raise LedgerError(
+                    f"a run is using {self} right now, so nothing was copied; try again when it "
+                    "has ended"
+                )
+
+            def fill(connection: Connection) -> None:
+                for table in KEPT_TABLES:
+                    copied[table.removeprefix("kbot_")] = _copy(table, source, connection)
+
+            target.create(fill)
+        return copied
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         database = self.database
-        connection = database.open(reading=True)
+        connection = database.open(reading=True, upgrading=True)
         if connection is None:
             raise LedgerError(f"there is no ledger at {self}")
         with contextlib.closing(connection), database.explaining("read"):
@@ -380,7 +408,31 @@ class Ledger:
         ):
             expire(connection)
             with connection.transaction():
+                if not connection.sqlite:  # no run claims or records anything meanwhile
+                    connection.run("LOCK TABLE kbot_items, kbot_claims IN SHARE ROW EXCLUSIVE MODE")
                 yield connection
+
+
+def _copy(table: str, source: Connection, target: Connection) -> int:
+    """Copy a table; return how many rows it has.
+
+    Raises:
+        LedgerError: it has not as many there.
+    """
+    columns = target.columns(table)
+    query = f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1"  # noqa: S608 - names of ours
+    for rows in source.batches(query):
+        target.insert(table, columns, rows)
+    if "number" in columns and not target.sqlite:
+        target.run(
+            f"SELECT setval(pg_get_serial_sequence('{table}', 'number'), "  # noqa: S608 - as above
+            f"coalesce(max(number), 0) + 1, false) FROM {table}"
+        )
+    count = f"SELECT count(*) FROM {table}"  # noqa: S608 - as above
+    ((there,),), ((here,),) = source.rows(count), target.rows(count)
+    if here != there:
+        raise LedgerError(f"{here} of {there} rows of {table} arrived, so nothing was copied")
+    return int(here)
 
 
 def _scopes(connection: Connection) -> dict[int, tuple[str, tuple[str, ...]]]:
@@ -388,30 +440,54 @@ def _scopes(connection: Connection) -> dict[int, tuple[str, tuple[str, ...]]]:
     return {number: (service, tuple(joined.split(","))) for number, service, joined in found}
 
 
-def _of_key(connection: Connection, key: str) -> list[Row]:
-    """Return the rows of a key in every scope, or the row of an entry's id."""
+def _held(connection: Connection) -> str:
+    """Return all items of a ledger, with their scopes, as the tables of a query."""
+    dead = ", ".join(map(str, dead_runs(connection))) or "NULL"
+    held = _HELD.format(dead=dead, died=DIED)
+    return f"({held}) AS held JOIN kbot_scopes ON kbot_scopes.number = held.scope"
+
+
+def _entries(
+    connection: Connection, condition: str = "1 = 1", *values: str, ids: Sequence[bytes] = ()
+) -> list[Entry]:
+    """Return the entries that meet a condition, which has `{ids}` where these are to be found."""
+    query = f"SELECT {_ENTRY} FROM {_held(connection)} WHERE {condition}"  # noqa: S608 - of ours
+    rows = connection.of_ids(query, ids) if ids else connection.rows(query, *values)
+    return sorted(
+        map(_entry, rows), key=lambda entry: (entry.service, entry.collections, entry.key)
+    )
+
+
+def _entry(row: Sequence[Any]) -> Entry:
+    read = Entry(*row)
+    return read._replace(
+        id=row[0].hex(),
+        collections=tuple(row[2].split(",")),
+        state=State(read.state),
+        updated_at=_time(row[12]),
+        gone_at=None if row[13] is None else _time(row[13]),
+    )
+
+
+def _of_key(connection: Connection, key: str) -> list[Entry]:
+    """Return the entries of a key in every scope, or of an entry's id."""
     ids = [item_ids(*scope)(key) for scope in _scopes(connection).values()]
     if re.fullmatch("[0-9a-f]{32}", key):
         ids.append(bytes.fromhex(key))
-    return list(find_rows(connection, ids).values())
+    return _entries(connection, "id {ids}", ids=ids) if ids else []
 
 
-def _single_row(connection: Connection, key: str) -> Row:
-    rows = _of_key(connection, key)
-    if not rows:
-        unsettled = read_rows(connection, "state = 'unknown'")
-        near = [row.key for row in unsettled if row.key.endswith(f"/{key}")][:5]
+def _single_entry(connection: Connection, key: str) -> Entry:
+    entries = _of_key(connection, key)
+    if not entries:
+        unsettled = _entries(connection, "state = 'unknown'")
+        near = [entry.key for entry in unsettled if entry.key.endswith(f"/{key}")][:5]
         meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise LedgerError(f"the ledger has no item with the key {key!r}{meant}")
-    if len(rows) > 1:
-        scopes = _scopes(connection)
-        ids = ", ".join(f"{row.id.hex()} ({', '.join(scopes[row.scope][1])})" for row in rows)
+    if len(entries) > 1:
+        ids = ", ".join(f"{entry.id} ({', '.join(entry.collections)})" for entry in entries)
         raise LedgerError(f"several items have the key {key!r}; name one by its id: {ids}")
-    return rows[0]
-
-
-def _now(connection: Connection) -> int:
-    return int(connection.now())
+    return entries[0]
 
 
 def _time(seconds: int) -> datetime:

@@ -1,15 +1,17 @@
 """The ledger's tables and their version, and checks that a database holds them."""
 
 import contextlib
+import itertools
+import sqlite3
+from pathlib import Path
 
-from knowledge_bot._database import Connection, Database, DatabaseError
+from knowledge_bot._database import Connection, Database, DatabaseError, logger
+from knowledge_bot.ingest._leases import DIED, live_runs
 
 
 class LedgerError(DatabaseError):
     """The ledger cannot be opened, read or written. Nothing is sent without it."""
 
-
-VERSION = 4
 
 # All names share a prefix, since a PostgreSQL database often serves other programs too. Columns
 # that most rows do not need are NULL, and what all items of a run share is in a table of its own:
@@ -20,7 +22,7 @@ VERSION = 4
 # are left alone ("Heap-Only Tuples"). What is being sent is in a narrow table of its own.
 _TABLES = """
 CREATE TABLE kbot_ledger (version INTEGER NOT NULL);
-INSERT INTO kbot_ledger (version) VALUES ({version});
+INSERT INTO kbot_ledger (version) VALUES (4);
 CREATE TABLE kbot_scopes (        -- within which a key is unique
     number {identity},
     service TEXT NOT NULL,
@@ -67,6 +69,7 @@ CREATE TABLE kbot_items (         -- what became of each item
     updated_at BIGINT NOT NULL,
     gone_at BIGINT,               -- when its origin stopped yielding it ...
     gone_reason TEXT              -- ... and why
+        CHECK (state IN ('created', 'refused', 'unknown'))  -- an older worker cannot claim here
 ){roomy};
 CREATE INDEX kbot_items_unsettled ON kbot_items (state) WHERE state <> 'created';
 CREATE INDEX kbot_items_origin ON kbot_items (origin) WHERE origin IS NOT NULL;
@@ -109,15 +112,57 @@ CREATE TABLE kbot_rates (         -- the shared queue of runs with a rate
 """
 
 
+# By the version that they start from. A migration leaves the tables that `_TABLES` made when it was
+# written, and never changes again.
+_MIGRATIONS = {
+    3: """
+DROP INDEX kbot_items_digest;
+ALTER TABLE kbot_items ADD COLUMN source_revision TEXT;
+ALTER TABLE kbot_items ADD COLUMN ready_at BIGINT;
+ALTER TABLE kbot_items ADD COLUMN idempotency_key TEXT;
+ALTER TABLE kbot_items ADD COLUMN gone_reason TEXT
+    CHECK (state IN ('created', 'refused', 'unknown'));
+ALTER TABLE kbot_superseded ADD COLUMN source_revision TEXT;
+{postgresql}ALTER TABLE kbot_items SET (fillfactor = 65);
+{postgresql}ALTER TABLE kbot_items ALTER updated_at TYPE BIGINT, ALTER gone_at TYPE BIGINT;
+{postgresql}ALTER TABLE kbot_superseded ALTER superseded_at TYPE BIGINT;
+CREATE TABLE kbot_claims (
+    id {bytes} PRIMARY KEY, run BIGINT NOT NULL, scope INTEGER NOT NULL, origin INTEGER,
+    key TEXT NOT NULL, name TEXT, kind TEXT NOT NULL, location TEXT, pending {bytes},
+    idempotency_key TEXT, claimed_at BIGINT NOT NULL
+){keyed};
+CREATE TABLE kbot_announced (
+    name TEXT PRIMARY KEY, run BIGINT NOT NULL, announced_at BIGINT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS kbot_rates (
+    service TEXT PRIMARY KEY, free_at DOUBLE PRECISION NOT NULL
+);
+UPDATE kbot_ledger SET version = 4;
+""",
+}
+
+_ALWAYS_THERE = {
+    "kbot_items", "kbot_origins", "kbot_pages", "kbot_runs", "kbot_scopes", "kbot_superseded"
+}  # fmt: skip
+
+# What tells which items were sent. The other tables are of use for a moment only.
+KEPT_TABLES = (
+    "kbot_scopes", "kbot_origins", "kbot_items", "kbot_superseded", "kbot_announced", "kbot_pages"
+)  # fmt: skip
+
+
 class LedgerDatabase(Database):
     """Where a ledger is kept."""
 
     noun = "ledger"
     error = LedgerError
-    tables = _TABLES.replace("{version}", str(VERSION))
+    patience = 300.0
+    version = 4
+    tables = _TABLES
+    migrations = _MIGRATIONS
 
-    def is_made(self, connection: Connection) -> bool:
-        """Return whether a database holds a ledger of this version; False if it holds none yet."""
+    def version_of(self, connection: Connection) -> int:
+        """Return the version of the ledger in a database; 0 if it holds none yet."""
         names = connection.names()
         if "kbot_ledger" not in names:
             others = [name for name in names if "kbot_heads" not in name]
@@ -126,21 +171,74 @@ class LedgerDatabase(Database):
                     f"{self.name} is not a ledger: it is a database of another program, with the "
                     f"table {others[0]!r}. Nothing was written to it; name another file"
                 )
-            return False
-        ((version,),) = connection.rows("SELECT version FROM kbot_ledger")
-        if version > VERSION:
+            return 0
+        ((version,),) = connection.rows("SELECT version FROM kbot_ledger") or ((0,),)
+        if version > self.version:
             raise self.error(
                 f"{self.name} was written by a newer knowledge-bot (ledger version {version}, "
-                f"this one knows {VERSION}). Nothing was written to it; update knowledge-bot"
+                f"this one knows {self.version}). Nothing was written to it; update knowledge-bot"
             )
-        if version < VERSION:
+        if 0 < version < min(self.migrations):
             raise self.error(
-                f"{self.name} is a ledger of an older design (version {version}, this one knows "
-                f"{VERSION}), and cannot be used. Nothing was written to it. Name a new ledger. "
-                "Everything is then sent once more, so use a new collection, or remove the old "
-                "sources first"
+                f"{self.name} is a ledger of an older design (version {version}, this one upgrades "
+                f"{min(self.migrations)} and later), and cannot be used. Nothing was written to "
+                "it. Name a new ledger. Everything is then sent once more, so use a new "
+                "collection, or remove the old sources first"
             )
-        return True
+        if version == 0 or not _ALWAYS_THERE.issubset(names):
+            raise self.error(
+                f"{self.name} is a part of a ledger: some of its tables or rows are missing, such "
+                "as after a copy that was interrupted. Nothing was written to it; copy it again, "
+                "or restore it"
+            )
+        return int(version)
+
+    def prepare_upgrade(self, connection: Connection, version: int) -> None:
+        """Refuse while an older knowledge-bot uses it; keep a copy of a file; settle dead claims.
+
+        Raises:
+            LedgerError: an older knowledge-bot uses it.
+        """
+        if not connection.sqlite:  # so that no run begins between the check and the upgrade
+            connection.run("LOCK TABLE kbot_runs, kbot_items IN ACCESS EXCLUSIVE MODE")
+        if live := live_runs(connection):
+            host, pid = connection.rows("SELECT host, pid FROM kbot_runs WHERE run = ?", min(live))[
+                0
+            ]
+            raise self.error(
+                f"{self.name} has version {version} of the ledger and is in use by an older "
+                f"knowledge-bot (process {pid} on {host}), so it is not upgraded to {self.version} "
+                "and cannot be used. Nothing was written to it. Try again when that run has ended"
+            )
+        kept = "" if self.file is None else f". As it was, it is kept in {self._keep(version)}"
+        if version == 3:
+            connection.run(
+                "UPDATE kbot_items SET state = 'unknown', error = ?, updated_at = ?, "
+                "revision = revision + 1 WHERE state = 'claimed'",
+                DIED,
+                int(connection.now()),
+            )
+        connection.run("DELETE FROM kbot_runs")
+        logger.warning("Upgrading %s from version %d of the ledger%s", self.name, version, kept)
+
+    def _keep(self, version: int) -> Path:
+        """Copy SQLite's file, while nobody can write to it; return where the copy is."""
+        assert self.file is not None  # noqa: S101 - the caller knows
+        beside = f"{self.file}.version-{version}"
+        partial = Path(f"{beside}.partial")
+        partial.unlink(missing_ok=True)  # of a process that was killed
+        try:
+            with (
+                contextlib.closing(sqlite3.connect(self.file)) as source,
+                contextlib.closing(sqlite3.connect(partial)) as target,
+            ):
+                source.backup(target)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        others = (Path(f"{beside}-{number}") for number in itertools.count(2))
+        place = next(each for each in itertools.chain((Path(beside),), others) if not each.exists())
+        return partial.rename(place)
 
     def check_replaced(self, *, there: bool) -> None:
         """Raise LedgerError: SQLite would go on writing to a file that has lost its name."""

@@ -163,12 +163,6 @@ _SAME_CONTENTS = """
 """
 
 
-def read_rows(connection: Connection, where: str, *values: Any) -> list[Row]:
-    """Return the rows that meet a condition."""
-    query = f"SELECT {_COLUMNS} FROM kbot_items WHERE {where}"  # noqa: S608 - as above
-    return list(map(Row._make, connection.rows(query, *values)))
-
-
 def write_rows(connection: Connection, rows: Sequence[Row]) -> set[bytes]:
     """Write rows; return the ids of those that another run wrote since they were read.
 
@@ -202,11 +196,6 @@ def _unknown(claim: Claim, row: Row | None) -> Row:
         nothing = (None,) * 4
         row = Row(claim.id, *where, State.UNKNOWN, *nothing, None, claim.run, 0, 0, None, 0, None)
     return row._replace(state=State.UNKNOWN, pending=claim.pending, error=DIED)
-
-
-def as_unknown(row: Row) -> Row:
-    """Return a dead run's claim as unknown, without writing it."""
-    return row
 
 
 def superseded_rows(row: Row | None, source_id: str | None) -> list[tuple[Any, ...]]:
@@ -293,7 +282,7 @@ class Store:
         self.origin: int | None = None
         self.highest: int = 0
         self.in_doubt: bool = False
-        self._session = Session(database, reading=reading)
+        self._session = Session(database, reading=reading, patience=patience)
         own = "" if database.file is None else database.file.name
         self._ledger_files = frozenset(
             {own, *(f"{own}-{kind}" for kind in ("journal", "shm", "wal"))}

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -115,6 +116,24 @@ def ledger_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "ledger.db")
+
+
+@pytest.fixture
+def as_nobody() -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """`with as_nobody():` lets the tests of root be refused what others are refused."""
+
+    @contextlib.contextmanager
+    def refused() -> Iterator[None]:
+        if os.geteuid() != 0:
+            yield
+            return
+        os.seteuid(65534)
+        try:
+            yield
+        finally:
+            os.seteuid(0)
+
+    return refused
 
 
 @pytest.fixture

@@ -16,6 +16,10 @@ from scripted_server import answer, reset
 
 pytestmark = pytest.mark.timeout(60)
 
+CLAIMED_BY_THE_DEAD = (
+    "INSERT INTO kbot_claims (id, run, scope, key, kind, claimed_at) "
+    "SELECT id, 7, scope, key, kind, 1 FROM kbot_items WHERE key = 't1'"
+)
 REFUSAL = answer(400, {"code": "no", "message": "not so"})
 
 
@@ -88,7 +92,7 @@ def test_reading_leaves_every_byte_as_it_is(send, tmp_path):
     send(texts(3), ledger=ledger)
     with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
         # A run that is long dead: its claims are unknown to a reader, and stay as they are.
-        connection.execute("UPDATE kbot_items SET state = 'claimed' WHERE key = 't1'")
+        connection.execute(CLAIMED_BY_THE_DEAD)
         connection.commit()
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert seen(ledger)["unknown"] == ["t1"]
@@ -96,7 +100,7 @@ def test_reading_leaves_every_byte_as_it_is(send, tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_whoever_may_only_read_a_file_can_read_it(send, service):
+def test_whoever_may_only_read_a_file_can_read_it(send, as_nobody):
     with tempfile.TemporaryDirectory() as name:
         folder, ledger = Path(name), Ledger(Path(name) / "ledger.db")
         send(texts(3), ledger=ledger)
@@ -114,19 +118,6 @@ def test_whoever_may_only_read_a_file_can_read_it(send, service):
             folder.chmod(0o755)
 
 
-@contextlib.contextmanager
-def as_nobody():
-    """Let the tests of root be refused what others are refused."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
 def test_a_role_that_may_only_read_can_read(send, service, postgresql):
     send(texts(3), ledger=Ledger(postgresql))
     with psycopg.connect(postgresql, autocommit=True) as connection:
@@ -135,7 +126,7 @@ def test_a_role_that_may_only_read_can_read(send, service, postgresql):
         schema = connection.execute("SELECT current_schema()").fetchone()[0]
         connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO reader")
         connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO reader")
-        connection.execute("UPDATE kbot_items SET state = 'claimed' WHERE key = 't1'")
+        connection.execute(CLAIMED_BY_THE_DEAD)
     reader = Ledger(postgresql.replace("postgres@", "reader@"))
     assert seen(reader)["unknown"] == ["t1"]
     assert seen(reader)["counts"] == [[2, 0, 0, 1, 0]]
