@@ -206,7 +206,7 @@ class KnowledgeBotAnswerSensor(BaseSensorOperator):
     ) -> None:
         super().__init__(mode=mode, poke_interval=poke_interval, timeout=timeout, **kwargs)
         check_number("min_pass", min_pass, 0, 1)
-        check_number("concurrency", concurrency, 1)
+        check_number("concurrency", concurrency, 1, whole=True)
         self.bot_id = bot_id
         self.questions = questions
         self.file = file

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
@@ -23,6 +23,8 @@ from knowledge_bot.ingest import (
     SupersededSource,
     Text,
 )
+from knowledge_bot.ingest._plan import OnUnknown
+from knowledge_bot.ingest._run import SharedOptions, shared_options
 from knowledge_bot.ingest.sources._loader import Texts
 from langchain_knowledge_bot.connection import FRAMEWORKS, Connection, ConnectionFields
 
@@ -54,12 +56,10 @@ def _check_loader(loader: Any) -> None:
         )
 
 
-class CollectionFields(ConnectionFields, total=False):
+class CollectionFields(ConnectionFields, SharedOptions, total=False):
     """The fields of a `KnowledgeBotCollection` that may be left out, for type checkers."""
 
     key: Callable[[Document], str] | None
-    concurrency: int
-    on_unknown: Literal["hold", "resend"]
 
 
 class KnowledgeBotCollection(Connection):
@@ -71,12 +71,9 @@ class KnowledgeBotCollection(Connection):
     `superseded` lists the old one; `gone` lists what a loader no longer finds. The service cannot
     delete or return sources, so this is neither a vector store nor a `DocumentIndex` for `index()`.
 
-    A document is identified by its `id`; without one, by the `source` in its metadata (or its
-    `file_path`, or its `url`) and its position among the documents of that source, like the pages
-    of a file; without either, by its text. A row, which has `row` or `seq_num` in its metadata, is
-    identified by its source and its text: a changed row is a new source, and `sync` marks the old
-    one as gone. To identify documents by something else, pass `key`. A document without text is
-    skipped, and named in the report. `knowledge_bot.ingest.from_loader` has the same rule.
+    A document is identified by its `id`, and without one as `knowledge_bot.ingest.from_loader`
+    says: by its `source` and its position there, or by its text. To identify documents by something
+    else, pass `key`. A document without text is skipped, and named in the report.
 
     Setup:
         Install the package with its LangChain extra, and name the service.
@@ -95,11 +92,8 @@ class KnowledgeBotCollection(Connection):
             path.
         key: Callable[[Document], str] | None
             Returns what identifies a document.
-        concurrency: int
-            How many documents are sent at the same time.
-        on_unknown: "hold" | "resend"
-            What to do with a document of unknown outcome when it is given again: report it and
-            never send it twice, or resend it and never lose it.
+        concurrency, on_unknown, rate, wait, ledger_wait
+            How documents are sent, see `knowledge_bot.ingest.IngestionOptions`.
         api_key, base_url, timeout, max_retries, client, async_client
             How the service is reached, see `Connection`.
 
@@ -127,19 +121,13 @@ class KnowledgeBotCollection(Connection):
     """
 
     collections: Annotated[tuple[str, ...], BeforeValidator(_ids)]
-    """Where the documents go; takes ids, `Collection` objects, or one of either."""
-
     ledger: Annotated[Ledger, BeforeValidator(_ledger)]
-    """Records what was sent; takes a `Ledger`, its address, or a SQLite file's path."""
-
     key: Callable[[Document], str] | None = None
-    """Returns what identifies a document."""
-
     concurrency: int = Ingestion.concurrency
-    """How many documents are sent at the same time."""
-
-    on_unknown: Literal["hold", "resend"] = Ingestion.on_unknown
-    """What to do with a document of unknown outcome when it is given again."""
+    on_unknown: OnUnknown = Ingestion.on_unknown
+    rate: float | None = Ingestion.rate
+    wait: float = Ingestion.wait
+    ledger_wait: float = Ingestion.ledger_wait
 
     if TYPE_CHECKING:
 
@@ -193,8 +181,7 @@ class KnowledgeBotCollection(Connection):
             origin: a name for what the loader reads, by default the loader's class. Loaders of one
                 class that write to the same collections each need their own name; otherwise each
                 marks the other's documents as gone.
-            gone_limit: the share of the origin's documents that may vanish at once, 0 to 1; if more
-                do, none is marked as gone.
+            gone_limit: as in `knowledge_bot.ingest.IngestionOptions`.
 
         Returns:
             As for `add_documents`, and how many are gone: `gone`, which the method of this name
@@ -246,8 +233,7 @@ class KnowledgeBotCollection(Connection):
         return Ingestion(
             collections=self.collections,
             ledger=self.ledger,
-            concurrency=self.concurrency,
-            on_unknown=self.on_unknown,
+            **shared_options(self),
             **options,
         )
 

@@ -4,7 +4,7 @@ import logging
 import os
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Unpack
 
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.readers.base import BaseReader
@@ -12,6 +12,8 @@ from llama_index.core.schema import BaseNode, TransformComponent
 
 from knowledge_bot import AsyncClient, Client, Collection, ConfigurationError
 from knowledge_bot.ingest import IncompleteIngestionError, Ingestion, Ledger, Report
+from knowledge_bot.ingest._plan import OnUnknown
+from knowledge_bot.ingest._run import SharedOptions, check_names, shared_options
 from llama_index_knowledge_bot.clients import Clients, with_clients
 from llama_index_knowledge_bot.documents import texts_of
 
@@ -65,11 +67,11 @@ class CollectionSink(TransformComponent):
         client: the client to send with; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
             `KNOWLEDGE_BOT_API_KEY`.
         async_client: the client of asynchronous runs; by default one with the settings of `client`.
-        concurrency: how many documents each worker sends at the same time.
-        on_unknown: what the next run does with a document of unknown outcome: "hold" reports it and
-            never sends it twice; "resend" sends it again and never loses it.
+        options: `concurrency`, `on_unknown`, `rate`, `wait` and `ledger_wait`, for each worker; see
+            `knowledge_bot.ingest.IngestionOptions`.
 
     Raises:
+        TypeError: there is no such option.
         ConfigurationError: there is no base URL, or an argument cannot be used.
         LedgerError: the ledger cannot be read or written.
         IncompleteIngestionError: some documents were refused, or cannot become texts (images, split
@@ -79,7 +81,10 @@ class CollectionSink(TransformComponent):
 
     collections: list[str]
     concurrency: int
-    on_unknown: Literal["hold", "resend"]
+    on_unknown: OnUnknown
+    rate: float | None
+    wait: float
+    ledger_wait: float
     ledger: Ledger = Field(exclude=True, repr=False)
     clients: Clients = Field(exclude=True, repr=False)
 
@@ -90,25 +95,19 @@ class CollectionSink(TransformComponent):
         ledger: Ledger | str | os.PathLike[str],
         client: Client | None = None,
         async_client: AsyncClient | None = None,
-        concurrency: int = Ingestion.concurrency,
-        on_unknown: Literal["hold", "resend"] = Ingestion.on_unknown,
         clients: Clients | None = None,
+        **options: Unpack[SharedOptions],
     ) -> None:
         kept = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         _ = kept.database  # raises here if the address cannot be used
-        options = Ingestion(
-            collections=collections,
-            ledger=kept,
-            concurrency=concurrency,
-            on_unknown=on_unknown,
-        )
+        check_names(options, SharedOptions)
+        checked = Ingestion(collections=collections, ledger=kept, **options)
         # The framework unpickles by passing all fields to this method, `clients` among them.
         super().__init__(
-            collections=list(options.collections),
+            collections=list(checked.collections),
             ledger=kept,
             clients=clients or Clients(client, async_client),
-            concurrency=options.concurrency,
-            on_unknown=options.on_unknown,
+            **shared_options(checked),
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -160,8 +159,7 @@ class CollectionSink(TransformComponent):
             origin: a name for what the reader reads, by default the reader's class. Readers of one
                 class that write to the same collections each need their own name; otherwise each
                 marks the other's documents as gone.
-            gone_limit: the share of the origin's documents that may vanish at once, 0 to 1; if more
-                do, none is marked as gone.
+            gone_limit: as in `knowledge_bot.ingest.IngestionOptions`.
 
         Returns:
             How many documents were created, unchanged, superseded and skipped, and how many are
@@ -190,8 +188,7 @@ class CollectionSink(TransformComponent):
         return Ingestion(
             collections=self.collections,
             ledger=self.ledger,
-            concurrency=self.concurrency,
-            on_unknown=self.on_unknown,
+            **shared_options(self),
             **options,
         )
 

@@ -245,7 +245,6 @@ def test_the_connection_names_the_bot_where_the_task_does_not(bot, connect):
         ({"bot_id": ""}, "'bot_id' is empty"),
         ({"bot_id": ["bot_guide"]}, r"'bot_id' gives list .*\.expand"),
         ({"bot_id": "col_1"}, "bot_id: "),
-        ({"concurrency": 1.5}, "concurrency: "),
         ({"knowledge_bot_conn_id": "none_such"}, "'none_such'"),
         ({"knowledge_bot_conn_id": ""}, "'knowledge_bot_conn_id' is empty once it is rendered"),
     ],
@@ -270,6 +269,7 @@ def test_a_file_that_is_no_text_is_reported(bot, tmp_path):
         {"min_pass": -1},
         {"min_pass": "all"},
         {"min_pass": True},
+        {"concurrency": 1.5},
         {"wait": -1},
         {"interval": 0},
         {"concurrency": 0},
@@ -278,7 +278,7 @@ def test_a_file_that_is_no_text_is_reported(bot, tmp_path):
 )
 def test_a_number_out_of_its_range_is_refused_when_the_dag_is_parsed(options):
     (name,) = options
-    with pytest.raises(ValueError, match=f"^{name} is .* not "):
+    with pytest.raises(ValueError, match=f"^{name}: .* not "):
         checking(**options)
 
 

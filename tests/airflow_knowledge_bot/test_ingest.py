@@ -12,7 +12,14 @@ from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.ledgers import ledger_of
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
 from calls import KEY, SOURCE
-from knowledge_bot.ingest import IncompleteIngestionError, Ingestion, Ledger, LedgerError, Text
+from knowledge_bot.ingest import (
+    IncompleteIngestionError,
+    Ingestion,
+    IngestionOptions,
+    Ledger,
+    LedgerError,
+    Text,
+)
 from postgresql_server import postgresql
 from scripted_server import answer, close, then
 
@@ -269,7 +276,8 @@ def test_a_service_that_refuses_everything_alike_fails_the_task_for_good(connect
 def test_the_operator_s_defaults_are_those_of_the_engine():
     # Written out there, so that a DAG is parsed without the engine.
     parameters = inspect.signature(KnowledgeBotIngestOperator.__init__).parameters
-    shared = {"on_unknown", "concurrency", "origin", "gone_limit"}
+    shared = IngestionOptions.__annotations__.keys() & parameters.keys() - {"collections", "wait"}
+    assert shared >= {"on_unknown", "concurrency", "origin", "gone_limit", "ledger_wait"}
     assert {name: parameters[name].default for name in shared} == {
         name: getattr(Ingestion, name) for name in shared
     }

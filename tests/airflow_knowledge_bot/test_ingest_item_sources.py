@@ -372,6 +372,8 @@ def test_what_cannot_be_used_is_named_before_anything_is_sent(
         ("items=[], limit=1.5", "limit"),
         ("items=[], rate=0", "rate: expected a number"),
         ("items=[], rate=True", "rate"),
+        ("items=[], wait=-1", "wait: expected a number, 0 or more"),
+        ("items=[], ledger_wait='5m'", "ledger_wait: expected a number"),
         ("items=[], max_refused=-1", "max_refused: expected a number, 0 or more"),
         ("items=[], max_refused=1.5", "max_refused: expected a number, 0 to 1"),
         ("items=[], fail_on='refused'", "fail_on: expected a list of some of refused, unknown"),

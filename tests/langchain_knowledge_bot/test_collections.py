@@ -291,6 +291,10 @@ def test_wrong_fields_and_wrong_documents_are_errors_without_the_key(add, collec
         {"collections": 1},
         {"collections": "col_1", "concurrency": 0},
         {"collections": "col_1", "on_unknown": "guess"},
+        {"collections": "col_1", "rate": 0},
+        {"collections": "col_1", "wait": -1},
+        {"collections": "col_1", "ledger_wait": -1},
+        {"collections": "col_1", "dry_run": True},
     ):
         with pytest.raises(ValidationError) as caught:
             KnowledgeBotCollection(**fields, **wrong)

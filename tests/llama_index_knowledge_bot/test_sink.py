@@ -402,7 +402,15 @@ def test_the_error_survives_the_way_out_of_a_worker(scripted, ledger):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("collections", "bot_1"), ("collections", []), ("concurrency", 0), ("on_unknown", "guess")],
+    [
+        ("collections", "bot_1"),
+        ("collections", []),
+        ("concurrency", 0),
+        ("on_unknown", "guess"),
+        ("rate", 0),
+        ("wait", -1),
+        ("ledger_wait", -1),
+    ],
 )
 def test_an_argument_that_cannot_be_used_is_an_error_before_anything_is_sent(ledger, name, value):
     given = {"collections": "col_1", name: value}
@@ -410,18 +418,24 @@ def test_an_argument_that_cannot_be_used_is_an_error_before_anything_is_sent(led
         CollectionSink(**given, ledger=ledger, client=Client(KEY, "https://service.example"))
 
 
+@pytest.mark.parametrize("name", ["ledger_wiat", "dry_run", "origin"])
+def test_an_option_that_a_sink_does_not_take_is_refused_and_not_ignored(ledger, name):
+    with pytest.raises(TypeError, match=f"'{name}'"):
+        CollectionSink("col_1", ledger=ledger, client=Client(KEY, "https://x.example"), **{name: 1})
+
+
 def test_a_sink_is_written_down_without_key_and_ledger_and_read_back(scripted, tmp_path):
     server = scripted(CREATED)
     address = "postgresql://kbot:password-of-the-ledger@db.example/kbot"
     client = Client(KEY, server.url)
-    sink = CollectionSink("col_1", ledger=address, client=client, concurrency=2)
+    sink = CollectionSink("col_1", ledger=address, client=client, concurrency=2, ledger_wait=60)
     text = f"{sink.to_json()} {sink.to_dict()} {sink!r} {sink} {sink.model_dump()}"
     assert KEY not in text
     assert "password-of-the-ledger" not in text
     again = CollectionSink.from_json(
         sink.to_json(), ledger=Ledger(tmp_path / "x.db"), client=client
     )
-    assert (again.collections, again.concurrency) == (["col_1"], 2)
+    assert (again.collections, again.concurrency, again.ledger_wait) == (["col_1"], 2, 60)
     assert len(again(documents(["a"]))) == 1
     assert names(server) == ["a"]
 

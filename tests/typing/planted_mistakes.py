@@ -40,6 +40,7 @@ from knowledge_bot.ingest import (
     aingest,
     ingest,
 )
+from knowledge_bot.sinks import RowSink
 from knowledge_bot.testing import MemoryService
 from langchain_knowledge_bot import (
     ChatKnowledgeBot,
@@ -48,6 +49,7 @@ from langchain_knowledge_bot import (
     KnowledgeBotTool,
     KnowledgeBotToolkit,
 )
+from llama_index_knowledge_bot import CollectionSink
 
 
 def right(client: Client, collection: Collection, headers: Mapping[str, str]) -> None:
@@ -196,6 +198,9 @@ def right_objects(client: Client, collection: Collection) -> None:
     KnowledgeBotTool(bot_id="bot_guide", description="Knows the hours.", handle_tool_error=False)
     KnowledgeBotCollection(collections="col_1", ledger="sqlite:///k.db")
     KnowledgeBotCollection(collections=[collection, "col_2"], ledger=Path("k.db"), concurrency=3)
+    KnowledgeBotCollection(collections="col_1", ledger="k.db", rate=5, wait=90, ledger_wait=60)
+    CollectionSink([collection], ledger=Path("k.db"), client=client, rate=5, ledger_wait=60)
+    RowSink(collections=collection, ledger="k.db", key="id", text="body", ledger_wait=60)
     KnowledgeBotTool(bot_id="bot_guide", conversation="continue", heads="sqlite:///heads.db")
     KnowledgeBotToolkit(client=client, descriptions={"bot_guide": "Knows the hours."})
 
@@ -214,3 +219,8 @@ def wrong_objects() -> None:
     KnowledgeBotToolkit(description={"bot_guide": "Knows the hours."})  # expect: call-arg
     KnowledgeBotCollection(collections="col_1")  # expect: call-arg
     KnowledgeBotCollection(collections=1, ledger="k.db")  # expect: arg-type
+    KnowledgeBotCollection(collections="col_1", ledger="k.db", dry_run=True)  # expect: call-arg
+    CollectionSink("col_1", ledger="k.db", ledger_wait="5m")  # expect: arg-type
+    CollectionSink("col_1", ledger="k.db", origin="x")  # expect: call-arg
+    RowSink(collections="col_1", ledger="k.db", key="id", txt="body")  # expect: call-arg
+    RowSink(collections=1, ledger="k.db", key="id", text="body")  # expect: arg-type

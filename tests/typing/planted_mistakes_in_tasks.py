@@ -3,6 +3,7 @@
 from airflow_knowledge_bot.operators import (
     KnowledgeBotCreateTextSourceOperator,
     KnowledgeBotCreateWebpageSourceOperator,
+    KnowledgeBotIngestOperator,
     KnowledgeBotSendMessageOperator,
     KnowledgeBotUploadSourceOperator,
 )
@@ -11,6 +12,7 @@ from airflow_knowledge_bot.sensors import KnowledgeBotPingSensor
 Add = KnowledgeBotCreateTextSourceOperator
 Page = KnowledgeBotCreateWebpageSourceOperator
 Up = KnowledgeBotPingSensor
+Ingest = KnowledgeBotIngestOperator
 
 
 def right_tasks() -> None:
@@ -18,6 +20,7 @@ def right_tasks() -> None:
     Up(task_id="up", poke_interval=5, timeout=60, retries=1)
     Add(task_id="add", name="n", content="c", on_unknown="resend", retry_delay=3, outlets=[])
     KnowledgeBotSendMessageOperator(task_id="ask", content="?", do_xcom_push=False)
+    Ingest(task_id="fill", ledger_conn_id="l", folder="f", rate=5, wait=90, ledger_wait=60)
 
 
 def wrong_tasks() -> None:
@@ -29,4 +32,6 @@ def wrong_tasks() -> None:
     Add(task_id="a", name="n", content="c", on_unknown="fail")  # expect: arg-type
     Page(task_id="a", name="n", urls="u")  # expect: call-arg
     KnowledgeBotUploadSourceOperator(task_id="a", name="n", file=3)  # expect: arg-type
+    Ingest(task_id="a", ledger_conn_id="l", items=[], ledger_wait="5m")  # expect: arg-type
+    Ingest(task_id="a", ledger_conn_id="l", items=[], ledger_wiat=5)  # expect: call-arg
     KnowledgeBotSendMessageOperator(task_id="a", content="?", retries="two")  # expect: arg-type

@@ -85,7 +85,7 @@ class KnowledgeBotCheckOperator(BaseOperator):
         check_number("min_pass", min_pass, 0, 1)
         check_number("wait", wait, 0)
         check_number("interval", interval, 0.1)
-        check_number("concurrency", concurrency, 1)
+        check_number("concurrency", concurrency, 1, whole=True)
         self.bot_id = bot_id
         self.questions = questions
         self.file = file

@@ -16,6 +16,7 @@ from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.links import KnowledgeBotServiceLink, service_page, without_secrets
 from airflow_knowledge_bot.operators.request import (
     check_filled,
+    check_number,
     check_on_unknown,
     given_or_default,
 )
@@ -59,10 +60,6 @@ _PARTLY_TEMPLATES = ("items", "documents")
 # A failure to read these may be temporary: a store that did not answer, a lost database.
 _UNRELIABLE = ("objects", "sql")
 
-# Seconds that a try waits for other runs to finish what they are sending. It is longer than the
-# lease of a worker that died, after which its items count as unknown.
-_WAIT_FOR_OTHERS = 90.0
-
 # The fields that name an item, the best first, and the length of a mapped task's label.
 _NAMING = ("name", "url", "path", "key")
 _LABEL = 100
@@ -74,8 +71,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
     A ledger in PostgreSQL keeps any number of tasks and workers from sending an item twice. Items
     that a killed worker was sending become `unknown`: they are reported and, with
     `on_unknown="hold"`, never sent again automatically. The task fails only after everything else
-    is done. At the end it waits up to 90 seconds for items that other runs are sending; these do
-    not fail it.
+    is done. Items that other runs are still sending after its `wait` do not fail it.
 
     It runs on a worker and cannot be deferred: the ingestion has its own event loop, and a task's
     process has nothing else to do.
@@ -125,18 +121,15 @@ class KnowledgeBotIngestOperator(BaseOperator):
             `apache-airflow-providers-common-sql`.
         collections: id or ids of the collections (templated); by default the connection's
             `default_collection_id`.
-        on_unknown: `hold` items that may have been created already, so that nothing is sent twice,
-            or `resend` them, so that nothing is lost.
-        concurrency: how many requests are in flight at most.
-        limit: how many items one try sends at most; the next run continues.
-        rate: how many items are sent per second, at most. The rate of reading pages to compare them
-            is an option of the item source.
-        origin: a name for the item source, such as `handbook` (templated). Items that it no longer
-            yields count as `gone`, and `kbot ledger gone` lists them. By default a folder has its
-            path, and objects their address; a folder with a name is the same wherever a worker
-            mounts it. Give none to mapped tasks that share the items between them.
-        gone_limit: the share of an origin's items that may vanish at once, 0 to 1; if more do, none
-            is marked as gone.
+        on_unknown: `hold` or `resend`. `knowledge_bot.ingest.IngestionOptions` describes this and
+            the next seven in full.
+        concurrency: the most requests in flight.
+        limit: the most items that one try sends; the next run continues.
+        rate: the most items per second, but not of pages that are read to compare them.
+        origin: a name for the item source (templated), but for mapped tasks that share the items.
+        gone_limit: the share of an origin's items that may disappear at once.
+        wait: seconds to wait for other runs, by default until a dead one is noticed.
+        ledger_wait: seconds to wait for a ledger that is away.
         fail_on: which failures fail the task: some of `refused`, `unknown`, `undelivered` and
             `invalid`, by default all. A run that stops early fails in any case.
         max_refused: how many refused items are tolerated: a whole number of them, or, between 0.0
@@ -198,6 +191,8 @@ class KnowledgeBotIngestOperator(BaseOperator):
         rate: float | None = None,
         origin: str | None = None,
         gone_limit: float = 0.5,
+        wait: float = 90.0,
+        ledger_wait: float = 300.0,
         fail_on: Collection[Failed] = _FAILED,
         max_refused: int | float = 0,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
@@ -224,6 +219,8 @@ class KnowledgeBotIngestOperator(BaseOperator):
         self.rate = rate
         self.origin = origin
         self.gone_limit = gone_limit
+        self.wait = wait
+        self.ledger_wait = ledger_wait
         self.fail_on = fail_on
         self.max_refused = max_refused
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
@@ -369,14 +366,16 @@ class KnowledgeBotIngestOperator(BaseOperator):
                 check_function(name, function)
         if (self.sql is None) != (self.sql_conn_id is None):
             raise ValueError("sql and sql_conn_id are given together: a query, and where to ask it")
-        _check_number("concurrency", self.concurrency, 1, whole=True)
-        _check_number("gone_limit", self.gone_limit, 0, 1)
+        check_number("concurrency", self.concurrency, 1, whole=True)
+        check_number("gone_limit", self.gone_limit, 0, 1)
+        check_number("wait", self.wait, 0)
+        check_number("ledger_wait", self.ledger_wait, 0)
         if self.limit is not None:
-            _check_number("limit", self.limit, 0, whole=True)
+            check_number("limit", self.limit, 0, whole=True)
         if self.rate is not None:
-            _check_number("rate", self.rate, 0.001)
+            check_number("rate", self.rate, 0.001)
         most = 1 if isinstance(self.max_refused, float) else math.inf
-        _check_number("max_refused", self.max_refused, 0, most)
+        check_number("max_refused", self.max_refused, 0, most)
         kinds: Any = self.fail_on
         if not isinstance(kinds, set | frozenset | list | tuple) or set(kinds) - set(_FAILED):
             raise ValueError(
@@ -453,22 +452,20 @@ class KnowledgeBotIngestOperator(BaseOperator):
         self, collections: list[str], ledger: "Ledger", progress: "ProgressLog"
     ) -> "Ingestion":
         from knowledge_bot.ingest import Ingestion
+        from knowledge_bot.ingest._run import shared_options
 
         # Not in __init__: operators are copied, and an event cannot be.
         self._stop = Event()
         return Ingestion(
             collections=collections,
             ledger=ledger,
-            concurrency=self.concurrency,
-            on_unknown=self.on_unknown,
             on_progress=progress.on_progress,
             on_outcome=progress.on_outcome,
             origin=self.origin,
             gone_limit=self.gone_limit,
             limit=self.limit,
-            rate=self.rate,
-            wait=_WAIT_FOR_OTHERS,
             stop=self._stop,
+            **shared_options(self),
         )
 
     def _emit_events(
@@ -521,17 +518,6 @@ def _connections_of_items() -> Iterator[None]:
             f"The code that yields the items asks for a connection that does not exist: "
             f"{str(error).rstrip('. ')}. The items before it were sent."
         ) from error
-
-
-def _check_number(
-    name: str, value: object, least: float, most: float = math.inf, *, whole: bool = False
-) -> None:
-    kind = int if whole else int | float
-    fits = isinstance(value, kind) and not isinstance(value, bool)
-    if not fits or not least <= value <= most:  # type: ignore[operator] # a number by now
-        what = "a whole number" if whole else "a number"
-        limits = f"{least} or more" if most == math.inf else f"{least} to {most}"
-        raise ValueError(f"{name}: expected {what}, {limits}, not {value!r}")
 
 
 def _label(item: object) -> str:

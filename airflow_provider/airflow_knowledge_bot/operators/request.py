@@ -144,16 +144,19 @@ def check_on_unknown(value: object) -> None:
         raise ValueError(f"on_unknown is 'hold' or 'resend', not {value!r}")
 
 
-def check_number(name: str, value: object, least: float, most: float = math.inf) -> None:
+def check_number(
+    name: str, value: object, least: float, most: float = math.inf, *, whole: bool = False
+) -> None:
     """Refuse a number that is out of its range while the DAG is parsed.
 
     Raises:
-        ValueError: it is not a number, less than `least` or more than `most`.
+        ValueError: it is not a number, or not a `whole` one, less than `least` or more than `most`.
     """
-    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    if not least <= number <= most:
+    fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+    if not fits or not least <= value <= most:  # type: ignore[operator] # a number by now
+        what = "a whole number" if whole else "a number"
         limits = f"{least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
-        raise ValueError(f"{name} is {limits}, not {value!r}")
+        raise ValueError(f"{name}: expected {what}, {limits}, not {value!r}")
 
 
 def given_or_default(name: str, given: T | None, field: str, settings: "Settings") -> T | str:

@@ -1,7 +1,6 @@
 """`kbot check`: questions to a bot, and whether its answers are as expected."""
 
 import os
-import re
 import sys
 import threading
 import time
@@ -17,7 +16,7 @@ from knowledge_bot.cli.exits import Exit, Failed, StdoutError
 from knowledge_bot.cli.ids import bot_ids, bot_to_ask, is_a_bots
 from knowledge_bot.cli.output import write_document, write_table, write_text
 from knowledge_bot.cli.terminal import console, give_up, one_line, write_stderr
-from knowledge_bot.cli.texts import read_text
+from knowledge_bot.cli.texts import read_text, seconds
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
@@ -27,21 +26,6 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 _REDRAWN_EVERY = 0.25
-
-_UNITS = {"s": 1, "m": 60, "h": 3600}
-
-
-def _seconds(
-    context: click.Context,  # noqa: ARG001 - click's
-    option: click.Parameter,
-    given: str,
-) -> float:
-    """Read a time: `90`, `90s`, `10m`, `1h30m`."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)([smh]?)", given)
-    if not parts or "".join(number + unit for number, unit in parts) != given:
-        problem = f"{given!r} is not a time; write it as 90, 90s, 10m or 1h30m"
-        raise click.BadParameter(problem, param=option)
-    return sum(float(number) * _UNITS[unit or "s"] for number, unit in parts)
 
 
 @click.command()
@@ -53,7 +37,7 @@ def _seconds(
 )
 @click.option(
     "--wait",
-    callback=_seconds,
+    callback=seconds,
     default="0",
     metavar="TIME",
     help="Repeat the questions that have not passed, up to this time: 600, 10m, 1h30m. A service "
@@ -61,7 +45,7 @@ def _seconds(
 )
 @click.option(
     "--interval",
-    callback=_seconds,
+    callback=seconds,
     default="15s",
     metavar="TIME",
     help="Time between two attempts at a question.  [default: 15s]",

@@ -13,6 +13,7 @@ from knowledge_bot.cli.connection import Connection
 from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.ids import collections_option, collections_to_add_to
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
+from knowledge_bot.cli.texts import seconds
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest import Ledger
@@ -49,6 +50,14 @@ _OPTIONS = (
         type=click.FloatRange(min=0, min_open=True),
         metavar="N",
         help="Send at most N items per second.  [default: as fast as the service takes them]",
+    ),
+    click.option(
+        "--ledger-wait",
+        callback=seconds,
+        default="5m",
+        metavar="TIME",
+        help="How long to wait, in one outage, for a ledger whose database is locked, restarts or "
+        "fails over: 600, 10m, 1h30m.  [default: 5m]",
     ),
     click.option(
         "--origin",

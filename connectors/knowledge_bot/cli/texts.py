@@ -1,12 +1,17 @@
-"""Input of commands: a file, or stdin for `-`."""
+"""What is given to commands: a file, stdin for `-`, or a time."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+import click
+
 from knowledge_bot.cli.exits import Exit, Failed
+
+_UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def read_text(source: str) -> str:
@@ -33,6 +38,19 @@ def read_lines(source: str) -> Iterator[str]:
 def given_text(text: str) -> str:
     """Return an argument, or the text of stdin without its last line end where it is `-`."""
     return read_text("-").removesuffix("\n").removesuffix("\r") if text == "-" else text
+
+
+def seconds(
+    context: click.Context,  # noqa: ARG001 - click's
+    option: click.Parameter,
+    given: str,
+) -> float:
+    """Read a time: `90`, `90s`, `10m`, `1h30m`."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smh]?)", given)
+    if not parts or "".join(number + unit for number, unit in parts) != given:
+        problem = f"{given!r} is not a time; write it as 90, 90s, 10m or 1h30m"
+        raise click.BadParameter(problem, param=option)
+    return sum(float(number) * _UNITS[unit or "s"] for number, unit in parts)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -281,11 +281,16 @@ async def aingest(
 
 
 def _ingestion(options: IngestionOptions) -> Ingestion:
-    for name in options.keys() - Ingestion.__dataclass_fields__.keys():
-        near = difflib.get_close_matches(name, Ingestion.__dataclass_fields__, 1)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
-        raise TypeError(f"ingest: there is no option {name!r}. {hint}Nothing was sent")
+    check_names(options, IngestionOptions)
     return Ingestion(**options)
+
+
+def check_names(options: Mapping[str, object], known: type) -> None:
+    """Raise a `TypeError` for an option that is not in a typed dictionary; it names the nearest."""
+    for name in options.keys() - known.__annotations__.keys():
+        near = difflib.get_close_matches(name, known.__annotations__, 1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise TypeError(f"there is no option {name!r} here. {hint}Nothing was sent")
 
 
 def _check_can_create(client: Client | AsyncClient) -> None:

@@ -2,12 +2,14 @@
 
 import contextlib
 import itertools
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from knowledge_bot._client import Client
+from knowledge_bot._endpoints import Collections
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest import (
     IncompleteIngestionError,
@@ -19,6 +21,7 @@ from knowledge_bot.ingest import (
 )
 from knowledge_bot.ingest._plan import OnUnknown
 from knowledge_bot.ingest._report import FAILURES_KEPT, Outcome, shortened
+from knowledge_bot.ingest._run import shared_options
 from knowledge_bot.ingest.sources._rows import (
     Column,
     MissingColumnError,
@@ -45,45 +48,42 @@ class RowSink:
     It can be pickled if its columns are names. The pickle holds the ledger's address, and the
     client with its API key if one was given.
 
+    `knowledge_bot.ingest.IngestionOptions` describes `concurrency`, `on_unknown`, `rate`, `wait`
+    and `ledger_wait`. All but the rate are for each worker; the wait is by default long enough to
+    notice that a worker on another machine died.
+
     Attributes:
         collections: where the rows go: ids, or `Collection` objects.
         ledger: remembers what was sent, for all workers: a `Ledger` or its address. For several
             machines use `postgresql://…`, with the extra `postgresql`.
-        key: the column of the key: its name, or a function of the row. No two rows of a job may
-            have the same key. A whole float is the same key as the integer: 7.0 is 7.
-        text: the column of the text. Numbers, dates and UUIDs are written as text; lists, mappings
-            and booleans are invalid, and None, NaN, NaT and pandas' NA are no text.
+        key: the column of the key: its name, or a function of the row; this and the next three as
+            for `knowledge_bot.ingest.from_rows`. No two rows of a job may have the same key.
+        text: the column of the text. A row without one is invalid.
         name: the column of the source's name; by default the key.
         version: a column that changes when the text does; by default the text is compared.
         table: a name for the rows, such as `articles`. Keys are prefixed by it, so that another
             table may have the same keys.
         client: sends the rows; by default each worker makes one from `KNOWLEDGE_BOT_BASE_URL` and
             `KNOWLEDGE_BOT_API_KEY` in its environment.
-        concurrency: the most requests in flight per worker, and so the most unknown outcomes when
-            one is killed.
-        on_unknown: `hold` never sends an item of unknown outcome again, and fails until a person
-            settles it; `resend` sends it again, and may create it twice.
-        rate: the most rows per second, over all workers.
-        wait: seconds to wait for rows that another worker is sending. A worker that died on another
-            machine is noticed after a minute.
 
     Raises:
         ConfigurationError: an option cannot be used.
         LedgerError: the ledger's address cannot be used.
     """
 
-    collections: Any
-    ledger: Ledger | str
+    collections: Collections
+    ledger: Ledger | str | os.PathLike[str]
     key: Column
     text: Column
     name: Column | None = None
     version: Column | None = None
     table: str | None = None
     client: Client | None = None
-    concurrency: int = 8
-    on_unknown: OnUnknown = "hold"
-    rate: float | None = None
+    concurrency: int = Ingestion.concurrency
+    on_unknown: OnUnknown = Ingestion.on_unknown
+    rate: float | None = Ingestion.rate
     wait: float = 90.0
+    ledger_wait: float = Ingestion.ledger_wait
 
     def __post_init__(self) -> None:
         ledger = self._ingestion().ledger
@@ -189,11 +189,8 @@ class RowSink:
         return Ingestion(
             collections=self.collections,
             ledger=self.ledger,
-            concurrency=self.concurrency,
-            on_unknown=self.on_unknown,
-            rate=self.rate,
-            wait=self.wait,
             share=False,  # the engine has divided the rows already
+            **shared_options(self),
         )
 
     def _checked(self, rows: Iterable[Any], fewest: int) -> Iterator[Any]:

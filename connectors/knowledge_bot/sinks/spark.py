@@ -37,7 +37,7 @@ from pyspark.sql.datasource import (  # noqa: E402 - after what it needs
 
 __all__ = ["KnowledgeBotDataSource"]
 
-_NUMBERS = {"concurrency": int, "rate": float, "wait": float}
+_NUMBERS = {"concurrency": int, "rate": float, "wait": float, "ledger_wait": float}
 _WORDS = ("ledger", "key", "text", "name", "version", "table", "on_unknown")
 _NEEDED = ("collections", "ledger", "key", "text")
 _OF_THE_CLIENT = ("base_url", "api_key")
@@ -47,11 +47,10 @@ _OPTIONS = ("collections", *_WORDS, *_NUMBERS, *_OF_THE_CLIENT)
 class KnowledgeBotDataSource(DataSource):
     """The format `knowledge_bot` for writing: each row becomes a source.
 
-    Options are those of `RowSink`, as text: `collections` (ids, with commas), `ledger`, `key` and
-    `text` (columns), and optionally `name`, `version`, `table`, `concurrency`, `rate`, `on_unknown`
-    and `wait`. The service's address and key come from the environment of the executors, or from
-    the options `base_url` and `api_key`. Spark may show options in its plans and logs, so prefer
-    the environment for the key.
+    Options are the fields of `RowSink`, as text: `collections` (ids, with commas), `ledger`, `key`
+    and `text` (columns), and optionally the others but `client`. The service's address and key come
+    from the environment of the executors, or from the options `base_url` and `api_key`. Spark may
+    show options in its plans and logs, so prefer the environment for the key.
 
     The mode is `append`: unchanged rows are not sent again. `overwrite` is refused, since the
     service deletes nothing.

@@ -162,12 +162,25 @@ def test_no_more_items_a_second_are_sent_than_the_rate_allows(run, answering, tm
 
 @pytest.mark.parametrize(
     "wrong",
-    [("--limit", "0"), ("--rate", "0"), ("--gone-limit", "2"), ("--origin", ""), ("--glob", "*")],
+    [
+        ("--limit", "0"),
+        ("--rate", "0"),
+        ("--ledger-wait", "soon"),
+        ("--gone-limit", "2"),
+        ("--origin", ""),
+        ("--glob", "*"),
+    ],
 )
 def test_an_option_that_cannot_be_used_is_a_usage_error(run, answering, handbook, wrong):
     server = answering(answer(body=SOURCE))
     assert run("ingest", "folder", handbook, *wrong, *IN_ONE).exit_code == 2
     assert server.started == 0
+
+
+@pytest.mark.parametrize("time", ["0", "600", "10m", "1h30m"])
+def test_the_wait_for_the_ledger_is_a_time(run, answering, handbook, time):
+    answering(answer(body=SOURCE))
+    assert run("ingest", "folder", handbook, "--ledger-wait", time, *IN_ONE).exit_code == 0
 
 
 def test_quiet_shows_nothing_but_errors(run, answering, handbook):

@@ -247,6 +247,7 @@ class TestRowSink(SinkContract):
         ({"on_unknown": "skip"}, "on_unknown"),
         ({"rate": 0}, "rate"),
         ({"wait": -1}, "wait"),
+        ({"ledger_wait": -1}, "ledger_wait"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_reported_when_the_sink_is_made(options, said):
