@@ -103,7 +103,8 @@ async def test_a_twin_serves_one_loop_after_another(server):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only Unix forks")
 def test_a_fork_in_the_middle_of_it_blocks_nobody():
     done = subprocess.run(
-        [sys.executable, "-c", FORKING],
+        # Since 3.12 Python warns whoever forks beside threads, and that is what this test is about.
+        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", FORKING],
         capture_output=True,
         text=True,
         check=False,
