@@ -127,11 +127,12 @@ class Job:
 
     def _row(self, claim: Claim, state: State, *values: Any) -> Row:
         *content, error = values
-        revision, attempts = (self.before[14], self.before[15]) if self.before else (0, 0)
+        before = self.before
+        revision, attempts = (before.revision, before.attempts) if before else (0, 0)
         _, run, scope, origin, key, name, kind, location, *_ = claim
         written = (run, revision + 1, attempts + 1, error, int(time.time()), None)
         of_item = (self.id, scope, origin, key, name, kind, location)
-        return Row(*of_item, state, *content, *written)
+        return Row._make((*of_item, state, *content, *written, 0))
 
 
 @dataclass(slots=True)

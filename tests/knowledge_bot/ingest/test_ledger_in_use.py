@@ -248,7 +248,9 @@ def test_claims_whose_commit_was_not_answered_are_unknown_at_once(
 ):
     lost = threading.Event()
     service.judge = at_arrival(4, lost.set)
-    report = send(texts(50), ledger_wait=0.5, ledger=Ledger(pooler(postgresql, lost)), concurrency=4)
+    report = send(
+        texts(50), ledger_wait=0.5, ledger=Ledger(pooler(postgresql, lost)), concurrency=4
+    )
     assert report.stopped is Stop.LEDGER
     told = {one.key: one.error for one in report.failures if one.kind == "unknown"}
     assert any("nothing was sent, but the ledger" in one for one in told.values())

@@ -179,8 +179,9 @@ class Folder:
         matches, ignores = self._matches, self._ignores
         if matches is None and ignores is None:
             return None
-        return lambda relative: (matches is None or bool(matches(relative))) and not (
-            ignores is not None and ignores(relative)
+        return lambda relative: (
+            (matches is None or bool(matches(relative)))
+            and not (ignores is not None and ignores(relative))
         )
 
     def _linked(self, path: str, relative: str) -> "File | Skipped":
