@@ -397,10 +397,9 @@ class AiohttpTransport:
         """Close the connections of the running loop and of every other loop that still runs."""
         self._leave_inherited()
         self._forget_closed_loops()
-        running = asyncio.get_running_loop()
         while self._sessions:
             loop, (_, _, keeper) = self._sessions.popitem()
-            if loop is running:
+            if loop is asyncio.get_running_loop():
                 await keeper.aclose()
             elif loop.is_running():
                 asyncio.run_coroutine_threadsafe(_finish(keeper), loop)
