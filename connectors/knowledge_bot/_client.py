@@ -408,9 +408,10 @@ class AsyncClient(_BaseClient, AsyncDriver):
     """An asynchronous client of the Knowledge-Bot Service.
 
     It takes the same arguments as `Client`, with an `AsyncTransport` as `transport` and an
-    `httpx.AsyncClient` or `httpx2.AsyncClient` as `http_client`. It may be used from one event loop
-    after another and from several at once; each loop has connections of its own, closed when the
-    loop ends. Pickling it takes the API key along.
+    `httpx.AsyncClient` or `httpx2.AsyncClient` as `http_client`. It runs on asyncio alone: under
+    trio, use `Client` in a thread. It may be used from one event loop after another and from
+    several at once; each loop has connections of its own, closed when the loop ends. Pickling it
+    takes the API key along.
 
     Raises:
         ConfigurationError: no base URL, or an argument or a proxy that cannot be used.
@@ -488,6 +489,13 @@ class AsyncClient(_BaseClient, AsyncDriver):
             return result
 
     async def _send_with_retries(self, request: Request[T], span: CallSpan | None = None) -> T:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise ConfigurationError(
+                f"{request}: AsyncClient runs in an event loop of asyncio alone, and here is none. "
+                "Under trio or another library, use Client in a thread. Nothing was sent"
+            ) from None
         steps = self._steps(request)
         reply: HTTPResponse | Failure | None = None
         while True:

@@ -44,6 +44,7 @@ _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 _MESSAGE_LENGTH = 500
 
 _ADVICE = {
+    408: "No whole request arrived there in time: send it again, over a better line if it is large",
     407: "Check the proxy's address and login in HTTP_PROXY or HTTPS_PROXY",
     413: "It is larger than the service, or what stands before it, takes: send it in parts",
 }

@@ -52,6 +52,10 @@ _BEFORE_SENDING = frozenset(
 )
 
 
+NOT_NOW = frozenset({408, 429, 503})
+"""Statuses that may pass. A 408 says that no whole request arrived (RFC 9110, section 15.5.9)."""
+
+
 @dataclass(slots=True)
 class Attempt:
     """A step of the retry policy: send the request now."""
@@ -127,7 +131,7 @@ def may_be_sent_again(request: Request[T], error: KnowledgeBotError) -> bool:
     if request.upload is not None and not request.upload.replayable:
         return False
     if isinstance(error, APIError):
-        if error.status_code in (429, 503):
+        if error.status_code in NOT_NOW:
             return request.method == "GET" or error.delivery is Delivery.REFUSED
         return request.method == "GET" and error.status_code in (502, 504)
     if isinstance(error, ConnectionFailedError | ConnectionLostError | RequestTimeoutError):

@@ -37,6 +37,10 @@ TLS: TypeAlias = Callable[[], ssl.SSLContext | None]
 
 CONNECTIONS = 100
 
+# Bytes of a line of an answer's head. Gateways send long policies and cookies; httpcore takes heads
+# of up to 100 KiB.
+_LONGEST_LINE = 64 * 1024
+
 # Below the idle timeout of every usual server and proxy, so that a request rarely meets a
 # connection that is just being closed, where nothing says whether it arrived.
 KEEPALIVE_SECONDS = 5.0
@@ -333,6 +337,8 @@ class AiohttpTransport:
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
+            max_line_size=_LONGEST_LINE,
+            max_field_size=_LONGEST_LINE,
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
         )
         options: dict[str, Any] = {"allow_redirects": False}
@@ -391,10 +397,9 @@ class AiohttpTransport:
         """Close the connections of the running loop and of every other loop that still runs."""
         self._leave_inherited()
         self._forget_closed_loops()
-        running = asyncio.get_running_loop()
         while self._sessions:
             loop, (_, _, keeper) = self._sessions.popitem()
-            if loop is running:
+            if loop is asyncio.get_running_loop():
                 await keeper.aclose()
             elif loop.is_running():
                 asyncio.run_coroutine_threadsafe(_finish(keeper), loop)
