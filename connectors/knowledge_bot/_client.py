@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from knowledge_bot import __version__
@@ -459,9 +460,12 @@ class AsyncClient(_BaseClient, AsyncDriver):
         return AsyncChat(self.send_message, bot_id, conversation_id)
 
     async def _open(self) -> None:
-        """Prepare to send in the running loop: load and make what is slow to load and make."""
-        if isinstance(self._connections.transport, AiohttpTransport):
-            await self._connections.transport.open()
+        """Prepare to send in the running loop. What is slow to load is loaded beside it."""
+        transport = self._connections.transport
+        if isinstance(transport, AiohttpTransport):
+            for module in ("aiohttp", "knowledge_bot.models"):
+                await asyncio.to_thread(import_module, module)
+            await transport.open()
 
     async def aclose(self) -> None:
         """Close the connections. Calls after this raise `ConfigurationError`."""
