@@ -220,11 +220,8 @@ class Ingestion:
     def _new_run(
         self, client: Client | AsyncClient, sender: Any, items: Any, asked: threading.Event
     ) -> Run:
-        if (
-            isinstance(items, str | bytes | dict)
-            or not hasattr(items, "__iter__") | hasattr(items, "__aiter__")
-            or hasattr(items, "identity")
-        ):
+        several = isinstance(items, Iterable | AsyncIterable)
+        if not several or isinstance(items, str | bytes | dict) or hasattr(items, "identity"):
             raise ConfigurationError(
                 f"items: expected several items, as in a list, not {type(items).__name__}"
             )
