@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import contextvars
-import difflib
 import os
 import signal
 import threading
@@ -289,6 +288,8 @@ def _ingestion(options: IngestionOptions) -> Ingestion:
 def check_names(options: Mapping[str, object], known: type) -> None:
     """Raise a `TypeError` for an option that is not in a typed dictionary; it names the nearest."""
     for name in options.keys() - known.__annotations__.keys():
+        import difflib
+
         near = difflib.get_close_matches(name, known.__annotations__, 1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise TypeError(f"there is no option {name!r} here. {hint}Nothing was sent")

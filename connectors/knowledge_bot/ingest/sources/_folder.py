@@ -162,9 +162,7 @@ class Folder:
 
     def _listing(self, found: "list[str | File | Skipped]", versions: list[str]) -> Listing:
         prefix = f"{self.prefix}/"
-        keys = [
-            prefix + each if isinstance(each, str) else getattr(each, "key", "") for each in found
-        ]
+        keys = [prefix + each if type(each) is str else getattr(each, "key", "") for each in found]
 
         def item(place: int) -> "File | Skipped":
             each = found[place]
