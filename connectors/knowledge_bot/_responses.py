@@ -6,7 +6,7 @@ The API key is cut out of whatever an error repeats. An answer that can be read 
 import re
 import time
 import zlib
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from knowledge_bot._configuration import Secret
 from knowledge_bot._endpoints import Request
@@ -88,16 +88,10 @@ def read_result(
 
 def _parse_problem(error: ValueError) -> str:
     text = str(error)
-    if isinstance(error, _validation_error()):  # much more than a person needs
+    if hasattr(error, "errors"):  # pydantic's, much more than a person needs
         found = error.errors(include_url=False, include_input=False, include_context=False)
         text = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found)
     return " ".join(text.split())[:300]
-
-
-def _validation_error() -> Any:
-    from pydantic import ValidationError
-
-    return ValidationError
 
 
 def _beginning(response: HTTPResponse, body: bytes, key: Secret | None) -> str:

@@ -438,13 +438,9 @@ async def _finish(keeper: AsyncGenerator[None, None]) -> None:
     await keeper.aclose()
 
 
-def _paced(request: HTTPRequest, limit: asyncio.Timeout) -> Any:
-    """Return the body; if it comes in pieces, each restarts the time limit."""
-    body = request.body
-    return body if body is None or isinstance(body, bytes) else _pieces(body, request, limit)
-
-
-async def _pieces(body: Any, request: HTTPRequest, limit: asyncio.Timeout) -> AsyncIterator[bytes]:
+async def _paced(request: HTTPRequest, limit: asyncio.Timeout) -> AsyncIterator[bytes]:
+    """Yield the pieces of the body; each restarts the time limit."""
+    body: Any = request.body
     loop = asyncio.get_running_loop()
     async with contextlib.aclosing(body):
         async for piece in body:
@@ -567,11 +563,12 @@ class InjectedAsyncTransport(_Injected):
 
     async def send(self, request: HTTPRequest) -> HTTPResponse:
         """Send a request."""
+        body = request.body
         async with asyncio.timeout(2 * request.timeout) as limit:
+            if not (body is None or isinstance(body, bytes)):
+                body = _paced(request, limit)
             response = await self._client.send(
-                self._request(request, _paced(request, limit)),
-                stream=True,
-                follow_redirects=False,
+                self._request(request, body), stream=True, follow_redirects=False
             )
             try:
                 return self._already_read(response) or await _read(
