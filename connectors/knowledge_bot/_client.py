@@ -8,21 +8,20 @@ import asyncio
 import logging
 import ssl
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from knowledge_bot import __version__
 from knowledge_bot._chats import AsyncChat, Chat
 from knowledge_bot._configuration import API_KEY_VARIABLE, Configuration, Secret
 from knowledge_bot._endpoints import AsyncDriver, Endpoints, Request, SyncDriver
 from knowledge_bot._responses import ACCEPT_ENCODING, LARGEST_ANSWER, outcome_of
-from knowledge_bot._retries import Failure, Sleep, retry_policy
+from knowledge_bot._retries import Failure, retry_policy
 from knowledge_bot._tracing import CallSpan, Tracing, active_tracing
 from knowledge_bot._transports import (
-    TLS,
     AiohttpTransport,
     AsyncHTTPClient,
     AsyncTransport,
@@ -32,9 +31,10 @@ from knowledge_bot._transports import (
     HTTPResponse,
     InjectedAsyncTransport,
     InjectedTransport,
-    Proxy,
     Transport,
     chain,
+    forks,
+    keep_for_ever,
     proxy_for,
     tls_on_demand,
 )
@@ -55,9 +55,6 @@ _HEADERS = (
     ("User-Agent", f"knowledge-bot/{__version__}"),
 )
 
-_DEFAULT_TIMEOUT = 60.0
-_DEFAULT_RETRIES = 2
-
 
 class _Connections:
     """A transport and its fixed headers, shared by a client and those derived from it."""
@@ -76,61 +73,59 @@ class _Connections:
 
 
 class _HttpcoreOnDemand:
-    """The default transport of blocking calls, loaded and made with the first of them."""
+    """The default transport of blocking calls, loaded and made with a process's first of them."""
 
     def __init__(self, *arguments: Any) -> None:
         self._arguments = arguments
-        self._made: dict[str, Transport] = {}
+        self._made: dict[int, Transport] = {}  # by how often the process was forked
 
     def send(self, request: HTTPRequest) -> HTTPResponse:
-        return (self._made.get("transport") or self._make()).send(request)
+        return (self._made.get(forks()) or self._make()).send(request)
 
     def _make(self) -> Transport:
         from knowledge_bot._httpcore import HttpcoreTransport
 
+        keep_for_ever([*self._made.values()])
         # Threads that come at once all use the one that is kept first.
-        return self._made.setdefault("transport", HttpcoreTransport(*self._arguments))
+        return self._made.setdefault(forks(), HttpcoreTransport(*self._arguments))
 
     def close(self) -> None:
-        for transport in self._made.values():
-            transport.close()
+        if made := self._made.get(forks()):
+            made.close()
 
 
-class _BaseClient(Endpoints, ABC):
+class _BaseClient(Endpoints):
     """What both clients share: settings, derived clients, copies and pickles."""
 
-    def __init__(
+    # What it sends with: by default, and with an `http_client`; of a `transport`, the protocol and
+    # how it is closed.
+    _default: ClassVar[type[Any]]
+    _injected: ClassVar[type[Any]]
+    _protocol: ClassVar[tuple[str, str]]
+
+    def _set_up(
         self,
-        api_key: "str | SecretStr | None" = None,
-        base_url: str | None = None,
-        *,
-        timeout: float = _DEFAULT_TIMEOUT,
-        max_retries: int = _DEFAULT_RETRIES,
+        settings: Configuration,
         transport: Any = None,
         http_client: Any = None,
-        upload_encoding: UploadEncoding = "value",
-        verify: bool | str | ssl.SSLContext = True,
+        *,
+        closed: bool = False,
     ) -> None:
-        self._configuration = Configuration.resolve(
-            api_key=api_key,
-            base_url=base_url,
-            timeout=timeout,
-            max_retries=max_retries,
-            upload_encoding=upload_encoding,
-            verify=verify,
-        )
-        self._derived = self._closed = False
-        self._connect(transport, http_client)
-
-    def _connect(self, transport: Any, http_client: Any) -> None:
+        self._configuration, self._derived, self._closed = settings, False, closed
         if transport is not None and http_client is not None:
             raise ConfigurationError("transport: give either a transport or an http_client")
-        settings, destination = self._configuration, Destination(self.base_url)
+        destination = Destination(self.base_url)
         given = transport is not None or http_client is not None
         if http_client is not None:
             transport = self._injected(http_client)
         elif given:
-            self._check_transport(transport)
+            name, close = self._protocol
+            awaited = hasattr(transport, "aclose")
+            if not callable(getattr(transport, "send", None)) or awaited != (close == "aclose"):
+                raise ConfigurationError(
+                    f"transport: expected a knowledge_bot.{name}, with send() and {close}(), not "
+                    f"{type(transport).__name__}"
+                )
         else:
             # Checked now: later, an unusable proxy would look like a failed call. What is slow to
             # load waits for the first call.
@@ -138,18 +133,6 @@ class _BaseClient(Endpoints, ABC):
             destination = Destination(self.base_url, proxy)
             transport = self._default(proxy, tls_on_demand(destination, settings.verify))
         self._connections = _Connections(transport, destination, settings.api_key, given=given)
-
-    @staticmethod
-    @abstractmethod
-    def _default(proxy: Proxy | None, tls: TLS) -> Any: ...
-
-    @staticmethod
-    @abstractmethod
-    def _injected(http_client: Any) -> Any: ...
-
-    @staticmethod
-    @abstractmethod
-    def _check_transport(transport: Any) -> None: ...
 
     @property
     def _is_closed(self) -> bool:
@@ -173,11 +156,9 @@ class _BaseClient(Endpoints, ABC):
         Raises:
             ConfigurationError: a limit that cannot be used.
         """
-        limits = {"timeout": timeout, "max_retries": max_retries}
-        changes: dict[str, Any] = {
-            name: value for name, value in limits.items() if value is not None
-        }
-        configuration = replace(self._configuration, **changes)
+        limits: dict[str, Any] = {"timeout": timeout, "max_retries": max_retries}
+        given = {name: value for name, value in limits.items() if value is not None}
+        configuration = replace(self._configuration, **given)
         client = type(self).__new__(type(self))
         client.__dict__.update(self.__dict__, _configuration=configuration, _derived=True)
         return client
@@ -195,11 +176,10 @@ class _BaseClient(Endpoints, ABC):
                 f"a {type(self).__name__} with a transport or an http_client of yours cannot be "
                 "pickled"
             )
-        return {"_configuration": self._configuration, "_closed": self._is_closed}
+        return {"settings": self._configuration, "closed": self._is_closed}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _derived=False)
-        self._connect(None, None)
+        self._set_up(**state)
 
     def _ingestion_span(self) -> AbstractContextManager[Callable[[Mapping[str, int]], None]]:
         """Record an ingestion through this client, where spans are recorded."""
@@ -223,15 +203,6 @@ class _BaseClient(Endpoints, ABC):
             raise ConfigurationError(
                 f"{request}: no API key; pass api_key= or set {API_KEY_VARIABLE}. Nothing was sent"
             )
-
-    def _steps(self, request: Request[T]) -> Any:
-        settings = self._configuration
-        return retry_policy(
-            request,
-            max_retries=settings.max_retries,
-            destination=self._connections.destination,
-            key=settings.api_key,
-        )
 
     def _http_request(self, request: Request[T], content: Any, body: Body | None) -> HTTPRequest:
         """Build the HTTP request. It holds the key, so no frame of ours keeps it."""
@@ -285,36 +256,31 @@ class Client(_BaseClient, SyncDriver):
         ConfigurationError: no base URL, or an argument or a proxy that cannot be used.
     """
 
-    if TYPE_CHECKING:
+    def __init__(
+        self,
+        api_key: "str | SecretStr | None" = None,
+        base_url: str | None = None,
+        *,
+        timeout: float = 60.0,
+        max_retries: int = 2,
+        transport: Transport | None = None,
+        http_client: HTTPClient | None = None,
+        upload_encoding: UploadEncoding = "value",
+        verify: bool | str | ssl.SSLContext = True,
+    ) -> None:
+        settings = Configuration.resolve(
+            api_key=api_key,
+            base_url=base_url,
+            timeout=timeout,
+            max_retries=max_retries,
+            upload_encoding=upload_encoding,
+            verify=verify,
+        )
+        self._set_up(settings, transport, http_client)
 
-        def __init__(
-            self,
-            api_key: "str | SecretStr | None" = None,
-            base_url: str | None = None,
-            *,
-            timeout: float = _DEFAULT_TIMEOUT,
-            max_retries: int = _DEFAULT_RETRIES,
-            transport: Transport | None = None,
-            http_client: HTTPClient | None = None,
-            upload_encoding: UploadEncoding = "value",
-            verify: bool | str | ssl.SSLContext = True,
-        ) -> None: ...
-
-    @staticmethod
-    def _default(proxy: Proxy | None, tls: TLS) -> Transport:
-        return _HttpcoreOnDemand(proxy, tls)
-
-    @staticmethod
-    def _injected(http_client: Any) -> Transport:
-        return InjectedTransport(http_client)
-
-    @staticmethod
-    def _check_transport(transport: Any) -> None:
-        if hasattr(transport, "aclose") or not callable(getattr(transport, "send", None)):
-            raise ConfigurationError(
-                "transport: expected a knowledge_bot.Transport, with send() and close(), not "
-                f"{type(transport).__name__}"
-            )
+    _default = _HttpcoreOnDemand
+    _injected = InjectedTransport
+    _protocol = "Transport", "close"
 
     def chat(self, bot_id: str, conversation_id: str | None = None) -> Chat:
         """Return a conversation with a bot.
@@ -339,7 +305,7 @@ class Client(_BaseClient, SyncDriver):
                 "where it is taken)"
             )
         client = AsyncClient.__new__(AsyncClient)
-        client.__setstate__({"_configuration": self._configuration, "_closed": False})
+        client._set_up(self._configuration)  # noqa: SLF001 - the other kind of client
         return client
 
     def close(self) -> None:
@@ -368,23 +334,23 @@ class Client(_BaseClient, SyncDriver):
             return result
 
     def _send_with_retries(self, request: Request[T], span: CallSpan | None = None) -> T:
-        steps = self._steps(request)
-        reply: HTTPResponse | Failure | None = None
+        steps = retry_policy(request, self._configuration, self._connections.destination)
+        reply: Any = None
+        attempt = 0
         while True:
             try:
-                step = steps.send(reply)
+                pause = steps.send(reply)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return] # the generator returns T
-            if isinstance(step, Sleep):
-                logger.info("%s: trying again in %.1f s", request, step.seconds)
+            if pause is not None:
+                logger.info("%s: trying again in %.1f s", request, pause)
                 if span is not None:
-                    span.record_retry(step.seconds)
-                time.sleep(step.seconds)
-                reply = None
-            else:
-                started = time.monotonic()
-                reply = self._attempt(request, started)
-                _log(request, step.number, reply, started)
+                    span.record_retry(pause)
+                time.sleep(pause)
+            started = time.monotonic()
+            reply = self._attempt(request, started)
+            attempt += 1
+            _log(request, attempt, reply, started)
 
     def _attempt(self, request: Request[T], started: float) -> HTTPResponse | Failure:
         body = None
@@ -393,11 +359,8 @@ class Client(_BaseClient, SyncDriver):
         content = request.body if body is None else body.content()
         try:
             response = self._connections.transport.send(self._http_request(request, content, body))
-        except Exception as error:  # noqa: BLE001 - whatever a transport raises has a delivery
-            return _failure(error, started, body)
-        except BaseException as error:
-            _note_interruption(error, request, body)
-            raise
+        except BaseException as error:  # noqa: BLE001 - whatever ends an attempt has a delivery
+            return _failure(error, request, started, body)
         finally:
             if body is not None:
                 body.close()
@@ -408,44 +371,40 @@ class AsyncClient(_BaseClient, AsyncDriver):
     """An asynchronous client of the Knowledge-Bot Service.
 
     It takes the same arguments as `Client`, with an `AsyncTransport` as `transport` and an
-    `httpx.AsyncClient` or `httpx2.AsyncClient` as `http_client`. It may be used from one event loop
-    after another and from several at once; each loop has connections of its own, closed when the
-    loop ends. Pickling it takes the API key along.
+    `httpx.AsyncClient` or `httpx2.AsyncClient` as `http_client`. It runs on asyncio alone: under
+    trio, use `Client` in a thread. It may be used from one event loop after another and from
+    several at once; each loop has connections of its own, closed when the loop ends. Pickling it
+    takes the API key along.
 
     Raises:
         ConfigurationError: no base URL, or an argument or a proxy that cannot be used.
     """
 
-    if TYPE_CHECKING:
+    def __init__(
+        self,
+        api_key: "str | SecretStr | None" = None,
+        base_url: str | None = None,
+        *,
+        timeout: float = 60.0,
+        max_retries: int = 2,
+        transport: AsyncTransport | None = None,
+        http_client: AsyncHTTPClient | None = None,
+        upload_encoding: UploadEncoding = "value",
+        verify: bool | str | ssl.SSLContext = True,
+    ) -> None:
+        settings = Configuration.resolve(
+            api_key=api_key,
+            base_url=base_url,
+            timeout=timeout,
+            max_retries=max_retries,
+            upload_encoding=upload_encoding,
+            verify=verify,
+        )
+        self._set_up(settings, transport, http_client)
 
-        def __init__(
-            self,
-            api_key: "str | SecretStr | None" = None,
-            base_url: str | None = None,
-            *,
-            timeout: float = _DEFAULT_TIMEOUT,
-            max_retries: int = _DEFAULT_RETRIES,
-            transport: AsyncTransport | None = None,
-            http_client: AsyncHTTPClient | None = None,
-            upload_encoding: UploadEncoding = "value",
-            verify: bool | str | ssl.SSLContext = True,
-        ) -> None: ...
-
-    @staticmethod
-    def _default(proxy: Proxy | None, tls: TLS) -> AsyncTransport:
-        return AiohttpTransport(proxy, tls)
-
-    @staticmethod
-    def _injected(http_client: Any) -> AsyncTransport:
-        return InjectedAsyncTransport(http_client)
-
-    @staticmethod
-    def _check_transport(transport: Any) -> None:
-        if not hasattr(transport, "aclose") or not callable(getattr(transport, "send", None)):
-            raise ConfigurationError(
-                "transport: expected a knowledge_bot.AsyncTransport, with send() and aclose(), not "
-                f"{type(transport).__name__}"
-            )
+    _default = AiohttpTransport
+    _injected = InjectedAsyncTransport
+    _protocol = "AsyncTransport", "aclose"
 
     def chat(self, bot_id: str, conversation_id: str | None = None) -> AsyncChat:
         """Return a conversation with a bot.
@@ -458,9 +417,12 @@ class AsyncClient(_BaseClient, AsyncDriver):
         return AsyncChat(self.send_message, bot_id, conversation_id)
 
     async def _open(self) -> None:
-        """Prepare to send in the running loop: load and make what is slow to load and make."""
-        if isinstance(self._connections.transport, AiohttpTransport):
-            await self._connections.transport.open()
+        """Prepare to send in the running loop. What is slow to load is loaded beside it."""
+        transport = self._connections.transport
+        if isinstance(transport, AiohttpTransport):
+            for module in ("aiohttp", "knowledge_bot.models"):
+                await asyncio.to_thread(import_module, module)
+            await transport.open()
 
     async def aclose(self) -> None:
         """Close the connections. Calls after this raise `ConfigurationError`."""
@@ -488,23 +450,30 @@ class AsyncClient(_BaseClient, AsyncDriver):
             return result
 
     async def _send_with_retries(self, request: Request[T], span: CallSpan | None = None) -> T:
-        steps = self._steps(request)
-        reply: HTTPResponse | Failure | None = None
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise ConfigurationError(
+                f"{request}: AsyncClient runs in an event loop of asyncio alone, and here is none. "
+                "Under trio or another library, use Client in a thread. Nothing was sent"
+            ) from None
+        steps = retry_policy(request, self._configuration, self._connections.destination)
+        reply: Any = None
+        attempt = 0
         while True:
             try:
-                step = steps.send(reply)
+                pause = steps.send(reply)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return] # the generator returns T
-            if isinstance(step, Sleep):
-                logger.info("%s: trying again in %.1f s", request, step.seconds)
+            if pause is not None:
+                logger.info("%s: trying again in %.1f s", request, pause)
                 if span is not None:
-                    span.record_retry(step.seconds)
-                await asyncio.sleep(step.seconds)
-                reply = None
-            else:
-                started = time.monotonic()
-                reply = await self._attempt(request, started)
-                _log(request, step.number, reply, started)
+                    span.record_retry(pause)
+                await asyncio.sleep(pause)
+            started = time.monotonic()
+            reply = await self._attempt(request, started)
+            attempt += 1
+            _log(request, attempt, reply, started)
 
     async def _attempt(self, request: Request[T], started: float) -> HTTPResponse | Failure:
         body = None
@@ -519,11 +488,8 @@ class AsyncClient(_BaseClient, AsyncDriver):
             response = await self._connections.transport.send(
                 self._http_request(request, content, body)
             )
-        except Exception as error:  # noqa: BLE001 - whatever a transport raises has a delivery
-            return _failure(error, started, body)
-        except BaseException as error:
-            _note_interruption(error, request, body)
-            raise
+        except BaseException as error:  # noqa: BLE001 - whatever ends an attempt has a delivery
+            return _failure(error, request, started, body)
         finally:
             if body is not None and body.whole is None:
                 await asyncio.to_thread(body.close)
@@ -537,23 +503,26 @@ def _checked(response: Any, started: float) -> HTTPResponse | Failure:
     return Failure(TypeError(returned), time.monotonic() - started)
 
 
-def _failure(error: Exception, started: float, body: Body | None) -> Failure:
-    """Return a transport's exception as a `Failure`; re-raise errors of the caller's own."""
-    if body is not None and body.error is not None:
-        raise body.error
-    if isinstance(error, ConfigurationError | AssertionError):  # the latter of a test's mock
-        raise error
-    _forget_frames(error)
-    return Failure(error, time.monotonic() - started, body is not None and not body.handed_over)
+def _failure(
+    error: BaseException, request: Request[T], started: float, body: Body | None
+) -> Failure:
+    """Return a transport's exception as a `Failure`; raise what is not for the retry policy.
 
-
-def _note_interruption(error: BaseException, request: Request[T], body: Body | None) -> None:
-    """Add the delivery to a cancellation or Ctrl-C: as a note, and as the attribute `delivery`."""
-    _forget_frames(error)
+    A cancellation or Ctrl-C gets the delivery, as a note and as the attribute `delivery`.
+    """
     incomplete = body is not None and not body.handed_over
+    if isinstance(error, Exception):
+        if body is not None and body.error is not None:
+            raise body.error
+        if isinstance(error, ConfigurationError | AssertionError):  # the latter of a test's mock
+            raise error
+        _forget_frames(error)
+        return Failure(error, time.monotonic() - started, incomplete)
+    _forget_frames(error)
     delivery = Delivery.NOT_DELIVERED if incomplete else Delivery.UNKNOWN
     vars(error)["delivery"] = delivery
     error.add_note(f"{request} was under way. {outcome_of(request, delivery)}.")
+    raise error
 
 
 def _forget_frames(error: BaseException) -> None:
@@ -569,4 +538,4 @@ def _log(request: Request[T], attempt: int, reply: HTTPResponse | Failure, start
     if logger.isEnabledFor(logging.DEBUG):
         outcome = type(reply.error).__name__ if isinstance(reply, Failure) else reply.status
         milliseconds = (time.monotonic() - started) * 1000
-        logger.debug("%s: %s in %.0f ms (attempt %d)", request, outcome, milliseconds, attempt + 1)
+        logger.debug("%s: %s in %.0f ms (attempt %d)", request, outcome, milliseconds, attempt)

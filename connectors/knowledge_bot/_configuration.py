@@ -64,7 +64,7 @@ class Configuration:
         if not _is_number(self.timeout, int | float) or not 0 < self.timeout <= _LONGEST_TIMEOUT:
             raise ConfigurationError(
                 f"timeout: expected seconds above 0, at most {_LONGEST_TIMEOUT:,}, not "
-                f"{str(self.timeout)[:40]!r}"
+                f"{self.timeout!r:.40}"
             )
         if not _is_number(self.max_retries, int) or self.max_retries < 0:
             raise ConfigurationError(

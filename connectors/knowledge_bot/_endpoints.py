@@ -84,6 +84,7 @@ class endpoint(Generic[P, T]):  # noqa: N801 - used as a decorator
     def __init__(self, build: Callable[P, Request[T]]) -> None:
         self._build = build
         self.__doc__ = build.__doc__
+        inspect.unwrap(build).__qualname__ = build.__name__  # as errors about arguments name it
 
         @functools.wraps(build)
         def call(client: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:

@@ -18,25 +18,18 @@ from knowledge_bot._transports import (
     HTTPRequest,
     HTTPResponse,
     Proxy,
-    forks,
-    keep_for_ever,
     read_within,
 )
 
 
 class HttpcoreTransport:
-    """Sends over a pool of connections; a forked process has a pool of its own."""
+    """Sends over a pool of connections."""
 
     def __init__(self, proxy: Proxy | None, tls: TLS) -> None:
-        self._proxy, self._tls = proxy, tls
-        self._pool, self._forks = self._opened(), forks()
         # Parsing an address costs as much as a tenth of a call; all but one path are constant.
         self._address = functools.lru_cache(maxsize=256)(httpcore.URL)
-
-    def _opened(self) -> httpcore.ConnectionPool:
-        proxy = self._proxy
-        return httpcore.ConnectionPool(
-            ssl_context=self._tls(),
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=tls(),
             proxy=httpcore.Proxy(proxy.url, auth=proxy.login) if proxy else None,
             max_connections=CONNECTIONS,
             max_keepalive_connections=CONNECTIONS,
@@ -44,15 +37,9 @@ class HttpcoreTransport:
             network_backend=_Network(),
         )
 
-    def _own_pool(self) -> httpcore.ConnectionPool:
-        if self._forks != forks():
-            keep_for_ever(self._pool)
-            self._pool, self._forks = self._opened(), forks()
-        return self._pool
-
     def send(self, request: HTTPRequest) -> HTTPResponse:
         """Send a request."""
-        timeout = request.timeout
+        timeout = dict.fromkeys(("connect", "read", "write", "pool"), request.timeout)
         url, body = self._address(request.url), request.body
         headers = [(b"Host", _host(url))]
         headers += [
@@ -60,20 +47,13 @@ class HttpcoreTransport:
         ]
         if body is not None and not any(name.lower() == b"content-length" for name, _ in headers):
             headers.append((b"Transfer-Encoding", b"chunked"))
-        response = self._own_pool().handle_request(
+        response = self._pool.handle_request(
             httpcore.Request(
                 request.method,
                 url,
                 headers=headers,
                 content=cast("Any", body),
-                extensions={
-                    "timeout": {
-                        "connect": timeout,
-                        "read": timeout,
-                        "write": timeout,
-                        "pool": timeout,
-                    }
-                },
+                extensions={"timeout": timeout},
             )
         )
         try:
@@ -87,7 +67,7 @@ class HttpcoreTransport:
 
     def close(self) -> None:
         """Close the connections."""
-        self._own_pool().close()
+        self._pool.close()
 
 
 def _host(url: httpcore.URL) -> bytes:

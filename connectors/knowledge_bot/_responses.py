@@ -6,7 +6,7 @@ The API key is cut out of whatever an error repeats. An answer that can be read 
 import re
 import time
 import zlib
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from knowledge_bot._configuration import Secret
 from knowledge_bot._endpoints import Request
@@ -44,6 +44,7 @@ _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 _MESSAGE_LENGTH = 500
 
 _ADVICE = {
+    408: "No whole request arrived there in time: send it again, over a better line if it is large",
     407: "Check the proxy's address and login in HTTP_PROXY or HTTPS_PROXY",
     413: "It is larger than the service, or what stands before it, takes: send it in parts",
 }
@@ -87,16 +88,10 @@ def read_result(
 
 def _parse_problem(error: ValueError) -> str:
     text = str(error)
-    if isinstance(error, _validation_error()):  # much more than a person needs
+    if hasattr(error, "errors"):  # pydantic's, much more than a person needs
         found = error.errors(include_url=False, include_input=False, include_context=False)
         text = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found)
     return " ".join(text.split())[:300]
-
-
-def _validation_error() -> Any:
-    from pydantic import ValidationError
-
-    return ValidationError
 
 
 def _beginning(response: HTTPResponse, body: bytes, key: Secret | None) -> str:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from knowledge_bot._configuration import Secret
+from knowledge_bot._configuration import Configuration
 from knowledge_bot._endpoints import Request
 from knowledge_bot._responses import outcome_of, read_result
 from knowledge_bot._transports import Destination, HTTPResponse, chain
@@ -52,18 +52,8 @@ _BEFORE_SENDING = frozenset(
 )
 
 
-@dataclass(slots=True)
-class Attempt:
-    """A step of the retry policy: send the request now."""
-
-    number: int
-
-
-@dataclass(slots=True)
-class Sleep:
-    """A step of the retry policy: wait so many seconds."""
-
-    seconds: float
+NOT_NOW = frozenset({408, 429, 503})
+"""Statuses that may pass. A 408 says that no whole request arrived (RFC 9110, section 15.5.9)."""
 
 
 @dataclass(slots=True)
@@ -82,18 +72,17 @@ class Failure:
 
 
 def retry_policy(
-    request: Request[T], *, max_retries: int, destination: Destination, key: Secret | None
-) -> Generator[Attempt | Sleep, HTTPResponse | Failure | None, T]:
-    """Decide what to do next until the request has its result.
+    request: Request[T], settings: Configuration, destination: Destination
+) -> Generator[float | None, HTTPResponse | Failure, T]:
+    """Have the request sent until it has its result.
 
-    Yields `Attempt`, and takes the `HTTPResponse` or `Failure` that came of it; or `Sleep`, and
-    takes None.
+    Yields the seconds to wait before it is sent, None before the first time, and takes the
+    `HTTPResponse` or the `Failure` that came of it.
 
     Args:
         request: the call.
-        max_retries: how many times it may be sent again.
+        settings: how many times it may be sent again, and the API key, which no error repeats.
         destination: where it goes, as the errors name it.
-        key: the API key, which no error repeats.
 
     Returns:
         What `request.read` makes of the answer.
@@ -101,24 +90,22 @@ def retry_policy(
     Raises:
         KnowledgeBotError: the last attempt's error, with its delivery.
     """
-    attempt = 0
+    attempt, pause = 0, None
     while True:
-        reply = yield Attempt(attempt)
+        reply = yield pause
         if isinstance(reply, Failure):
             error = _failed(request, reply, destination)
             error.__cause__ = reply.error
-        elif reply is None:
-            raise TypeError("an Attempt is answered with a response or a Failure")
         else:
             try:
-                return read_result(request, reply, destination, key)
+                return read_result(request, reply, destination, settings.api_key)
             except KnowledgeBotError as answered:
                 # Its frames, and pydantic's error behind it, hold the whole answer.
                 error = answered.with_traceback(None)
                 error.__context__ = None
-        if attempt >= max_retries or not may_be_sent_again(request, error):
+        if attempt >= settings.max_retries or not may_be_sent_again(request, error):
             raise error
-        yield Sleep(seconds_to_wait(_pause(attempt, error)))
+        pause = seconds_to_wait(_pause(attempt, error))
         attempt += 1
 
 
@@ -127,7 +114,7 @@ def may_be_sent_again(request: Request[T], error: KnowledgeBotError) -> bool:
     if request.upload is not None and not request.upload.replayable:
         return False
     if isinstance(error, APIError):
-        if error.status_code in (429, 503):
+        if error.status_code in NOT_NOW:
             return request.method == "GET" or error.delivery is Delivery.REFUSED
         return request.method == "GET" and error.status_code in (502, 504)
     if isinstance(error, ConnectionFailedError | ConnectionLostError | RequestTimeoutError):

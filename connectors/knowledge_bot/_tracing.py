@@ -16,14 +16,15 @@ from urllib.parse import urlsplit
 from knowledge_bot._endpoints import Request
 from knowledge_bot.errors import APIError, KnowledgeBotError
 
-_PROVIDER = "OTEL_PYTHON_TRACER_PROVIDER"
+# Somebody wants OpenTelemetry loaded by the first who asks for it.
+_IS_WANTED = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
+
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 
 def active_tracing(base_url: str) -> "Tracing | None":
     """Return the tracing of what goes to a service, if spans are collected at present."""
-    # Whoever collects them has loaded OpenTelemetry, or names the provider that it is to load.
-    if "opentelemetry.trace" not in sys.modules and _PROVIDER not in os.environ:
+    if "opentelemetry.trace" not in sys.modules and not _IS_WANTED:
         return None
     try:
         from opentelemetry import trace
@@ -60,36 +61,29 @@ class Tracing:
             attributes["gen_ai.operation.name"] = "invoke_agent"
             attributes["gen_ai.provider.name"] = "knowledge_bot"
             attributes["gen_ai.agent.id"] = asked["bot_id"]
-        with self._tracer.start_as_current_span(
-            name,
-            kind=self._trace.SpanKind.CLIENT,
-            attributes=attributes,
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
-            recorded = CallSpan(span, asked)
-            try:
-                yield recorded
-            except BaseException as error:
-                self._fail(span, error)
-                raise
+        kind = self._trace.SpanKind.CLIENT
+        with self._span(name, kind=kind, attributes=attributes) as span:
+            yield CallSpan(span, asked)
 
     @contextmanager
     def run(self, name: str) -> Iterator[Callable[[Mapping[str, int]], None]]:
         """Record an ingestion (`ingest`) or a check (`check`); yields a function for its counts."""
-        with self._tracer.start_as_current_span(
-            name,
-            attributes={**self._server, "gen_ai.provider.name": "knowledge_bot"},
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
+        attributes = {**self._server, "gen_ai.provider.name": "knowledge_bot"}
+        with self._span(name, attributes=attributes) as span:
 
             def counted(counts: Mapping[str, int]) -> None:
                 for kind, count in counts.items():
                     span.set_attribute(f"knowledge_bot.{name}.{kind}", count)
 
+            yield counted
+
+    @contextmanager
+    def _span(self, name: str, **options: Any) -> Iterator[Any]:
+        with self._tracer.start_as_current_span(
+            name, record_exception=False, set_status_on_exception=False, **options
+        ) as span:
             try:
-                yield counted
+                yield span
             except BaseException as error:
                 self._fail(span, error)
                 raise

@@ -37,6 +37,10 @@ TLS: TypeAlias = Callable[[], ssl.SSLContext | None]
 
 CONNECTIONS = 100
 
+# Bytes of a line of an answer's head. Gateways send long policies and cookies; httpcore takes heads
+# of up to 100 KiB.
+_LONGEST_LINE = 64 * 1024
+
 # Below the idle timeout of every usual server and proxy, so that a request rarely meets a
 # connection that is just being closed, where nothing says whether it arrived.
 KEEPALIVE_SECONDS = 5.0
@@ -333,6 +337,8 @@ class AiohttpTransport:
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
+            max_line_size=_LONGEST_LINE,
+            max_field_size=_LONGEST_LINE,
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
         )
         options: dict[str, Any] = {"allow_redirects": False}
@@ -391,10 +397,9 @@ class AiohttpTransport:
         """Close the connections of the running loop and of every other loop that still runs."""
         self._leave_inherited()
         self._forget_closed_loops()
-        running = asyncio.get_running_loop()
         while self._sessions:
             loop, (_, _, keeper) = self._sessions.popitem()
-            if loop is running:
+            if loop is asyncio.get_running_loop():
                 await keeper.aclose()
             elif loop.is_running():
                 asyncio.run_coroutine_threadsafe(_finish(keeper), loop)
@@ -433,13 +438,9 @@ async def _finish(keeper: AsyncGenerator[None, None]) -> None:
     await keeper.aclose()
 
 
-def _paced(request: HTTPRequest, limit: asyncio.Timeout) -> Any:
-    """Return the body; if it comes in pieces, each restarts the time limit."""
-    body = request.body
-    return body if body is None or isinstance(body, bytes) else _pieces(body, request, limit)
-
-
-async def _pieces(body: Any, request: HTTPRequest, limit: asyncio.Timeout) -> AsyncIterator[bytes]:
+async def _paced(request: HTTPRequest, limit: asyncio.Timeout) -> AsyncIterator[bytes]:
+    """Yield the pieces of the body; each restarts the time limit."""
+    body: Any = request.body
     loop = asyncio.get_running_loop()
     async with contextlib.aclosing(body):
         async for piece in body:
@@ -562,11 +563,12 @@ class InjectedAsyncTransport(_Injected):
 
     async def send(self, request: HTTPRequest) -> HTTPResponse:
         """Send a request."""
+        body = request.body
         async with asyncio.timeout(2 * request.timeout) as limit:
+            if not (body is None or isinstance(body, bytes)):
+                body = _paced(request, limit)
             response = await self._client.send(
-                self._request(request, _paced(request, limit)),
-                stream=True,
-                follow_redirects=False,
+                self._request(request, body), stream=True, follow_redirects=False
             )
             try:
                 return self._already_read(response) or await _read(

@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from knowledge_bot.errors import ConfigurationError
 
@@ -67,10 +67,10 @@ class Upload:
                 `content_type` is not a media type.
         """
         start: int | None = 0
-        if isinstance(file, str | os.PathLike):
-            name = filename or _last_part(file)
-        elif isinstance(file, bytes | bytearray | memoryview):
+        if isinstance(file, bytes | bytearray | memoryview):
             name = filename or str(fields["name"])
+        elif isinstance(file, str | os.PathLike):
+            name = filename or _last_part(file)
         elif callable(getattr(file, "read", None)):
             if isinstance(file, io.TextIOBase):
                 raise ConfigurationError("file: a file object must be opened in binary mode ('rb')")
@@ -100,10 +100,10 @@ class Upload:
 
     @property
     def in_memory(self) -> bool:
-        """Whether `open` waits for no disk, and so needs no thread."""
+        """Whether the content is small and at hand, so that `open` needs no thread."""
         file = self.file
         return isinstance(file, bytes | bytearray | memoryview) and (
-            memoryview(file).nbytes <= _PIECE
+            0 < memoryview(file).nbytes <= _PIECE
         )
 
     def open(self, encoding: UploadEncoding) -> "Body":
@@ -113,123 +113,55 @@ class Upload:
             ConfigurationError: the file cannot be read, is not a file, is empty, or changed while
                 it was read.
         """
+        if self.in_memory:
+            at_hand: Any = self.file
+            return Body(self, bytes(at_hand), encoding)
+        file = self._opened()
+        if file.size is None or file.size > _PIECE:
+            return Body(self, file, encoding)
         try:
-            stream, owned = self._stream()
+            return Body(self, b"".join(file.pieces()), encoding)
+        finally:
+            file.close()
+
+    def _opened(self) -> "_File":
+        owned = True
+        try:
+            if isinstance(self.file, str | os.PathLike):
+                stream: BinaryIO = open(self.file, "rb")  # noqa: PTH123, SIM115 - as for `_last_part`
+            elif isinstance(self.file, bytes | bytearray | memoryview):
+                stream = io.BytesIO(bytes(self.file))
+            else:
+                stream, owned = self.file, False
+                if self.start is not None:
+                    stream.seek(self.start)
             size = _remaining(stream) if self.replayable else None
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"file: cannot be opened: {error}") from error
-        if size == 0:
-            if owned:
-                stream.close()
-            raise ConfigurationError(f"file: {self.filename!r} is empty")
-        body = Body(self, stream, owned, size, encoding)
-        if size is not None and size <= _PIECE:
-            body.read()
-        return body
-
-    def _stream(self) -> tuple[BinaryIO, bool]:
-        if isinstance(self.file, str | os.PathLike):
-            return open(self.file, "rb"), True  # noqa: PTH123 - as for `_last_part`
-        if isinstance(self.file, bytes | bytearray | memoryview):
-            return io.BytesIO(bytes(self.file)), True
-        if self.start is not None:
-            self.file.seek(self.start)
-        return self.file, False
+        return _File(stream, owned, size, self.filename)
 
 
-class Body:
-    """The multipart body of one attempt; it is sent once.
+class _File:
+    """An open file, with as many bytes as it had when it was opened; None: it cannot be known."""
 
-    Attributes:
-        content_type: the request's `Content-Type`, with the boundary.
-        length: the body's size in bytes, or None for a stream of unknown size.
-        whole: all of it, if the file is small, which is then closed.
-        handed_over: whether the last piece was given to the network. False proves that the service
-            has no complete request.
-        error: what went wrong in making the body, such as a file that changed; transports wrap it.
-    """
-
-    def __init__(
-        self,
-        upload: Upload,
-        stream: BinaryIO,
-        owned: bool,
-        size: int | None,
-        encoding: UploadEncoding,
-    ) -> None:
-        boundary = f"kb-{os.urandom(16).hex()}"
-        self.content_type: str = f"multipart/form-data; boundary={boundary}"
-        self._head = _head(upload, boundary, encoding)
-        self._tail = f"\r\n--{boundary}--\r\n".encode()
-        self.length: int | None = None if size is None else len(self._head) + size + len(self._tail)
-        self.whole: bytes | None = None
-        self.handed_over: bool = False
-        self.error: Exception | None = None
-        self._upload, self._stream, self._owned, self._size = upload, stream, owned, size
-        self._sent = 0
+    def __init__(self, stream: BinaryIO, owned: bool, size: int | None, name: str) -> None:
+        self._stream, self._owned, self.size, self._name = stream, owned, size, name
         # A cancelled call may leave a thread inside `read`; the file is not closed under it.
         self._reading = threading.Lock()
 
-    def read(self) -> None:
-        """Read the whole body and close the file."""
-        try:
-            self.whole = b"".join(self._pieces())
-        finally:
-            self.close()
-
-    def content(self) -> bytes | Iterator[bytes]:
-        """Return the body for a `Transport`: whole, or the pieces that are read one by one."""
-        return self._streamed() if self.whole is None else self._at_once(self.whole)
-
-    def acontent(self) -> bytes | AsyncIterator[bytes]:
-        """Return the body for an `AsyncTransport`; pieces are read in a worker thread."""
-        return self._astreamed() if self.whole is None else self._at_once(self.whole)
-
-    def _at_once(self, whole: bytes) -> bytes:
-        self._report(self._size or 0)
-        return whole
-
-    def _streamed(self) -> Iterator[bytes]:
-        for piece in self._pieces():
-            yield piece
-            self._report_piece(piece)
-
-    async def _astreamed(self) -> AsyncIterator[bytes]:
-        pieces = self._pieces()
-        while piece := await asyncio.to_thread(next, pieces, b""):
-            yield piece
-            self._report_piece(piece)
-
-    def close(self) -> None:
-        """Close what this attempt opened. A caller's own file object stays open."""
-        with self._reading:
-            if self._owned:
-                self._stream.close()
-
-    def _pieces(self) -> Iterator[bytes]:
-        try:
-            yield self._head
-            yield from self._file()
-        except Exception as error:
-            self.error = error
-            raise
-        # Set before the piece leaves: a break while it is written looks the same as one
-        # after it.
-        self.handed_over = True
-        yield self._tail
-
-    def _file(self) -> Iterator[bytes]:
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the content; an error if it is not as long as it was."""
         read = 0
-        while piece := self._read(_PIECE if self._size is None else min(_PIECE, self._size - read)):
+        while piece := self._read(_PIECE if self.size is None else min(_PIECE, self.size - read)):
             read += len(piece)
             yield piece
         if read == 0:
-            raise ConfigurationError(f"file: {self._upload.filename!r} is empty")
-        if self._size is not None and (read < self._size or self._read(1)):
-            change = "shrank" if read < self._size else "grew"
+            raise ConfigurationError(f"file: {self._name!r} is empty")
+        if self.size is not None and (read < self.size or self._read(1)):
+            change = "shrank" if read < self.size else "grew"
             raise ConfigurationError(
-                f"file: {self._upload.filename!r} {change} while it was sent ({read} bytes read, "
-                f"{self._size} announced). The service has no complete request; send the file "
+                f"file: {self._name!r} {change} while it was sent ({read} bytes read, "
+                f"{self.size} announced). The service has no complete request; send the file "
                 "again when nobody writes to it"
             )
 
@@ -239,19 +171,88 @@ class Body:
                 return self._stream.read(size) if size else b""
         except (OSError, ValueError) as error:
             raise ConfigurationError(
-                f"file: {self._upload.filename!r} could not be read to its end: {error}"
+                f"file: {self._name!r} could not be read to its end: {error}"
             ) from error
 
-    def _report_piece(self, piece: bytes) -> None:
-        if piece is not self._head and piece is not self._tail:
-            self._report(len(piece))
+    def close(self) -> None:
+        """Close what was opened here. A caller's own file object stays open."""
+        with self._reading:
+            if self._owned:
+                self._stream.close()
+
+
+class Body:
+    """The multipart body of one attempt; it is sent once.
+
+    Attributes:
+        content_type: the request's `Content-Type`, with the boundary.
+        length: the body's size in bytes, or None for a stream of unknown size.
+        whole: all of it, if the file is small; None: it is streamed, and closed afterwards.
+        handed_over: whether the last piece was given to the network. False proves that the service
+            has no complete request.
+        error: what went wrong in making the body, such as a file that changed; transports wrap it.
+    """
+
+    def __init__(self, upload: Upload, file: "bytes | _File", encoding: UploadEncoding) -> None:
+        boundary = f"kb-{os.urandom(16).hex()}"
+        head, tail = _head(upload, boundary, encoding), f"\r\n--{boundary}--\r\n".encode()
+        size = len(file) if isinstance(file, bytes) else file.size
+        self.content_type: str = f"multipart/form-data; boundary={boundary}"
+        self.length: int | None = None if size is None else len(head) + size + len(tail)
+        self.whole: bytes | None = head + file + tail if isinstance(file, bytes) else None
+        self.handed_over: bool = self.whole is not None
+        self.error: Exception | None = None
+        self._head, self._tail, self._size, self._sent = head, tail, size, 0
+        self._file: Any = None if isinstance(file, bytes) else file
+        self._on_progress = upload.on_progress
+
+    def content(self) -> bytes | Iterator[bytes]:
+        """Return the body for a `Transport`: whole, or the pieces that are read one by one."""
+        return self._streamed() if self.whole is None else self._at_once(self.whole)
+
+    def acontent(self) -> bytes | AsyncIterator[bytes]:
+        """Return the body for an `AsyncTransport`; pieces are read in a worker thread."""
+        return self._astreamed() if self.whole is None else self._at_once(self.whole)
+
+    def close(self) -> None:
+        """Close what this attempt opened. A caller's own file object stays open."""
+        if self._file is not None:
+            self._file.close()
+
+    def _at_once(self, whole: bytes) -> bytes:
+        self._report(self._size or 0)
+        return whole
+
+    def _streamed(self) -> Iterator[bytes]:
+        for piece, of_the_file in self._pieces():
+            yield piece
+            self._report(of_the_file)
+
+    async def _astreamed(self) -> AsyncIterator[bytes]:
+        pieces = self._pieces()
+        while step := await asyncio.to_thread(next, pieces, None):
+            yield step[0]
+            self._report(step[1])
+
+    def _pieces(self) -> Iterator[tuple[bytes, int]]:
+        """Yield pieces of the body, and how many of their bytes are the file's."""
+        try:
+            yield self._head, 0
+            for piece in self._file.pieces():
+                yield piece, len(piece)
+        except Exception as error:
+            self.error = error
+            raise
+        # Set before the piece leaves: a break while it is written looks the same as one after it.
+        self.handed_over = True
+        yield self._tail, 0
 
     def _report(self, more: int) -> None:
-        if self._upload.on_progress is None:
+        if self._on_progress is None or not more:
             return
         self._sent += more
         try:
-            self._upload.on_progress(self._sent, self._size)
+            self._on_progress(self._sent, self._size)
         except Exception as error:
             self.error = error
             raise
@@ -272,12 +273,8 @@ def _head(upload: Upload, boundary: str, encoding: UploadEncoding) -> bytes:
             for value in ([values] if isinstance(values, str) else values)
         ]
     parts = [part(f'name="{name}"', f"\r\n{value}\r\n") for name, value in fields]
-    parts.append(
-        part(
-            f'name="file"; filename="{_quoted(upload.filename)}"',
-            f"Content-Type: {upload.content_type}\r\n\r\n",
-        )
-    )
+    disposition = f'name="file"; filename="{_quoted(upload.filename)}"'
+    parts.append(part(disposition, f"Content-Type: {upload.content_type}\r\n\r\n"))
     return "".join(parts).encode("utf-8", "replace")
 
 

@@ -65,8 +65,8 @@ class KnowledgeBotError(Exception):
         advice: str | None = None,
     ) -> None:
         advice = self.advice if advice is None else advice
-        sentences = (part.rstrip(". ") for part in (message, advice, outcome) if part)
-        super().__init__(". ".join(sentences) + ".")
+        parts = (part.rstrip(". ") for part in (message, advice, outcome) if part)
+        super().__init__(" ".join(part if part.endswith("?") else f"{part}." for part in parts))
         self.delivery = delivery
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -8,8 +8,8 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from knowledge_bot._answers import Answer
-from knowledge_bot.checks import CheckReport, Question
-from knowledge_bot.checks._run import CheckOptions, acheck_function, check_function
+from knowledge_bot.checks import CheckOptions, CheckReport, Question
+from knowledge_bot.checks._run import acheck_function, check_function
 
 # Where chains and agents keep their answer, in the order in which they are looked for.
 _ANSWERS = ("answer", "output", "result", "text", "messages")
@@ -44,8 +44,7 @@ def check_runnable(
             `messages`. Names of sources are the documents' `source`, or the list at the end of
             the text as the service's bots write it.
         config: passed to each `invoke`.
-        **options: `wait`, `interval`, `concurrency`, `min_pass`, `passed_before`, `on_result`,
-            `on_progress` and `stop` of `knowledge_bot.checks.check`.
+        options: how the check runs; see `knowledge_bot.checks.CheckOptions`.
 
     Returns:
         The result of each question; an error that the runnable raised is its result's reason.

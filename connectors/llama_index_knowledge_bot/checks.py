@@ -9,8 +9,8 @@ from llama_index.core.base.response.schema import AsyncStreamingResponse, Stream
 from llama_index.core.schema import NodeWithScore
 
 from knowledge_bot._answers import Answer
-from knowledge_bot.checks import CheckReport, Question
-from knowledge_bot.checks._run import CheckOptions, acheck_function, check_function
+from knowledge_bot.checks import CheckOptions, CheckReport, Question
+from knowledge_bot.checks._run import acheck_function, check_function
 
 # Where readers keep a node's source, in the order of lookup.
 _SOURCES = ("source", "file_name", "name", "sources")
@@ -35,8 +35,7 @@ def check_query_engine(
     Args:
         engine: what is asked; each question is one `query`.
         questions: what is asked, and what is expected.
-        **options: `wait`, `interval`, `concurrency`, `min_pass`, `passed_before`, `on_result`,
-            `on_progress` and `stop` of `knowledge_bot.checks.check`.
+        options: how the check runs; see `knowledge_bot.checks.CheckOptions`.
 
     Returns:
         The result of each question; an error that the engine raised is its result's reason.

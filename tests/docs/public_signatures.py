@@ -1,7 +1,7 @@
 """What the reference shows otherwise than the code has it: an extension of Griffe (zensical.toml).
 
 - An endpoint is written as a builder of requests, and is a method that returns the answer.
-- A default that is a private constant is shown by its value.
+- A default that is a private constant, or the default of another class, is shown by its value.
 - Options that a function takes by a typed dictionary are shown as its arguments: with the texts of
   the dictionary, and the defaults of the class that keeps them.
 """
@@ -23,15 +23,28 @@ class PublicSignatures(griffe.Extension):
                 func.returns = func.returns.slice
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Put values in the place of private names, when every module has been read."""
+        """Put values in the place of names, when every module has been read."""
         for module in _modules(pkg):
+            for kind in module.classes.values():
+                for field in [] if kind.is_alias else kind.attributes.values():
+                    field.value = _value(field.value, module)
             for function in _functions(module):
                 _show_options(function)
                 for parameter in function.parameters:
-                    name = str(parameter.default)
-                    value = module.members.get(name) if name.startswith("_") else None
-                    if isinstance(value, griffe.Attribute):
-                        parameter.default = value.value
+                    parameter.default = _value(parameter.default, module)
+
+
+def _value(default: Any, module: griffe.Module) -> Any:
+    """Return the value of `_CONSTANT`, or of `Class.field`; anything else unchanged."""
+    name = str(default)
+    try:
+        if name.startswith("_"):
+            return module.members[name].value
+        if re.fullmatch(r"[A-Z]\w+\.[a-z_]+", name):
+            return module.modules_collection[default.canonical_path].value
+    except (AttributeError, KeyError, griffe.AliasResolutionError):
+        pass
+    return default
 
 
 def _show_options(function: griffe.Function) -> None:
@@ -41,19 +54,19 @@ def _show_options(function: griffe.Function) -> None:
         return
     try:
         options = function.modules_collection[last.annotation.slice.canonical_path]
-    except KeyError:  # of a package that is not read
+        options = options.final_target if options.is_alias else options
+    except (KeyError, griffe.AliasResolutionError):  # of a package that is not read
         return
-    _, _, texts = (options.docstring.value if options.docstring else "").partition("Attributes:\n")
-    names = re.findall(r"^ {4}(\w+): ", texts, re.MULTILINE)
-    if not names:
+    texts = _texts(options)
+    if not texts:
         return
     kept = next(
         each
         for each in options.parent.classes.values()
-        if each is not options and each.members.keys() >= {*names}
+        if not _is_typed_dictionary(each) and each.members.keys() >= texts.keys()
     )
     del function.parameters[last.name]
-    for name in names:
+    for name in texts:
         annotation = options.all_members[name].annotation
         is_required = str(annotation).startswith("Required[")
         function.parameters[name] = griffe.Parameter(
@@ -62,10 +75,32 @@ def _show_options(function: griffe.Function) -> None:
             kind=griffe.ParameterKind.keyword_only,
             default=kept.members[name].value,
         )
-    if function.docstring:
-        own = re.compile(rf"^ {{4}}{last.name}: .*\n(?: {{8}}.*\n)*", re.MULTILINE)
-        shown = texts.partition("\n\n")[0].rstrip() + "\n"
-        function.docstring.value = own.sub(lambda _: shown, function.docstring.value)
+    for told in (function.docstring, function.parent.docstring):
+        if told:
+            own = re.compile(rf"^ {{4}}{last.name}: .*\n(?: {{8}}.*\n)*", re.MULTILINE)
+            told.value = own.sub(lambda _: "".join(texts.values()), told.value)
+
+
+def _texts(options: griffe.Class) -> dict[str, str]:
+    """Return what is told of each option, there or where a longer dictionary tells it."""
+    family = [
+        each
+        for each in options.parent.classes.values()
+        if each is options or options.name in map(str, each.bases)
+    ]
+    told = next(
+        (one for one in family if one.docstring and "Attributes:\n" in one.docstring.value), None
+    )
+    if told is None:
+        return {}
+    _, _, section = told.docstring.value.partition("Attributes:\n")
+    section = section.partition("\n\n")[0].rstrip() + "\n"
+    texts = re.findall(r"^( {4}(\w+): .*\n(?: {8}.*\n)*)", section, re.MULTILINE)
+    return {name: text for text, name in texts if name in options.all_members}
+
+
+def _is_typed_dictionary(found: griffe.Class) -> bool:
+    return "total" in found.keywords
 
 
 def _modules(module: griffe.Module) -> list[griffe.Module]:

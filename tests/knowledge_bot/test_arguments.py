@@ -27,6 +27,14 @@ def test_an_id_of_another_form_is_refused_before_sending(identifier):
         Client.send_message(bot_id=identifier, content="c")
 
 
+def test_an_argument_that_is_missing_is_named_with_the_method_that_a_user_called():
+    with Client("key", "https://service.example") as client:
+        for use in (client.create_text_source, Client.create_text_source):
+            with pytest.raises(TypeError) as caught:
+                use(name="n", collections="col_1")
+            assert str(caught.value).startswith("create_text_source() missing")
+
+
 def test_an_id_of_any_letters_is_quoted_in_the_path():
     assert Client.list_conversations("bot_1").path == "/bots/bot_1/conversations"
     assert Client.list_conversations("bot_ü.1").path == "/bots/bot_%C3%BC.1/conversations"

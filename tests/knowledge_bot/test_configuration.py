@@ -141,6 +141,13 @@ def test_an_option_that_cannot_be_used_is_named(kind, options, words):
         kind(**arguments)
 
 
+@pytest.mark.parametrize(("timeout", "shown"), [(-1, "not -1."), ("-1", "not '-1'.")])
+def test_a_wrong_number_is_shown_as_it_was_given(timeout, shown):
+    with pytest.raises(ConfigurationError) as caught:
+        Client("key", "https://service.example", timeout=timeout)
+    assert str(caught.value).endswith(shown)
+
+
 @pytest.mark.parametrize("options", [{"timeout": 0}, {"max_retries": -1}])
 def test_a_client_with_other_limits_checks_them(options):
     with Client("key", "https://service.example") as client, pytest.raises(ConfigurationError):

@@ -27,6 +27,13 @@ def test_no_error_is_one_that_frameworks_swallow_or_retry():
         assert not issubclass(kind, RuntimeError | OSError | TimeoutError), kind
 
 
+@pytest.mark.parametrize("end", ["", ".", "?"])
+def test_each_sentence_of_an_error_ends_once(end):
+    error = KnowledgeBotError(f"Was it so{end}", advice=f"Look{end}", outcome=f"Done{end}")
+    end = end or "."
+    assert str(error) == f"Was it so{end} Look{end} Done{end}"
+
+
 def test_a_configuration_error_is_a_value_error_as_well():
     assert issubclass(ConfigurationError, ValueError)
     assert ConfigurationError("x").delivery is Delivery.NOT_DELIVERED

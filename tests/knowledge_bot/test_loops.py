@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from calls import KEY, SOURCE, create
-from knowledge_bot import AsyncClient, Delivery, RequestTimeoutError
+from knowledge_bot import AsyncClient, ConfigurationError, Delivery, RequestTimeoutError
 from scripted_server import answer, drip, raw, silence, then
 
 done = answer(body=SOURCE)
@@ -35,6 +35,17 @@ def until(condition):
 
 
 on_linux = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux lists open files")
+
+
+def test_an_event_loop_that_is_not_of_asyncio_is_named(scripted):
+    server = scripted(done)
+    client = AsyncClient(KEY, server.url)
+    with pytest.raises(ConfigurationError, match="asyncio") as caught:
+        create(client).send(None)  # as trio begins a coroutine
+    assert caught.value.delivery is Delivery.NOT_DELIVERED
+    with pytest.raises(StopIteration):
+        client.aclose().send(None)
+    assert server.connections == 0
 
 
 @on_linux

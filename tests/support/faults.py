@@ -199,7 +199,11 @@ FAULTS: dict[str, Fault] = {
     "403": Fault(replied(403), PermissionDeniedError, REFUSED, 1, 1),
     "404": Fault(replied(404, PAGE), NotFoundError, REFUSED, 1, 1),
     "409": Fault(replied(409), ConflictError, REFUSED, 1, 1),
+    "408": Fault(replied(408), APIError, REFUSED, 3, 3),
     "418": Fault(replied(418), APIError, REFUSED, 1, 1),
+    "400 with a header line of 60,000 bytes": Fault(
+        replied(400, REASON, content_security_policy="a" * 60_000), BadRequestError, REFUSED, 1, 1
+    ),
     "429": Fault(replied(429), RateLimitError, REFUSED, 3, 3),
     "429 with Retry-After": Fault(replied(429, retry_after="0"), RateLimitError, REFUSED, 3, 3),
     "500": Fault(replied(500, b"\xff\xfe"), ServerError, UNKNOWN, 1, 1),

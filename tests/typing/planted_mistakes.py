@@ -29,6 +29,7 @@ from knowledge_bot import (
     Source,
 )
 from knowledge_bot._chats import aask_bots, ask_bots
+from knowledge_bot.checks import CheckReport, Question, check
 from knowledge_bot.ingest import (
     File,
     Ingestion,
@@ -128,6 +129,15 @@ def wrong_ingestions(client: Client) -> None:
     ingest(client, [], collections="col_1", stop=True)  # expect: arg-type
     Ingestion(ledger="k.db")  # expect: call-arg
     Ingestion(collections="col_1", gone_limit="all")  # expect: arg-type
+
+
+def wrong_checks(client: Client) -> None:
+    """A check takes its options by their names."""
+    questions = [Question(ask="?", contains="!")]
+    assert_type(check(client, "bot_1", questions, wait=60, min_pass=0.9), CheckReport)
+    check(client, "bot_1", questions, wiat=60)  # expect: call-arg
+    check(client, "bot_1", questions, wait="60")  # expect: arg-type
+    check(client, "bot_1", questions, on_result=1)  # expect: arg-type
 
 
 def wrong_arguments(client: Client) -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         Standing,
         Verdict,
     )
-    from knowledge_bot.checks._run import Progress, acheck, check
+    from knowledge_bot.checks._run import CheckOptions, Progress, acheck, check
 
 _HOMES = {
     "_files": ("load_questions",),
@@ -55,13 +55,14 @@ _HOMES = {
         "Standing",
         "Verdict",
     ),
-    "_run": ("Progress", "acheck", "check"),
+    "_run": ("CheckOptions", "Progress", "acheck", "check"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Baseline",
     "Change",
+    "CheckOptions",
     "CheckReport",
     "CheckStop",
     "Comparison",

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol, TypedDict, Unpack
 
 from knowledge_bot._answers import Answer
 from knowledge_bot._client import AsyncClient, Client
@@ -90,9 +90,37 @@ class Event(Protocol):
         """Return whether the check should end."""
 
 
+class CheckOptions(TypedDict, total=False):
+    """How a check runs: the options of `check`, `acheck` and the checks of frameworks.
+
+    Attributes:
+        wait: seconds within which questions that have not passed are asked again; 0: each is asked
+            once. A service that is away is tried again as well, not before its `Retry-After`; the
+            client's own retries apply with `wait=0` only.
+        interval: seconds between two attempts at a question, at least. Where `wait` is shorter,
+            each is asked at the beginning and at the end of it.
+        concurrency: how many messages may be under way.
+        min_pass: the share of the questions that has to pass for `CheckReport.ok`, 0 to 1.
+        passed_before: ids of results of an earlier check that passed. They are not asked again and
+            count as passed, with no attempts.
+        on_result: called with what came of each attempt.
+        on_progress: called with how far the check is.
+        stop: ends the check early when it is set.
+    """
+
+    wait: float
+    interval: float
+    concurrency: int
+    min_pass: float
+    passed_before: Collection[str]
+    on_result: OnResult | None
+    on_progress: OnProgress | None
+    stop: Event | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a check runs; each is a parameter of `check`."""
+    """The options of a check, with their defaults, checked. `CheckOptions` explains them."""
 
     wait: float = 0.0
     interval: float = 15.0
@@ -123,15 +151,7 @@ def check(
     client: Client,
     bot_id: str | Sequence[str],
     questions: Iterable[Question],
-    *,
-    wait: float = 0.0,
-    interval: float = 15.0,
-    concurrency: int = 4,
-    min_pass: float = 1.0,
-    passed_before: Collection[str] = (),
-    on_result: OnResult | None = None,
-    on_progress: OnProgress | None = None,
-    stop: Event | None = None,
+    **options: Unpack[CheckOptions],
 ) -> CheckReport:
     """Ask a bot questions, each in a new conversation, and judge its answers.
 
@@ -144,23 +164,14 @@ def check(
         client: sends the messages.
         bot_id: the bot that is asked, `bot_…`, or several.
         questions: what is asked, and what is expected; see `load_questions`.
-        wait: seconds within which questions that have not passed are asked again; 0: each is asked
-            once. A service that is away is tried again as well, not before its `Retry-After`; the
-            client's own retries apply with `wait=0` only.
-        interval: seconds between two attempts at a question, at least. Where `wait` is shorter,
-            each is asked at the beginning and at the end of it.
-        concurrency: how many messages may be under way.
-        min_pass: the share of the questions that has to pass for `CheckReport.ok`, 0 to 1.
-        passed_before: ids of results of an earlier check that passed. They are not asked again and
-            count as passed, with no attempts.
-        on_result: called with what came of each attempt.
-        on_progress: called with how far the check is.
-        stop: ends the check early when it is set.
+        options: `wait`, `interval` and the others of `CheckOptions`: for their meaning, see
+            `help(knowledge_bot.checks.CheckOptions)`.
 
     Returns:
         What came of each question.
 
     Raises:
+        TypeError: there is no such option. Nothing was sent.
         ConfigurationError: there are no questions, two of them have the same id, or an argument
             cannot be used. Nothing was sent.
         Exception: what a callback raised.
@@ -169,9 +180,10 @@ def check(
         raise ConfigurationError(
             f"client: expected a Client, not {type(client).__name__}; acheck takes an AsyncClient"
         )
-    schedule = Schedule(_bots(bot_id), questions, _options(locals()))
+    schedule = Schedule(_bots(bot_id), questions, Options(**options))
     _check_can_ask(client)
-    client = client.with_options(max_retries=0) if wait else client  # the schedule asks again
+    if schedule.options.wait:  # it asks again itself
+        client = client.with_options(max_retries=0)
     seen: set[str] = set()
 
     def ask(bot: str, text: str) -> Answer:
@@ -194,15 +206,7 @@ async def acheck(
     client: AsyncClient,
     bot_id: str | Sequence[str],
     questions: Iterable[Question],
-    *,
-    wait: float = 0.0,
-    interval: float = 15.0,
-    concurrency: int = 4,
-    min_pass: float = 1.0,
-    passed_before: Collection[str] = (),
-    on_result: OnResult | None = None,
-    on_progress: OnProgress | None = None,
-    stop: Event | None = None,
+    **options: Unpack[CheckOptions],
 ) -> CheckReport:
     """Check as `check` does, without blocking.
 
@@ -214,9 +218,10 @@ async def acheck(
         raise ConfigurationError(
             f"client: expected an AsyncClient, not {type(client).__name__}; check takes a Client"
         )
-    schedule = Schedule(_bots(bot_id), questions, _options(locals()))
+    schedule = Schedule(_bots(bot_id), questions, Options(**options))
     _check_can_ask(client)
-    client = client.with_options(max_retries=0) if wait else client  # as above
+    if schedule.options.wait:  # as above
+        client = client.with_options(max_retries=0)
     seen: set[str] = set()
 
     async def ask(bot: str, text: str) -> Answer:
@@ -239,19 +244,6 @@ def _counts(report: CheckReport) -> dict[str, int]:
     return Counter(str(one.verdict) for one in report.results)
 
 
-class CheckOptions(TypedDict, total=False):
-    """How a check runs: parameters of `check`, described there."""
-
-    wait: float
-    interval: float
-    concurrency: int
-    min_pass: float
-    passed_before: Collection[str]
-    on_result: OnResult | None
-    on_progress: OnProgress | None
-    stop: Event | None
-
-
 def check_function(
     ask: Callable[[str], Answer], questions: Iterable[Question], options: CheckOptions
 ) -> CheckReport:
@@ -266,11 +258,6 @@ async def acheck_function(
     """Check what a function answers, as `acheck` does a bot; whatever it raises is a result."""
     schedule = Schedule(("",), questions, Options(**options))
     return await TaskRunner(schedule, lambda _bot, text: ask(text), (Exception,)).run()
-
-
-def _options(arguments: dict[str, Any]) -> Options:
-    names = Options.__dataclass_fields__
-    return Options(**{name: value for name, value in arguments.items() if name in names})
 
 
 def _bots(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -11,12 +11,12 @@ requests in flight.
 import asyncio
 import contextlib
 import contextvars
-import heapq
 import itertools
 import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence, Sized
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from knowledge_bot.errors import Delivery, KnowledgeBotError
@@ -36,9 +36,9 @@ from knowledge_bot.ingest._store import (
 )
 
 if TYPE_CHECKING:
-    from knowledge_bot.models import Source
     from knowledge_bot.ingest._items import Item
     from knowledge_bot.ingest._run import Ingestion
+    from knowledge_bot.models import Source
 
 # The most that is planned at once: as many items as one statement asks the ledger about, as many
 # listed files, of which most did not change, and some megabytes of text. And how long an item waits
@@ -50,9 +50,6 @@ _LONGEST_BUFFERED = 0.1
 
 # How many windows of items that were left to other runs wait for the end of this run.
 _WINDOWS_LEFT = 16
-
-# How many items may wait for another try, for each request in flight, before no new one is begun.
-_RETRIES_PER_REQUEST = 3
 
 # Seconds that a claim waits for others to be committed with: less than a request takes.
 _GATHERING = 0.0005
@@ -109,7 +106,11 @@ class Run:
         self._limiter = Limiter(options.concurrency, rate_limiter, sender.ping, self.stop)
         self._free_at = 0.0  # when the next turn is free; without a ledger no other run counts
         self._reader = Reader(items)
-        self._backlog = Backlog(options.concurrency, self._limiter)
+        # What the workers take: what is sent again comes first, and at the end a None for each.
+        self._queue: asyncio.PriorityQueue[tuple[int, int, Job | None]] = asyncio.PriorityQueue()
+        self._room = asyncio.Event()
+        self._numbers = itertools.count()
+        self._retries: dict[int, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
         self._writer: Writer | None = None
         self._store: Store | None = None
         # What is being sent, and items with the same key, whose turn comes after that.
@@ -121,7 +122,7 @@ class Run:
         self._shares = options.share
         self._partial = ""
         self._error: BaseException | None = None
-        self._begun = 0
+        self._workers = self._begun = 0
         self._would_create: set[bytes] = set()  # in a dry run
         self._wait = 0.0 if options.dry_run else options.wait
         self._current = ""
@@ -164,7 +165,10 @@ class Run:
             if stop is not Stop.LIMIT:  # otherwise what was begun is still sent
                 logger.warning("The ingestion stops: %s", stop_reason(stop, detail))
                 self._limiter.end()
-            self._backlog.close(hurry=stop is not Stop.LIMIT)
+                for waiting, put in list(self._retries.values()):
+                    waiting.cancel()
+                    put()
+            self._room.set()
 
     def abort(self) -> None:
         """End at once: what is in flight becomes unknown. Called in the loop's thread."""
@@ -206,20 +210,24 @@ class Run:
         try:
             while (planned := await self._next()) is not None:
                 jobs = self._count_planned(planned)
-                if jobs and self._backlog.workers == 0:
+                if jobs and self._workers == 0:
                     await self._sender.open()  # nothing is claimed that cannot be sent
                     await self._limiter.begin()
-                new = min(len(jobs), self._options.concurrency - self._backlog.workers)
-                for _ in range(new):
-                    self._backlog.workers += 1
+                for job in jobs:
+                    self._queue.put_nowait((1, next(self._numbers), job))
+                while self._workers < min(self._options.concurrency, self._queue.qsize()):
+                    self._workers += 1
                     workers.create_task(self._work())
-                await self._backlog.put(jobs)
+                while self._queue.qsize() > self._workers and not self._limiter.ended:
+                    self._room.clear()
+                    await self._room.wait()
         except LedgerError as error:
             self.stop(Stop.LEDGER, str(error))
         except Exception as error:  # noqa: BLE001 - raised by run(), once all is recorded
             self._error = self._error or error  # earlier items are still sent
-        finally:
-            self._backlog.close()
+        await self._queue.join()
+        for _ in range(self._workers):
+            self._queue.put_nowait((2, next(self._numbers), None))
 
     async def _next(self) -> Planned | None:
         """Return the next plan; None at the end."""
@@ -230,7 +238,7 @@ class Run:
             self._partial = self._partial or planned.partial
             return planned
         if self._reader.exhausted:
-            await self._backlog.idle()
+            await self._queue.join()
         if self._counters.stopped is not None:
             return None
         if self._left:
@@ -317,98 +325,120 @@ class Run:
 
     async def _work(self) -> None:
         """Send one item after another."""
-        while (job := await self._backlog.take()) is not None:
+        while (job := (await self._queue.get())[2]) is not None:
+            if self._queue.qsize() <= self._workers:
+                self._room.set()
+            again = None
             if (waiting := self._in_flight.get(job.id)) is not None and self._writer is not None:
                 waiting.append(job.item)  # the same item came before: its outcome decides
-                continue
-            if job.failure is None and self._reached_limit():
-                continue
-            self._in_flight[job.id] = []
-            try:
-                await self._send(job)
-            except LedgerError as error:
-                self.stop(Stop.LEDGER, str(error))
-            except Exception as error:  # noqa: BLE001 - raised by run(), once all is recorded
-                self._fail(error)
-            finally:
-                self._lost += self._in_flight.pop(job.id, ())
+            elif job.failure is not None or not self._reached_limit():
+                self._in_flight[job.id] = []
+                try:
+                    again = await self._send(job)
+                except LedgerError as error:
+                    self.stop(Stop.LEDGER, str(error))
+                except Exception as error:  # noqa: BLE001 - raised by run(), once all is recorded
+                    self._fail(error)
+                finally:
+                    self._lost += self._in_flight.pop(job.id, ())
+            if again is None:
+                self._queue.task_done()
+            else:
+                self._put_again(job, again)
 
-    async def _send(self, job: Job) -> None:
-        """Send one item when it has its turn, and record the outcome."""
-        if not await self._limiter.enter(waiting=len(self._backlog) + 1):
+    def _put_again(self, job: Job, seconds: float) -> None:
+        """Let an item be taken again after so many seconds; until then the queue is not done."""
+        number = next(self._numbers)
+
+        def put() -> None:
+            self._retries.pop(number, None)
+            self._queue.put_nowait((0, number, job))
+            self._queue.task_done()
+
+        if self._limiter.ended:
+            put()
+        else:
+            self._retries[number] = asyncio.get_running_loop().call_later(seconds, put), put
+
+    async def _send(self, job: Job) -> float | None:
+        """Send one item when it has its turn, and record the outcome.
+
+        Returns:
+            The seconds after which it is to be sent again; None if it is not.
+        """
+        if not await self._limiter.enter(waiting=self._queue.qsize() + 1):
             if job.failure is not None:  # the run ended before it could be sent again
                 self._counters.add(job.failure)
-            return
+            return None
         claim = None
         try:
             if self._writer is not None and self._store is not None:
                 claim = job.claim(self._store.run, self._store.origin)
                 if not await self._claimed(job, claim, self._writer, self._store):
-                    return
+                    return None
+                if self._store.lapsed:
+                    # While the machine slept, others may have considered this run dead.
+                    self._writer.release(claim)
+                    reason = "the machine slept before it was sent"
+                    job.failure = Outcome("undelivered", job.name[:500], job.key, reason)
+                    return 0.0
             job.tries, began, self._current = job.tries + 1, time.monotonic(), job.name
             try:
                 source = await self._sender.send(job)
             except KnowledgeBotError as error:
-                self._failed(job, claim, error, began)
+                return self._failed(job, claim, error, began)
             except BaseException as error:
                 self._interrupted(job, claim, error)
                 raise
-            else:
-                self._limiter.succeeded()
-                await self._created(job, claim, source)
+            self._limiter.succeeded()
+            await self._created(job, claim, source)
         finally:
             self._limiter.leave()
+        return None
 
     async def _claimed(self, job: Job, claim: Claim, writer: "Writer", store: Store) -> bool:
-        """Claim an item durably; False if it is not to be sent now."""
+        """Claim an item durably; False if another run was faster."""
         try:
-            mine = await writer.claim(claim)
-        except LedgerError as error:
+            if await writer.claim(claim):
+                return True
+        except BaseException as error:
             writer.release(claim)
-            self._unsent.append((job, store.in_doubt, str(error)))
+            if isinstance(error, LedgerError):
+                self._unsent.append((job, store.in_doubt, str(error)))
             raise
-        except asyncio.CancelledError:
-            writer.release(claim)
-            raise
-        if not mine:  # another run was faster
-            self._lost.append(job.item)
-        elif store.lapsed:  # while the machine slept, others may have considered this run dead
-            writer.release(claim)
-            self._backlog.again(job, 0.0)
-            mine = False
-        return mine
+        self._lost.append(job.item)
+        return False
 
-    def _failed(self, job: Job, claim: Claim | None, error: KnowledgeBotError, began: float) -> None:
-        """Record a failure, or let the item be sent again."""
+    def _failed(
+        self, job: Job, claim: Claim | None, error: KnowledgeBotError, began: float
+    ) -> float | None:
+        """Record a failure, or return the seconds after which the item is to be sent again."""
         counts = self._counters.counts
         succeeded = counts["created"] + counts["unchanged"]
         decision = self._limiter.failed(error, began, job.tries, succeeded)
-        failure = Outcome(decision.kind, job.name[:500], job.key, str(error))
-        again = decision.retry_in is not None
-        if decision.retry_in is not None:
-            job.failure = failure
-            self._backlog.again(job, decision.retry_in)
-        else:
-            self._counters.add(failure)
+        job.failure = Outcome(decision.kind, job.name[:500], job.key, str(error))
+        if decision.retry_in is None:
+            self._counters.add(job.failure)
         if claim is not None and self._writer is not None:
-            if again or decision.kind == "invalid":
+            if decision.retry_in is not None or decision.kind == "invalid":
                 self._writer.release(claim)
             else:
                 state = State.UNKNOWN if decision.kind == "unknown" else State.REFUSED
                 self._writer.finish(claim, job.failed(claim, state, _storable(str(error)[:2000])))
         if decision.stop is not None:
             self.stop(*decision.stop)
+        return decision.retry_in
 
     def _interrupted(self, job: Job, claim: Claim | None, error: BaseException) -> None:
-        sent = getattr(error, "delivery", Delivery.UNKNOWN) is not Delivery.NOT_DELIVERED
         reason = f"it was interrupted while it was being sent: {error!r}"
+        sent = getattr(error, "delivery", Delivery.UNKNOWN) is not Delivery.NOT_DELIVERED
+        if sent:
+            self._counters.add(Outcome("unknown", job.name[:500], job.key, reason))
         if claim is not None and self._writer is not None:
             if sent:
                 self._writer.finish(claim, job.failed(claim, State.UNKNOWN, reason))
             else:
                 self._writer.release(claim)
-        if sent:
-            self._counters.add(Outcome("unknown", job.name[:500], job.key, reason))
 
     async def _created(self, job: Job, claim: Claim | None, source: "Source") -> None:
         changed = job.fingerprint is not None and claim is not None
@@ -482,9 +512,9 @@ class Run:
                 self.stop(Stop.LEDGER, str(error))
             for row in self._writer.unrecorded:
                 self._count_unrecorded(row)
-        for job, in_doubt, error in self._unsent:
+        for job, in_doubt, why in self._unsent:
             kind: Kind = "unknown" if in_doubt and not withdrawn else "undelivered"
-            reason = f"{_CLAIMED_UNSENT if kind == 'unknown' else 'it was not sent'}: {error}"
+            reason = f"{_CLAIMED_UNSENT if kind == 'unknown' else 'it was not sent'}: {why}"
             self._counters.add(Outcome(kind, job.name[:500], job.key, reason))
         if self._store is not None:
             await asyncio.to_thread(self._store.close)
@@ -540,7 +570,8 @@ class Reader:
         self._plans: deque[Planned] = deque()
         self._weight = 0.0  # of the buffer, in windows
         self._count = 0
-        self._filled, self._room = asyncio.Event(), threading.Event()
+        self._filled, self._taken = asyncio.Event(), asyncio.Event()
+        self._room = threading.Event()  # the same as `taken`, for a thread
         self._done = False
         self._error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
@@ -561,11 +592,11 @@ class Reader:
             self._task = asyncio.create_task(self._aread())
         else:
             # Not an executor's thread: the items may block for ever, and nobody may wait for that.
-            run = contextvars.copy_context().run
-            threading.Thread(target=run, args=(self._read,), name="ingest reader", daemon=True).start()
+            work = partial(contextvars.copy_context().run, self._read)
+            threading.Thread(target=work, name="ingest reader", daemon=True).start()
 
     async def planned(self) -> Planned | None:
-        """Return the plan of the next items, a window or what came within a moment; None at the end.
+        """Return the plan of a window, or of what came within a moment; None at the end.
 
         Raises:
             LedgerError: the ledger cannot be read.
@@ -580,6 +611,7 @@ class Reader:
                 await asyncio.to_thread(self._flush)
         if self._plans and not self.exhausted:
             planned = self._plans.popleft()
+            self._taken.set()
             self._room.set()
             return planned
         self.end()
@@ -645,7 +677,8 @@ class Reader:
                 if self._add(item):
                     await asyncio.to_thread(self._flush)
                 while len(self._plans) > 1:
-                    await asyncio.sleep(_GATHERING)
+                    self._taken.clear()
+                    await self._taken.wait()
         except Exception as error:  # noqa: BLE001 - raised by planned()
             self._fail(error)
         await asyncio.to_thread(self._finish)
@@ -661,89 +694,6 @@ class Reader:
         self._error = self._error or error
         self.partial = self.partial or str(error) or type(error).__name__
         self._done = self._done or isinstance(error, LedgerError)
-
-
-class Backlog:
-    """What the workers take: planned jobs, and before these what is sent again and due.
-
-    Args:
-        concurrency: how many workers there may be.
-        limiter: knows whether the service refuses everything; then nothing new is begun.
-
-    Attributes:
-        workers: how many workers there are.
-    """
-
-    def __init__(self, concurrency: int, limiter: Limiter) -> None:
-        self._most_retries, self._limiter = concurrency * _RETRIES_PER_REQUEST, limiter
-        self._jobs: deque[Job] = deque()
-        self._retries: list[tuple[float, int, Job]] = []  # a heap, by the time they are due
-        self._numbers = itertools.count()
-        self._waiting = 0
-        self._filled, self._emptied = asyncio.Event(), asyncio.Event()
-        self._closed = self._hurried = False
-        self.workers = 0
-
-    def __len__(self) -> int:
-        return len(self._jobs) + len(self._retries)
-
-    async def put(self, jobs: list[Job]) -> None:
-        """Add jobs, and wait until most of them are taken."""
-        self._jobs += jobs
-        self._filled.set()
-        while len(self._jobs) > self.workers and not self._closed:
-            self._emptied.clear()
-            await self._emptied.wait()
-
-    def again(self, job: Job, seconds: float) -> None:
-        """Add a job that may be sent again after so many seconds."""
-        heapq.heappush(self._retries, (time.monotonic() + seconds, next(self._numbers), job))
-        asyncio.get_running_loop().call_later(seconds, self._filled.set)
-
-    async def take(self) -> Job | None:
-        """Return the next job; None at the end."""
-        while (job := self._next()) is None:
-            if self._closed and not self._retries:
-                self.workers -= 1
-                self._filled.set()
-                self._emptied.set()
-                return None
-            self._waiting += 1
-            self._filled.clear()
-            self._emptied.set()
-            try:
-                await self._filled.wait()
-            finally:
-                self._waiting -= 1
-        if self._waiting and self._jobs:
-            self._filled.set()
-        if len(self._jobs) <= self.workers:
-            self._emptied.set()
-        return job
-
-    def _next(self) -> Job | None:
-        retries = self._retries
-        if retries and (self._hurried or retries[0][0] <= time.monotonic()):
-            return heapq.heappop(retries)[2]
-        if not self._jobs or len(retries) >= self._most_retries:
-            return None
-        return None if retries and self._limiter.refusing else self._jobs.popleft()
-
-    async def idle(self) -> None:
-        """Wait until no worker has anything to do."""
-        while (self or self._waiting < self.workers) and not self._closed:
-            self._emptied.clear()
-            await self._emptied.wait()
-
-    def close(self, *, hurry: bool = False) -> None:
-        """Let the workers end when all is taken.
-
-        Args:
-            hurry: whether what is to be sent again is given to them at once, since the run ends.
-        """
-        self._closed, self._hurried = True, self._hurried or hurry
-        self._filled.set()
-        self._emptied.set()
 
 
 class Writer:

@@ -4,11 +4,12 @@ Nothing here needs pydantic: a night without changes makes no item.
 """
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from knowledge_bot.ingest._items import File
 
 

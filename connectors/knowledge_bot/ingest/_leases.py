@@ -5,8 +5,8 @@ outcome, so its claims become items whose outcome is unknown.
 """
 
 import os
-import platform
 import secrets
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -66,7 +66,7 @@ class Owner(NamedTuple):
         started = _start_of(pid) if machine else None
         # The later a run begins, the greater its number: those that share items rank by it.
         run = int(time.time() * 1000) << 20 | secrets.randbits(20)
-        return cls(run, machine, platform.node(), pid, started or "")
+        return cls(run, machine, socket.gethostname(), pid, started or "")
 
     def is_dead(self, *, lease_until: float, now: float) -> bool:
         """Return whether the run can no longer send anything.
@@ -97,7 +97,7 @@ def _machine() -> str:
     except OSError:  # not Linux, or a sandbox without /proc
         return _UNKNOWN_MACHINE
     # Clones of a running virtual machine share all but their names.
-    return f"{kernel} {namespace} {platform.node()}"
+    return f"{kernel} {namespace} {socket.gethostname()}"
 
 
 def _start_of(pid: int) -> str | None:

@@ -212,8 +212,10 @@ class Ledger:
         with self._reading() as connection:
             if state is None:
                 yield from _entries(connection)
-            else:
-                yield from _entries(connection, "state = ?", str(state))
+            elif state == State.CREATED:
+                yield from _entries(connection, "state = 'created'")
+            else:  # by the index of what is not settled
+                yield from _entries(connection, "state <> 'created' AND state = ?", str(state))
 
     def unknown(self) -> Iterator[Entry]:
         """Yield the items whose outcome is unknown, claims of dead workers included."""

@@ -127,6 +127,7 @@ class Limiter:
 
     Attributes:
         in_flight: how many turns are taken.
+        ended: whether no more turns are given.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ class Limiter:
         self._rounds = 0
         self._round_began = 0.0
         self._changed = asyncio.Event()
-        self._ended = False
+        self.ended: bool = False
         self._resume_at = self._slowed_at = 0.0
         self._reason = ""
         self._outage_since: float | None = None
@@ -180,12 +181,12 @@ class Limiter:
             return True
         async with self._entering:  # first come, first served
             at = 0.0
-            if self._rate_limiter is not None and not self._ended:
+            if self._rate_limiter is not None and not self.ended:
                 try:
                     at = await self._rate_limiter.turn(waiting)
                 except LedgerError as error:
                     self._on_stop(Stop.LEDGER, str(error))
-            while not self._ended:
+            while not self.ended:
                 wait = max(self._resume_at, at) - time.monotonic()
                 if self.in_flight >= int(self._allowed):
                     await self._wait(None)
@@ -205,18 +206,14 @@ class Limiter:
             self.in_flight < int(self._allowed)
             and self._outage_since is None
             and self._rate_limiter is None
-            and not self._ended
+            and not self.ended
             and self._resume_at <= time.monotonic()
         )
 
     @property
-    def refusing(self) -> bool:
-        """Whether the service puts everything off, so that nothing new is to be sent to it."""
-        return self._put_off_in_a_row >= self._round_size
-
-    @property
-    def _round_size(self) -> int:
-        return max(2, int(self._allowed))
+    def _is_put_off(self) -> bool:
+        """Whether the service puts everything off."""
+        return self._put_off_in_a_row >= max(2, int(self._allowed))
 
     def leave(self) -> None:
         """End a turn."""
@@ -225,14 +222,14 @@ class Limiter:
 
     def end(self) -> None:
         """Give no more turns."""
-        self._ended = True
+        self.ended = True
         self._changed.set()
 
     @property
     def paused(self) -> str:
         """Why nothing is sent at this moment, as a phrase; empty while something may be."""
         left = self._resume_at - time.monotonic()
-        if self._ended or left < 0.5 or not self._reason:
+        if self.ended or left < 0.5 or not self._reason:
             return ""
         return f"{self._reason}, going on in {left:.0f} s"
 
@@ -323,7 +320,7 @@ class Limiter:
         self._slow_down(error, began)
         asked = seconds_to_wait(min(error.retry_after or 0.0, _LONGEST_RETRY_AFTER))
         # A 429 is about all requests together; others may be about this one alone.
-        if asked and (error.status_code == 429 or self.refusing):
+        if asked and (error.status_code == 429 or self._is_put_off):
             self._pause(asked, "the service asked for it")
         if tries < _TRIES and now - since <= _LONGEST_OUTAGE:
             wait = seconds_to_wait(max(asked, _backoff(tries, 8.0)))
@@ -344,7 +341,7 @@ class Limiter:
         # At most once a second, or a service that refuses a few of many would get one at a time.
         if now - self._slowed_at >= 1:
             self._slowed_at, self._allowed = now, max(1.0, self._allowed / 2)
-        if self.refusing and error.retry_after is None:
+        if self._is_put_off and error.retry_after is None:
             reason = f"the service is overloaded ({error.status_code})"
             self._pause(seconds_to_wait(_backoff(self._rounds, _LONGEST_BACKOFF)), reason)
 

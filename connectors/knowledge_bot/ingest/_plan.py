@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal
 
 from knowledge_bot.ingest._found import Listing, Skipped, fingerprint, fingerprint_of
@@ -33,6 +34,9 @@ _MOST_READ_AHEAD = 8000
 # Bytes of a file that is read once, and of all that are kept in one window until they are sent.
 _SMALL = 512 * 1024
 _KEPT = 8_000_000
+
+# Stands for a row that is not there; no row has this number.
+_NO_ROW: tuple[str, int, str | None, bytes] = ("", 0, None, b"")
 
 _UNVERSIONED = "it has no version, so no later change will be seen"
 
@@ -127,11 +131,12 @@ class Job:
 
     def _row(self, claim: Claim, state: State, *values: Any) -> Row:
         *content, error = values
-        revision, attempts = (self.before[14], self.before[15]) if self.before else (0, 0)
+        before = self.before
+        revision, attempts = (before.revision, before.attempts) if before else (0, 0)
         _, run, scope, origin, key, name, kind, location, *_ = claim
         written = (run, revision + 1, attempts + 1, error, int(time.time()), None)
         of_item = (self.id, scope, origin, key, name, kind, location)
-        return Row(*of_item, state, *content, *written)
+        return Row._make((*of_item, state, *content, *written, 0))
 
 
 @dataclass(slots=True)
@@ -255,13 +260,17 @@ class Planner:
         keys, versions, item = listing
         if self._more_ahead and len(self._ahead) < len(keys):
             self._read_ahead()
-        row_of, seen, places = self._ahead.pop, self.seen, []
-        for place, key in enumerate(keys):
-            row = row_of(key, None)
-            if row is not None and row[2] == versions[place]:
-                seen[row[1]] = 1
-            else:
-                places.append(place)
+        rows = list(map(self._ahead.pop, keys, repeat(_NO_ROW)))
+        places = [
+            place
+            for place, (row, version) in enumerate(zip(rows, versions, strict=True))
+            if row[2] != version
+        ]
+        for place in places:
+            rows[place] = _NO_ROW
+        seen = self.seen
+        for _, number, _, _ in rows:
+            seen[number] = 1
         self.met += len(keys) - len(places)
         planned.unchanged += len(keys) - len(places)
         return [item(place) for place in places]

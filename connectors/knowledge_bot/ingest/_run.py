@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import contextvars
-import difflib
 import os
 import signal
 import threading
@@ -220,7 +219,8 @@ class Ingestion:
     def _new_run(
         self, client: Client | AsyncClient, sender: Any, items: Any, asked: threading.Event
     ) -> Run:
-        if isinstance(items, str | bytes | dict) or not hasattr(items, "__iter__") | hasattr(items, "__aiter__") or hasattr(items, "identity"):
+        several = isinstance(items, Iterable | AsyncIterable)
+        if not several or isinstance(items, str | bytes | dict) or hasattr(items, "identity"):
             raise ConfigurationError(
                 f"items: expected several items, as in a list, not {type(items).__name__}"
             )
@@ -288,6 +288,8 @@ def _ingestion(options: IngestionOptions) -> Ingestion:
 def check_names(options: Mapping[str, object], known: type) -> None:
     """Raise a `TypeError` for an option that is not in a typed dictionary; it names the nearest."""
     for name in options.keys() - known.__annotations__.keys():
+        import difflib
+
         near = difflib.get_close_matches(name, known.__annotations__, 1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise TypeError(f"there is no option {name!r} here. {hint}Nothing was sent")
@@ -386,7 +388,7 @@ class _AsyncSender:
         if (opened := fields.get("file")) is not None and callable(opened):
             fields["file"] = await asyncio.to_thread(_opened, opened)
         try:
-            source: "Source" = await getattr(self._client, method)(**fields)
+            source: Source = await getattr(self._client, method)(**fields)
         finally:
             if opened is not None and callable(opened):
                 await asyncio.to_thread(fields["file"].close)
@@ -414,7 +416,7 @@ class _ThreadSender:
         with contextlib.ExitStack() as closing:
             if callable(opened := fields.get("file")):
                 fields["file"] = closing.enter_context(contextlib.closing(_opened(opened)))
-            source: "Source" = getattr(self._client, method)(**fields)
+            source: Source = getattr(self._client, method)(**fields)
         return source
 
     def ping(self) -> Awaitable[object]:
@@ -430,7 +432,7 @@ def _call(job: Job) -> tuple[str, dict[str, Any]]:
     if job.kind == "webpage":
         from knowledge_bot.models import Header
 
-        headers = [Header(name=name, value=value.get_secret_value()) for name, value in item.headers]
+        headers = [Header(name=name, value=text.get_secret_value()) for name, text in item.headers]
         return "create_webpage_source", {**fields, "url": item.url, "headers": headers}
     filename = job.place.rpartition("/" if job.kind == "object" else os.sep)[2] or job.name
     content = job.content if job.content is not None else item.open or job.place

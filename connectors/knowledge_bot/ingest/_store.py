@@ -1,9 +1,9 @@
 """The ledger's rows, and what one run reads and writes of them.
 
-Before the request of an item leaves, a row of `kbot_claims` says on disk that it is being sent; with
-the outcome, the item's own row is written and the claim removed, in one transaction. A claim holds
-only as long as the item's row is as it was when the decision was made, so two runs never send the
-same item. The claims of a run that died have an unknown outcome.
+Before the request of an item leaves, a row of `kbot_claims` says on disk that it is being sent.
+With the outcome, the item's own row is written and the claim removed, in one transaction. An item
+can be claimed only while its row is as it was when the decision was made, so two runs never send
+the same item. The claims of a run that died have an unknown outcome.
 """
 
 import hashlib
@@ -362,7 +362,7 @@ class Store:
                 mine = self._share(connection, ids)
             left = set(ids).difference(mine)
             found = connection.of_ids(_CLAIMS, mine, self.run)
-            claims = [Claim(*values, 0) for values in found]
+            claims = [Claim._make((*values, 0)) for values in found]
             dead = dead_runs(connection) if claims else set()
             if dead and not self.reading:
                 expire(connection)

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Required
 
 from knowledge_bot._client import Client
 from knowledge_bot._endpoints import Collections
@@ -21,7 +21,7 @@ from knowledge_bot.ingest import (
 )
 from knowledge_bot.ingest._plan import OnUnknown
 from knowledge_bot.ingest._report import FAILURES_KEPT, Outcome, shortened
-from knowledge_bot.ingest._run import shared_options
+from knowledge_bot.ingest._run import SharedOptions, shared_options
 from knowledge_bot.ingest.sources._rows import (
     Column,
     MissingColumnError,
@@ -39,6 +39,19 @@ _SHARED = (
 _ROWS_CHECKED = 100
 
 _AGAIN = "Run it again with the same rows"
+
+
+class RowSinkOptions(SharedOptions, total=False):
+    """The fields of a `RowSink`, for the sinks that make one."""
+
+    collections: Required[Collections]
+    ledger: Required[Ledger | str | os.PathLike[str]]
+    key: Required[Column]
+    text: Required[Column]
+    name: Column | None
+    version: Column | None
+    table: str | None
+    client: Client | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,11 +17,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from knowledge_bot._extras import require
 from knowledge_bot.errors import KnowledgeBotError
-from knowledge_bot.sinks._row_sink import RowSink
+from knowledge_bot.sinks._row_sink import RowSink, RowSinkOptions
 
 require(__name__, "dlt", "dlt")
 
@@ -56,7 +56,9 @@ def _knowledge_bot(file: str, table: dict[str, Any]) -> None:
     )
 
 
-def knowledge_bot_destination(*, destination_name: str = "knowledge_bot", **options: Any) -> Any:
+def knowledge_bot_destination(
+    *, destination_name: str = "knowledge_bot", **options: Unpack[RowSinkOptions]
+) -> Any:
     """Return a dlt destination: each row of a pipeline's tables becomes a source.
 
     The key is the table's name and the row's key. Files are loaded one after the other, each with

@@ -12,11 +12,11 @@ Needs the extra `ray`, on each node.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Unpack
 
 from knowledge_bot._extras import require
 from knowledge_bot.ingest import Report
-from knowledge_bot.sinks._row_sink import RowSink
+from knowledge_bot.sinks._row_sink import RowSink, RowSinkOptions
 
 require(__name__, "ray", "ray", "pyarrow")
 
@@ -47,7 +47,7 @@ class KnowledgeBotDatasink(Datasink):
             created; or a task ended early.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Unpack[RowSinkOptions]) -> None:
         self._sink = RowSink(**options)
         self.report: Report | None = None
 

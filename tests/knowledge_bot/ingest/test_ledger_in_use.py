@@ -123,7 +123,7 @@ def test_a_ledger_that_stays_locked_ends_the_run_and_nothing_is_sent(
     send([], ledger=ledger)
     monkeypatch.setattr("knowledge_bot.ingest._schema.LedgerDatabase.busy", 0.2)
     with locked(tmp_path / "ledger.db"):
-        report = send(texts(50), ledger=ledger, ledger_wait=0.3)
+        report = send(texts(50), ledger_wait=0.3, ledger=ledger)
     assert report.stopped is Stop.LEDGER
     assert "another process has held a lock" in report.stop_reason
     assert service.arrived == []
@@ -224,13 +224,13 @@ def test_a_postgresql_that_stays_away_ends_the_run_and_what_was_in_hand_is_named
 ):
     ledger = Ledger(postgresql)
     service.judge = at_arrival(4, server.stop)
-    report = send(texts(50), ledger=ledger, concurrency=4, ledger_wait=1)
+    report = send(texts(50), ledger_wait=1, ledger=ledger, concurrency=4)
     assert report.stopped is Stop.LEDGER
     assert report.duration < 25, "it went on waiting"
     assert len(service.created) <= 8
     told = {one.key: one.error for one in report.failures if one.kind == "unknown"}
     # Of claims that were in hand too, nobody knows whether the ledger has them.
-    sent = [key for key in told if "it was not sent, but the ledger was lost" not in told[key]]
+    sent = [key for key in told if "nothing was sent, but the ledger" not in told[key]]
     assert report.created + len(sent) == len(service.created)
     assert set(sent) <= set(service.created)
     said = " ".join(told.values())
@@ -248,11 +248,12 @@ def test_claims_whose_commit_was_not_answered_are_unknown_at_once(
 ):
     lost = threading.Event()
     service.judge = at_arrival(4, lost.set)
-    address = pooler(postgresql, lost)
-    report = send(texts(50), ledger=Ledger(address), concurrency=4, ledger_wait=0.5)
+    report = send(
+        texts(50), ledger_wait=0.5, ledger=Ledger(pooler(postgresql, lost)), concurrency=4
+    )
     assert report.stopped is Stop.LEDGER
     told = {one.key: one.error for one in report.failures if one.kind == "unknown"}
-    assert any("it was not sent, but the ledger was lost" in one for one in told.values())
+    assert any("nothing was sent, but the ledger" in one for one in told.values())
     service.judge = lambda name, times: None
     later = send(texts(50), ledger=Ledger(postgresql))
     unknown = {one.key for one in later.failures if one.kind == "unknown"}
@@ -263,7 +264,7 @@ def test_claims_whose_commit_was_not_answered_are_unknown_at_once(
 
 def test_a_database_that_is_away_is_waited_for_once(send, service, server, postgresql):
     service.judge = at_arrival(4, server.stop)
-    report = send(texts(50), ledger=Ledger(postgresql), concurrency=4, ledger_wait=2)
+    report = send(texts(50), ledger_wait=2, ledger=Ledger(postgresql), concurrency=4)
     server.start()
     assert report.stopped is Stop.LEDGER
     assert 2 <= report.duration < 8  # four wait at once; one after the other would be 8

@@ -64,6 +64,7 @@ class TestDataSource(SinkContract):
         [
             ({"colour": "red"}, "there is no such option"),
             ({"rate": "fast"}, "expected a number"),
+            ({"ledger_wait": "-1"}, "ledger_wait: expected"),
             ({"rate": "0"}, "rate: expected"),
             ({"on_unknown": "skip"}, "on_unknown: expected"),
         ],

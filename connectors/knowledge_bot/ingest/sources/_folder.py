@@ -162,9 +162,7 @@ class Folder:
 
     def _listing(self, found: "list[str | File | Skipped]", versions: list[str]) -> Listing:
         prefix = f"{self.prefix}/"
-        keys = [
-            prefix + each if isinstance(each, str) else getattr(each, "key", "") for each in found
-        ]
+        keys = [prefix + each if type(each) is str else getattr(each, "key", "") for each in found]
 
         def item(place: int) -> "File | Skipped":
             each = found[place]
@@ -179,8 +177,9 @@ class Folder:
         matches, ignores = self._matches, self._ignores
         if matches is None and ignores is None:
             return None
-        return lambda relative: (matches is None or bool(matches(relative))) and not (
-            ignores is not None and ignores(relative)
+        return lambda relative: (
+            (matches is None or bool(matches(relative)))
+            and not (ignores is not None and ignores(relative))
         )
 
     def _linked(self, path: str, relative: str) -> "File | Skipped":
