@@ -291,35 +291,30 @@ class Database(ABC):
             contextlib.closing(self.connect(reading=False)) as connection,
             self.explaining("written"),
         ):
+            if self.version_of(connection):
+                raise self._taken()
             self._make(connection, fill)
+
+    def _taken(self) -> DatabaseError:
+        return self.error(f"{self.name} holds a {self.noun} already. Nothing was written to it")
 
     def _make(
         self, connection: "Connection", fill: Callable[["Connection"], None] | None = None
     ) -> None:
         """Create the tables, or upgrade older ones, unless another process just did."""
-
-        def found() -> int:
-            version = self.version_of(connection)
-            if version and fill is not None:
-                raise self.error(f"{self.name} holds a {self.noun} already. Nothing was written")
-            return version
-
-        if connection.sqlite and not found():
-            # In this mode, which the file keeps, readers and the writer do not wait for each other.
-            # SQLite itself does not wait for this lock when another process creates the same file.
-            deadline = time.monotonic() + _MAKING
-            while connection.locked_out_of("PRAGMA journal_mode=WAL"):
-                if time.monotonic() > deadline:
-                    raise self.error(f"the {self.noun} {self.name} cannot be made: it is locked")
-                time.sleep(0.02)
+        if connection.sqlite:
+            _write_ahead(connection)
         with connection.transaction():
             if not connection.sqlite:  # SQLite's write transactions exclude each other already
                 connection.run("SELECT pg_advisory_xact_lock(?)", _CREATION_LOCK)
-            if not (first := found()):
+            found = self.version_of(connection)
+            if not found:
                 connection.run_all(self.tables)
                 if fill is not None:
                     fill(connection)
-            for version in range(first, self.version if first else 0):
+            elif fill is not None:
+                raise self._taken()
+            for version in range(found or self.version, self.version):
                 self.prepare_upgrade(connection, version)
                 connection.run_all(self.migrations[version])
 
@@ -450,16 +445,6 @@ class Connection:
         with self._raw.cursor() as cursor, cursor.copy(f"COPY {names} FROM STDIN") as copying:
             for row in rows:
                 copying.write_row(row)
-
-    def locked_out_of(self, statement: str) -> bool:
-        """Run a statement; True where another connection's lock forbids it."""
-        try:
-            self.run(statement)
-        except sqlite3.OperationalError as error:
-            if is_transient(error):
-                return True
-            raise
-        return False
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -620,6 +605,20 @@ if hasattr(os, "register_at_fork"):
 
 def _with_other_placeholders(statement: str) -> str:
     return statement.replace("?", "%s")
+
+
+def _write_ahead(connection: Connection) -> None:
+    """Set the mode, which a file keeps, in which its readers and its writer need not wait."""
+    deadline = time.monotonic() + _MAKING
+    while True:  # SQLite does not wait for this lock when another process creates the same file
+        try:
+            connection.run("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if not is_transient(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 def _sqlite_connection(file: Path, options: str, busy: float) -> sqlite3.Connection:

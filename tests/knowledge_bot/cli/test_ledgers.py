@@ -370,6 +370,22 @@ def test_an_export_without_texts_says_nothing_on_stderr(run, send):
     assert run("ledger", "export").stderr == ""
 
 
+def test_a_ledger_is_copied_and_told_by_tables(run, send, tmp_path):
+    send(one="1.", lost="2.")
+    ledger, other = tmp_path / "ledger.db", tmp_path / "other.db"
+    done = run("ledger", "copy", str(ledger), str(other))
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "scopes\t1", "origins\t0", "items\t2", "superseded\t0", "announced\t0", "pages\t0"
+    ]  # fmt: skip
+    again = run("ledger", "copy", str(other), f"sqlite:///{tmp_path / 'third.db'}", "--json")
+    assert json.loads(again.stdout)["items"] == 2
+    assert Ledger(tmp_path / "third.db").status() == Ledger(ledger).status()
+    refused = run("ledger", "copy", str(ledger), str(other))
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "holds a ledger already" in refused.stderr
+
+
 @pytest.mark.parametrize("command", READING)
 def test_reading_writes_nothing(run, send, tmp_path, command):
     send(one="1.", bad="2.", lost="3.")

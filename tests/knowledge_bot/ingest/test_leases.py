@@ -1,6 +1,7 @@
 """What becomes of the claims of a run that died."""
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -45,6 +46,17 @@ def test_an_item_is_expired_once(connection):
     rows = connection.rows("SELECT * FROM kbot_items ORDER BY id")
     expire(connection)
     assert connection.rows("SELECT * FROM kbot_items ORDER BY id") == rows
+
+
+def test_many_who_find_a_dead_run_expire_it_once(connection, ledger_address):
+    def find(_) -> None:
+        with contextlib.closing(Ledger(ledger_address).database.connect(reading=False)) as other:
+            expire(other)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(find, range(8)))
+    attempts = connection.rows("SELECT attempts FROM kbot_items ORDER BY key")
+    assert attempts == [(2,), (1,)]
 
 
 def test_the_claims_of_a_live_run_stay(connection):

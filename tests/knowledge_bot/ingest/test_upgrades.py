@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -189,6 +190,14 @@ def test_an_upgrade_waits_for_runs_of_the_older_package(address, tmp_path):
     assert (everything(address), files(tmp_path)) == before
     execute(address, "UPDATE kbot_runs SET lease_until = 1")
     assert len(list(Ledger(address).unknown())) == 4
+
+
+def test_many_who_open_it_at_once_upgrade_it_once(address, tmp_path):
+    with ThreadPoolExecutor(6) as threads:
+        there = list(threads.map(lambda _: Ledger(address).exists(), range(6)))
+    assert there == [True] * 6
+    assert rows(address, "SELECT version FROM kbot_ledger") == [(4,)]
+    assert not (tmp_path / "ledger.db.version-3-2").exists()
 
 
 def test_a_worker_of_the_older_package_cannot_claim_in_an_upgraded_ledger(address):
