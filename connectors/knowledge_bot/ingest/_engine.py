@@ -388,7 +388,9 @@ class Run:
             except KnowledgeBotError as error:
                 return self._failed(job, claim, error, began)
             except BaseException as error:
-                self._interrupted(job, claim, error)
+                never = getattr(error, "delivery", None) is Delivery.NOT_DELIVERED
+                reason = f"it was interrupted while it was being sent: {error!r}"
+                self._record(job, claim, "undelivered" if never else "unknown", reason)
                 raise
             self._limiter.succeeded()
             await self._created(job, claim, source)
@@ -416,29 +418,25 @@ class Run:
         counts = self._counters.counts
         succeeded = counts["created"] + counts["unchanged"]
         decision = self._limiter.failed(error, began, job.tries, succeeded)
-        job.failure = Outcome(decision.kind, job.name[:500], job.key, str(error))
         if decision.retry_in is None:
-            self._counters.add(job.failure)
-        if claim is not None and self._writer is not None:
-            if decision.retry_in is not None or decision.kind == "invalid":
-                self._writer.release(claim)
-            else:
-                state = State.UNKNOWN if decision.kind == "unknown" else State.REFUSED
-                self._writer.finish(claim, job.failed(claim, state, _storable(str(error)[:2000])))
+            self._record(job, claim, decision.kind, str(error))
+        else:
+            job.failure = Outcome(decision.kind, job.name[:500], job.key, str(error))
+            if claim is not None and self._writer is not None:
+                self._writer.release(claim)  # it was not sent, so it is not claimed while it waits
         if decision.stop is not None:
             self.stop(*decision.stop)
         return decision.retry_in
 
-    def _interrupted(self, job: Job, claim: Claim | None, error: BaseException) -> None:
-        reason = f"it was interrupted while it was being sent: {error!r}"
-        sent = getattr(error, "delivery", Delivery.UNKNOWN) is not Delivery.NOT_DELIVERED
-        if sent:
-            self._counters.add(Outcome("unknown", job.name[:500], job.key, reason))
+    def _record(self, job: Job, claim: Claim | None, kind: Kind, error: str) -> None:
+        """Record that an item was not created, or may not have been."""
+        self._counters.add(Outcome(kind, job.name[:500], job.key, error))
         if claim is not None and self._writer is not None:
-            if sent:
-                self._writer.finish(claim, job.failed(claim, State.UNKNOWN, reason))
-            else:
+            if kind == "invalid":
                 self._writer.release(claim)
+            else:
+                state = State.UNKNOWN if kind == "unknown" else State.REFUSED
+                self._writer.finish(claim, job.failed(claim, state, _storable(error[:2000])))
 
     async def _created(self, job: Job, claim: Claim | None, source: "Source") -> None:
         changed = job.fingerprint is not None and claim is not None
@@ -480,18 +478,19 @@ class Run:
                 for key, name, other in await asyncio.to_thread(store.same_contents):
                     reason = f"{other!r} has the same content; both are sources now"
                     self._counters.add(Outcome("same_content", name[:500], key, reason))
-            if store.origin is not None and not why:
-                await self._mark_gone(store)
+            if store.origin is None:
+                return
+            if why:
+                self._counters.gone_unknown = why
+                logger.info("Nothing was marked as gone from %s: %s", self._options.origin, why)
+                return
+            limit = self._options.gone_limit
+            gone, withheld = await asyncio.to_thread(
+                store.mark_gone, self._planner.seen, self._planner.met, limit
+            )
         except LedgerError as error:
             self.stop(Stop.LEDGER, str(error))
-        if store.origin is not None and why:
-            self._counters.gone_unknown = why
-            logger.info("Nothing was marked as gone from %s: %s", self._options.origin, why)
-
-    async def _mark_gone(self, store: Store) -> None:
-        gone, withheld = await asyncio.to_thread(
-            store.mark_gone, self._planner.seen, self._planner.met, self._options.gone_limit
-        )
+            return
         self._counters.counts.update(gone=gone, gone_withheld=withheld)
         if withheld:
             logger.warning(
@@ -499,7 +498,7 @@ class Run:
                 "share of %g that gone_limit allows. Check that it is complete",
                 withheld,
                 self._options.origin,
-                self._options.gone_limit,
+                limit,
             )
 
     async def _close(self) -> None:
@@ -572,6 +571,7 @@ class Reader:
         self._count = 0
         self._filled, self._taken = asyncio.Event(), asyncio.Event()
         self._room = threading.Event()  # the same as `taken`, for a thread
+        self._flushing = threading.Lock()
         self._done = False
         self._error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
@@ -643,14 +643,14 @@ class Reader:
 
     def _flush(self) -> None:
         """Plan what is in the buffer, and hand it over."""
-        self._weight = 0.0
-        items = [self._buffer.popleft() for _ in range(len(self._buffer))]
-        if not items or self.exhausted:
-            return
-        try:
-            self._plans.append(self._plan(items))
-        except BaseException as error:  # noqa: BLE001 - raised by planned()
-            self._fail(error)
+        with self._flushing:
+            self._weight = 0.0
+            items = [self._buffer.popleft() for _ in range(len(self._buffer))]
+            try:
+                if items and not self.exhausted:
+                    self._plans.append(self._plan(items))
+            except BaseException as error:  # noqa: BLE001 - raised by planned()
+                self._fail(error)
         self._tell()
 
     def _tell(self) -> None:

@@ -245,7 +245,7 @@ class Limiter:
         self._put_off_since = None
         self._put_off_in_a_row = self._unknown_in_a_row = self._rounds = 0
 
-    def failed(
+    def failed(  # noqa: C901, PLR0911 - one return for each meaning of an error
         self, error: KnowledgeBotError, began: float, tries: int, succeeded: int
     ) -> Decision:
         """Decide what to do after an error.
