@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import FrameType
 from typing import (
     TYPE_CHECKING,
@@ -226,18 +226,17 @@ class Ingestion:
             )
         if not self.dry_run:
             _check_can_create(client)
-        options = self
+        origin = self.origin or getattr(items, "origin", None)
         if self.origin is not None and hasattr(items, "named"):
             items = items.named(self.origin)
-        elif self.origin is None:
-            options = replace(self, origin=getattr(items, "origin", None))
         stop = self.stop
         return Run(
             client.base_url,
             sender,
             items,
-            options,
-            lambda: asked.is_set() or (stop is not None and stop.is_set()),
+            self,
+            origin=origin,
+            stop_requested=lambda: asked.is_set() or (stop is not None and stop.is_set()),
         )
 
 
@@ -362,15 +361,16 @@ class _BlockingRun:
 
     def _work(self, done: "Future[Report]") -> None:
         try:
-            done.set_result(asyncio.run(self._main()))
+            with asyncio.Runner(loop_factory=self._new_loop) as runner:
+                done.set_result(runner.run(self._run.run()))
         except BaseException as error:  # noqa: BLE001 - raised by result(), in the caller's thread
             done.set_exception(error)
 
-    async def _main(self) -> Report:
-        self._loop = asyncio.get_running_loop()
+    def _new_loop(self) -> asyncio.AbstractEventLoop:
+        self._loop = asyncio.new_event_loop()
         # Enough threads for a blocking client, the ledger and the reader.
         self._loop.set_default_executor(ThreadPoolExecutor(self._options.concurrency + 4))
-        return await self._run.run()
+        return self._loop
 
 
 class _AsyncSender:
@@ -378,7 +378,7 @@ class _AsyncSender:
 
     def __init__(self, client: AsyncClient) -> None:
         # The engine retries by itself, so that the whole run slows down.
-        self._client = client.with_options(max_retries=0)
+        self._client = client._derive(max_retries=0)  # noqa: SLF001 - the core's own
 
     async def open(self) -> None:
         await self._client._open()  # noqa: SLF001 - the core's own
@@ -396,14 +396,14 @@ class _AsyncSender:
 
     async def ping(self) -> object:
         timeout = min(_PING_TIMEOUT, self._client._configuration.timeout)  # noqa: SLF001 - as above
-        return await self._client.with_options(timeout=timeout).ping()
+        return await self._client._derive(timeout=timeout).ping()  # noqa: SLF001 - as above
 
 
 class _ThreadSender:
     """Sends with a blocking client, in threads."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client.with_options(max_retries=0)
+        self._client = client._derive(max_retries=0)  # noqa: SLF001 - the core's own
 
     async def open(self) -> None:
         """Do nothing: there is nothing to prepare."""

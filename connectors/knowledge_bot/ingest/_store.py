@@ -206,11 +206,6 @@ def superseded_rows(row: Row | None, source_id: str | None) -> list[tuple[Any, .
     return [(row.source_id, source_id, row.scope, row.key, name, int(time.time()))]
 
 
-def write_superseded(connection: Connection, superseded: Sequence[tuple[Any, ...]]) -> None:
-    """Record sources that newer ones replaced."""
-    connection.run_many(_SUPERSEDE, superseded)
-
-
 def page_id(url: str) -> bytes:
     """Return the id of a page's address in a ledger."""
     return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=16).digest()
@@ -442,14 +437,18 @@ class Store:
             with connection.transaction():
                 if self.due:  # first, so that a run considered dead is live before its claims
                     self._renew(connection)
-                lost = write_rows(connection, batch.rows)
-                write_superseded(connection, batch.superseded)
+                lost = write_rows(connection, batch.rows) if batch.rows else set[bytes]()
+                if batch.superseded:
+                    connection.run_many(_SUPERSEDE, batch.superseded)
                 for row in batch.rows if lost else ():
                     # Another run or a person settled it meanwhile: the service has it twice.
                     if row.id in lost and row.state == State.CREATED and row.source_id:
                         (there,) = find_rows(connection, [row.id]).values()
-                        write_superseded(connection, superseded_rows(row, there.source_id))
-                connection.run_many(_RELEASE, [(each.id, each.run) for each in batch.released])
+                        replaced = superseded_rows(row, there.source_id)
+                        connection.run_many(_SUPERSEDE, replaced)
+                if batch.released:
+                    released = [(each.id, each.run) for each in batch.released]
+                    connection.run_many(_RELEASE, released)
                 if batch.claims:
                     lost |= self._claim(connection, batch.claims)
                 if leave:
@@ -481,7 +480,8 @@ class Store:
             for claim in claims
             if claim.id not in mine or revisions.get(claim.id, 0) != claim.revision
         }
-        connection.run_many(_RELEASE, [(each, self.run) for each in sorted(lost)])
+        if lost:
+            connection.run_many(_RELEASE, [(each, self.run) for each in sorted(lost)])
         return lost
 
     @property
