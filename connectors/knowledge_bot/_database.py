@@ -121,8 +121,6 @@ class Database(ABC):
         error: what is raised where it cannot be used.
         busy: how many seconds SQLite waits for another process's transaction before it says that
             it is locked.
-        patience: for how many seconds one outage is waited for, in which the database is locked,
-            restarted or failed over.
         version: of its tables.
         tables: the statements that create its tables; names in braces stand for what the two
             databases spell differently, see `_SPELLINGS`.
@@ -135,7 +133,6 @@ class Database(ABC):
     noun: ClassVar[str]
     error: ClassVar[type[DatabaseError]]
     busy: ClassVar[float] = 2.0
-    patience: ClassVar[float] = 30.0
     version: ClassVar[int] = 1
     tables: ClassVar[str]
     migrations: ClassVar[Mapping[int, str]] = {}
@@ -515,17 +512,14 @@ class Session:
     Args:
         database: where to connect to.
         reading: whether nothing may be written.
-        patience: how many seconds one outage may last; by default the database's.
+        patience: how many seconds one outage may last.
 
     Attributes:
         given_up: when set, a database that is away is no longer waited for.
     """
 
-    def __init__(
-        self, database: Database, *, reading: bool = False, patience: float | None = None
-    ) -> None:
-        self._database, self._reading = database, reading
-        self._patience = database.patience if patience is None else patience
+    def __init__(self, database: Database, *, patience: float, reading: bool = False) -> None:
+        self._database, self._patience, self._reading = database, patience, reading
         self._connection: Connection | None = None
         self._file: tuple[int, int] | None = None
         self._opened = False

@@ -717,9 +717,7 @@ class _HeadsDatabase(Database):
 
     noun = "store of heads"
     error = HeadsError
-    # Short, since a user is waiting for an answer.
     busy = 0.5
-    patience = 3.0
     tables = """
 CREATE TABLE kbot_heads (
     service TEXT NOT NULL,
@@ -748,7 +746,7 @@ class _DatabaseStore:
     shared = True
 
     def __init__(self, database: _HeadsDatabase, days: int) -> None:
-        self._session = Session(database)
+        self._session = Session(database, patience=3.0)  # a user is waiting for an answer
         self.name = repr(database.name)
         self._seconds = days * _DAY
         self._tidied = 0.0

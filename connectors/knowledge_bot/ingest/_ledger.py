@@ -5,7 +5,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
@@ -246,14 +246,14 @@ class Ledger:
             service: as for `gone`.
         """
         with self._reading() as connection:
-            scopes = _scopes(connection)
-            for source_id, replaced_by, scope, key, name, at in connection.rows(
-                "SELECT source_id, replaced_by, scope, key, name, superseded_at "
-                "FROM kbot_superseded ORDER BY superseded_at, source_id"
+            for source_id, replaced_by, of, joined, key, name, at in connection.rows(
+                "SELECT source_id, replaced_by, service, collections, key, name, superseded_at "
+                "FROM kbot_superseded JOIN kbot_scopes ON kbot_scopes.number = scope "
+                "ORDER BY superseded_at, source_id"
             ):
-                if service is None or scopes[scope][0] == normalised_url(service):
-                    ids = source_id, replaced_by
-                    yield SupersededSource(*ids, *scopes[scope], key, name, _time(at))
+                if service is None or of == normalised_url(service):
+                    collections, time = tuple(joined.split(",")), _time(at)
+                    yield SupersededSource(source_id, replaced_by, of, collections, key, name, time)
 
     def resolve(self, key: str, *, created: bool, source_id: str | None = None) -> Entry:
         """Settle an unknown outcome, after a person looked at the service.
@@ -324,17 +324,17 @@ class Ledger:
                     f"{sending[0]!r} is being sent right now, so nothing was forgotten; try again "
                     "when the run has ended"
                 )
-            scopes = {held: scope for scope, held in _scopes(connection).items()}
             for entry in entries:
-                connection.run("DELETE FROM kbot_items WHERE id = ?", bytes.fromhex(entry.id))
+                identifier = bytes.fromhex(entry.id)
                 connection.run(
-                    "DELETE FROM kbot_superseded WHERE scope = ? AND key = ?",
-                    scopes[entry.service, entry.collections],
-                    entry.key,
+                    "DELETE FROM kbot_superseded WHERE (scope, key) IN "
+                    "(SELECT scope, key FROM kbot_items WHERE id = ?)",
+                    identifier,
                 )
+                connection.run("DELETE FROM kbot_items WHERE id = ?", identifier)
                 if entry.kind == "webpage":  # so that it is read again
-                    identifier = page_id(entry.location or entry.key)
-                    connection.run("DELETE FROM kbot_pages WHERE id = ?", identifier)
+                    page = page_id(entry.location or entry.key)
+                    connection.run("DELETE FROM kbot_pages WHERE id = ?", page)
             if entries or key is None:
                 return len(entries)
             return connection.run("DELETE FROM kbot_superseded WHERE source_id = ?", key)
@@ -376,6 +376,7 @@ class Ledger:
         copied: dict[str, int] = {}
         with self._writing() as source:
             if not source.sqlite:
+                source.run("SET LOCAL idle_in_transaction_session_timeout = 0")
                 source.run(f"LOCK TABLE {', '.join(KEPT_TABLES)} IN SHARE MODE")
             if live_runs(source):
                 raise LedgerError(
@@ -383,9 +384,13 @@ class Ledger:
                     "has ended"
                 )
 
+            def read(query: str) -> Iterator[list[Any]]:
+                with self.database.explaining("read"):
+                    yield from source.batches(query)
+
             def fill(connection: Connection) -> None:
                 for table in KEPT_TABLES:
-                    copied[table.removeprefix("kbot_")] = _copy(table, source, connection)
+                    copied[table.removeprefix("kbot_")] = _copy(table, read, connection)
 
             target.create(fill)
         return copied
@@ -415,31 +420,24 @@ class Ledger:
                 yield connection
 
 
-def _copy(table: str, source: Connection, target: Connection) -> int:
-    """Copy a table; return how many rows it has.
+def _copy(table: str, read: Callable[[str], Iterator[list[Any]]], target: Connection) -> int:
+    """Copy a table, read in batches; return how many rows it has.
 
     Raises:
         LedgerError: it has not as many there.
     """
-    columns = target.columns(table)
-    query = f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1"  # noqa: S608 - names of ours
-    for rows in source.batches(query):
+    columns, count = target.columns(table), f"SELECT count(*) FROM {table}"  # noqa: S608 - ours
+    for rows in read(f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1"):  # noqa: S608 - ours
         target.insert(table, columns, rows)
     if "number" in columns and not target.sqlite:
         target.run(
-            f"SELECT setval(pg_get_serial_sequence('{table}', 'number'), "  # noqa: S608 - as above
+            f"SELECT setval(pg_get_serial_sequence('{table}', 'number'), "  # noqa: S608 - ours
             f"coalesce(max(number), 0) + 1, false) FROM {table}"
         )
-    count = f"SELECT count(*) FROM {table}"  # noqa: S608 - as above
-    ((there,),), ((here,),) = source.rows(count), target.rows(count)
+    (((there,),),), ((here,),) = read(count), target.rows(count)
     if here != there:
         raise LedgerError(f"{here} of {there} rows of {table} arrived, so nothing was copied")
     return int(here)
-
-
-def _scopes(connection: Connection) -> dict[int, tuple[str, tuple[str, ...]]]:
-    found = connection.rows("SELECT number, service, collections FROM kbot_scopes")
-    return {number: (service, tuple(joined.split(","))) for number, service, joined in found}
 
 
 def _held(connection: Connection) -> str:
@@ -473,7 +471,8 @@ def _entry(row: Sequence[Any]) -> Entry:
 
 def _of_key(connection: Connection, key: str) -> list[Entry]:
     """Return the entries of a key in every scope, or of an entry's id."""
-    ids = [item_ids(*scope)(key) for scope in _scopes(connection).values()]
+    scopes = connection.rows("SELECT service, collections FROM kbot_scopes")
+    ids = [item_ids(service, collections.split(","))(key) for service, collections in scopes]
     if re.fullmatch("[0-9a-f]{32}", key):
         ids.append(bytes.fromhex(key))
     return _entries(connection, "id {ids}", ids=ids) if ids else []

@@ -156,7 +156,6 @@ class LedgerDatabase(Database):
 
     noun = "ledger"
     error = LedgerError
-    patience = 300.0
     version = 4
     tables = _TABLES
     migrations = _MIGRATIONS
@@ -202,9 +201,8 @@ class LedgerDatabase(Database):
         if not connection.sqlite:  # so that no run begins between the check and the upgrade
             connection.run("LOCK TABLE kbot_runs, kbot_items IN ACCESS EXCLUSIVE MODE")
         if live := live_runs(connection):
-            host, pid = connection.rows("SELECT host, pid FROM kbot_runs WHERE run = ?", min(live))[
-                0
-            ]
+            of_a_run = "SELECT host, pid FROM kbot_runs WHERE run = ?"
+            ((host, pid),) = connection.rows(of_a_run, min(live))
             raise self.error(
                 f"{self.name} has version {version} of the ledger and is in use by an older "
                 f"knowledge-bot (process {pid} on {host}), so it is not upgraded to {self.version} "
@@ -236,9 +234,9 @@ class LedgerDatabase(Database):
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
-        others = (Path(f"{beside}-{number}") for number in itertools.count(2))
-        place = next(each for each in itertools.chain((Path(beside),), others) if not each.exists())
-        return partial.rename(place)
+        numbered = (Path(f"{beside}-{number}") for number in itertools.count(2))
+        free = (path for path in itertools.chain([Path(beside)], numbered) if not path.exists())
+        return partial.rename(next(free))
 
     def check_replaced(self, *, there: bool) -> None:
         """Raise LedgerError: SQLite would go on writing to a file that has lost its name."""

@@ -8,6 +8,7 @@ the same item. The claims of a run that died have an unknown outcome.
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -278,10 +279,6 @@ class Store:
         self.highest: int = 0
         self.in_doubt: bool = False
         self._session = Session(database, reading=reading, patience=patience)
-        own = "" if database.file is None else database.file.name
-        self._ledger_files = frozenset(
-            {own, *(f"{own}-{kind}" for kind in ("journal", "shm", "wal"))}
-        )
         self._service, self._scopes = "", dict[tuple[str, ...], int]()
         self._scope = 0
         self._renewed = 0.0
@@ -561,11 +558,13 @@ class Store:
         """Return whether a file belongs to the ledger. Such a file must not even be opened.
 
         Closing it drops the locks that SQLite holds on it in this process (POSIX; "How To Corrupt
-        An SQLite Database File", section 2.2).
+        An SQLite Database File", section 2.2). The copies that upgrades keep belong to it too.
         """
         folder, _, name = path.rpartition(os.sep)
         file = self._database.file
-        if not name or file is None or name not in self._ledger_files:
+        if file is None or not name.startswith(file.name):
+            return False
+        if not re.fullmatch(r"(-(journal|shm|wal)|\.version-.*)?", name[len(file.name) :]):
             return False
         try:
             return Path(folder or os.curdir).samefile(file.parent)

@@ -333,12 +333,14 @@ def test_a_clock_that_is_set_does_not_stop_the_heartbeat(
 def test_a_ledger_in_the_folder_that_is_fed_is_no_document(send, service, tmp_path):
     for number in range(30):
         (tmp_path / f"{number}.md").write_text(f"Text {number}", encoding="utf-8")
-    (tmp_path / "other.db").write_bytes(b"not the ledger")
-    for created in (31, 0, 0):
+    for name in ("other.db", "ledger.db.md"):
+        (tmp_path / name).write_bytes(b"not the ledger")
+    (tmp_path / "ledger.db.version-3-2").write_bytes(b"a copy of it")
+    for created in (32, 0, 0):
         report = send(from_folder(tmp_path), ledger=Ledger(tmp_path / "ledger.db"))
         assert report.ok
         assert (report.created, report.superseded) == (created, 0)
         assert report.skipped >= 1
-    assert not any("ledger" in name for name in service.created)
+    assert [name for name in service.created if "ledger" in name] == ["ledger.db.md"]
     skipped = [one for one in report.failures if one.kind == "skipped"]
     assert {one.error for one in skipped} == {"it is the ledger of this run"}
