@@ -20,6 +20,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Sequence, Sized
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from knowledge_bot._database import Connection
 from knowledge_bot.errors import Delivery, KnowledgeBotError
 from knowledge_bot.ingest._found import Listing, fingerprint_of
 from knowledge_bot.ingest._limiter import TURNS_AHEAD, Limiter, RateLimiter
@@ -513,15 +514,20 @@ class Run:
         Returns:
             What was created twice, and how many items are gone and withheld, where that was asked.
         """
-        try:
-            if self._writer is not None:
-                self._writer.end()
-            created = self._counters.counts["created"] if self._writer is not None else 0
-            same = store.same_contents() if look and created else []
+
+        def gone(connection: Connection) -> tuple[int, int] | None:
             if not (look and mark) or store.origin is None:
-                return same, None
-            seen, met = self._planner.seen, self._planner.met
-            return same, store.mark_gone(seen, met, self._options.gone_limit)
+                return None
+            limit, planner = self._options.gone_limit, self._planner
+            return store.mark_gone(connection, planner.seen, planner.met, limit)
+
+        batch = Batch() if self._writer is None else self._writer.batch
+        same = look and self._writer is not None and self._counters.counts["created"] > 0
+        try:
+            found = store.finish(batch, same=same, gone=gone)
+            if self._writer is not None:
+                self._writer.batch = Batch()
+            return found
         finally:
             store.close()
 
@@ -553,7 +559,7 @@ class Run:
 
     def _warn_of_unversioned(self) -> None:
         """Name new pages whose changes will not be seen; old ones were named when they were new."""
-        new = [one.name for one in self.report().failures if one.kind == "unversioned"]
+        new = [one.name for one in self._counters.failures if one.kind == "unversioned"]
         if new:
             logger.warning(
                 "These pages have no version, so no later change of them will be seen: %s. With "
@@ -593,7 +599,7 @@ class Counters:
 
     def __init__(self, *, dry_run: bool, on_outcome: Callable[[Outcome], object] | None) -> None:
         self._dry_run, self._on_outcome = dry_run, on_outcome
-        self._failures: list[Outcome] = []
+        self.failures: list[Outcome] = []
         self._replaced: list[tuple[int, str]] = []  # a heap
         self._began = time.monotonic()
         self.counts: Counter[str] = Counter()
@@ -605,8 +611,8 @@ class Counters:
         self.counts[outcome.kind] += 1
         if outcome.kind != "created":
             most = _KEPT_OF.get(outcome.kind, FAILURES_KEPT)
-            if len(self._failures) < FAILURES_KEPT and self.counts[outcome.kind] <= most:
-                self._failures.append(outcome)
+            if len(self.failures) < FAILURES_KEPT and self.counts[outcome.kind] <= most:
+                self.failures.append(outcome)
             logger.info("%s: %s: %s", outcome.kind, outcome.name, outcome.error)
         if self._on_outcome is not None:
             self._on_outcome(outcome)
@@ -624,7 +630,7 @@ class Counters:
         return Report(
             **counts,
             duration=time.monotonic() - self._began,
-            failures=tuple(self._failures),
+            failures=tuple(self.failures),
             stopped=None if self.stopped is None else self.stopped[0],
             stop_reason="" if self.stopped is None else stop_reason(*self.stopped),
             dry_run=self._dry_run,
@@ -838,22 +844,12 @@ class Writer:
             self._commit_soon()
 
     async def pause(self) -> None:
-        """Wait until nothing is being written; what comes after that waits for `end`."""
+        """Wait until nothing is being written; what is left in `batch` is written at the end."""
         self._paused = True
         if self._gathered is not None:
             self._gathered.set()
         if self._committing is not None:
             await asyncio.wait([self._committing])
-
-    def end(self) -> None:
-        """Write what is left, and give up the lease; blocks.
-
-        Raises:
-            LedgerError: it cannot be written, and stays in `batch`.
-        """
-        if self._store.registered or self.batch:
-            self._store.write(self.batch, leave=True)
-            self.batch = Batch()
 
     def _commit_soon(self) -> None:
         # The task starts after the callbacks that are ready now, so it has more to write.
@@ -864,7 +860,7 @@ class Writer:
 
     @property
     def _is_full(self) -> bool:
-        return len(self.batch.claims) >= min(self._group, self._limiter.in_flight)
+        return 0 < min(self._group, self._limiter.in_flight) <= len(self.batch.claims)
 
     async def _commit(self) -> None:
         loop = asyncio.get_running_loop()

@@ -197,7 +197,7 @@ class Planner:
         self.met: int = 0
         # Rows of the origin by key, in the order they were read.
         self._ahead: dict[str, tuple[str, int, str | None, bytes]] = {}
-        self._last_number, self._more_ahead = 0, store is not None and store.origin is not None
+        self._last_number, self._more_ahead = 0, store is not None and store.knows_origin
         self._recent: deque[dict[bytes, bytes]] = deque(maxlen=_WINDOWS)
 
     def plan(self, items: Sequence[object], *, again: bool = False, share: bool = False) -> Planned:
