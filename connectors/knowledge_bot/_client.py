@@ -7,6 +7,7 @@ Each runs `_retries.retry_policy` with its own kind of I/O. `_endpoints` describ
 import asyncio
 import logging
 import ssl
+import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -16,11 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from knowledge_bot import __version__
 from knowledge_bot._chats import AsyncChat, Chat
-from knowledge_bot._configuration import API_KEY_VARIABLE, Configuration, Secret
+from knowledge_bot._configuration import API_KEY_VARIABLE, Configuration, Secret, check_limits
 from knowledge_bot._endpoints import AsyncDriver, Endpoints, Request, SyncDriver
 from knowledge_bot._responses import ACCEPT_ENCODING, LARGEST_ANSWER, outcome_of
 from knowledge_bot._retries import Failure, retry_policy
-from knowledge_bot._tracing import CallSpan, Tracing, active_tracing
+from knowledge_bot._tracing import IS_WANTED, CallSpan, Tracing, active_tracing
 from knowledge_bot._transports import (
     AiohttpTransport,
     AsyncHTTPClient,
@@ -156,12 +157,22 @@ class _BaseClient(Endpoints):
         Raises:
             ConfigurationError: a limit that cannot be used.
         """
-        limits: dict[str, Any] = {"timeout": timeout, "max_retries": max_retries}
-        given = {name: value for name, value in limits.items() if value is not None}
-        configuration = replace(self._configuration, **given)
+        own = self._configuration
+        timeout = own.timeout if timeout is None else timeout
+        max_retries = own.max_retries if max_retries is None else max_retries
+        check_limits(timeout, max_retries)
+        return self._derive(timeout=timeout, max_retries=max_retries)
+
+    def _derive(self, **settings: Any) -> Self:
+        configuration = replace(self._configuration, **settings)
         client = type(self).__new__(type(self))
         client.__dict__.update(self.__dict__, _configuration=configuration, _derived=True)
         return client
+
+    def _tracing(self) -> Tracing | None:
+        # Nearly no program collects spans, and then this is all that a call pays for it.
+        wanted = IS_WANTED or "opentelemetry.trace" in sys.modules
+        return active_tracing(self.base_url) if wanted else None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(base_url={self.base_url!r})"
@@ -186,7 +197,7 @@ class _BaseClient(Endpoints):
         return self._run_span("ingest")
 
     def _run_span(self, name: str) -> AbstractContextManager[Callable[[Mapping[str, int]], None]]:
-        tracing = active_tracing(self.base_url)
+        tracing = self._tracing()
         return nullcontext(lambda _counts: None) if tracing is None else tracing.run(name)
 
     # What both clients do around an attempt
@@ -326,7 +337,7 @@ class Client(_BaseClient, SyncDriver):
 
     def _call(self, request: Request[T]) -> T:
         self._check(request)
-        if (tracing := active_tracing(self.base_url)) is None:
+        if (tracing := self._tracing()) is None:
             return self._send_with_retries(request)
         with tracing.call(request) as span:
             result = self._send_with_retries(request, span)
@@ -439,7 +450,7 @@ class AsyncClient(_BaseClient, AsyncDriver):
 
     def _call(self, request: Request[T]) -> Coroutine[Any, Any, T]:
         self._check(request)
-        if (tracing := active_tracing(self.base_url)) is None:
+        if (tracing := self._tracing()) is None:
             return self._send_with_retries(request)
         return self._traced(request, tracing)
 

@@ -60,17 +60,6 @@ class Configuration:
     upload_encoding: UploadEncoding
     verify: bool | str | ssl.SSLContext
 
-    def __post_init__(self) -> None:
-        if not _is_number(self.timeout, int | float) or not 0 < self.timeout <= _LONGEST_TIMEOUT:
-            raise ConfigurationError(
-                f"timeout: expected seconds above 0, at most {_LONGEST_TIMEOUT:,}, not "
-                f"{self.timeout!r:.40}"
-            )
-        if not _is_number(self.max_retries, int) or self.max_retries < 0:
-            raise ConfigurationError(
-                f"max_retries: expected a number from 0, not {self.max_retries!r}"
-            )
-
     @classmethod
     def resolve(
         cls,
@@ -91,6 +80,7 @@ class Configuration:
             raise ConfigurationError(
                 f"upload_encoding: expected 'value' or 'fields', not {upload_encoding!r}"
             )
+        check_limits(timeout, max_retries)
         return cls(
             base_url=_base_url(base_url or os.environ.get(BASE_URL_VARIABLE)),
             api_key=_api_key(
@@ -101,6 +91,20 @@ class Configuration:
             upload_encoding=upload_encoding,
             verify=verify,
         )
+
+
+def check_limits(timeout: float, max_retries: int) -> None:
+    """Check the limits of a client.
+
+    Raises:
+        ConfigurationError: one cannot be used.
+    """
+    if not _is_number(timeout, int | float) or not 0 < timeout <= _LONGEST_TIMEOUT:
+        raise ConfigurationError(
+            f"timeout: expected seconds above 0, at most {_LONGEST_TIMEOUT:,}, not {timeout!r:.40}"
+        )
+    if not _is_number(max_retries, int) or max_retries < 0:
+        raise ConfigurationError(f"max_retries: expected a number from 0, not {max_retries!r}")
 
 
 def _is_number(value: object, kind: Any) -> bool:

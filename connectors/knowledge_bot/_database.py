@@ -86,7 +86,7 @@ _PASSING_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PRO
 _SPELLINGS = {
     "identity": ("INTEGER PRIMARY KEY", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
     "bytes": ("BLOB", "BYTEA"),
-    "roomy": ("", " WITH (fillfactor = 65)"),
+    "roomy": ("", " WITH (fillfactor = 60)"),
     "keyed": (" WITHOUT ROWID", ""),
     "postgresql": ("-- not in SQLite: ", ""),
 }

@@ -7,7 +7,6 @@ in, with `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true`.
 """
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -17,15 +16,13 @@ from knowledge_bot._endpoints import Request
 from knowledge_bot.errors import APIError, KnowledgeBotError
 
 # Somebody wants OpenTelemetry loaded by the first who asks for it.
-_IS_WANTED = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
+IS_WANTED = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
 
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 
 def active_tracing(base_url: str) -> "Tracing | None":
     """Return the tracing of what goes to a service, if spans are collected at present."""
-    if "opentelemetry.trace" not in sys.modules and not _IS_WANTED:
-        return None
     try:
         from opentelemetry import trace
     except ImportError:

@@ -179,8 +179,8 @@ def _checked(
     quiet: bool,
     **how: Any,
 ) -> "CheckReport":
+    from knowledge_bot._signals import stop_on_signals
     from knowledge_bot.checks import check as ask_and_judge
-    from knowledge_bot.ingest._run import stop_on_signals
 
     stop = threading.Event()
 

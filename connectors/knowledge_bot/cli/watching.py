@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from knowledge_bot._signals import stop_on_signals
 from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.run import Session, conclusion, exit_of
 from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.ingest import File, Stop
-from knowledge_bot.ingest._run import stop_on_signals
 
 # Seconds without a change before a run begins, so that no half of a file is sent while it is being
 # written; and the longest wait for that.

@@ -11,19 +11,29 @@ requests in flight.
 import asyncio
 import contextlib
 import contextvars
+import heapq
 import itertools
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence, Sized
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from knowledge_bot._database import Connection
 from knowledge_bot.errors import Delivery, KnowledgeBotError
 from knowledge_bot.ingest._found import Listing, fingerprint_of
 from knowledge_bot.ingest._limiter import TURNS_AHEAD, Limiter, RateLimiter
 from knowledge_bot.ingest._plan import Job, Planned, Planner
-from knowledge_bot.ingest._report import Counters, Kind, Outcome, Report, Stop, logger, stop_reason
+from knowledge_bot.ingest._report import (
+    FAILURES_KEPT,
+    Kind,
+    Outcome,
+    Report,
+    Stop,
+    logger,
+    stop_reason,
+)
 from knowledge_bot.ingest._schema import LedgerError
 from knowledge_bot.ingest._store import (
     Batch,
@@ -60,6 +70,12 @@ _POLL_INTERVAL = 0.5
 # Seconds between two checks whether the run should stop.
 _TICK = 0.1
 
+# How many remarks of a kind are kept, so that they do not displace failures.
+_KEPT_OF = {"same_content": 20, "unversioned": 20}
+
+# How many replaced sources a report names: those that were sent last, as those of this job were.
+_REPLACED_KEPT = 1000
+
 _CLAIMED_UNSENT = (
     "nothing was sent, but the ledger's connection broke during the claim, so its row may say that "
     "it is being sent; if `kbot ledger unknown` names it, settle it with `kbot ledger resolve KEY "
@@ -88,6 +104,7 @@ class Run:
         sender: sends the requests.
         items: what to ingest.
         options: how to ingest it.
+        origin: the name of where the items come from; None without one.
         stop_requested: returns whether a signal or another thread asked the run to end.
     """
 
@@ -97,10 +114,12 @@ class Run:
         sender: Sender,
         items: Iterable[object] | AsyncIterable[object],
         options: "Ingestion",
+        *,
+        origin: str | None,
         stop_requested: Callable[[], bool],
     ) -> None:
         self._service, self._sender, self._options = normalised_url(service), sender, options
-        self._stop_requested = stop_requested
+        self._origin, self._stop_requested = origin, stop_requested
         self._counters = Counters(dry_run=options.dry_run, on_outcome=options.on_outcome)
         rate_limiter = None if options.rate is None else RateLimiter(options.rate, self._reserve)
         self._limiter = Limiter(options.concurrency, rate_limiter, sender.ping, self.stop)
@@ -137,18 +156,19 @@ class Run:
             Exception: what `items` or a callback raised, once the requests in flight have ended.
         """
         self._task = asyncio.current_task()
-        ticking = asyncio.create_task(self._tick())
+        ticking, complete = asyncio.create_task(self._tick()), False
         try:
             loop = asyncio.get_running_loop()
             await asyncio.to_thread(self._open, lambda: not loop.is_closed())
             self._reader.start(self._plan, self._store)
             async with asyncio.TaskGroup() as workers:
                 await self._feed(workers)
-            await self._look_back()
+            complete = True
         finally:
             ticking.cancel()
             self._reader.end()
-            await self._close()
+            await self._close(complete=complete)
+        self._warn_of_unversioned()
         if self._error is not None:
             self._error.add_note(f"Ingestion until then: {self.report()}")
             raise self._error
@@ -196,7 +216,7 @@ class Run:
                 reading=options.dry_run,
                 alive=alive,
             )
-            if not store.open(self._service, options.collections, options.origin):
+            if not store.open(self._service, options.collections, self._origin):
                 store = None
         self._store = store
         if store is not None and not options.dry_run:
@@ -388,7 +408,9 @@ class Run:
             except KnowledgeBotError as error:
                 return self._failed(job, claim, error, began)
             except BaseException as error:
-                self._interrupted(job, claim, error)
+                never = getattr(error, "delivery", None) is Delivery.NOT_DELIVERED
+                reason = f"it was interrupted while it was being sent: {error!r}"
+                self._record(job, claim, "undelivered" if never else "unknown", reason)
                 raise
             self._limiter.succeeded()
             await self._created(job, claim, source)
@@ -416,29 +438,25 @@ class Run:
         counts = self._counters.counts
         succeeded = counts["created"] + counts["unchanged"]
         decision = self._limiter.failed(error, began, job.tries, succeeded)
-        job.failure = Outcome(decision.kind, job.name[:500], job.key, str(error))
         if decision.retry_in is None:
-            self._counters.add(job.failure)
-        if claim is not None and self._writer is not None:
-            if decision.retry_in is not None or decision.kind == "invalid":
-                self._writer.release(claim)
-            else:
-                state = State.UNKNOWN if decision.kind == "unknown" else State.REFUSED
-                self._writer.finish(claim, job.failed(claim, state, _storable(str(error)[:2000])))
+            self._record(job, claim, decision.kind, str(error))
+        else:
+            job.failure = Outcome(decision.kind, job.name[:500], job.key, str(error))
+            if claim is not None and self._writer is not None:
+                self._writer.release(claim)  # it was not sent, so it is not claimed while it waits
         if decision.stop is not None:
             self.stop(*decision.stop)
         return decision.retry_in
 
-    def _interrupted(self, job: Job, claim: Claim | None, error: BaseException) -> None:
-        reason = f"it was interrupted while it was being sent: {error!r}"
-        sent = getattr(error, "delivery", Delivery.UNKNOWN) is not Delivery.NOT_DELIVERED
-        if sent:
-            self._counters.add(Outcome("unknown", job.name[:500], job.key, reason))
+    def _record(self, job: Job, claim: Claim | None, kind: Kind, error: str) -> None:
+        """Record that an item was not created, or may not have been."""
+        self._counters.add(Outcome(kind, job.name[:500], job.key, error))
         if claim is not None and self._writer is not None:
-            if sent:
-                self._writer.finish(claim, job.failed(claim, State.UNKNOWN, reason))
-            else:
+            if kind == "invalid":
                 self._writer.release(claim)
+            else:
+                state = State.UNKNOWN if kind == "unknown" else State.REFUSED
+                self._writer.finish(claim, job.failed(claim, state, _storable(error[:2000])))
 
     async def _created(self, job: Job, claim: Claim | None, source: "Source") -> None:
         changed = job.fingerprint is not None and claim is not None
@@ -461,74 +479,93 @@ class Run:
 
     # The end --------------------------------------------------------------------------------------
 
-    async def _look_back(self) -> None:
-        """Record what the origin no longer yields, and name what was created twice."""
-        store, complete = self._store, self._counters.stopped is None and self._error is None
-        new = [one.name for one in self.report().failures if one.kind == "unversioned"]
-        if new:  # old ones were named when they were new
-            logger.warning(
-                "These pages have no version, so no later change of them will be seen: %s. With "
-                "compare='content' their text is compared",
-                ", ".join(new),
-            )
+    async def _close(self, *, complete: bool) -> None:
+        """Write what is left and give up the ledger, with a look back if all items were taken."""
+        store, writer = self._store, self._writer
         if store is None:
             return
-        why = self._partial or self._reader.partial or ("" if complete else "the run ended early")
+        why = self._partial or self._reader.partial
+        if self._counters.stopped is not None or self._error is not None:
+            why = why or "the run ended early"
+        if writer is not None:
+            await writer.pause()
+        same, gone = list[tuple[str, str, str]](), None
         try:
-            if self._writer is not None and self._counters.counts["created"]:
-                await self._writer.flush()
-                for key, name, other in await asyncio.to_thread(store.same_contents):
-                    reason = f"{other!r} has the same content; both are sources now"
-                    self._counters.add(Outcome("same_content", name[:500], key, reason))
-            if store.origin is not None and not why:
-                await self._mark_gone(store)
+            same, gone = await asyncio.to_thread(self._end, store, look=complete, mark=not why)
         except LedgerError as error:
-            self.stop(Stop.LEDGER, str(error))
-        if store.origin is not None and why:
+            why = str(error)
+            self.stop(Stop.LEDGER, why)
+        for key, name, other in same:
+            reason = f"{other!r} has the same content; both are sources now"
+            self._counters.add(Outcome("same_content", name[:500], key, reason))
+        if gone is not None:
+            self._count_gone(*gone)
+        elif store.origin is not None and why:
             self._counters.gone_unknown = why
-            logger.info("Nothing was marked as gone from %s: %s", self._options.origin, why)
+            logger.info("Nothing was marked as gone from %s: %s", self._origin, why)
+        if writer is not None:
+            self._count_unwritten(writer.batch)
 
-    async def _mark_gone(self, store: Store) -> None:
-        gone, withheld = await asyncio.to_thread(
-            store.mark_gone, self._planner.seen, self._planner.met, self._options.gone_limit
-        )
+    def _end(
+        self, store: Store, *, look: bool, mark: bool
+    ) -> tuple[list[tuple[str, str, str]], tuple[int, int] | None]:
+        """Do all that is left to do with the ledger, in one hop to a thread.
+
+        Returns:
+            What was created twice, and how many items are gone and withheld, where that was asked.
+        """
+
+        def gone(connection: Connection) -> tuple[int, int] | None:
+            if not (look and mark) or store.origin is None:
+                return None
+            limit, planner = self._options.gone_limit, self._planner
+            return store.mark_gone(connection, planner.seen, planner.met, limit)
+
+        batch = Batch() if self._writer is None else self._writer.batch
+        same = look and self._writer is not None and self._counters.counts["created"] > 0
+        try:
+            found = store.finish(batch, same=same, gone=gone)
+            if self._writer is not None:
+                self._writer.batch = Batch()
+            return found
+        finally:
+            store.close()
+
+    def _count_gone(self, gone: int, withheld: int) -> None:
         self._counters.counts.update(gone=gone, gone_withheld=withheld)
         if withheld:
             logger.warning(
                 "%d items that %s no longer yields are not marked as gone: they are more than the "
                 "share of %g that gone_limit allows. Check that it is complete",
                 withheld,
-                self._options.origin,
+                self._origin,
                 self._options.gone_limit,
             )
 
-    async def _close(self) -> None:
-        withdrawn = True
-        if self._writer is not None:
-            try:
-                await self._writer.end()
-            except LedgerError as error:
-                withdrawn = False
-                self.stop(Stop.LEDGER, str(error))
-            for row in self._writer.unrecorded:
-                self._count_unrecorded(row)
+    def _count_unwritten(self, batch: Batch) -> None:
+        """Count what the ledger could not be told: there the items become unknown."""
+        for row in batch.rows:
+            what = "the outcome"
+            if row.state == State.CREATED:
+                self._counters.counts["created"] -= 1
+                what = f"that it was created as {row.source_id}"
+            if row.state != State.UNKNOWN:
+                error = f"the ledger could not record {what}"
+                self._counters.add(Outcome("unknown", row.name or row.key, row.key, error))
         for job, in_doubt, why in self._unsent:
-            kind: Kind = "unknown" if in_doubt and not withdrawn else "undelivered"
+            kind: Kind = "unknown" if in_doubt and batch else "undelivered"
             reason = f"{_CLAIMED_UNSENT if kind == 'unknown' else 'it was not sent'}: {why}"
             self._counters.add(Outcome(kind, job.name[:500], job.key, reason))
-        if self._store is not None:
-            await asyncio.to_thread(self._store.close)
 
-    def _count_unrecorded(self, row: Row) -> None:
-        """Count an outcome that the ledger could not record; there the item becomes unknown."""
-        what = "the outcome"
-        if row.state == State.CREATED:
-            self._counters.counts["created"] -= 1
-            what = f"that it was created as {row.source_id}"
-        elif row.state == State.UNKNOWN:
-            return
-        error = f"the ledger could not record {what}"
-        self._counters.add(Outcome("unknown", row.name or row.key, row.key, error))
+    def _warn_of_unversioned(self) -> None:
+        """Name new pages whose changes will not be seen; old ones were named when they were new."""
+        new = [one.name for one in self._counters.failures if one.kind == "unversioned"]
+        if new:
+            logger.warning(
+                "These pages have no version, so no later change of them will be seen: %s. With "
+                "compare='content' their text is compared",
+                ", ".join(new),
+            )
 
     async def _tick(self) -> None:
         reported_at = 0.0
@@ -552,6 +589,57 @@ def _storable(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
+class Counters:
+    """What a run has counted, and why it stopped. Used only in the event loop's thread.
+
+    Args:
+        dry_run: whether nothing is sent.
+        on_outcome: called for each item that is created or fails.
+    """
+
+    def __init__(self, *, dry_run: bool, on_outcome: Callable[[Outcome], object] | None) -> None:
+        self._dry_run, self._on_outcome = dry_run, on_outcome
+        self.failures: list[Outcome] = []
+        self._replaced: list[tuple[int, str]] = []  # a heap
+        self._began = time.monotonic()
+        self.counts: Counter[str] = Counter()
+        self.stopped: tuple[Stop, str] | None = None  # and a detail, such as the error
+        self.gone_unknown: str = ""
+
+    def add(self, outcome: Outcome) -> None:
+        """Count an item, and keep it if it failed."""
+        self.counts[outcome.kind] += 1
+        if outcome.kind != "created":
+            most = _KEPT_OF.get(outcome.kind, FAILURES_KEPT)
+            if len(self.failures) < FAILURES_KEPT and self.counts[outcome.kind] <= most:
+                self.failures.append(outcome)
+            logger.info("%s: %s: %s", outcome.kind, outcome.name, outcome.error)
+        if self._on_outcome is not None:
+            self._on_outcome(outcome)
+
+    def replaced(self, key: str, run: int) -> None:
+        """Count an older source that was replaced, and keep the run that had sent it."""
+        self.counts["superseded"] += 1
+        heapq.heappush(self._replaced, (run, key))
+        if len(self._replaced) > _REPLACED_KEPT:
+            heapq.heappop(self._replaced)
+
+    def report(self, **at_present: Any) -> Report:
+        """Return the counts as they are now."""
+        counts: dict[str, Any] = dict(self.counts)
+        return Report(
+            **counts,
+            duration=time.monotonic() - self._began,
+            failures=tuple(self.failures),
+            stopped=None if self.stopped is None else self.stopped[0],
+            stop_reason="" if self.stopped is None else stop_reason(*self.stopped),
+            dry_run=self._dry_run,
+            gone_unknown=self.gone_unknown,
+            replaced=tuple(self._replaced),
+            **at_present,
+        )
+
+
 class Reader:
     """Takes items, in a thread if that may block, and plans them a window at a time.
 
@@ -572,6 +660,7 @@ class Reader:
         self._count = 0
         self._filled, self._taken = asyncio.Event(), asyncio.Event()
         self._room = threading.Event()  # the same as `taken`, for a thread
+        self._flushing = threading.Lock()
         self._done = False
         self._error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
@@ -643,14 +732,14 @@ class Reader:
 
     def _flush(self) -> None:
         """Plan what is in the buffer, and hand it over."""
-        self._weight = 0.0
-        items = [self._buffer.popleft() for _ in range(len(self._buffer))]
-        if not items or self.exhausted:
-            return
-        try:
-            self._plans.append(self._plan(items))
-        except BaseException as error:  # noqa: BLE001 - raised by planned()
-            self._fail(error)
+        with self._flushing:
+            self._weight = 0.0
+            items = [self._buffer.popleft() for _ in range(len(self._buffer))]
+            try:
+                if items and not self.exhausted:
+                    self._plans.append(self._plan(items))
+            except BaseException as error:  # noqa: BLE001 - raised by planned()
+                self._fail(error)
         self._tell()
 
     def _tell(self) -> None:
@@ -705,18 +794,18 @@ class Writer:
         limiter: knows how many are.
 
     Attributes:
-        unrecorded: rows that could not be written at the end.
+        batch: what is written next.
     """
 
     def __init__(self, store: Store, concurrency: int, limiter: Limiter) -> None:
         self._store, self._limiter = store, limiter
         # While one half is committed the other half is on its way.
         self._group = max(1, concurrency // 2)
-        self._batch = Batch()
+        self.batch = Batch()
         self._claims: dict[bytes, asyncio.Future[bool]] = {}
         self._committing: asyncio.Task[None] | None = None
         self._gathered: asyncio.Event | None = None
-        self.unrecorded: list[Row] = []
+        self._paused = False
 
     async def claim(self, claim: Claim) -> bool:
         """Claim an item; True once that is durable, False if another run was faster.
@@ -726,27 +815,27 @@ class Writer:
         """
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._claims[claim.id] = future
-        self._batch.claims.append(claim)
+        self.batch.claims.append(claim)
         self._commit_soon()
         return await future
 
     def release(self, claim: Claim) -> None:
         """Undo the claim of an item that was not sent."""
-        if claim in self._batch.claims:
-            self._batch.claims.remove(claim)
+        if claim in self.batch.claims:
+            self.batch.claims.remove(claim)
         else:
-            self._batch.released.append(claim)
+            self.batch.released.append(claim)
             self._commit_soon()
 
     def finish(self, claim: Claim, row: Row, superseded: Sequence[tuple[Any, ...]] = ()) -> None:
         """Write the outcome of a claim, which ends."""
-        self._batch.released.append(claim)
-        self._batch.superseded += superseded
+        self.batch.released.append(claim)
+        self.batch.superseded += superseded
         self.put(row)
 
     def put(self, *rows: Row) -> None:
         """Write rows in the next transaction."""
-        self._batch.rows += rows
+        self.batch.rows += rows
         self._commit_soon()
 
     def keep_alive(self) -> None:
@@ -754,31 +843,13 @@ class Writer:
         if self._store.registered and self._store.due:
             self._commit_soon()
 
-    async def flush(self) -> None:
-        """Wait until everything is written.
-
-        Raises:
-            LedgerError: it cannot be written now; `end` tries once more.
-        """
+    async def pause(self) -> None:
+        """Wait until nothing is being written; what is left in `batch` is written at the end."""
+        self._paused = True
+        if self._gathered is not None:
+            self._gathered.set()
         if self._committing is not None:
             await asyncio.wait([self._committing])
-        if self._batch:
-            await self._write()
-
-    async def end(self) -> None:
-        """Write what is left, and give up the lease.
-
-        Raises:
-            LedgerError: it cannot be written; the rows are in `unrecorded`.
-        """
-        if self._committing is not None:
-            await asyncio.wait([self._committing])
-        if self._store.registered or self._batch:
-            try:
-                await asyncio.to_thread(self._store.write, self._batch, leave=True)
-            except LedgerError:
-                self.unrecorded = self._batch.rows
-                raise
 
     def _commit_soon(self) -> None:
         # The task starts after the callbacks that are ready now, so it has more to write.
@@ -789,32 +860,34 @@ class Writer:
 
     @property
     def _is_full(self) -> bool:
-        return len(self._batch.claims) >= min(self._group, self._limiter.in_flight)
+        return 0 < min(self._group, self._limiter.in_flight) <= len(self.batch.claims)
 
     async def _commit(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._batch or self._store.due:
+        while self.batch or self._store.due:
             if not self._is_full:
                 self._gathered = asyncio.Event()
                 waking = loop.call_later(_GATHERING, self._gathered.set)
                 await self._gathered.wait()
                 waking.cancel()
                 self._gathered = None
+            if self._paused:
+                return
             try:
                 await self._write()
             except LedgerError:
                 return
 
     async def _write(self) -> None:
-        batch, self._batch = self._batch, Batch()
+        batch, self.batch = self.batch, Batch()
         claims, self._claims = self._claims, {}
         try:
             lost = await asyncio.to_thread(self._store.write, batch)
         except BaseException as error:
             # Outcomes are kept and written later; writing one twice does no harm.
             for name in ("rows", "released", "superseded"):
-                getattr(self._batch, name)[:0] = getattr(batch, name)
-            self._batch.claims = []
+                getattr(self.batch, name)[:0] = getattr(batch, name)
+            self.batch.claims = []
             claims, self._claims = claims | self._claims, {}
             for future in claims.values():
                 if not future.done():

@@ -110,13 +110,20 @@ def _start_of(pid: int) -> str | None:
     return None if fields[0] in "ZXx" else fields[19]
 
 
-def live_runs(connection: Connection) -> dict[int, int]:
-    """Return the runs that can still record the outcome of their claims, with their scopes."""
+def live_runs(connection: Connection, *, but: int = 0) -> dict[int, int]:
+    """Return the runs that can still record the outcome of their claims, with their scopes.
+
+    Args:
+        connection: to the ledger.
+        but: a run that is not asked for.
+    """
     now = connection.now()
-    query = "SELECT run, machine, host, pid, started, lease_until, scope FROM kbot_runs"
+    query = (
+        "SELECT run, machine, host, pid, started, lease_until, scope FROM kbot_runs WHERE run <> ?"
+    )
     return {
         owner[0]: scope
-        for *owner, lease_until, scope in connection.rows(query)
+        for *owner, lease_until, scope in connection.rows(query, but)
         if not Owner(*owner).is_dead(lease_until=lease_until, now=now)
     }
 

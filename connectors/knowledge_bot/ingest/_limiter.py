@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from knowledge_bot._retries import seconds_to_wait
+from knowledge_bot._retries import NOT_NOW, seconds_to_wait
 from knowledge_bot.errors import (
     APIError,
     AuthenticationError,
@@ -35,10 +35,6 @@ _LONGEST_OUTAGE = 60.0
 
 # How many times an item is sent that is put off.
 _TRIES = 9
-
-# "Not now" rather than "no": the request took too long to arrive (RFC 9110, section 15.5.9), there
-# were too many (RFC 6585), or the service is overloaded. Others are refusals.
-_NOT_NOW = (408, 429, 503)
 
 # Exponential backoff, and the longest Retry-After that is honoured, in seconds.
 _FIRST_BACKOFF = 0.25
@@ -245,7 +241,7 @@ class Limiter:
         self._put_off_since = None
         self._put_off_in_a_row = self._unknown_in_a_row = self._rounds = 0
 
-    def failed(
+    def failed(  # noqa: C901, PLR0911 - one return for each meaning of an error
         self, error: KnowledgeBotError, began: float, tries: int, succeeded: int
     ) -> Decision:
         """Decide what to do after an error.
@@ -269,7 +265,7 @@ class Limiter:
             return Decision("undelivered", 0.0 if again else None, stop)
         if error.delivery is Delivery.REFUSED:
             self._outage_since = None
-            if isinstance(error, APIError) and error.status_code in _NOT_NOW:
+            if isinstance(error, APIError) and error.status_code in NOT_NOW:
                 return self._put_off(error, began, tries)
             return self._refused(error, succeeded)
         if isinstance(error, UnexpectedResponseError) and 300 <= error.status_code < 400:

@@ -197,7 +197,7 @@ class Planner:
         self.met: int = 0
         # Rows of the origin by key, in the order they were read.
         self._ahead: dict[str, tuple[str, int, str | None, bytes]] = {}
-        self._last_number, self._more_ahead = 0, store is not None and store.origin is not None
+        self._last_number, self._more_ahead = 0, store is not None and store.knows_origin
         self._recent: deque[dict[bytes, bytes]] = deque(maxlen=_WINDOWS)
 
     def plan(self, items: Sequence[object], *, again: bool = False, share: bool = False) -> Planned:
@@ -373,20 +373,9 @@ class Planner:
         return new
 
     def _is_usable(self, job: Job, planned: Planned, now: float) -> bool:
-        """Return whether an item can be sent, and hash its content where the ledger needs that."""
-        item: Any = job.item
+        """Return whether an item can be sent; if not, say why."""
         try:
-            if "\0" in job.key or "\0" in job.name:
-                raise _UnusableItemError("invalid", "its name or key holds a NUL character")
-            if job.kind == "text" and not item.content.strip():
-                raise _UnusableItemError("skipped", "it has no content")
-            job.version = item.version
-            if job.kind == "file":
-                self._read(job, planned, now)
-            elif self._store is not None and not self._knows(job):
-                job.digest = item.digest()
-            if job.kind == "object" and job.digest == _EMPTY:
-                raise _UnusableItemError("skipped", f"{job.place} is empty")
+            self._examine(job, planned, now)
         except _UnusableItemError as error:
             reason = str(error)
             if job.before is not None and job.before.digest is not None:
@@ -401,6 +390,21 @@ class Planner:
         else:
             return True
         return False
+
+    def _examine(self, job: Job, planned: Planned, now: float) -> None:
+        """Check an item, and hash its content where the ledger needs that."""
+        item: Any = job.item
+        if "\0" in job.key or "\0" in job.name:
+            raise _UnusableItemError("invalid", "its name or key holds a NUL character")
+        if job.kind == "text" and not item.content.strip():
+            raise _UnusableItemError("skipped", "it has no content")
+        job.version = item.version
+        if job.kind == "file":
+            self._read(job, planned, now)
+        elif self._store is not None and not self._knows(job):
+            job.digest = item.digest()
+        if job.kind == "object" and job.digest == _EMPTY:
+            raise _UnusableItemError("skipped", f"{job.place} is empty")
 
     def _knows(self, job: Job) -> bool:
         """Return whether the ledger knows an item's digest by its version."""

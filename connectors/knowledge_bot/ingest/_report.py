@@ -1,10 +1,7 @@
 """The report of a run, and its counters."""
 
-import heapq
 import logging
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, Literal
@@ -29,12 +26,8 @@ _FAILED: tuple[Kind, ...] = ("refused", "unknown", "undelivered", "invalid")
 
 # Limits the memory of a run in which everything fails, and remarks do not displace failures.
 FAILURES_KEPT = 1000
-_KEPT_OF = {"same_content": 20, "unversioned": 20}
 _FAILURES_SHOWN = 5
 _NAME_SHOWN = 200
-
-# How many replaced sources a report names: those that were sent last, as those of this job were.
-_REPLACED_KEPT = 1000
 
 
 class Stop(StrEnum):
@@ -199,57 +192,6 @@ class Report:
         )
         end = f"; stopped: {self.stop_reason.rstrip('. ')}" if self.stopped else ""
         return f"{counts or 'nothing to do'} in {self.duration:.1f} s{end}"
-
-
-class Counters:
-    """What a run has counted, and why it stopped. Used only in the event loop's thread.
-
-    Args:
-        dry_run: whether nothing is sent.
-        on_outcome: called for each item that is created or fails.
-    """
-
-    def __init__(self, *, dry_run: bool, on_outcome: Callable[[Outcome], object] | None) -> None:
-        self._dry_run, self._on_outcome = dry_run, on_outcome
-        self._failures: list[Outcome] = []
-        self._replaced: list[tuple[int, str]] = []  # a heap
-        self._began = time.monotonic()
-        self.counts: Counter[str] = Counter()
-        self.stopped: tuple[Stop, str] | None = None  # and a detail, such as the error
-        self.gone_unknown: str = ""
-
-    def add(self, outcome: Outcome) -> None:
-        """Count an item, and keep it if it failed."""
-        self.counts[outcome.kind] += 1
-        if outcome.kind != "created":
-            most = _KEPT_OF.get(outcome.kind, FAILURES_KEPT)
-            if len(self._failures) < FAILURES_KEPT and self.counts[outcome.kind] <= most:
-                self._failures.append(outcome)
-            logger.info("%s: %s: %s", outcome.kind, outcome.name, outcome.error)
-        if self._on_outcome is not None:
-            self._on_outcome(outcome)
-
-    def replaced(self, key: str, run: int) -> None:
-        """Count an older source that was replaced, and keep the run that had sent it."""
-        self.counts["superseded"] += 1
-        heapq.heappush(self._replaced, (run, key))
-        if len(self._replaced) > _REPLACED_KEPT:
-            heapq.heappop(self._replaced)
-
-    def report(self, **at_present: Any) -> Report:
-        """Return the counts as they are now."""
-        counts: dict[str, Any] = dict(self.counts)
-        return Report(
-            **counts,
-            duration=time.monotonic() - self._began,
-            failures=tuple(self._failures),
-            stopped=None if self.stopped is None else self.stopped[0],
-            stop_reason="" if self.stopped is None else stop_reason(*self.stopped),
-            dry_run=self._dry_run,
-            gone_unknown=self.gone_unknown,
-            replaced=tuple(self._replaced),
-            **at_present,
-        )
 
 
 class IncompleteIngestionError(KnowledgeBotError):

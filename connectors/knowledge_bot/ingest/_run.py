@@ -4,14 +4,10 @@ import asyncio
 import contextlib
 import contextvars
 import os
-import signal
 import threading
-import time
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from types import FrameType
+from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -27,6 +23,7 @@ from typing import (
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._configuration import API_KEY_VARIABLE
 from knowledge_bot._endpoints import Collections, check_number, collection_ids
+from knowledge_bot._signals import stop_on_signals
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._engine import Run
 from knowledge_bot.ingest._ledger import Ledger
@@ -45,10 +42,6 @@ OnOutcome = Callable[[Outcome], object]
 # The longest ping, and the longest wait for outcomes to be recorded after an abort, in seconds.
 _PING_TIMEOUT = 10.0
 _ABORT_TIMEOUT = 5.0
-
-# Seconds within which a second signal counts as the first: a shell and the kernel both send SIGHUP
-# when a terminal is closed, and `timeout` signals a process and then its group.
-_SAME_SIGNAL = 0.5
 
 
 class Event(Protocol):
@@ -226,18 +219,17 @@ class Ingestion:
             )
         if not self.dry_run:
             _check_can_create(client)
-        options = self
+        origin = self.origin or getattr(items, "origin", None)
         if self.origin is not None and hasattr(items, "named"):
             items = items.named(self.origin)
-        elif self.origin is None:
-            options = replace(self, origin=getattr(items, "origin", None))
         stop = self.stop
         return Run(
             client.base_url,
             sender,
             items,
-            options,
-            lambda: asked.is_set() or (stop is not None and stop.is_set()),
+            self,
+            origin=origin,
+            stop_requested=lambda: asked.is_set() or (stop is not None and stop.is_set()),
         )
 
 
@@ -362,15 +354,16 @@ class _BlockingRun:
 
     def _work(self, done: "Future[Report]") -> None:
         try:
-            done.set_result(asyncio.run(self._main()))
+            with asyncio.Runner(loop_factory=self._new_loop) as runner:
+                done.set_result(runner.run(self._run.run()))
         except BaseException as error:  # noqa: BLE001 - raised by result(), in the caller's thread
             done.set_exception(error)
 
-    async def _main(self) -> Report:
-        self._loop = asyncio.get_running_loop()
+    def _new_loop(self) -> asyncio.AbstractEventLoop:
+        self._loop = asyncio.new_event_loop()
         # Enough threads for a blocking client, the ledger and the reader.
         self._loop.set_default_executor(ThreadPoolExecutor(self._options.concurrency + 4))
-        return await self._run.run()
+        return self._loop
 
 
 class _AsyncSender:
@@ -378,7 +371,7 @@ class _AsyncSender:
 
     def __init__(self, client: AsyncClient) -> None:
         # The engine retries by itself, so that the whole run slows down.
-        self._client = client.with_options(max_retries=0)
+        self._client = client._derive(max_retries=0)  # noqa: SLF001 - the core's own
 
     async def open(self) -> None:
         await self._client._open()  # noqa: SLF001 - the core's own
@@ -396,14 +389,14 @@ class _AsyncSender:
 
     async def ping(self) -> object:
         timeout = min(_PING_TIMEOUT, self._client._configuration.timeout)  # noqa: SLF001 - as above
-        return await self._client.with_options(timeout=timeout).ping()
+        return await self._client._derive(timeout=timeout).ping()  # noqa: SLF001 - as above
 
 
 class _ThreadSender:
     """Sends with a blocking client, in threads."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client.with_options(max_retries=0)
+        self._client = client._derive(max_retries=0)  # noqa: SLF001 - the core's own
 
     async def open(self) -> None:
         """Do nothing: there is nothing to prepare."""
@@ -444,55 +437,3 @@ def _opened(opening: Callable[[], BinaryIO]) -> BinaryIO:
         return opening()
     except Exception as error:
         raise ConfigurationError(f"file: cannot be opened: {error}") from error
-
-
-@contextmanager
-def stop_on_signals(ask: Callable[[], None], *, wanted: bool = True) -> Iterator[None]:
-    """Call `ask` on the first SIGTERM, SIGHUP or Ctrl-C; a second signal has its usual effect.
-
-    Signals within half a second of the first are ignored. Handlers of others, such as asyncio's or
-    a task runner's, stay in place. A worker process of `multiprocessing` ends with the SIGTERM once
-    all is recorded, since its pool waits for that.
-    """
-    if not wanted or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    defaults: dict[str, Any] = {
-        "SIGTERM": signal.SIG_DFL,
-        "SIGHUP": signal.SIG_DFL,  # a closed terminal; Windows has none
-        "SIGINT": signal.default_int_handler,
-    }
-    taken = {
-        number: default
-        for name, default in defaults.items()
-        if (number := getattr(signal, name, None)) and signal.getsignal(number) is default
-    }
-
-    def restore() -> None:
-        for number, default in taken.items():
-            signal.signal(number, default)
-
-    asked_by: list[int] = []
-    asked_at = 0.0
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        nonlocal asked_at
-        if not asked_by:
-            asked_at = time.monotonic()
-            asked_by.append(number)
-            ask()
-        elif time.monotonic() - asked_at > _SAME_SIGNAL:
-            restore()
-            signal.raise_signal(number)
-
-    for number in taken:
-        signal.signal(number, handle)
-    try:
-        yield
-    finally:
-        restore()
-        if signal.SIGTERM in asked_by:
-            import multiprocessing
-
-            if multiprocessing.parent_process() is not None:
-                signal.raise_signal(signal.SIGTERM)

@@ -123,7 +123,7 @@ ALTER TABLE kbot_items ADD COLUMN idempotency_key TEXT;
 ALTER TABLE kbot_items ADD COLUMN gone_reason TEXT
     CHECK (state IN ('created', 'refused', 'unknown'));
 ALTER TABLE kbot_superseded ADD COLUMN source_revision TEXT;
-{postgresql}ALTER TABLE kbot_items SET (fillfactor = 65);
+{postgresql}ALTER TABLE kbot_items SET (fillfactor = 60);
 {postgresql}ALTER TABLE kbot_items ALTER updated_at TYPE BIGINT, ALTER gone_at TYPE BIGINT;
 {postgresql}ALTER TABLE kbot_superseded ALTER superseded_at TYPE BIGINT;
 CREATE TABLE kbot_claims (

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from knowledge_bot._database import Connection, Session
@@ -32,6 +32,8 @@ from knowledge_bot.ingest._leases import (
     running,
 )
 from knowledge_bot.ingest._schema import LedgerDatabase
+
+T = TypeVar("T")
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -207,11 +209,6 @@ def superseded_rows(row: Row | None, source_id: str | None) -> list[tuple[Any, .
     return [(row.source_id, source_id, row.scope, row.key, name, int(time.time()))]
 
 
-def write_superseded(connection: Connection, superseded: Sequence[tuple[Any, ...]]) -> None:
-    """Record sources that newer ones replaced."""
-    connection.run_many(_SUPERSEDE, superseded)
-
-
 def page_id(url: str) -> bytes:
     """Return the id of a page's address in a ledger."""
     return hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=16).digest()
@@ -266,6 +263,7 @@ class Store:
         run: the run's number.
         origin: the number of the origin named when the ledger was opened.
         highest: the highest row number at that time.
+        knows_origin: whether the origin had been recorded before.
         in_doubt: whether the last transaction may be committed though its answer was lost.
     """
 
@@ -282,6 +280,7 @@ class Store:
         self.run: int = self._owner.run
         self.origin: int | None = None
         self.highest: int = 0
+        self.knows_origin: bool = False
         self.in_doubt: bool = False
         self._session = Session(database, reading=reading, patience=patience)
         self._service, self._scopes = "", dict[tuple[str, ...], int]()
@@ -312,9 +311,10 @@ class Store:
             self.highest = connection.rows("SELECT coalesce(max(number), 0) FROM kbot_items")[0][0]
             self._scope = self._number_of_scope(connection, collections)
             if origin is not None:
+                before = connection.rows("SELECT coalesce(max(number), 0) FROM kbot_origins")[0][0]
                 of_scope = (self._scope, origin)
                 number = self._number_of(connection, "kbot_origins", "scope", "name", of_scope)
-                self.origin = number or None
+                self.origin, self.knows_origin = number or None, 0 < number <= before
 
         self._session.do("written", look)
         self._scopes[collections] = self._scope
@@ -353,9 +353,9 @@ class Store:
         """
 
         def find(connection: Connection) -> Found:
-            mine = list(ids)
+            rows, mine = find_rows(connection, ids), list(ids)
             # A run that has nothing to send writes nothing, so it does not register itself.
-            if share and (self.registered or len(find_rows(connection, ids)) < len(ids)):
+            if share and (self.registered or len(rows) < len(ids)):
                 mine = self._share(connection, ids)
             left = set(ids).difference(mine)
             found = connection.of_ids(_CLAIMS, mine, self.run)
@@ -363,7 +363,7 @@ class Store:
             dead = dead_runs(connection) if claims else set()
             if dead and not self.reading:
                 expire(connection)
-            rows = find_rows(connection, mine)
+                rows = find_rows(connection, mine)
             for claim in claims if self.reading else ():
                 if claim.run in dead:
                     rows[claim.id] = _unknown(claim, rows.get(claim.id))
@@ -375,11 +375,9 @@ class Store:
         """Return this run's share of items that other live runs of the same scope may have too."""
         if not self.registered:
             self._renew(connection)
-        living = live_runs(connection)
-        runs = sorted(run for run in living if living[run] == self._scope)
-        if self.run not in runs:
-            return list(ids)
-        rank, several = runs.index(self.run), len(runs)
+        others = live_runs(connection, but=self.run)
+        runs = sorted(run for run in others if others[run] == self._scope)
+        rank, several = sum(run < self.run for run in runs), len(runs) + 1
         return [each for each in ids if each[0] % several == rank]
 
     def contents(self, ids: Sequence[bytes]) -> dict[bytes, tuple[int, str | None, bytes]]:
@@ -426,38 +424,58 @@ class Store:
 
         return self._session.do("written", take)
 
-    def write(self, batch: Batch, *, leave: bool = False) -> set[bytes]:
-        """Write a batch durably; return the ids of what another run wrote or claimed first.
+    def write(self, batch: Batch) -> set[bytes]:
+        """Write a batch durably; return the ids of what another run wrote or claimed first."""
+        return self._session.do("written", lambda connection: self._write(connection, batch))
+
+    def finish(
+        self, batch: Batch, *, same: bool, gone: Callable[[Connection], T]
+    ) -> tuple[list[tuple[str, str, str]], T]:
+        """Write what is left and give up the lease; the claims left then become unknown.
 
         Args:
             batch: what to write.
-            leave: whether to give up the lease too; the claims left then become unknown.
+            same: whether to look for what this run created twice.
+            gone: what to do about what is gone, after that.
+
+        Returns:
+            Key and name of what this run created, with another key of the same content; and what
+            `gone` returns.
         """
 
-        def write(connection: Connection) -> set[bytes]:
-            self._wrote = self._wrote or bool(batch)
-            with connection.transaction():
-                if self.due:  # first, so that a run considered dead is live before its claims
-                    self._renew(connection)
-                lost = write_rows(connection, batch.rows)
-                write_superseded(connection, batch.superseded)
-                for row in batch.rows if lost else ():
-                    # Another run or a person settled it meanwhile: the service has it twice.
-                    if row.id in lost and row.state == State.CREATED and row.source_id:
-                        (there,) = find_rows(connection, [row.id]).values()
-                        write_superseded(connection, superseded_rows(row, there.source_id))
-                connection.run_many(_RELEASE, [(each.id, each.run) for each in batch.released])
-                if batch.claims:
-                    lost |= self._claim(connection, batch.claims)
-                if leave:
-                    expire_run(connection, self.run)
-                self.in_doubt = not connection.sqlite  # until the commit is answered
-            self.in_doubt = False
-            return lost
+        def end(connection: Connection) -> tuple[list[tuple[str, str, str]], T]:
+            if batch or self.registered:
+                self._write(connection, batch, leave=True)
+            rows = connection.rows(_SAME_CONTENTS, self.run, self.run) if same else []
+            return [(key, name or key, other) for key, name, other in rows], gone(connection)
 
-        lost = self._session.do("written", write)
-        if leave and self._wrote:
-            self._session.do("read back", lambda _: self._database.check_whole())
+        found = self._session.do("written", end)
+        if self._wrote:
+            self._database.check_whole()
+        return found
+
+    def _write(self, connection: Connection, batch: Batch, *, leave: bool = False) -> set[bytes]:
+        self._wrote = self._wrote or bool(batch)
+        with connection.transaction():
+            if self.due:  # first, so that a run considered dead is live before its claims
+                self._renew(connection)
+            lost = write_rows(connection, batch.rows) if batch.rows else set[bytes]()
+            if batch.superseded:
+                connection.run_many(_SUPERSEDE, batch.superseded)
+            for row in batch.rows if lost else ():
+                # Another run or a person settled it meanwhile: the service has it twice.
+                if row.id in lost and row.state == State.CREATED and row.source_id:
+                    (there,) = find_rows(connection, [row.id]).values()
+                    connection.run_many(_SUPERSEDE, superseded_rows(row, there.source_id))
+            if batch.released:
+                released = [(each.id, each.run) for each in batch.released]
+                connection.run_many(_RELEASE, released)
+            if batch.claims:
+                lost |= self._claim(connection, batch.claims)
+            if leave:
+                expire_run(connection, self.run)
+            self.in_doubt = not connection.sqlite  # until the commit is answered
+        self.in_doubt = False
         return lost
 
     def _claim(self, connection: Connection, claims: list[Claim]) -> set[bytes]:
@@ -478,7 +496,8 @@ class Store:
             for claim in claims
             if claim.id not in mine or revisions.get(claim.id, 0) != claim.revision
         }
-        connection.run_many(_RELEASE, [(each, self.run) for each in sorted(lost)])
+        if lost:
+            connection.run_many(_RELEASE, [(each, self.run) for each in sorted(lost)])
         return lost
 
     @property
@@ -491,17 +510,13 @@ class Store:
         """Whether the lease may have expired unnoticed, such as while the machine slept."""
         return clock() - self._renewed > LEASE / 2
 
-    def same_contents(self) -> list[tuple[str, str, str]]:
-        """Return key and name of what this run created, and another key with the same content."""
-        found = self._session.do(
-            "read", lambda connection: connection.rows(_SAME_CONTENTS, self.run, self.run)
-        )
-        return [(key, name or key, other) for key, name, other in found]
-
-    def mark_gone(self, seen: bytearray, met: int, limit: float) -> tuple[int, int]:
+    def mark_gone(
+        self, connection: Connection, seen: bytearray, met: int, limit: float
+    ) -> tuple[int, int]:
         """Record which items the origin no longer yields, after it was read to its end.
 
         Args:
+            connection: to the ledger.
             seen: for each row number, whether it was seen.
             met: how many rows of the origin are known to have been seen; where these are all of
                 them, the rows need not be looked at.
@@ -510,32 +525,28 @@ class Store:
         Returns:
             How many of its items are gone, and how many more would be without the limit.
         """
-
-        def mark(connection: Connection) -> tuple[int, int]:
-            known = "FROM kbot_items WHERE origin = ? AND digest IS NOT NULL AND number <= ?"
-            query = f"SELECT count(*), count(gone_at) {known}"
-            if connection.rows(query, self.origin, self.highest) == [(met, 0)]:
-                return 0, 0
-            query = f"SELECT number, gone_at IS NULL {known}"
-            rows = connection.rows(query, self.origin, self.highest)
-            vanished = [number for number, there in rows if there and not seen[number]]
-            back = [number for number, there in rows if seen[number] and not there]
-            there = sum(there for _, there in rows)
-            withheld = len(vanished) if len(vanished) > limit * there else 0
-            changes: list[tuple[int | None, int]]
-            changes = [] if withheld else [(int(time.time()), number) for number in vanished]
-            changes += [(None, number) for number in back]
-            if changes and not self.reading:
-                with connection.transaction():
-                    connection.run_many(
-                        "UPDATE kbot_items SET gone_at = ?, revision = revision + 1 "
-                        "WHERE number = ? AND id NOT IN (SELECT id FROM kbot_claims)",
-                        changes,
-                    )
-            before = len(rows) - there - len(back)
-            return before + (0 if withheld else len(vanished)), withheld
-
-        return self._session.do("written", mark)
+        known = "FROM kbot_items WHERE origin = ? AND digest IS NOT NULL AND number <= ?"
+        query = f"SELECT count(*), count(gone_at) {known}"
+        if connection.rows(query, self.origin, self.highest) == [(met, 0)]:
+            return 0, 0
+        query = f"SELECT number, gone_at IS NULL {known}"
+        rows = connection.rows(query, self.origin, self.highest)
+        vanished = [number for number, there in rows if there and not seen[number]]
+        back = [number for number, there in rows if seen[number] and not there]
+        there = sum(there for _, there in rows)
+        withheld = len(vanished) if len(vanished) > limit * there else 0
+        changes: list[tuple[int | None, int]]
+        changes = [] if withheld else [(int(time.time()), number) for number in vanished]
+        changes += [(None, number) for number in back]
+        if changes and not self.reading:
+            with connection.transaction():
+                connection.run_many(
+                    "UPDATE kbot_items SET gone_at = ?, revision = revision + 1 "
+                    "WHERE number = ? AND id NOT IN (SELECT id FROM kbot_claims)",
+                    changes,
+                )
+        before = len(rows) - there - len(back)
+        return before + (0 if withheld else len(vanished)), withheld
 
     def recall(self, url: str) -> bytes | None:
         """Return what is remembered of a page; None if nothing is."""

@@ -21,10 +21,11 @@ def connection(postgresql):
 
 
 def send(address: str, content: str) -> None:
+    # Eight at once: what one transaction updates of a page has room on it, however large it gets.
     service = MemoryService(collections=["col_1"])
     with Client(KEY, "https://service.test", transport=service.transport) as client:
         items = texts(COUNT, content)
-        report = ingest(client, items, collections="col_1", ledger=Ledger(address), concurrency=16)
+        report = ingest(client, items, collections="col_1", ledger=Ledger(address), concurrency=8)
     assert report.created == COUNT
 
 
