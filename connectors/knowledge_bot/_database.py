@@ -81,8 +81,8 @@ _PASSING_STATES = (
 _PASSING_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 # How SQLite and PostgreSQL write what they do not write alike: a numbered row, bytes, a table whose
-# rows are updated (with room for another version of a third of them on each page), a small table
-# that is found by its primary key, and a line for PostgreSQL alone.
+# rows are updated (with room for other versions of them on each page), a small table that is found
+# by its primary key, and a line for PostgreSQL alone.
 _SPELLINGS = {
     "identity": ("INTEGER PRIMARY KEY", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
     "bytes": ("BLOB", "BYTEA"),

@@ -1,5 +1,7 @@
 """How a ledger's rows lie in PostgreSQL: small, and updated without their indexes."""
 
+import time
+
 import psycopg
 import pytest
 
@@ -30,7 +32,14 @@ def send(address: str, content: str) -> None:
 
 
 def of_items(connection, columns: str) -> tuple[int, ...]:
-    """Return some of what PostgreSQL counts of the table; sessions that have ended told theirs."""
+    """Return some of what PostgreSQL counts of the table, when the runs' sessions have told it."""
+    running = (
+        "SELECT count(*) FROM pg_stat_activity WHERE starts_with(application_name, 'knowledge-bot')"
+    )
+    deadline = time.monotonic() + 30
+    while connection.execute(running).fetchone() != (0,):
+        assert time.monotonic() < deadline, "a session has not ended"
+        time.sleep(0.02)
     found = connection.execute(
         f"SELECT {columns} FROM pg_stat_user_tables WHERE relid = 'kbot_items'::regclass"
     ).fetchone()
