@@ -42,7 +42,7 @@ def fill(
             count += _record(store, planner, waiting)
             waiting = []
     count += _record(store, planner, waiting)
-    store.write(Batch(), leave=True)
+    store.finish(Batch(), same=False, gone=lambda _: None)
     store.close()
     return count
 
