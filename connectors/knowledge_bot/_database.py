@@ -5,6 +5,7 @@ differ, this module says how. Everything here blocks.
 """
 
 import contextlib
+import itertools
 import logging
 import os
 import sqlite3
@@ -23,6 +24,9 @@ from knowledge_bot.errors import Delivery, KnowledgeBotError
 logger: logging.Logger = logging.getLogger("knowledge_bot")
 
 T = TypeVar("T")
+
+# With 20 columns a row, fewer values than SQLite allowed in one statement for a long time (999).
+_ROWS_AT_ONCE = 40
 
 
 class DatabaseError(KnowledgeBotError):
@@ -391,16 +395,38 @@ class Connection:
         found: list[Any] = self._raw.execute(self._spelled(statement), values).fetchall()
         return found
 
-    def of_ids(self, statement: str, ids: Sequence[bytes], *values: Any) -> list[Any]:
+    def of_ids(self, statement: str, ids: Sequence[Any], *values: Any) -> list[Any]:
         """Return the rows of a query that has `{ids}` where these are to be found."""
+        several = self._for_ids(statement, ids, values)
+        return [row for one, given in several for row in self.rows(one, *given)]
+
+    def run_for_ids(self, statement: str, ids: Sequence[Any], *values: Any) -> int:
+        """Run a statement that has `{ids}` likewise; return how many rows it changed."""
+        return sum(self.run(one, *given) for one, given in self._for_ids(statement, ids, values))
+
+    def _for_ids(
+        self, statement: str, ids: Sequence[Any], values: Sequence[Any]
+    ) -> Iterator[tuple[str, Sequence[Any]]]:
         if not self.sqlite:
-            return self.rows(statement.format(ids="= ANY(?)"), list(ids), *values)
-        found: list[Any] = []
+            yield statement.format(ids="= ANY(?)"), (list(ids), *values)
+            return
         for start in range(0, len(ids), 900):  # SQLite allowed 999 parameters for a long time
             part = ids[start : start + 900]
-            marks = f"IN ({','.join('?' * len(part))})"
-            found += self.rows(statement.format(ids=marks), *part, *values)
-        return found
+            yield statement.format(ids=f"IN ({','.join('?' * len(part))})"), (*part, *values)
+
+    def insert(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
+        """Run an INSERT that has `{rows}` where these are to be; return how many rows it changed.
+
+        Many rows go into one statement, and not only for the database's sake: after each statement
+        the thread waits for the interpreter, which an event loop that is busy keeps.
+        """
+        changed = 0
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            part = rows[start : start + _ROWS_AT_ONCE]
+            marks = f"({','.join('?' * len(part[0]))})"
+            spelled = statement.format(rows=", ".join([marks] * len(part)))
+            changed += self.run(spelled, *itertools.chain.from_iterable(part))
+        return changed
 
     def run(self, statement: str, *values: Any) -> int:
         """Run a statement; return how many rows it changed."""
@@ -412,14 +438,6 @@ class Connection:
         for statement in statements.format(**spelling).split(";\n"):
             if statement.strip():
                 self.run(statement)
-
-    def run_many(self, statement: str, several: Sequence[Sequence[Any]]) -> int:
-        """Run a statement once for each of `several`; return how many rows were changed in all."""
-        if not several:
-            return 0
-        cursor = self._raw.cursor()
-        cursor.executemany(self._spelled(statement), several)
-        return int(cursor.rowcount)
 
     def columns(self, table: str) -> list[str]:
         """Return the names of a table's columns."""
@@ -435,12 +453,11 @@ class Connection:
             while rows := cursor.fetchmany(2000):
                 yield rows
 
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows, with the numbers that they have."""
+    def load(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Insert the rows of another database, with the numbers that they have."""
         names = f"{table} ({', '.join(columns)})"
         if self.sqlite:
-            marks = ", ".join("?" * len(columns))
-            self.run_many(f"INSERT INTO {names} VALUES ({marks})", rows)  # noqa: S608 - as above
+            self.insert(f"INSERT INTO {names} VALUES {{rows}}", rows)  # noqa: S608 - as above
             return
         with self._raw.cursor() as cursor, cursor.copy(f"COPY {names} FROM STDIN") as copying:
             for row in rows:

@@ -428,7 +428,7 @@ def _copy(table: str, read: Callable[[str], Iterator[list[Any]]], target: Connec
     """
     columns, count = target.columns(table), f"SELECT count(*) FROM {table}"  # noqa: S608 - ours
     for rows in read(f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1"):  # noqa: S608 - ours
-        target.insert(table, columns, rows)
+        target.load(table, columns, rows)
     if "number" in columns and not target.sqlite:
         target.run(
             f"SELECT setval(pg_get_serial_sequence('{table}', 'number'), "  # noqa: S608 - ours

@@ -129,7 +129,7 @@ _COLUMNS = ", ".join(Row._fields)
 
 _WRITE = f"""
     INSERT INTO kbot_items ({", ".join(Row._fields[:-1])})
-    VALUES ({", ".join("?" * (len(Row._fields) - 1))})
+    VALUES {{rows}}
     ON CONFLICT (id) DO UPDATE SET
         {", ".join(f"{name} = excluded.{name}" for name in Row._fields[1:-1])}
     WHERE kbot_items.revision = excluded.revision - 1    -- unchanged since it was read, or ...
@@ -140,17 +140,19 @@ _WRITE = f"""
 
 _CLAIM = f"""
     INSERT INTO kbot_claims ({", ".join(Claim._fields[:-1])})
-    VALUES ({", ".join("?" * (len(Claim._fields) - 1))}) ON CONFLICT DO NOTHING
+    VALUES {{rows}} ON CONFLICT DO NOTHING
 """  # noqa: S608 - as above
 
 _CLAIMS = f"SELECT {', '.join(Claim._fields[:-1])} FROM kbot_claims WHERE id {{ids}} AND run <> ?"  # noqa: S608 - as above
 
-_RELEASE = "DELETE FROM kbot_claims WHERE id = ? AND run = ?"
+_RELEASE = "DELETE FROM kbot_claims WHERE id {ids} AND run = ?"
 
 _SUPERSEDE = """
     INSERT INTO kbot_superseded (source_id, replaced_by, scope, key, name, superseded_at)
-    VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+    VALUES {rows} ON CONFLICT DO NOTHING
 """
+
+_UNCLAIMED = "revision = revision + 1 WHERE number {ids} AND id NOT IN (SELECT id FROM kbot_claims)"
 
 # Reads the table once, and asks for no index on `digest`, which every change of an item would have
 # to be written to.
@@ -172,7 +174,7 @@ def write_rows(connection: Connection, rows: Sequence[Row]) -> set[bytes]:
     Each row has the revision after the one it was read with. The outcome of a claim is always
     written while the claim, or the row, still belongs to that run.
     """
-    if connection.run_many(_WRITE, [row[:-1] for row in rows]) == len(rows):
+    if connection.insert(_WRITE, [row[:-1] for row in rows]) == len(rows):
         return set()
     found = find_rows(connection, [row.id for row in rows])
     last = {row.id: row for row in rows}
@@ -461,15 +463,14 @@ class Store:
                 self._renew(connection)
             lost = write_rows(connection, batch.rows) if batch.rows else set[bytes]()
             if batch.superseded:
-                connection.run_many(_SUPERSEDE, batch.superseded)
+                connection.insert(_SUPERSEDE, batch.superseded)
             for row in batch.rows if lost else ():
                 # Another run or a person settled it meanwhile: the service has it twice.
                 if row.id in lost and row.state == State.CREATED and row.source_id:
                     (there,) = find_rows(connection, [row.id]).values()
-                    connection.run_many(_SUPERSEDE, superseded_rows(row, there.source_id))
+                    connection.insert(_SUPERSEDE, superseded_rows(row, there.source_id))
             if batch.released:
-                released = [(each.id, each.run) for each in batch.released]
-                connection.run_many(_RELEASE, released)
+                connection.run_for_ids(_RELEASE, [each.id for each in batch.released], self.run)
             if batch.claims:
                 lost |= self._claim(connection, batch.claims)
             if leave:
@@ -484,7 +485,7 @@ class Store:
         claims = sorted(claims, key=attrgetter("id"))
         ids = [claim.id for claim in claims]
         mine = set(ids)
-        if connection.run_many(_CLAIM, [claim[:-1] for claim in claims]) < len(claims):
+        if connection.insert(_CLAIM, [claim[:-1] for claim in claims]) < len(claims):
             query = "SELECT id FROM kbot_claims WHERE id {ids} AND run = ?"
             mine = {each for (each,) in connection.of_ids(query, ids, self.run)}
         # A statement of its own, after the claims are there: who held one of them before has
@@ -497,7 +498,7 @@ class Store:
             if claim.id not in mine or revisions.get(claim.id, 0) != claim.revision
         }
         if lost:
-            connection.run_many(_RELEASE, [(each, self.run) for each in sorted(lost)])
+            connection.run_for_ids(_RELEASE, sorted(lost), self.run)
         return lost
 
     @property
@@ -535,18 +536,14 @@ class Store:
         back = [number for number, there in rows if seen[number] and not there]
         there = sum(there for _, there in rows)
         withheld = len(vanished) if len(vanished) > limit * there else 0
-        changes: list[tuple[int | None, int]]
-        changes = [] if withheld else [(int(time.time()), number) for number in vanished]
-        changes += [(None, number) for number in back]
-        if changes and not self.reading:
+        gone = [] if withheld else vanished
+        if (gone or back) and not self.reading:
             with connection.transaction():
-                connection.run_many(
-                    "UPDATE kbot_items SET gone_at = ?, revision = revision + 1 "
-                    "WHERE number = ? AND id NOT IN (SELECT id FROM kbot_claims)",
-                    changes,
-                )
+                for numbers, at in ((gone, int(time.time())), (back, None)):
+                    update = f"UPDATE kbot_items SET gone_at = {at or 'NULL'}, "  # noqa: S608 - ours
+                    connection.run_for_ids(update + _UNCLAIMED, numbers)
         before = len(rows) - there - len(back)
-        return before + (0 if withheld else len(vanished)), withheld
+        return before + len(gone), withheld
 
     def recall(self, url: str) -> bytes | None:
         """Return what is remembered of a page; None if nothing is."""
