@@ -27,7 +27,7 @@ from postgresql_server import PostgreSQL, postgresql
 FEW, MANY = (100_000, 1_000_000) if "--full" in sys.argv else (50_000, 200_000)
 ROUNDS = 3
 SERVICE = "http://127.0.0.1:9"
-INDEXES = ("kbot_items_id_key", "kbot_items_pkey", "kbot_items_digest", "kbot_items_unsettled")
+INDEXES = ("kbot_items_id_key", "kbot_items_pkey", "kbot_items_unsettled")
 
 
 def main() -> None:
