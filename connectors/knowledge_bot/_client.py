@@ -431,8 +431,7 @@ class AsyncClient(_BaseClient, AsyncDriver):
         """Prepare to send in the running loop. What is slow to load is loaded beside it."""
         transport = self._connections.transport
         if isinstance(transport, AiohttpTransport):
-            for module in ("aiohttp", "knowledge_bot.models"):
-                await asyncio.to_thread(import_module, module)
+            await asyncio.to_thread(import_module, "aiohttp")
             await transport.open()
 
     async def aclose(self) -> None:

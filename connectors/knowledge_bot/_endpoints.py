@@ -300,6 +300,20 @@ _read_source = _reader("Source")
 _read_message = _reader("Message")
 
 
+def read_source_id(body: bytes) -> str:
+    """Return the id of a source that was created, all that an ingestion needs of the answer.
+
+    It loads no pydantic, and an answer that leaves out another field is understood.
+    """
+    import json
+
+    answer = _unwrapped(json.loads(body))
+    found = answer.get("id") if isinstance(answer, dict) else None
+    if not isinstance(found, str) or not found:
+        raise ValueError("there is no id of a source in it")
+    return found
+
+
 def _read_pong(body: bytes) -> Literal[True]:
     import json
 

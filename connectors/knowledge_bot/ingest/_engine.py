@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from knowledge_bot._database import Connection
 from knowledge_bot.errors import Delivery, KnowledgeBotError
-from knowledge_bot.ingest._found import Listing, fingerprint_of
+from knowledge_bot.ingest._found import ListedFile, Listing, fingerprint_of
 from knowledge_bot.ingest._limiter import TURNS_AHEAD, Limiter, RateLimiter
 from knowledge_bot.ingest._plan import Job, Planned, Planner
 from knowledge_bot.ingest._report import (
@@ -48,7 +48,6 @@ from knowledge_bot.ingest._store import (
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import Item
     from knowledge_bot.ingest._run import Ingestion
-    from knowledge_bot.models import Source
 
 # The most that is planned at once: as many items as one statement asks the ledger about, as many
 # listed files, of which most did not change, and some megabytes of text. And how long an item waits
@@ -89,8 +88,8 @@ class Sender(Protocol):
     async def open(self) -> None:
         """Prepare to send, so that nothing is claimed before it can be sent."""
 
-    async def send(self, job: Job) -> "Source":
-        """Create the source of an item, or raise a `KnowledgeBotError`."""
+    async def send(self, job: Job) -> str:
+        """Create the source of an item and return its id, or raise a `KnowledgeBotError`."""
 
     async def ping(self) -> object:
         """Ask whether the service is up, or raise a `KnowledgeBotError`."""
@@ -133,10 +132,10 @@ class Run:
         self._writer: Writer | None = None
         self._store: Store | None = None
         # What is being sent, and items with the same key, whose turn comes after that.
-        self._in_flight: dict[bytes, list[Item]] = {}
-        self._left: deque[list[Item]] = deque()  # to other runs
-        self._lost: list[Item] = []  # another run claimed or changed them first
-        self._in_progress: list[Item] = []  # other runs are sending them
+        self._in_flight: dict[bytes, list[Item | ListedFile]] = {}
+        self._left: deque[list[Item | ListedFile]] = deque()  # to other runs
+        self._lost: list[Item | ListedFile] = []  # another run claimed or changed them first
+        self._in_progress: list[Item | ListedFile] = []  # other runs are sending them
         self._unsent: list[tuple[Job, bool, str]] = []  # their claims failed
         self._shares = options.share
         self._partial = ""
@@ -404,7 +403,7 @@ class Run:
                     return 0.0
             job.tries, began, self._current = job.tries + 1, time.monotonic(), job.name
             try:
-                source = await self._sender.send(job)
+                source_id = await self._sender.send(job)
             except KnowledgeBotError as error:
                 return self._failed(job, claim, error, began)
             except BaseException as error:
@@ -413,7 +412,7 @@ class Run:
                 self._record(job, claim, "undelivered" if never else "unknown", reason)
                 raise
             self._limiter.succeeded()
-            await self._created(job, claim, source)
+            await self._created(job, claim, source_id)
         finally:
             self._limiter.leave()
         return None
@@ -458,7 +457,7 @@ class Run:
                 state = State.UNKNOWN if kind == "unknown" else State.REFUSED
                 self._writer.finish(claim, job.failed(claim, state, _storable(error[:2000])))
 
-    async def _created(self, job: Job, claim: Claim | None, source: "Source") -> None:
+    async def _created(self, job: Job, claim: Claim | None, source_id: str) -> None:
         changed = job.fingerprint is not None and claim is not None
         try:
             if changed:
@@ -466,12 +465,12 @@ class Run:
                 changed = found != job.fingerprint
         finally:
             if claim is not None and self._writer is not None:
-                row = job.created(claim, _storable(source.id), changed=changed)
-                superseded = superseded_rows(job.before, source.id)
+                row = job.created(claim, _storable(source_id), changed=changed)
+                superseded = superseded_rows(job.before, source_id)
                 self._writer.finish(claim, row, superseded)
                 if superseded and job.before is not None:
                     self._counters.replaced(job.key, job.before.run)
-        self._counters.add(Outcome("created", job.name, job.key, source_id=source.id))
+        self._counters.add(Outcome("created", job.name, job.key, source_id=source_id))
 
     def _fail(self, error: BaseException) -> None:
         self._error = self._error or error

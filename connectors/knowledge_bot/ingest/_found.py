@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from knowledge_bot.ingest._items import File
-
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
@@ -32,6 +30,23 @@ class Skipped:
     partial: bool = False
 
 
+class ListedFile(NamedTuple):
+    """A file that a folder lists: what a `File` is, where nothing has to be checked.
+
+    Attributes:
+        path: the file, resolved.
+        name: the source's name.
+        key: identifies the file from run to run.
+    """
+
+    path: str
+    name: str
+    key: str
+    collections: None = None
+    version: None = None
+    open: None = None
+
+
 class Listing(NamedTuple):
     """Files as a folder lists them; only those that may have changed become items.
 
@@ -43,7 +58,7 @@ class Listing(NamedTuple):
 
     keys: list[str]
     versions: list[str]
-    item: "Callable[[int], File | Skipped]"
+    item: "Callable[[int], ListedFile | Skipped]"
 
 
 def fingerprint(status: os.stat_result) -> str:

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal
 
-from knowledge_bot.ingest._found import Listing, Skipped, fingerprint, fingerprint_of
+from knowledge_bot.ingest._found import ListedFile, Listing, Skipped, fingerprint, fingerprint_of
 from knowledge_bot.ingest._report import Outcome
 from knowledge_bot.ingest._store import DIGEST_SIZE, Claim, Row, State, Store, item_ids
 
@@ -72,7 +72,7 @@ class Job:
         failure: what became of the last try, if it is to be sent again.
     """
 
-    item: "Item"
+    item: "Item | ListedFile"
     id: bytes
     key: str
     name: str
@@ -159,8 +159,8 @@ class Planned:
     outcomes: list[Outcome] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     unchanged: int = 0
-    in_progress: "list[Item]" = field(default_factory=list)
-    left: "list[Item]" = field(default_factory=list)
+    in_progress: "list[Item | ListedFile]" = field(default_factory=list)
+    left: "list[Item | ListedFile]" = field(default_factory=list)
     unversioned: int = 0
     partial: str = ""
     room: int = _KEPT
@@ -233,7 +233,7 @@ class Planner:
             ]
         return planned
 
-    def plan_left(self, items: "Sequence[Item]") -> Planned:
+    def plan_left(self, items: "Sequence[Item | ListedFile]") -> Planned:
         """Decide what to do with items that were left to other runs.
 
         Most are created by now, which one narrow statement tells.
@@ -255,7 +255,7 @@ class Planner:
 
     # Listed files ---------------------------------------------------------------------------------
 
-    def _differing(self, listing: Listing, planned: Planned) -> "list[Item | Skipped]":
+    def _differing(self, listing: Listing, planned: Planned) -> list[ListedFile | Skipped]:
         """Return the files of a listing that may have changed, as items."""
         keys, versions, item = listing
         if self._more_ahead and len(self._ahead) < len(keys):
@@ -294,14 +294,18 @@ class Planner:
 
     def _job(self, item: Any, planned: Planned) -> Job | None:
         """Return an item as a job; None if that is all there is to do about it."""
-        from knowledge_bot.ingest import _items
-
         if isinstance(item, Skipped):
             kind: Literal["invalid", "skipped"] = "invalid" if item.invalid else "skipped"
             planned.outcomes.append(Outcome(kind, item.name[:500], None, item.reason))
             if item.partial:
                 planned.partial = f"{item.name[:500]}: {item.reason}"
             return None
+        if isinstance(item, ListedFile):  # which was compared already
+            collections, what = self._collections, "file"
+            identifier = self._ids(collections)(item.key)
+            return Job(item, identifier, item.key, item.name, item.path, what, collections)
+        from knowledge_bot.ingest import _items
+
         if not isinstance(item, _items.Item):
             reason = f"expected a WebPage, Text or File, not {type(item).__name__}"
             planned.outcomes.append(Outcome("invalid", repr(item)[:500], None, reason))

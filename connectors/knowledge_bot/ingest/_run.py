@@ -22,16 +22,18 @@ from typing import (
 
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._configuration import API_KEY_VARIABLE
-from knowledge_bot._endpoints import Collections, check_number, collection_ids
+from knowledge_bot._endpoints import (
+    Collections,
+    check_number,
+    collection_ids,
+    read_source_id,
+)
 from knowledge_bot._signals import stop_on_signals
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._engine import Run
 from knowledge_bot.ingest._ledger import Ledger
 from knowledge_bot.ingest._plan import Job, OnUnknown
 from knowledge_bot.ingest._report import Outcome, Report, Stop
-
-if TYPE_CHECKING:
-    from knowledge_bot.models import Source
 
 OnProgress = Callable[[Report], object]
 """Called a few times a second and at the end with the report, in the engine's thread."""
@@ -376,16 +378,19 @@ class _AsyncSender:
     async def open(self) -> None:
         await self._client._open()  # noqa: SLF001 - the core's own
 
-    async def send(self, job: Job) -> "Source":
+    async def send(self, job: Job) -> str:
         method, fields = _call(job)
         if (opened := fields.get("file")) is not None and callable(opened):
             fields["file"] = await asyncio.to_thread(_opened, opened)
         try:
-            source: Source = await getattr(self._client, method)(**fields)
+            if type(self._client) is not AsyncClient:  # it may do more than send
+                return str((await getattr(self._client, method)(**fields)).id)
+            request = getattr(AsyncClient, method)(**fields)
+            request.read = read_source_id
+            return str(await self._client._call(request))  # noqa: SLF001 - as above
         finally:
             if opened is not None and callable(opened):
                 await asyncio.to_thread(fields["file"].close)
-        return source
 
     async def ping(self) -> object:
         timeout = min(_PING_TIMEOUT, self._client._configuration.timeout)  # noqa: SLF001 - as above
@@ -401,16 +406,15 @@ class _ThreadSender:
     async def open(self) -> None:
         """Do nothing: there is nothing to prepare."""
 
-    def send(self, job: Job) -> "Awaitable[Source]":
+    def send(self, job: Job) -> Awaitable[str]:
         return asyncio.to_thread(self._send, job)
 
-    def _send(self, job: Job) -> "Source":
+    def _send(self, job: Job) -> str:
         method, fields = _call(job)
         with contextlib.ExitStack() as closing:
             if callable(opened := fields.get("file")):
                 fields["file"] = closing.enter_context(contextlib.closing(_opened(opened)))
-            source: Source = getattr(self._client, method)(**fields)
-        return source
+            return str(getattr(self._client, method)(**fields).id)
 
     def ping(self) -> Awaitable[object]:
         return asyncio.to_thread(self._client.ping)

@@ -90,7 +90,8 @@ class MemoryService:
 
     It keeps what arrives, and creates what a service would: sources, conversations, messages. It
     judges requests by the interface alone (sections 2 and 4). One service may answer any number of
-    clients, blocking and asynchronous ones, and keeps everything as long as it lives.
+    clients, blocking and asynchronous ones, and keeps everything as long as it lives. A ping is
+    always answered: faults are for the requests that follow the one of an ingestion.
 
     Args:
         bots: what each bot answers, by id: see `Answers`. A question without an answer is answered
@@ -134,7 +135,8 @@ class MemoryService:
         """What an `AsyncClient` sends with."""
         return _AsyncMemoryTransport(self)
 
-    # Faults, each for the next request that has none yet
+    # Faults, each for the next request that has none yet. A ping takes none: an ingestion sends one
+    # before anything else, and a test that scripts a fault means what comes after it.
 
     def fail_next(
         self,
@@ -213,7 +215,9 @@ class MemoryService:
 
     # Answers
 
-    def _begin(self) -> _Fault | None:
+    def _begin(self, request: HTTPRequest) -> _Fault | None:
+        if urlsplit(request.url).path.endswith("/ping"):
+            return None
         with self._lock:
             fault = self._faults.pop(0) if self._faults else None
         if fault is not None and not fault.arrives:
@@ -399,7 +403,7 @@ class _MemoryTransport:
         self._service = service
 
     def send(self, request: HTTPRequest) -> HTTPResponse:
-        fault = self._service._begin()  # noqa: SLF001 - its other half
+        fault = self._service._begin(request)  # noqa: SLF001 - its other half
         body: Any = request.body
         if not isinstance(body, bytes):
             body = b"".join(body or ())
@@ -415,7 +419,7 @@ class _AsyncMemoryTransport:
 
     async def send(self, request: HTTPRequest) -> HTTPResponse:
         await asyncio.sleep(0)  # as with any other I/O, other tasks go on meanwhile
-        fault = self._service._begin()  # noqa: SLF001 - its other half
+        fault = self._service._begin(request)  # noqa: SLF001 - its other half
         body: Any = request.body
         if not isinstance(body, bytes):
             body = b"" if body is None else b"".join([piece async for piece in body])

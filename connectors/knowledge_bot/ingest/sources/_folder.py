@@ -10,7 +10,7 @@ from stat import S_ISLNK, S_ISREG
 from typing import TYPE_CHECKING, Any
 
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._found import Listing, Skipped, fingerprint, fingerprint_of
+from knowledge_bot.ingest._found import ListedFile, Listing, Skipped, fingerprint, fingerprint_of
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import File
@@ -100,18 +100,24 @@ class Folder:
         return replace(self, prefix=origin, origin=origin)
 
     def __iter__(self) -> Iterator["File | Skipped"]:
+        from knowledge_bot.ingest._items import File
+
         for listing in self.listings():
-            yield from map(listing.item, range(len(listing.keys)))
+            for item in map(listing.item, range(len(listing.keys))):
+                if isinstance(item, Skipped):
+                    yield item
+                else:
+                    yield File(path=item.path, name=item.name, key=item.key)
 
     def listings(self) -> Iterator[Listing]:  # noqa: C901, PLR0912 - one branch for each kind of entry
         """Yield the same as listings, a few hundred files each.
 
         To make an item of each file would take longer than everything else about an unchanged one.
         """
-        found: list[str | File | Skipped] = []
+        found: list[str | ListedFile | Skipped] = []
         versions: list[str] = []
 
-        def add(each: "str | File | Skipped", version: str = "") -> None:
+        def add(each: str | ListedFile | Skipped, version: str = "") -> None:
             found.append(each)
             versions.append(version)
 
@@ -160,11 +166,11 @@ class Folder:
                 waiting.pop()
         yield self._listing(found, versions)
 
-    def _listing(self, found: "list[str | File | Skipped]", versions: list[str]) -> Listing:
+    def _listing(self, found: list[str | ListedFile | Skipped], versions: list[str]) -> Listing:
         prefix = f"{self.prefix}/"
         keys = [prefix + each if type(each) is str else getattr(each, "key", "") for each in found]
 
-        def item(place: int) -> "File | Skipped":
+        def item(place: int) -> ListedFile | Skipped:
             each = found[place]
             # The path is resolved: the root is, and no link led here.
             return self._file(f"{self.root}/{each}", each, each) if isinstance(each, str) else each
@@ -182,7 +188,7 @@ class Folder:
             and not (ignores is not None and ignores(relative))
         )
 
-    def _linked(self, path: str, relative: str) -> "File | Skipped":
+    def _linked(self, path: str, relative: str) -> ListedFile | Skipped:
         target = Path(os.path.realpath(path))
         if not target.is_relative_to(self.root):
             return _skipped(relative, f"it is a link out of the folder, to {_shown(str(target))}")
@@ -192,16 +198,13 @@ class Folder:
             return _skipped(relative, f"it is a link to nothing, {_shown(str(target))}")
         return self._file(str(target), str(target)[len(self.root) + 1 :], relative)
 
-    def _file(self, path: str, below: str, name: str) -> "File | Skipped":
-        from pydantic import ValidationError
-
-        from knowledge_bot.ingest._items import File
-
+    def _file(self, path: str, below: str, name: str) -> ListedFile | Skipped:
         try:
-            return File(path=path, name=name, key=f"{self.prefix}/{below}")
-        except ValidationError:  # on Linux a name is bytes, and the model takes text
+            path.encode()
+        except UnicodeEncodeError:  # on Linux a name is bytes
             reason = f"its path is not UTF-8 text, {_shown(path)}; rename it"
             return Skipped(_shown(name), reason, invalid=True)
+        return ListedFile(path, name, f"{self.prefix}/{below}")
 
 
 def _ignored_lines(root: Path) -> list[str]:
