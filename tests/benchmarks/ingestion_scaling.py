@@ -79,10 +79,6 @@ def scaling(database: PostgreSQL) -> tuple[list[dict[str, Any]], list[Figure]]:
                     "writes of the ledger a row": round(
                         statistics.median(one.writes / one.rows for one in several), 2
                     ),
-                    # Each write is one, and each transaction begins and ends.
-                    "statements/s": round(
-                        statistics.median(one.writes + 2 * one.transactions for one in several)
-                    ),
                     "connections": max(one.connections for one in several),
                 }
             )
