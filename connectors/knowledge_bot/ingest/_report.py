@@ -40,7 +40,8 @@ class Stop(StrEnum):
     REFUSED = "refused"
     """The service refused many items in a row, all for the same reason."""
     UNAVAILABLE = "unavailable"
-    """The service failed or could not be reached many times in a row."""
+    """The service failed, put items off or could not be reached many times in a row, or something
+    else answers at its address."""
     LEDGER = "ledger"
     """The ledger could not be written, such as when the disk is full."""
     LIMIT = "limit"
@@ -110,7 +111,8 @@ class Report:
         same_content: created items whose content the collections have under another key.
         refused: items that the service refused; the next run tries them again.
         unknown: items that the service may or may not have; see `Ledger.unknown`.
-        undelivered: items that did not reach the service; the next run tries them again.
+        undelivered: items that did not reach the service, or that it put off to the end; the next
+            run tries them again.
         invalid: items that cannot be read or sent as they are.
         skipped: things left out on purpose, such as hidden and empty files.
         elsewhere: items that another worker is sending.
