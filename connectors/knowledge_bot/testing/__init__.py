@@ -90,7 +90,8 @@ class MemoryService:
 
     It keeps what arrives, and creates what a service would: sources, conversations, messages. It
     judges requests by the interface alone (sections 2 and 4). One service may answer any number of
-    clients, blocking and asynchronous ones, and keeps everything as long as it lives.
+    clients, blocking and asynchronous ones, and keeps everything as long as it lives. A fault meets
+    the next requests that are no pings; a ping is always answered.
 
     Args:
         bots: what each bot answers, by id: see `Answers`. A question without an answer is answered
@@ -134,7 +135,8 @@ class MemoryService:
         """What an `AsyncClient` sends with."""
         return _AsyncMemoryTransport(self)
 
-    # Faults, each for the next request that has none yet
+    # Faults, each for the next request that has none yet and is no ping: an ingestion sends one
+    # before its first item
 
     def fail_next(
         self,
@@ -213,9 +215,10 @@ class MemoryService:
 
     # Answers
 
-    def _begin(self) -> _Fault | None:
+    def _begin(self, request: HTTPRequest) -> _Fault | None:
+        is_ping = request.method == "GET" and urlsplit(request.url).path.endswith("/ping")
         with self._lock:
-            fault = self._faults.pop(0) if self._faults else None
+            fault = self._faults.pop(0) if self._faults and not is_ping else None
         if fault is not None and not fault.arrives:
             fault.happen()
         return fault
@@ -399,7 +402,7 @@ class _MemoryTransport:
         self._service = service
 
     def send(self, request: HTTPRequest) -> HTTPResponse:
-        fault = self._service._begin()  # noqa: SLF001 - its other half
+        fault = self._service._begin(request)  # noqa: SLF001 - its other half
         body: Any = request.body
         if not isinstance(body, bytes):
             body = b"".join(body or ())
@@ -415,7 +418,7 @@ class _AsyncMemoryTransport:
 
     async def send(self, request: HTTPRequest) -> HTTPResponse:
         await asyncio.sleep(0)  # as with any other I/O, other tasks go on meanwhile
-        fault = self._service._begin()  # noqa: SLF001 - its other half
+        fault = self._service._begin(request)  # noqa: SLF001 - its other half
         body: Any = request.body
         if not isinstance(body, bytes):
             body = b"" if body is None else b"".join([piece async for piece in body])
