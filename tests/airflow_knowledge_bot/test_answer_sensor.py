@@ -198,7 +198,7 @@ def test_it_gives_its_slot_back_and_does_not_wait_for_ever_by_default():
 @pytest.mark.parametrize("options", [{"min_pass": 2}, {"concurrency": 0}])
 def test_a_number_out_of_its_range_is_refused_when_the_dag_is_parsed(options):
     (name,) = options
-    with pytest.raises(ValueError, match=f"^{name} is .* not "):
+    with pytest.raises(ValueError, match=f"^{name}: .* not "):
         sensor(**options)
 
 

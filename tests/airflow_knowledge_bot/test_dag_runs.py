@@ -3,7 +3,7 @@
 import airflow.sdk
 
 from calls import KEY, SOURCE
-from scripted_server import answer
+from scripted_server import answer, pong
 
 # What is kept between the tries of a task; Airflow 3.1 and 3.2 have nothing of the kind.
 HAS_STATE_STORE = hasattr(airflow.sdk, "NEVER_EXPIRE")
@@ -27,7 +27,7 @@ up >> KnowledgeBotCreateTextSourceOperator(
 def test_a_deferred_wait_and_a_retry_after_the_post_make_one_request(
     dags, scripted, connect, caplog, capfd
 ):
-    server = scripted(answer(503), answer(body="pong"), answer(body={"value": SOURCE}))
+    server = scripted(answer(503), pong, answer(body={"value": SOURCE}), on_ping=None)
     connect(server.url, max_retries=0)
     done = dags.run(dags.load(ADDS_ONE_SOURCE))
     tries = {name: (task.state, task.try_number) for name, task in done.tasks.items()}

@@ -9,7 +9,6 @@ import pytest
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from calls import KEY
 from knowledge_bot import ConfigurationError
-from scripted_server import answer
 
 
 @pytest.mark.parametrize(
@@ -107,18 +106,18 @@ def test_an_extra_that_is_not_an_object_is_refused(monkeypatch):
 
 
 def test_the_client_is_made_once_and_carries_the_connection_s_values(connect, scripted):
-    server = scripted(answer(body="pong"))
+    server = scripted()
     connect(server.url)
     hook = KnowledgeBotHook()
     with hook.get_conn() as client:
         client.ping()
         assert hook.get_conn() is client
-    assert server.requests[0].path == "/public/v1/ping"
-    assert server.requests[0].headers["x-api-key"] == KEY
+    assert server.pings[0].path == "/public/v1/ping"
+    assert server.pings[0].headers["x-api-key"] == KEY
 
 
 def test_an_asynchronous_client_comes_from_the_same_connection(connect, scripted):
-    server = scripted(answer(body="pong"))
+    server = scripted()
     connect(server.url)
 
     async def ping() -> bool:
@@ -126,7 +125,7 @@ def test_an_asynchronous_client_comes_from_the_same_connection(connect, scripted
             return await client.ping()
 
     assert asyncio.run(ping()) is True
-    assert server.requests[0].headers["x-api-key"] == KEY
+    assert server.pings[0].headers["x-api-key"] == KEY
 
 
 def test_making_a_hook_looks_nothing_up():

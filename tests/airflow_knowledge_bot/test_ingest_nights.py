@@ -34,8 +34,6 @@ class Service:
         self._numbers = itertools.count(1)
 
     def __call__(self, request):
-        if request.method == "GET":
-            return answer(body="pong")
         time.sleep(self.seconds)
         name = request.json()["value"]["name"] if b"filename" not in request.body else ""
         if name == self.holds and not self.holding.is_set():
@@ -205,10 +203,7 @@ def test_what_another_run_is_sending_is_waited_for_and_fails_nothing(dags, servi
     assert xcom["elsewhere"] == 0
 
 
-def test_what_is_elsewhere_for_too_long_is_reported_and_fails_nothing(
-    dags, service, ledger, monkeypatch
-):
-    monkeypatch.setattr("airflow_knowledge_bot.operators.ingest._WAIT_FOR_OTHERS", 0.5)
+def test_what_is_elsewhere_for_too_long_is_reported_and_fails_nothing(dags, service, ledger):
     service.holds = "held"
 
     def other():
@@ -219,7 +214,7 @@ def test_what_is_elsewhere_for_too_long_is_reported_and_fails_nothing(
     running = threading.Thread(target=other)
     running.start()
     assert service.holding.wait(20)
-    done = dags.run(dags.load(f"ingest(items={texts('held', 'b')})"))
+    done = dags.run(dags.load(f"ingest(items={texts('held', 'b')}, wait=0.5)"))
     service.go_on.set()
     running.join()
     assert done.state == "success", done.log

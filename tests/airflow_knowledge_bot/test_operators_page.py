@@ -173,10 +173,7 @@ def test_its_dags_run_and_hand_on_what_it_says(run):
 
 
 def test_what_the_resolve_operator_hands_on(scripted, ledger):
-    def reply(received):
-        return answer(body="pong") if received.path.endswith("/ping") else close
-
-    server = scripted(reply_to=reply)
+    server = scripted(close)
     items = [Text(name=name, content=name) for name in ("a", "b")]
     with Client(KEY, server.url, timeout=2) as client:
         ingest(client, items, collections="col_1", ledger=Ledger(ledger))

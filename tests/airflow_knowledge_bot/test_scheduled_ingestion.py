@@ -82,8 +82,6 @@ class Service:
         self.numbers = itertools.count()
 
     def reply(self, received):
-        if received.path.endswith("/ping"):
-            return answer(body="pong")
         if received.path.endswith("/messages"):
             question = received.json()["value"]["content"]
             self.asked.append(question)

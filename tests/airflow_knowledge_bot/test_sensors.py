@@ -1,6 +1,7 @@
 """The sensor in its three modes."""
 
 import time
+from functools import partial
 
 import pytest
 from airflow.exceptions import (  # where Airflow 3.1 has them, too
@@ -14,6 +15,12 @@ from airflow.sdk.module_loading import import_string
 
 from airflow_knowledge_bot.sensors import KnowledgeBotPingSensor
 from scripted_server import answer, close, silence
+
+
+@pytest.fixture
+def scripted(scripted):
+    """Servers whose replies are to pings."""
+    return partial(scripted, on_ping=None)
 
 
 def sensor(**options):

@@ -32,8 +32,6 @@ def service(scripted):
     """A service whose answers are lost while `service.is_down`."""
 
     def reply(received):
-        if received.path.endswith("/ping"):
-            return answer(body="pong")
         return close if server.is_down else answer(body={"value": SOURCE})
 
     server = scripted(reply_to=reply)

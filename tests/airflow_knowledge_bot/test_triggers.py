@@ -5,12 +5,19 @@ import json
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
 from airflow_knowledge_bot.triggers import KnowledgeBotPingTrigger
 from calls import KEY
 from scripted_server import answer, close, silence
+
+
+@pytest.fixture
+def scripted(scripted):
+    """Servers whose replies are to pings."""
+    return partial(scripted, on_ping=None)
 
 
 def trigger(*, seconds=10.0, conn_id="knowledge_bot_default", poke_interval=0.0):

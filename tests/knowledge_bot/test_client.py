@@ -71,7 +71,7 @@ def test_lists_are_read_in_both_forms(call, scripted, form):
 
 @pytest.mark.parametrize("body", [b"pong", b'"pong"', b"pong\n", b'{"value": "pong"}'])
 def test_pong_is_read_as_text_and_as_json(call, scripted, body):
-    assert call(lambda client: client.ping(), scripted(answer(body=body)).url) is True
+    assert call(lambda client: client.ping(), scripted(on_ping=answer(body=body)).url) is True
 
 
 def test_fields_that_the_interface_does_not_name_are_kept(call, scripted):

@@ -152,7 +152,7 @@ def test_an_ingestion_is_one_span_with_its_counts_and_its_calls_in_it(service, s
         inside = [
             span for span in spans() if span.parent and span.parent.span_id == run.context.span_id
         ]
-        assert [span.name for span in inside] == ["GET /ping"] + ["POST /sources/write"] * 3
+        assert [span.name for span in inside] == ["GET /ping", *["POST /sources/write"] * 3]
 
 
 def test_a_check_is_one_span_with_its_counts_and_its_messages_in_it(service, spans):

@@ -27,8 +27,6 @@ class Sources:
         self.server = scripted(reply_to=self._reply)
 
     def _reply(self, request):
-        if request.method == "GET":
-            return answer(body="pong")
         source = request.json()["value"]
         with self._lock:
             if source["content"] in self.failing:

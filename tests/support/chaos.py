@@ -261,7 +261,7 @@ class Proxy:
     def __init__(self, service: CountingServer, trouble: Trouble) -> None:
         self._service, self.trouble = service, trouble
         self._began, self._count, self._lock = 0.0, 0, threading.Lock()
-        self.server = ScriptedServer(reply_to=self._reply_to)
+        self.server = ScriptedServer(reply_to=self._reply_to, on_ping=None)
 
     def _reply_to(self, request: Received) -> Reply:
         with self._lock:

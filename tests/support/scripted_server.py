@@ -21,6 +21,10 @@ class Received:
     headers: dict[str, str]
     body: bytes
 
+    @property
+    def is_ping(self) -> bool:
+        return self.method == "GET" and self.path.endswith("/ping")
+
     def json(self) -> object:
         return json.loads(self.body)
 
@@ -98,26 +102,37 @@ def endless(piece: bytes) -> Reply:
     return reply
 
 
+pong = answer(body="pong")
+"""The documented answer to a ping."""
+
+
 @dataclass
 class ScriptedServer:
     """Answers the first request with the first reply, and so on; the last reply repeats.
 
+    Pings have an answer of their own and are no part of the script: an ingestion sends one before
+    anything else, and more of them during an outage.
+
     Attributes:
+        on_ping: answers each ping; None has pings take the replies as other requests do.
         reply_to: chooses the reply by the request instead, for requests that overtake each other.
         on_accept: called with a new connection before anything is read of it; True keeps it.
         read_limit: stop reading a request's body after so many bytes and reply at once.
         keep_bodies: keep what was sent; otherwise it is read and thrown away.
         requests: every request whose body arrived as announced.
+        pings: those that `on_ping` answered instead.
         started: how many requests' headers arrived.
     """
 
     replies: list[Reply] = field(default_factory=list)
     reply_to: Callable[[Received], Reply] | None = None
+    on_ping: Reply | None = pong
     on_accept: Callable[[socket.socket], bool] = lambda connection: True
     read_limit: int | None = None
     keep_bodies: bool = True
     tls: ssl.SSLContext | None = None
     requests: list[Received] = field(default_factory=list)
+    pings: list[Received] = field(default_factory=list)
     started: int = 0
     connections: int = 0
 
@@ -159,6 +174,10 @@ class ScriptedServer:
                 self._open.add(connection)
             try:
                 for received in self._requests_on(connection):
+                    if self.on_ping is not None and received is not None and received.is_ping:
+                        self.pings.append(received)
+                        self.on_ping(connection)
+                        continue
                     with self._lock:
                         if received is not None:
                             self.requests.append(received)

@@ -37,8 +37,6 @@ class Service:
     url: str = ""
 
     def reply(self, received: Received) -> Reply:
-        if received.method == "GET":
-            return answer(body="pong")
         fields = json.loads(received.body)["value"]
         if (verdict := self.judge(fields["name"])) is not None:
             return verdict

@@ -133,7 +133,7 @@ class Run:
         self._store: Store | None = None
         # What is being sent, and items with the same key, whose turn comes after that.
         self._in_flight: dict[bytes, list[Item | ListedFile]] = {}
-        self._left: deque[list[Item | ListedFile]] = deque()  # to other runs
+        self._left: deque[list[Job]] = deque()  # to other runs
         self._lost: list[Item | ListedFile] = []  # another run claimed or changed them first
         self._in_progress: list[Item | ListedFile] = []  # other runs are sending them
         self._unsent: list[tuple[Job, bool, str]] = []  # their claims failed

@@ -149,7 +149,7 @@ class Planned:
         rows: rows to correct, though nothing is sent.
         unchanged: how many items the service already has.
         in_progress: items that another worker is sending.
-        left: items left to other runs.
+        left: what is left to other runs.
         unversioned: how many are pages without a version, whose changes are not seen.
         partial: why there may be more items than were seen; empty if there are none.
         room: how many more bytes of files may be kept until they are sent.
@@ -160,7 +160,7 @@ class Planned:
     rows: list[Row] = field(default_factory=list)
     unchanged: int = 0
     in_progress: "list[Item | ListedFile]" = field(default_factory=list)
-    left: "list[Item | ListedFile]" = field(default_factory=list)
+    left: list[Job] = field(default_factory=list)
     unversioned: int = 0
     partial: str = ""
     room: int = _KEPT
@@ -233,24 +233,22 @@ class Planner:
             ]
         return planned
 
-    def plan_left(self, items: "Sequence[Item | ListedFile]") -> Planned:
-        """Decide what to do with items that were left to other runs.
+    def plan_left(self, jobs: Sequence[Job]) -> Planned:
+        """Decide what to do with what was left to other runs.
 
-        Most are created by now, which one narrow statement tells.
+        Most items are created by now, which one narrow statement tells.
         """
         with self._turn:
-            done, left = Planned(), []
-            jobs = [job for item in items if (job := self._job(item, done)) is not None]
             there = self._store.contents([job.id for job in jobs]) if self._store else {}
+            left = []
             for job in jobs:
                 number, version, digest = there.get(job.id, (0, None, None))
                 if digest is not None and self._is_same(job.item, job.kind, version, digest):
-                    done.unchanged += 1
                     self._mark_seen(number)
                 else:
                     left.append(job.item)
             planned = self._plan(left, again=True)
-            planned.unchanged += done.unchanged
+            planned.unchanged += len(jobs) - len(left)
             return planned
 
     # Listed files ---------------------------------------------------------------------------------
@@ -357,7 +355,7 @@ class Planner:
         found, mine = store.find([job.id for job in jobs], share=share), []
         for job in jobs:
             if job.id in found.left:
-                planned.left.append(job.item)
+                planned.left.append(job)
                 continue
             job.before, job.scope = found.rows.get(job.id), store.scope(job.collections)
             if job.id not in found.claimed:

@@ -90,8 +90,8 @@ class MemoryService:
 
     It keeps what arrives, and creates what a service would: sources, conversations, messages. It
     judges requests by the interface alone (sections 2 and 4). One service may answer any number of
-    clients, blocking and asynchronous ones, and keeps everything as long as it lives. A ping is
-    always answered: faults are for the requests that follow the one of an ingestion.
+    clients, blocking and asynchronous ones, and keeps everything as long as it lives. A fault meets
+    the next requests that are no pings; a ping is always answered.
 
     Args:
         bots: what each bot answers, by id: see `Answers`. A question without an answer is answered
@@ -135,8 +135,8 @@ class MemoryService:
         """What an `AsyncClient` sends with."""
         return _AsyncMemoryTransport(self)
 
-    # Faults, each for the next request that has none yet. A ping takes none: an ingestion sends one
-    # before anything else, and a test that scripts a fault means what comes after it.
+    # Faults, each for the next request that has none yet and is no ping: an ingestion sends one
+    # before its first item
 
     def fail_next(
         self,
@@ -216,10 +216,9 @@ class MemoryService:
     # Answers
 
     def _begin(self, request: HTTPRequest) -> _Fault | None:
-        if urlsplit(request.url).path.endswith("/ping"):
-            return None
+        is_ping = request.method == "GET" and urlsplit(request.url).path.endswith("/ping")
         with self._lock:
-            fault = self._faults.pop(0) if self._faults else None
+            fault = self._faults.pop(0) if self._faults and not is_ping else None
         if fault is not None and not fault.arrives:
             fault.happen()
         return fault

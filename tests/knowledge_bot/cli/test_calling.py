@@ -45,7 +45,9 @@ def test_what_a_post_was_answered_is_reported_where_stdout_does_not_take_it(prog
 
 
 def test_a_get_is_sent_again_as_everywhere(run, answering):
-    server = answering(answer(503, headers={"Retry-After": "0"}), answer(body=b"pong"))
+    server = answering(
+        answer(503, headers={"Retry-After": "0"}), answer(body=b"pong"), on_ping=None
+    )
     assert run("api", "GET", "/ping").stdout == "pong"
     assert len(server.requests) == 2
 

@@ -314,15 +314,15 @@ import asyncio, os, signal, time
 from knowledge_bot import Client
 from knowledge_bot.ingest import ingest
 
-begin = asyncio.run
+begin = asyncio.new_event_loop
 
-def begin_late(main):
+def begin_late():
     for _ in range(2):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.6)  # sooner, the second one would belong to the first
-    return begin(main)
+    return begin()
 
-asyncio.run = begin_late
+asyncio.new_event_loop = begin_late
 try:
     ingest(Client("key", "http://127.0.0.1:9"), [], collections="col_1")
 except KeyboardInterrupt:

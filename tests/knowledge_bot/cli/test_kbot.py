@@ -9,7 +9,7 @@ import pytest
 
 from calls import KEY, MESSAGE, SOURCE
 from pseudo_terminal import terminal
-from scripted_server import answer, silence
+from scripted_server import answer, pong, silence
 
 ADD = ("add", "text", "--name", "N", "--content", "C", "--collection", "col_1")
 
@@ -176,7 +176,7 @@ def test_an_unencrypted_service_elsewhere_is_warned_of_in_a_sentence(kbot):
 
 
 def test_verbose_reports_every_request_on_stderr(kbot, answering):
-    answering(answer(503, headers={"Retry-After": "0"}), answer(body=b"pong"))
+    answering(answer(503, headers={"Retry-After": "0"}), pong, on_ping=None)
     done = kbot("-v", "ping")
     assert done.stdout == "pong\n"
     assert "GET /ping: 503 in" in done.stderr
@@ -230,8 +230,6 @@ def test_a_key_that_a_header_cannot_carry_is_not_shown(kbot):
 )
 def test_a_stdout_that_cannot_be_written_is_a_sentence(program, answering, command, where, reason):
     answering(answer(body={"data": [{"id": "bot_1", "name": "n"}]}))
-    if command == "ping":
-        answering(answer(body=b"pong"))
     done = subprocess.run(
         f"{program} {command} {where}", shell=True, capture_output=True, text=True, check=False
     )

@@ -32,13 +32,19 @@ class Service:
     arrived: list[str] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     raw: list[bytes] = field(default_factory=list)
-    pings: int = 0
-    url: str = ""
+    server: ScriptedServer | None = None
+
+    @property
+    def url(self) -> str:
+        assert self.server is not None
+        return self.server.url
+
+    @property
+    def pings(self) -> int:
+        assert self.server is not None
+        return len(self.server.pings)
 
     def reply(self, received: Received) -> Reply:
-        if received.path.endswith("/ping"):
-            self.pings += 1
-            return answer(body="pong")
         fields = _fields(received.body)
         name = fields["name"]
         self.arrived.append(name)
@@ -69,7 +75,7 @@ def _fields(body: bytes) -> dict[str, Any]:
 @pytest.fixture
 def service(scripted: Callable[..., ScriptedServer]) -> Service:
     service = Service()
-    service.url = scripted(reply_to=service.reply).url
+    service.server = scripted(reply_to=service.reply)
     return service
 
 

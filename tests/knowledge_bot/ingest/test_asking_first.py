@@ -32,15 +32,10 @@ def test_the_service_is_asked_once_and_only_where_there_is_something_to_send(run
 def test_a_wrong_address_or_key_ends_a_run_with_nothing_claimed(
     send, scripted, ledger, reply, stop
 ):
-    asked = []
-
-    def refuse(received):
-        asked.append(received.path.rpartition("/")[2])
-        return reply
-
-    report = send(texts(30), ledger=ledger, url=scripted(reply_to=refuse).url)
+    server = scripted(reply, on_ping=reply)
+    report = send(texts(30), ledger=ledger, url=server.url)
     assert report.stopped is stop
-    assert asked == ["ping"]
+    assert (len(server.pings), server.requests) == (1, [])
     assert report.items == 0
     assert list(ledger.entries()) == []
 

@@ -12,7 +12,7 @@ from calls import KEY
 from ingest_texts import texts
 from knowledge_bot import Client
 from knowledge_bot.ingest import Stop, Text, ingest
-from scripted_server import ScriptedServer, answer, reset
+from scripted_server import ScriptedServer, answer, pong, reset
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -91,11 +91,7 @@ def test_what_goes_well_in_between_begins_the_count_anew(send, service):
 
 def test_a_proxy_that_lets_no_ping_pass_is_tried_with_an_item(service, scripted, ledger):
     service.judge = lambda name, times: reset if name == "t0" else None
-    url = scripted(
-        reply_to=lambda received: (
-            error(503) if received.path.endswith("/ping") else service.reply(received)
-        )
-    ).url
+    url = scripted(reply_to=service.reply, on_ping=error(503)).url
     with Client(KEY, url, timeout=5) as client:
         report = ingest(client, texts(5), collections="col_1", ledger=ledger, concurrency=1)
     assert (report.created, report.unknown, report.stopped) == (4, 1, None)
@@ -164,8 +160,12 @@ def test_a_service_that_resets_all_connections_for_a_while_is_waited_for(
             return False
         return True
 
+    def answer_ping(connection: socket.socket) -> None:
+        (reset if is_away() else pong)(connection)
+
     server = ScriptedServer(
         reply_to=lambda received: reset if is_away() else service.reply(received),
+        on_ping=answer_ping,
         on_accept=accepts,
     )
     try:
@@ -189,11 +189,16 @@ def test_a_service_behind_a_proxy_that_finds_nobody_for_a_while_is_waited_for(
     service.judge = lambda name, times: time.sleep(0.005)
     away, back = time.monotonic() + 0.2, time.monotonic() + 1
 
-    def reply(received):
-        is_away = away < time.monotonic() < back
-        return error(503) if is_away else service.reply(received)
+    def is_away() -> bool:
+        return away < time.monotonic() < back
 
-    proxy = scripted(reply_to=reply)
+    def reply(received):
+        return error(503) if is_away() else service.reply(received)
+
+    def answer_ping(connection: socket.socket) -> None:
+        (error(503) if is_away() else pong)(connection)
+
+    proxy = scripted(reply_to=reply, on_ping=answer_ping)
     report = send(texts(600), ledger=ledger, url=proxy.url)
     assert report.stopped is None
     assert report.unknown <= 8 + 4
