@@ -163,7 +163,7 @@ _SAME_CONTENTS = """
     )
     SELECT mine.key, min(mine.name), min(other.key) FROM kbot_items AS other CROSS JOIN mine
     WHERE other.digest = mine.digest AND other.scope = mine.scope AND other.number <> mine.number
-      AND (other.run <> ? OR other.number < mine.number)
+      AND (other.run <> ? OR other.key < mine.key)
     GROUP BY mine.number, mine.key
 """
 
