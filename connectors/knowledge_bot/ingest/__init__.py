@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING
 from knowledge_bot._extras import require
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest._found import Skipped
     from knowledge_bot.ingest._items import File, Item, Text, WebPage
     from knowledge_bot.ingest._ledger import Entry, Ledger, LedgerCounts, SupersededSource
+    from knowledge_bot.ingest._listings import Skipped
     from knowledge_bot.ingest._report import IncompleteIngestionError, Outcome, Report, Stop
     from knowledge_bot.ingest._run import Ingestion, IngestionOptions, aingest, ingest
     from knowledge_bot.ingest._schema import LedgerError
@@ -49,7 +49,7 @@ require(__name__, "ingest", "defusedxml", "feedparser", "pathspec")
 
 _HOMES = {
     "_schema": ("LedgerError",),
-    "_found": ("Skipped",),
+    "_listings": ("Skipped",),
     "_items": ("File", "Item", "Text", "WebPage"),
     "_ledger": ("Entry", "LedgerCounts", "Ledger", "SupersededSource"),
     "_report": ("IncompleteIngestionError", "Outcome", "Report", "Stop"),

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from knowledge_bot._database import Connection
 from knowledge_bot.errors import Delivery, KnowledgeBotError
-from knowledge_bot.ingest._found import ListedFile, Listing, fingerprint_of
 from knowledge_bot.ingest._limiter import TURNS_AHEAD, Limiter, RateLimiter
+from knowledge_bot.ingest._listings import ListedFile, Listing, fingerprint_of
 from knowledge_bot.ingest._plan import Job, Planned, Planner
 from knowledge_bot.ingest._report import (
     FAILURES_KEPT,

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal
 
-from knowledge_bot.ingest._found import ListedFile, Listing, Skipped, fingerprint, fingerprint_of
+from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, fingerprint, fingerprint_of
 from knowledge_bot.ingest._report import Outcome
 from knowledge_bot.ingest._store import DIGEST_SIZE, Claim, Row, State, Store, item_ids
 

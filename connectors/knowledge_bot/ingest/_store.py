@@ -163,7 +163,7 @@ _SAME_CONTENTS = """
     )
     SELECT mine.key, min(mine.name), min(other.key) FROM kbot_items AS other CROSS JOIN mine
     WHERE other.digest = mine.digest AND other.scope = mine.scope AND other.number <> mine.number
-      AND (other.run <> ? OR other.number < mine.number)
+      AND (other.run <> ? OR other.key < mine.key)
     GROUP BY mine.number, mine.key
 """
 
@@ -236,7 +236,7 @@ class Batch:
         return bool(self.rows or self.released or self.claims or self.superseded)
 
 
-class Found(NamedTuple):
+class Holdings(NamedTuple):
     """What a ledger holds of some items.
 
     Attributes:
@@ -345,7 +345,7 @@ class Store:
         values = (self.origin, after, self.highest, self._scope, count)
         return self._session.do("read", lambda connection: connection.rows(query, *values))
 
-    def find(self, ids: Sequence[bytes], *, share: bool) -> Found:
+    def find(self, ids: Sequence[bytes], *, share: bool) -> Holdings:
         """Look items up.
 
         Args:
@@ -354,7 +354,7 @@ class Store:
                 ids. Each run knows by them, before it asks anything else, which items are its own.
         """
 
-        def find(connection: Connection) -> Found:
+        def find(connection: Connection) -> Holdings:
             rows, mine = find_rows(connection, ids), list(ids)
             # A run that has nothing to send writes nothing, so it does not register itself.
             if share and (self.registered or len(rows) < len(ids)):
@@ -369,7 +369,7 @@ class Store:
             for claim in claims if self.reading else ():
                 if claim.run in dead:
                     rows[claim.id] = _unknown(claim, rows.get(claim.id))
-            return Found(rows, {each.id for each in claims if each.run not in dead}, left)
+            return Holdings(rows, {each.id for each in claims if each.run not in dead}, left)
 
         return self._session.do("read", find)
 

@@ -196,9 +196,8 @@ def test_the_same_content_under_a_second_key_is_sent_and_named(send, service, le
     report = send(twins, ledger=ledger)
     assert (report.created, report.same_content, report.ok) == (4, 2, True)
     said = {one.name: one.error for one in report.failures if one.kind == "same_content"}
-    assert "'a'" in said.pop("b")
-    ((one, other),) = said.items()  # one of the twins is named, with the other
-    assert (one, other.split("'")[1]) in (("d", "e"), ("e", "d"))
+    assert "'a'" in said["b"]
+    assert "'d'" in said["e"]
     assert send(twins, ledger=ledger).same_content == 0
 
 

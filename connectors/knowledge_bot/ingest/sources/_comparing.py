@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from knowledge_bot._endpoints import check_number
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._found import Skipped
 from knowledge_bot.ingest._items import WebPage
+from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._addresses import site
 from knowledge_bot.ingest.sources._documents import (
     Found,

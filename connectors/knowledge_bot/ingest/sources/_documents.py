@@ -11,7 +11,7 @@ from typing import IO, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._found import Skipped
+from knowledge_bot.ingest._listings import Skipped
 
 TOO_LARGE = 50 * 1024 * 1024
 """Most bytes of a document, unpacked: sitemaps.org, protocol, "Using Sitemap index files"."""

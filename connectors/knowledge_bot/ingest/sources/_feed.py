@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from knowledge_bot.ingest._found import Skipped
 from knowledge_bot.ingest._items import WebPage
+from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._comparing import Compared, compared
 from knowledge_bot.ingest.sources._documents import (
     Found,

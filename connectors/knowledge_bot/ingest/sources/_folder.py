@@ -10,7 +10,7 @@ from stat import S_ISLNK, S_ISREG
 from typing import TYPE_CHECKING, Any
 
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._found import ListedFile, Listing, Skipped, fingerprint, fingerprint_of
+from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, fingerprint, fingerprint_of
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import File

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._found import Skipped
 from knowledge_bot.ingest._items import File, Text, WebPage
+from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._comparing import Compared, compared
 from knowledge_bot.ingest.sources._documents import Found, is_web_address, once, skipped_address
 

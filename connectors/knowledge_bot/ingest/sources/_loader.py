@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 from pydantic import ValidationError
 
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._found import Skipped
 from knowledge_bot.ingest._items import File, Text
+from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._documents import Found, once
 
 # The methods of a loader that return documents, lazy ones first: LangChain's, then LlamaIndex's.

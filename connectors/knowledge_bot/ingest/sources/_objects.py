@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from knowledge_bot._extras import require
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._found import Skipped
 from knowledge_bot.ingest._items import File
+from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._documents import check_flag, patterns_of
 from knowledge_bot.ingest.sources._folder import expression, matching
 

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._found import Skipped
 from knowledge_bot.ingest._items import Text
+from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._documents import Found, once
 
 # The most columns that an error names.

@@ -13,8 +13,8 @@ from urllib.parse import urljoin, urlsplit
 
 from knowledge_bot._endpoints import Headers, check_number, header_list
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._found import Skipped
 from knowledge_bot.ingest._items import WebPage, holds_login
+from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._addresses import LONGEST, cleaned, site
 from knowledge_bot.ingest.sources._documents import (
     UnreadableError,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 from xml.etree.ElementTree import Element, ParseError
 
-from knowledge_bot.ingest._found import Skipped
 from knowledge_bot.ingest._items import WebPage
+from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._comparing import Compared, compared
 from knowledge_bot.ingest.sources._documents import (
     Found,
