@@ -404,7 +404,7 @@ def test_what_a_run_is_sending_is_neither_settled_nor_forgotten_under_it(
         held.wait(30)
         answer(body=SOURCE)(connection)
 
-    server = answering(answer(body="pong"), waiting)
+    server = answering(waiting)
     (tmp_path / "urls.txt").write_text("https://h.example/a\n")
     command = [program, "ingest", "urls", tmp_path / "urls.txt", "--collection", "col_1"]
     with subprocess.Popen(command, env=dict(os.environ)) as process:

@@ -146,7 +146,7 @@ def as_nobody() -> Callable[[], contextlib.AbstractContextManager[None]]:
 def pooler() -> Iterator[Callable[..., str]]:
     """`pooler(address)`: the address of a proxy that tells an id of its own, as a pooler does.
 
-    Once `lost` is set, it passes on one commit, and is gone before the answer.
+    Once `lost` is set, it passes on the commit of a claim, and is gone before the answer.
     """
     with contextlib.ExitStack() as closing:
 
@@ -178,11 +178,14 @@ def pass_on(
     one: socket.socket, other: socket.socket, listening: socket.socket, lost: threading.Event
 ) -> None:
     with contextlib.suppress(OSError):
+        claims = False
         while data := one.recv(65536):
-            if lost.is_set() and b"COMMIT" in data:
+            claims = claims or b"INTO kbot_claims" in data
+            if lost.is_set() and claims and b"COMMIT" in data:
                 for end in (listening, one):
                     end.shutdown(socket.SHUT_RDWR)
                 listening.close()
+            claims = claims and b"COMMIT" not in data
             before, key, after = data.partition(KEY_DATA)
             other.sendall(before + key + (b"\0\0\0\1" + after[4:] if key else after))
         other.shutdown(socket.SHUT_WR)
