@@ -174,10 +174,10 @@ def write_rows(connection: Connection, rows: Sequence[Row]) -> set[bytes]:
     Each row has the revision after the one it was read with. The outcome of a claim is always
     written while the claim, or the row, still belongs to that run.
     """
-    if connection.insert(_WRITE, [row[:-1] for row in rows]) == len(rows):
+    last = {row.id: row for row in rows}  # a statement of PostgreSQL writes no row twice
+    if connection.insert(_WRITE, [row[:-1] for row in last.values()]) == len(last):
         return set()
-    found = find_rows(connection, [row.id for row in rows])
-    last = {row.id: row for row in rows}
+    found = find_rows(connection, list(last))
     return {row.id for row in last.values() if not _is_written(row, found.get(row.id))}
 
 
