@@ -1,0 +1,79 @@
+"""A page's tree and its main text."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from knowledge_bot_web.html import PageError, article, main_text, parsed
+
+
+def text_of(page: str) -> str:
+    return main_text(page, parsed(page, deep=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<title>t</title><p>a<b>b</b>", "a b"),
+        ("<nav>n</nav><header>h</header>a<footer>f</footer><aside>s</aside>", "a"),
+        ("<div role=banner>n<div>m</div></div>a", "a"),
+        ("<script>s</script><style>s</style>a<svg><text>s</text></svg>", "a"),
+        ("x<main>a<nav>n</nav></main>y", "a"),
+        ("x<div role=main>a<div>b</div>c</div>y", "a b c"),
+        ("<nav>a", "a"),  # never closed: nobody knows where it ends
+        ("<main></main>a", "a"),
+        ("<p>a<nav>b<p>c", "a b c"),
+        ("<p>a<NAV>b</nav><footer>c<p>d", "a c d"),
+        ("<nav>a</nav>", "a"),  # or nothing would be left
+        ("a &amp; b&eacute;", "a & bé"),
+        ("", ""),
+    ],
+)
+def test_the_main_text_is_what_stands_between(text, expected):
+    assert text_of(text) == expected
+
+
+@pytest.mark.parametrize("page", ["", " \n", "<!-- nothing -->", '<?xml version="1.0"?>'])
+def test_an_empty_page_has_no_text(page):
+    assert text_of(page) == ""
+
+
+def test_a_declaration_of_xml_is_no_text_and_no_other_encoding():
+    assert text_of('<?xml version="1.0" encoding="koi8-r"?><html><p>Grüße') == "Grüße"
+
+
+@pytest.mark.parametrize(("deep", "levels"), [(False, 250), (True, 2000)])
+def test_a_page_is_read_to_its_depth_or_not_at_all(deep, levels):
+    assert "end" in parsed("<p>begin" + "<i>" * (levels - 10) + "end", deep=deep).text_content()
+    with pytest.raises(PageError, match=f"more than {levels} deep"):
+        parsed("<p>begin" + "<div>" * levels * 2 + "end", deep=deep)
+
+
+@pytest.mark.parametrize("piece", ["<nav>", "<nav ", "<a_b='", "</", "<!--", "<p role=main>", "&#"])
+def test_no_page_takes_long(piece):
+    began = time.process_time()
+    try:
+        text_of(piece * (500_000 // len(piece)))
+    except PageError:
+        assert piece == "<nav>"
+    assert time.process_time() - began < 3
+
+
+def test_an_article_is_what_trafilatura_finds():
+    sentence = "The library opens at nine on weekdays, and at ten on Saturdays. "
+    page = f"<nav>Home</nav><article><p>{sentence * 5}</p></article><footer>Imprint</footer>"
+    assert article(page) == article(parsed(page), fast=True) == (sentence * 5).strip()
+
+
+def test_heavy_libraries_are_loaded_by_who_reads_a_page():
+    program = (
+        "import sys, knowledge_bot_web.charsets, knowledge_bot_web.html, knowledge_bot_web.robots;"
+        "print([name for name in ('lxml', 'trafilatura', 'httpcore', 'charset_normalizer')"
+        " if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "[]\n"
