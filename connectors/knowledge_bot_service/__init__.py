@@ -5,23 +5,21 @@ loaded on first use, since every start of `kbot` imports this package, even with
 `serve`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from knowledge_bot._extras import require
+from knowledge_bot.adapters import lazy_names, require
 
 if TYPE_CHECKING:
-    from knowledge_bot_service.local import LocalService, LocalServiceError
-    from knowledge_bot_service.settings import SettingsError
-    from knowledge_bot_service.store import SourceState
+    from knowledge_bot_service.config.settings import SettingsError
+    from knowledge_bot_service.run.local import LocalService, LocalServiceError, Service
+    from knowledge_bot_service.store.sources import SourceState
 
-__all__ = ["LocalService", "LocalServiceError", "SettingsError", "SourceState"]
+__all__ = ["LocalService", "LocalServiceError", "Service", "SettingsError", "SourceState"]
 
 _HOMES = {
-    "LocalService": "local",
-    "LocalServiceError": "local",
-    "SettingsError": "settings",
-    "SourceState": "store",
+    "config.settings": ("SettingsError",),
+    "run.local": ("LocalService", "LocalServiceError", "Service"),
+    "store.sources": ("SourceState",),
 }
 
 
@@ -29,7 +27,7 @@ def require_extra() -> None:
     """Check that the extra `serve` is installed.
 
     Raises:
-        ModuleNotFoundError: it is not; the message says what to install.
+        MissingExtraError: it is not.
     """
     require(
         __name__,
@@ -45,8 +43,4 @@ def require_extra() -> None:
     )
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    require_extra()
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES, require_extra)

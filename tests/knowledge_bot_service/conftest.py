@@ -1,4 +1,7 @@
-"""A running service, and a plain HTTP client to it: what is tested is what crosses the socket."""
+"""A running service, and a plain HTTP client to it.
+
+It runs in the tests' process; those of sockets, processes and crashes have one that is `served`.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,14 +9,15 @@ from pathlib import Path
 import httpx
 import pytest
 
+from in_process import InProcess
 from knowledge_bot_service import LocalService
 from service_calls import BOTS, COLLECTIONS, client_of
 
 
 @pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
     """One service for all tests that neither stop it nor need it empty."""
-    with LocalService(
+    with InProcess(
         tmp_path_factory.mktemp("service"),
         collections=COLLECTIONS,
         bots=BOTS,
@@ -24,19 +28,32 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
 
 
 @pytest.fixture
-def http(service: LocalService) -> Iterator[httpx.Client]:
+def http(service: InProcess) -> Iterator[httpx.Client]:
     with client_of(service) as client:
         yield client
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[LocalService]:
+def fresh(tmp_path: Path) -> Iterator[InProcess]:
     """A service of the test's own."""
+    with InProcess(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as running:
+        yield running
+
+
+@pytest.fixture
+def fresh_http(fresh: InProcess) -> Iterator[httpx.Client]:
+    with client_of(fresh) as client:
+        yield client
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[LocalService]:
+    """A service of the test's own in a process of its own, behind a socket."""
     with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as running:
         yield running
 
 
 @pytest.fixture
-def fresh_http(fresh: LocalService) -> Iterator[httpx.Client]:
-    with client_of(fresh) as client:
+def served_http(served: LocalService) -> Iterator[httpx.Client]:
+    with client_of(served) as client:
         yield client

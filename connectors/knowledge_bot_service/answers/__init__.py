@@ -1,0 +1,1 @@
+"""What a question is answered with: its conversation, passages that fit, and words for them."""

@@ -1,0 +1,450 @@
+"""What a service is started with: collections, bots, keys, limits, folder. Frozen once read."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+if TYPE_CHECKING:
+    from knowledge_bot_web.fetching import FetchPolicy
+
+MIB = 1024 * 1024
+
+KEY_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}"
+"""What the names of keys look like: they are in the log, and may be the names of files."""
+
+Role: TypeAlias = Literal["read", "write", "manage"]
+"""What a key may do: "read" list and ask, "write" also add, "manage" also replace, rename and
+delete. Each may what those before it may.
+"""
+
+_COLLECTION_ID: Final = r"^col_[A-Za-z0-9_-]{1,60}$"
+_BOT_ID: Final = r"^bot_[A-Za-z0-9_-]{1,60}$"
+
+
+def _network(given: str) -> IPv4Network | IPv6Network:
+    meant = ip_network(given, strict=False)
+    try:
+        return ip_network(given)
+    except ValueError as error:
+        raise ValueError(f"{error}; {meant} may be meant") from None
+
+
+CollectionId = Annotated[str, Field(pattern=_COLLECTION_ID)]
+BotId = Annotated[str, Field(pattern=_BOT_ID)]
+Network = Annotated[
+    IPv4Network | IPv6Network,
+    # The union's own errors would name both kinds of network.
+    PlainValidator(_network),
+]
+Name = Annotated[str, Field(min_length=1, max_length=300)]
+
+
+# Shorter ones are guessed in a moment, or are a slip.
+_SHORTEST_KEY: Final = 3
+
+
+ADMIN_IS_GONE: Final = (
+    "there is no such setting any more. Take it out, and give the keys that may replace, rename "
+    'and delete sources the role "manage"; the key that the service makes and api_keys have it'
+)
+"""What is said to whoever still sets `admin`."""
+
+
+class SettingsError(Exception):
+    """The settings cannot be used. str() says which setting, and why."""
+
+
+def _endpoint(url: str) -> str:
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        # Its own words repeat what may be a part of a password.
+        port = 0
+    if port == 0:
+        raise ValueError("must have a port of 1 to 65535, or none")
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("must be an http or https address without a query")
+    if "@" in parts.netloc:
+        raise ValueError("must hold no user and password; api_key_env names where the key is")
+    return url
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class CollectionSettings(_Section):
+    """A collection that sources can be added to."""
+
+    id: CollectionId
+    name: Name
+
+
+class BotSettings(_Section):
+    """A bot, and the ids of the collections that it reads."""
+
+    id: BotId
+    name: Name
+    collections: tuple[CollectionId, ...] = Field(min_length=1)
+
+
+class KeySettings(_Section):
+    """A key with a name, which the log has, and a role.
+
+    The key itself is `key`, or in the environment variable `key_env` or the file `key_file`: one of
+    the three. `role` is "read" for whoever lists and asks, "write" for whoever also adds, "manage"
+    for whoever also replaces, renames and deletes. `expires` is the first day, in UTC, on which the
+    key is no longer taken. `requests_per_minute` goes over the one of the limits.
+
+    `bots` and `collections` limit the key to these; None is no limit. With `collections` alone it
+    sees the bots that read nothing else, and with `bots` alone the collections that these read.
+    """
+
+    name: Annotated[str, Field(pattern=f"^{KEY_NAME}$")]
+    role: Role
+    key: SecretStr | None = None
+    key_env: Annotated[str, Field(min_length=1)] | None = None
+    key_file: Path | None = None
+    expires: date | None = None
+    requests_per_minute: int | None = Field(default=None, ge=1, strict=True)
+    bots: tuple[BotId, ...] | None = None
+    collections: tuple[CollectionId, ...] | None = None
+
+    @model_validator(mode="after")
+    def _has_one_key(self) -> Self:
+        given = [one for one in (self.key, self.key_env, self.key_file) if one is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"the key {self.name} must have one of key, key_env and key_file; it has "
+                f"{len(given)}"
+            )
+        return self
+
+
+class Limits(_Section):
+    """What one client may use.
+
+    `request_bytes` bounds a JSON request and so the text it carries, `upload_bytes` an upload. Both
+    count the body as it arrives. `sources` is a quota: how many sources the service accepts before
+    it answers 402 (sources that failed do not count); None is no quota. `requests_per_minute` is
+    how many requests each key may make, as many of them at once; more are answered with 429. None
+    is no limit. With less than `min_free_bytes` left on the disk, `/healthz` says that the service
+    is not ready.
+
+    `connections` is how many clients may be connected at once: fewer where the system allows the
+    process fewer open files. A request's headers may take `head_seconds` to arrive, and a
+    connection may wait as long for its first request. A body has to arrive at 500 bytes a second or
+    faster, over any `body_seconds`.
+    """
+
+    # Neither true nor "5" is a number.
+    model_config = ConfigDict(strict=True)
+
+    request_bytes: int = Field(default=50 * MIB, ge=1)
+    upload_bytes: int = Field(default=200 * MIB, ge=1)
+    sources: int | None = Field(default=None, ge=0)
+    connections: int = Field(default=2000, ge=1)
+    head_seconds: float = Field(default=20.0, gt=0, le=3600)
+    body_seconds: float = Field(default=30.0, gt=0, le=3600)
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    min_free_bytes: int = Field(default=16 * MIB, ge=0)
+
+
+class AnswersSettings(_Section):
+    """A language model that words the answers; without one they quote the passages.
+
+    `base_url` is that of an OpenAI-compatible interface, such as `http://127.0.0.1:11434/v1`.
+    `api_key_env` names the environment variable that holds its key. `timeout` is how long one
+    answer may take, in seconds: less than the clients of the service wait. `max_passages` is how
+    many passages the model is given at most.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    base_url: Annotated[str, AfterValidator(_endpoint)]
+    model: Name
+    api_key_env: Annotated[str, Field(min_length=1)] | None = None
+    timeout: float = Field(default=30.0, gt=0, le=600)
+    max_passages: int = Field(default=5, ge=1, le=5)
+
+
+def _seconds(text: object) -> object:
+    found = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text) if isinstance(text, str) else None
+    if found is None:
+        raise ValueError(
+            'must be a whole number of 1 to 999999 and a unit, such as "90s", "30m", "24h" or "7d"'
+        )
+    return int(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
+
+
+class RefetchSettings(_Section):
+    """Web pages are looked at again, `every` so often: "90s", "30m", "24h", "7d"."""
+
+    every: Annotated[int, BeforeValidator(_seconds)]
+
+
+class Settings(_Section):
+    """Everything that a service is started with.
+
+    It listens at `host` on `port`; 0 takes a free one.
+
+    `api_keys` are keys with the role "manage" and without a name. `trusted_proxies` are the
+    networks of proxies whose word on who the client is goes into the log (`X-Forwarded-For`).
+
+    `wait_for_sources` is how many seconds a question waits at most for sources that were accepted
+    before it: the interface has no way to ask for a source's status (section 3), so a client that
+    adds a source and then asks about it relies on this.
+    """
+
+    host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
+    port: int = Field(default=8700, ge=0, le=65535, strict=True)
+    data: Path = Path("kbot-data")
+    api_keys: tuple[SecretStr, ...] = ()
+    keys: tuple[KeySettings, ...] = ()
+    collections: tuple[CollectionSettings, ...] = (
+        CollectionSettings(id="col_default", name="Default"),
+    )
+    bots: tuple[BotSettings, ...] = (
+        BotSettings(id="bot_default", name="Assistant", collections=("col_default",)),
+    )
+    limits: Limits = Limits()
+    answers: AnswersSettings | None = None
+    refetch: RefetchSettings | None = None
+    allow_fetch: tuple[Network, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()
+    wait_for_sources: float = Field(default=5.0, ge=0, le=60, strict=True)
+    workers: int = Field(default=4, ge=1, le=64, strict=True)
+
+    @field_validator("api_keys")
+    @classmethod
+    def _can_be_keys(cls, keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        for key in keys:
+            if wrong := wrong_with_key(key.get_secret_value()):
+                raise ValueError(f"a key {wrong}")
+        return keys
+
+    @model_validator(mode="after")
+    def _ids_agree(self) -> Self:
+        known = [collection.id for collection in self.collections]
+        _refuse_repeats("collection", known)
+        _refuse_repeats("bot", [bot.id for bot in self.bots])
+        _refuse_repeats("key", [key.name for key in self.keys])
+        for key in self.keys:
+            if key.key is not None and (wrong := wrong_with_key(key.key.get_secret_value())):
+                raise ValueError(f"the key {key.name} {wrong}")
+        for bot in self.bots:
+            if missing := set(bot.collections) - set(known):
+                raise ValueError(
+                    f"bot {bot.id} reads {', '.join(sorted(missing))}, which is no collection "
+                    f"here; the collections are {', '.join(known) or 'none'}"
+                )
+        for key in self.keys:
+            if absent := self.unknown_in(key.bots or (), key.collections or ()):
+                raise ValueError(f"the key {key.name} is limited to {absent}, which is not here")
+        return self
+
+    @property
+    def fetch_policy(self) -> "FetchPolicy":
+        """Where web pages may be fetched from."""
+        from knowledge_bot_web.fetching import FetchPolicy
+
+        advice = "; the service may be started with `--allow-fetch` to open a network"
+        return FetchPolicy(allow=self.allow_fetch, advice=advice)
+
+    def unknown_in(self, bots: Iterable[str], collections: Iterable[str]) -> str:
+        """Say which of the bots and collections that a key is limited to are not declared."""
+        known = {*(bot.id for bot in self.bots), *(one.id for one in self.collections)}
+        return ", ".join(sorted({*bots, *collections} - known))
+
+
+def read_settings(path: Path) -> Settings:
+    """Read a TOML file into settings; what it leaves out has its default.
+
+    A relative `data` folder or `key_file` is taken from the file's own folder.
+
+    Raises:
+        SettingsError: the file cannot be read, is not TOML, or has keys or values that are wrong;
+            every one of them is named.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not a TOML file: {error}") from None
+    if isinstance(folder := values.get("data"), str):
+        values["data"] = path.parent / folder
+    for key in values["keys"] if isinstance(values.get("keys"), list) else ():
+        if isinstance(key, dict) and isinstance(file := key.get("key_file"), str):
+            key["key_file"] = path.parent / file
+    return parse_settings(values, origin=str(path))
+
+
+def overridden(
+    settings: Settings,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    data: Path | None = None,
+    api_keys: Sequence[str] = (),
+    allow_fetch: Sequence[str] = (),
+    trusted_proxies: Sequence[str] = (),
+) -> Settings:
+    """Settings with what a command line says: in place of theirs; where there are several, beside.
+
+    Raises:
+        SettingsError: a value is wrong; it is named.
+    """
+    # Not dict(settings), which takes a setting named `keys` for a mapping's method.
+    values: dict[str, object] = {name: getattr(settings, name) for name in Settings.model_fields}
+    given = {"host": host, "port": port, "data": data}
+    values |= {name: value for name, value in given.items() if value is not None}
+    if api_keys:
+        values["api_keys"] = (*settings.api_keys, *api_keys)
+    if allow_fetch:
+        values["allow_fetch"] = (*settings.allow_fetch, *allow_fetch)
+    if trusted_proxies:
+        values["trusted_proxies"] = (*settings.trusted_proxies, *trusted_proxies)
+    return parse_settings(values, origin="command line")
+
+
+def parse_settings(values: dict[str, object], *, origin: str) -> Settings:
+    """Make settings from plain values, such as a file's.
+
+    Raises:
+        SettingsError: keys or values are wrong; `origin` says where they came from.
+    """
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        problems = error.errors(include_input=False, include_url=False)
+        found = "; ".join(_sentence(problem, values) for problem in problems)
+        raise SettingsError(f"{origin}: {found}") from None
+
+
+def in_words(problem: Any) -> str:
+    """Say what a validation error means, without its place: "must be at least 1".
+
+    Args:
+        problem: one of `ValidationError.errors()`.
+    """
+    kind, given = problem["type"], problem.get("ctx", {})
+    if kind == "value_error":
+        return str(given["error"])
+    if kind == "string_pattern_mismatch":
+        return _PATTERNS.get(given["pattern"], f"must match {given['pattern']}")
+    if kind in _WORDS:
+        return _WORDS[kind].format(**given)
+    # In the library's words, which begin so.
+    said: str = problem["msg"].replace("Input should", "must").replace("Input", "it")
+    return said
+
+
+def _sentence(problem: Any, values: Mapping[str, object]) -> str:
+    place, said = _place(problem["loc"], values), in_words(problem)
+    if problem["loc"] == ("admin",):
+        said = ADMIN_IS_GONE
+    if said == _LIST and place in _LISTS_OF_TABLES:
+        said += f"; each of them begins with [[{place}]]"
+    return f"{place}: {said}" if place else said
+
+
+def _place(steps: Sequence[str | int], values: Mapping[str, object]) -> str:
+    if not steps:
+        return ""
+    name, *more = steps
+    table = values.get(str(name))
+    if name in _LISTS_OF_TABLES and more:
+        number, *more = more
+        place = f"[[{name}]] number {int(number) + 1}"
+        one = table[int(number)] if isinstance(table, Sequence) else None
+        known = one.get("id", one.get("name")) if isinstance(one, Mapping) else None
+        place += f" ({known[:80]})" if isinstance(known, str) and known else ""
+    elif name in {"limits", "answers"} and more:
+        place = f"[{name}]"
+    else:
+        place = str(name)
+    return ", ".join(
+        [place, *(f"item {step + 1}" if isinstance(step, int) else step for step in more)]
+    )
+
+
+_LISTS_OF_TABLES: Final = frozenset({"collections", "bots", "keys"})
+
+_PATTERNS: Final = {
+    _COLLECTION_ID: "must be col_ and then 1 to 60 letters, digits, _ or -",
+    _BOT_ID: "must be bot_ and then 1 to 60 letters, digits, _ or -",
+    f"^{KEY_NAME}$": "must be 1 to 60 letters, digits, dots, _ or -, and begin with one of the "
+    "first two",
+}
+
+_NUMBER: Final = "must be a number"
+_WHOLE: Final = "must be a whole number"
+_TABLE: Final = "must be a table, with a name and a value for each setting"
+_LIST: Final = "must be a list in brackets"
+_DATE: Final = "must be a date, such as 2027-01-31"
+
+# By the library's names of what can be wrong.
+_WORDS: Final[Mapping[str, str]] = {
+    "extra_forbidden": "there is no such setting",
+    "missing": "is missing",
+    "string_type": "must be a text in quotes",
+    "path_type": "must be a path in quotes",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+    "int_type": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE,
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "finite_number": _NUMBER,
+    "greater_than": "must be more than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be less than {lt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "tuple_type": _LIST,
+    "list_type": _LIST,
+    "too_short": "must have at least {min_length} of them, and has {actual_length}",
+    "too_long": "must have at most {max_length} of them",
+    "model_type": _TABLE,
+    "dict_type": _TABLE,
+    "model_attributes_type": _TABLE,
+    "literal_error": "must be {expected}",
+    "date_type": _DATE,
+    "date_parsing": _DATE,
+    "date_from_datetime_parsing": _DATE,
+    "date_from_datetime_inexact": _DATE,
+}
+
+
+def wrong_with_key(key: str) -> str | None:
+    """Say why a text cannot be a key, beginning with "must"; None where it can."""
+    if not 1 <= len(key) <= 200 or not all("!" <= character <= "~" for character in key):
+        return f"must be {_SHORTEST_KEY} to 200 visible ASCII characters"
+    if len(key) < _SHORTEST_KEY:
+        return f"must have at least {_SHORTEST_KEY} characters: anybody can guess a shorter one"
+    return None
+
+
+def _refuse_repeats(kind: str, ids: list[str]) -> None:
+    if repeated := {one for one in ids if ids.count(one) > 1}:
+        raise ValueError(f"{kind} {', '.join(sorted(repeated))} is declared twice")

@@ -1,0 +1,1 @@
+"""Finding passages by their words, and how well a passage fits."""

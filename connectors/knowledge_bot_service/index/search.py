@@ -1,0 +1,370 @@
+"""The index of passages: which of them fit a question, and how much each word weighs."""
+
+import functools
+import json
+import math
+import sqlite3
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from knowledge_bot_service.index.relevance import Word
+from knowledge_bot_service.readers.analyzer import Block
+from knowledge_bot_service.readers.analyzer.blocks import loaded
+from knowledge_bot_service.store.database import Database, one_state
+from knowledge_bot_service.store.entries import scope_token
+
+# A question may be a whole page. Its rarest words decide; the others cost time for nothing.
+_MAX_WORDS: Final = 48
+
+# Words that more than one passage in so many has are left out, in an index of so many passages and
+# more, once enough words are there: following such a word through it takes milliseconds.
+_COMMON: Final = 10
+_ENOUGH_WORDS: Final = 3
+_LARGE: Final = 10_000
+
+# How many words' counts are remembered.
+_KEPT_COUNTS: Final = 100_000
+
+# Ranking a passage costs thirty times what it costs to see which words it has. So many are ranked:
+# those whose words are the weightiest. Where fewer than one in `_FEW` of these are before a crowd
+# that has the same words, up to `_LEVEL` times as many are, since only ranking tells these apart;
+# and of so few passages, all. Measured with 100,000 passages and 1,200 questions: the answers are
+# as good as when all are ranked, in two fifths of the time.
+_RANKED: Final = 500
+_FEW: Final = 10
+_LEVEL: Final = 10
+
+# Which passages have a word is looked up from the rarest word on, until this many are seen: more
+# common ones cost more and say less.
+_SEEN: Final = 15_000
+
+# A word's weight is counted in the index and this many passages more, as any text has them. Of
+# 0, 100, 200 and 400 this one was the best for small collections, and none made a difference for
+# large ones.
+_EXPECTED: Final = 400
+
+# FTS5 scores with k1 = 1.2 and b = 0.75, which no other setting beat. The weights are those of the
+# columns scope, title and body: the scope only selects. A source's passages may be written in
+# several transactions; they count when it is ready.
+_RANK: Final = """
+WITH best AS (
+    SELECT rowid AS id, -bm25(passage_index, 0.0, 1.0, 1.0) AS score FROM passage_index
+    WHERE passage_index MATCH :found {of_candidates} ORDER BY score DESC LIMIT :limit
+)
+SELECT json_group_array(json_array(best.id, best.score, source.status = 'ready'))
+FROM best
+LEFT JOIN passage ON passage.id = best.id
+LEFT JOIN source ON source.id = passage.source
+"""
+
+# The plus keeps FTS5 from searching once for each of the candidates.
+_OF_CANDIDATES: Final = "AND +rowid IN (SELECT value FROM json_each(:candidates))"
+
+_HAVING: Final = "SELECT json_group_array(rowid) FROM passage_index WHERE passage_index MATCH ?"
+
+_READ: Final = """
+SELECT json_group_object(
+    passage.id,
+    json_array(
+        passage.text, passage.blocks, source.public_id, source.name, source.url, source.revision,
+        passage_index.title || ' ' || passage_index.body
+    )
+)
+FROM json_each(?) AS wanted
+CROSS JOIN passage ON passage.id = wanted.value
+CROSS JOIN source ON source.id = passage.source
+CROSS JOIN passage_index ON passage_index.rowid = passage.id
+"""
+
+_COUNT: Final = """
+SELECT json_group_object(
+    wanted.value, (SELECT doc FROM passage_term WHERE passage_term.term = wanted.value)
+)
+FROM json_each(?) AS wanted
+"""
+
+_BYTES: Final = bytes(range(256))
+
+# The blocks of so many passages are remembered, 5 MB: questions go to the same ones.
+_REMEMBERED: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage that fits a question, and its source.
+
+    `passage` is its id in the database. A higher `score` is a better fit; `analysed` is what the
+    index has of it, title and body, and `stored` its blocks.
+    """
+
+    passage: int
+    text: str
+    stored: str
+    source_id: str
+    source_name: str
+    source_url: str | None
+    source_revision: str
+    score: float
+    analysed: str
+
+    @property
+    def terms(self) -> list[str]:
+        """The terms of its title and its body, in their order."""
+        return self.analysed.split()
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """What the passage is made of."""
+        return _loaded(self.stored)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedWords:
+    """Words to search for together, and how much their score counts."""
+
+    words: tuple[Word, ...]
+    weight: float
+
+
+class Search:
+    """Finds passages. Every thread may use it.
+
+    Args:
+        database: where the index is.
+        ranked: how many passages are ranked for a query where more have one of its words.
+    """
+
+    def __init__(self, database: Database, *, ranked: int = _RANKED) -> None:
+        self._database = database
+        self._ranked = ranked
+        self._kept: dict[Word, int] = {}
+        self._counted = 0
+
+    def size(self) -> int:
+        """How many passages there are."""
+        return self._count(())[1]
+
+    def idf(self, words: Iterable[Word], expected: Callable[[Word], float]) -> dict[Word, float]:
+        """Weigh each word: its inverse document frequency (Lucene's, never negative).
+
+        FTS5's own is 1e-6 for whatever is in more than half of the passages, so that it says
+        nothing about a small collection.
+
+        Args:
+            words: the words.
+            expected: returns the share of passages with a word in collections in general, since a
+                small collection says little about that.
+        """
+        counts, total = self._count(words)
+        total += _EXPECTED
+        return {
+            word: _idf(min(count + _EXPECTED * expected(word), total), total)
+            for word, count in counts.items()
+        }
+
+    def find(
+        self, queries: Sequence[WeightedWords], collections: Sequence[int], limit: int
+    ) -> list[Hit]:
+        """The passages of ready sources in `collections` that fit best, best first.
+
+        Args:
+            queries: searched for one by one; their scores are weighted and added.
+            collections: the collections' numbers in the database.
+            limit: how many passages to return at most.
+        """
+        if not collections:
+            return []
+        # Another query may lift a passage from below; it is rarely from further than this.
+        depth = limit if len(queries) == 1 else 10 * limit
+        scores: dict[int, float] = {}
+        with one_state(self._database.reader()) as connection:
+            scope = self._scope(connection, collections)
+            for query in queries:
+                for passage, score in self._best(connection, query.words, scope, depth):
+                    scores[passage] = scores.get(passage, 0.0) + query.weight * score
+            best = sorted(scores, key=lambda passage: -scores[passage])[:limit]
+            read = _json(connection, _READ, (json.dumps(best),))
+        return [_hit(passage, scores[passage], read[str(passage)]) for passage in best]
+
+    def rarest(self, words: Iterable[Word], count: int) -> tuple[Word, ...]:
+        """The `count` words that are in the fewest passages, but in one at least; ties in order."""
+        counts, _ = self._count(words)
+        return tuple(sorted(filter(counts.get, counts), key=lambda word: counts[word])[:count])
+
+    def _best(
+        self, connection: sqlite3.Connection, words: Iterable[Word], scope: "_Scope", limit: int
+    ) -> list[tuple[int, float]]:
+        """The ready passages that fit the words best, best first, and their scores."""
+        counts, total = self._count(words)
+        telling = _telling(counts, total)
+        if not telling:
+            return []
+        found = _match(telling, scope)
+        most = sum(counts[word] for word in telling)
+        if most > self._ranked and scope.passages > _LEVEL * self._ranked:
+            weights = {word: _idf(counts[word], total) for word in telling}
+            candidates = self._candidates(connection, weights, scope)
+            best = _ready(connection, found, limit, candidates)
+            # Of a source that is not ready yet all passages may be before those of the others.
+            if len(best) == limit:
+                return best
+        return _ready(connection, found, limit)
+
+    def _candidates(
+        self, connection: sqlite3.Connection, words: Mapping[Word, float], scope: "_Scope"
+    ) -> list[int]:
+        """The passages whose words, of those searched for, are the weightiest together."""
+        weights = bytearray(connection.execute("SELECT max(id) FROM passage").fetchone()[0] + 1)
+        seen = 0
+        for word, weight in _in_bytes(words).items():
+            if seen > _SEEN:
+                break
+            passages = _json(connection, _HAVING, (_match([word], scope),))
+            seen += len(passages)
+            for passage in passages:
+                weights[passage] += weight
+        return _weightiest(weights, self._ranked)
+
+    def _scope(self, connection: sqlite3.Connection, collections: Sequence[int]) -> "_Scope":
+        """What a query asks of a passage so that it is in the collections: nothing when all are.
+
+        FTS5 goes through every passage of a collection: the dearest part of a query to them all.
+        """
+        others = (
+            row["id"]
+            for row in connection.execute("SELECT id FROM collection")
+            if row["id"] not in collections
+        )
+        outside = "SELECT 1 FROM passage_index WHERE passage_index MATCH ? LIMIT 1"
+        if not any(
+            connection.execute(outside, (f"scope : {scope_token(other)}",)).fetchone()
+            for other in others
+        ):
+            _, total = self._count(())
+            return _Scope("", total)
+        tokens = [scope_token(collection) for collection in collections]
+        counts, _ = self._count((token,) for token in tokens)
+        return _Scope(f"scope : ({' OR '.join(tokens)}) AND ", sum(counts.values()))
+
+    def _count(self, words: Iterable[Word]) -> tuple[dict[Word, int], int]:
+        """How many passages have each word, and how many there are."""
+        connection = self._database.reader()
+        added, removed = connection.execute("SELECT added, removed FROM passage_count").fetchone()
+        changes, total = added + removed, added - removed
+        # SQLite goes through all passages that have a word to count them. Counts are kept until a
+        # hundredth of the index has changed, which changes no weight much. A word that is nowhere
+        # costs nothing to look up, and may be in the next source.
+        if changes > self._counted * 1.01 or len(self._kept) > _KEPT_COUNTS:
+            self._kept, self._counted = {}, changes
+        kept = self._kept
+        counts = {word: kept.get(word, 0) for word in words}
+        if unknown := [word for word, count in counts.items() if not count]:
+            terms = [*{term for word in unknown for term in word}]
+            having = _json(connection, _COUNT, (json.dumps(terms),))
+            for word in unknown:
+                counts[word] = max((having.get(term) or 0 for term in word), default=0)
+                if counts[word]:
+                    kept[word] = counts[word]
+        return {word: min(count, total) for word, count in counts.items()}, total
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What a query looks in: the condition that it begins with, and of how many passages."""
+
+    condition: str
+    passages: int
+
+
+def _json(
+    connection: sqlite3.Connection, statement: str, given: Sequence[Any] | Mapping[str, Any]
+) -> Any:
+    """What a statement returns as JSON in one row.
+
+    Before each row another thread may run, and one that is busy keeps the interpreter for half a
+    millisecond: in a bulk ingestion two hundred rows are what a question waits for.
+    """
+    return json.loads(connection.execute(statement, given).fetchone()[0])
+
+
+def _idf(count: float, total: int) -> float:
+    return math.log(1 + (total - count + 0.5) / (count + 0.5))
+
+
+def _telling(counts: Mapping[Word, int], total: int) -> list[Word]:
+    """The words that are worth searching for, the rarest first."""
+    there = sorted(filter(counts.get, counts), key=lambda word: counts[word])[:_MAX_WORDS]
+    if total < _LARGE:
+        return there
+    telling = sum(counts[word] <= total / _COMMON for word in there)
+    return there[: max(telling, _ENOUGH_WORDS)]
+
+
+def _match(words: Iterable[Word], scope: _Scope) -> str:
+    terms = " OR ".join(_quoted(term) for word in words for term in word)
+    return f"{scope.condition}{{title body}} : ({terms})"
+
+
+def _ready(
+    connection: sqlite3.Connection,
+    found: str,
+    limit: int,
+    candidates: Sequence[int] | None = None,
+) -> list[tuple[int, float]]:
+    """The ready passages that rank best, `limit` at most, best first, and their scores."""
+    ranked = _RANK.format(of_candidates="" if candidates is None else _OF_CANDIDATES)
+    given = {"found": found, "candidates": json.dumps(candidates)}
+    looked_at = limit
+    while True:
+        rows = _json(connection, ranked, {**given, "limit": looked_at})
+        best = [(passage, score) for passage, score, is_ready in rows if is_ready]
+        if len(best) >= limit or len(rows) < looked_at:
+            return sorted(best, key=lambda row: -row[1])[:limit]
+        # Many of a source that is being read may come before the others.
+        looked_at *= 10
+
+
+def _in_bytes(weights: Mapping[Word, float]) -> dict[Word, int]:
+    """The weights as whole numbers, from 1 on, that are 255 together at most."""
+    whole = math.fsum(weights.values())
+    room = 255 - len(weights)
+    return {word: 1 + int(weight / whole * room) for word, weight in weights.items()}
+
+
+def _weightiest(weights: bytearray, count: int) -> list[int]:
+    """The positions of the `count` greatest weights.
+
+    Where that divides weights that are level, and few are greater, more of the level ones.
+    """
+    positive = weights.translate(None, b"\0")
+
+    def fewer(least: int) -> bool:
+        return len(positive.translate(None, _BYTES[:least])) < count
+
+    least = max(1, bisect_left(range(256), True, key=fewer) - 1)
+    greater = list(_positions(weights, range(least + 1, 256)))
+    room = count if len(greater) >= count // _FEW else _LEVEL * count
+    return [*greater, *islice(_positions(weights, range(least, least + 1)), room - len(greater))]
+
+
+def _positions(weights: bytearray, wanted: range) -> Iterator[int]:
+    chosen = weights.translate(bytes(weight in wanted for weight in range(256)))
+    position = chosen.find(1)
+    while position >= 0:
+        yield position
+        position = chosen.find(1, position + 1)
+
+
+def _quoted(term: str) -> str:
+    return '"' + term.replace('"', '""') + '"'
+
+
+def _hit(passage: int, score: float, read: Sequence[Any]) -> Hit:
+    text, stored, source_id, name, url, revision, analysed = read
+    return Hit(passage, text, stored, source_id, name, url, revision, score, analysed)
+
+
+_loaded = functools.lru_cache(maxsize=_REMEMBERED)(loaded)

@@ -1,0 +1,1 @@
+"""Reading documents into passages and terms; the child process that does it."""

@@ -1,0 +1,298 @@
+"""The terms of a text for the index, and of a question for the search.
+
+Python analyses, so that the index (an FTS5 table) sees finished terms. Porter's stemmer inside FTS5
+reads a run of Chinese or Thai as one word: it finds a tenth to a fifth of what pairs of characters
+find.
+"""
+
+# Letters of many scripts look alike, and lists of words read best as words.
+# ruff: noqa: RUF001, SIM905
+
+import functools
+import re
+import threading
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice, pairwise
+from typing import Any, Final
+
+from knowledge_bot_service.readers.analyzer.languages import (
+    DEFAULT,
+    IN_PAIRS,
+    PAIRED_CHARACTERS,
+    STEMMERS,
+    VALUES,
+    commonness,
+    irregular_forms,
+    is_stop_word,
+    latin_languages,
+    main_language,
+    script_language,
+    synonyms,
+    without_function_parts,
+)
+from knowledge_bot_service.readers.analyzer.questions import Kind, bare_question, question_kind
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTerms:
+    """What a question searches for.
+
+    Attributes:
+        terms: for each significant word of the question, in its order, the forms that the index may
+            have it in: its stems in the languages that the question may be in.
+        language: the question's language, an ISO 639-1 code.
+        kind: what the answer must have (a name, a time, a number), if the question shows it.
+        names: those of `terms` that are names or numbers: capitals after the first word, digits.
+        designations: what only means something as a whole, casefolded: a version, an article's
+            number, a host's name (3.4.0, B-2, web-01).
+        is_empty: whether the question has nothing but function words, which are its terms then.
+        is_widened: whether synonyms are among the forms, and what tells a property's value.
+        properties: those of `terms` that have the latter among their forms.
+    """
+
+    terms: tuple[tuple[str, ...], ...]
+    language: str
+    kind: Kind | None = None
+    names: frozenset[tuple[str, ...]] = frozenset()
+    designations: frozenset[str] = frozenset()
+    is_empty: bool = False
+    is_widened: bool = False
+    properties: frozenset[tuple[str, ...]] = frozenset()
+
+    @property
+    def subject(self) -> list[tuple[str, ...]]:
+        """The words that say what is asked about: all but properties, where there are others."""
+        return [word for word in self.terms if word not in self.properties] or [*self.terms]
+
+    def widened(self) -> "QueryTerms":
+        """The same with other words for what it asks among the forms of its words, in English.
+
+        These are synonyms, and for a property what its values are told with: euros for a price.
+        """
+        if self.language != DEFAULT or self.is_widened:
+            return self
+        values = {word: _values(word) for word in self.terms if word not in self.names}
+        wider = {
+            word: tuple(dict.fromkeys([*word, *synonyms(word), *found]))
+            for word, found in values.items()
+        }
+        return replace(
+            self,
+            terms=tuple(wider.get(word, word) for word in self.terms),
+            is_widened=True,
+            properties=frozenset(wider[word] for word, found in values.items() if found),
+        )
+
+    def designated_in(self, text: str) -> frozenset[str]:
+        """Those of its designations that a text has as a whole."""
+        return self.designations and self.designations & _designations(text)
+
+    def commonness(self, word: tuple[str, ...]) -> float:
+        """In which share of passages a word is to be expected, 0 to 0.5; 0 if unknown."""
+        return commonness(word) if self.language == DEFAULT else 0.0
+
+
+def index_terms(text: str) -> list[str]:
+    """The terms of a text, in its order.
+
+    NFKC, casefolded; words reduced to their Snowball stem by the text's language (recognised by
+    script and function words) and freed of diacritics; runs of Chinese, Japanese, Korean, Thai,
+    Lao, Khmer and Burmese as overlapping pairs of characters.
+    """
+    return index_terms_of([text])[0]
+
+
+def index_terms_of(parts: Iterable[str]) -> list[list[str]]:
+    """The terms of each part of a text, as `index_terms`, in the language of the whole."""
+    words = [_words(part) for part in parts]
+    telling = islice(chain.from_iterable(words), _TELLING_WORDS)
+    language = next(iter(latin_languages(telling)), DEFAULT)
+    return [_terms(part, language) for part in words]
+
+
+def query_terms(question: str) -> QueryTerms:
+    """What to search for to answer a question.
+
+    Function words and question words of the question's language are left out; when nothing else is
+    there, they are searched for after all.
+    """
+    question = bare_question(question)
+    words = _words(question)
+    language = main_language(words)
+    latin = tuple(dict.fromkeys([*latin_languages(words), DEFAULT]))
+    telling = [part for word in words for part in _telling(word, language, latin[0])]
+    kind = question_kind(question, language)
+    if kind == "definition":
+        telling = [word for word in telling if word not in _MEANING] or telling
+    together = _written_together(words) if language == DEFAULT else {}
+    terms = dict.fromkeys(
+        forms + together.get(word, ()) for word in telling or words for forms in _forms(word, latin)
+    )
+    names = (forms for word in _names(question) for forms in _forms(word, latin))
+    return QueryTerms(
+        tuple(terms),
+        language,
+        kind,
+        names=frozenset(names) & set(terms),
+        designations=_designations(question),
+        is_empty=not telling,
+    )
+
+
+# Who asks for a definition does not ask about these words.
+_MEANING: Final = frozenset({"define", "mean", "meant"})
+
+# English words after a verb that are often written together with it: back up, backup.
+_PARTICLES: Final = frozenset("away back down off out over up".split())
+
+# Most words of a text that are used to recognise its language.
+_TELLING_WORDS: Final = 500
+
+# Stems are remembered for this many words: the vocabulary of a large collection, about 20 MB.
+_REMEMBERED_STEMS: Final = 100_000
+
+# Vowel signs and the like are parts of words, but no letters to Python's \w. They are in these
+# blocks; scanning all of Unicode would take a tenth of a second at import.
+_MARKS: Final = "".join(
+    chr(point)
+    for block in (range(0x0300, 0x3100), range(0xA600, 0xAC00), range(0xFE20, 0xFE30))
+    for point in block
+    if unicodedata.category(chr(point)) in {"Mn", "Mc"}
+)
+_FIRST_UNPAIRED: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+_LETTER: Final = rf"[^\W_{PAIRED_CHARACTERS}]"
+_UNPAIRED: Final = rf"{_LETTER}++(?:[{_MARKS}]++{_LETTER}*+)*+"
+
+# A possessive 's belongs to no word. The other part of "l'eau" or "İstanbul'da" is a word.
+_WORD: Final = re.compile(rf"([{PAIRED_CHARACTERS}]++|{_UNPAIRED})(?:['’]s(?!\w))?")
+_PAIRED: Final = re.compile(rf"[{PAIRED_CHARACTERS}]")
+_DESIGNATION: Final = re.compile(r"(?<![\w.-])(?=\S*\d)\w+(?:[-.:/]\w+)+")
+_THOUSANDS: Final = re.compile(r"(?<=\d)[,.](?=\d{3}(?!\d))")
+
+# Diacritics of Latin, Greek and Cyrillic, and the points of Hebrew and Arabic, are often left out.
+# Those of other scripts are vowels.
+_DIACRITIC: Final = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]")
+_UNDECOMPOSED: Final = str.maketrans({"ı": "i", "ø": "o", "ł": "l", "đ": "d", "œ": "oe", "æ": "ae"})
+
+_stemming = threading.Lock()
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(_normalized(text).casefold())
+
+
+def _normalized(text: str) -> str:
+    return _THOUSANDS.sub("", unicodedata.normalize("NFKC", text))
+
+
+def _terms(words: Iterable[str], latin: str) -> list[str]:
+    terms: list[str] = []
+    for word in words:
+        if word[0] in _FIRST_UNPAIRED or not _is_paired(word):
+            terms.append(_stem(word, latin))
+        else:
+            terms.extend(_pairs(word))
+    return terms
+
+
+def _names(question: str) -> Iterator[str]:
+    """The words that are names or numbers, casefolded; the first word's capital says nothing."""
+    for word in _WORD.findall(_normalized(question))[1:]:
+        if word[0].isupper() or word[0].isdigit():
+            yield word.casefold()
+
+
+def _designations(text: str) -> frozenset[str]:
+    return frozenset(_DESIGNATION.findall(text.casefold()))
+
+
+def _is_paired(word: str) -> bool:
+    return _PAIRED.match(word) is not None
+
+
+def _pairs(run: str) -> Iterator[str]:
+    if len(run) == 1:
+        yield run
+    else:
+        yield from map("".join, pairwise(run))
+
+
+def _telling(word: str, language: str, latin: str) -> Iterator[str]:
+    """The parts of a question's word that are worth searching for."""
+    if _is_paired(word):
+        run_language = language if language in IN_PAIRS else script_language(word) or language
+        parts = without_function_parts(word, run_language).split()
+        # The index has pairs: a single character is found only where it stands alone.
+        yield from (part for part in parts if len(part) > 1)
+    elif not is_stop_word(word, script_language(word) or latin):
+        yield word
+
+
+def _written_together(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The forms of verbs and the particles after them, where both are one word."""
+    together: dict[str, tuple[str, ...]] = {}
+    for word, particle in pairwise(words):
+        if particle in _PARTICLES and not is_stop_word(word, DEFAULT):
+            form = (_stem(f"{word}{particle}", DEFAULT),)
+            together[word] = together[particle] = form
+    return together
+
+
+def _forms(word: str, latin: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if _is_paired(word):
+        yield from ((pair,) for pair in _pairs(word))
+    else:
+        spelt = _spellings(word) if "tr" in latin else [word]
+        stems = dict.fromkeys(_stem(one, language) for language in latin for one in spelt)
+        if latin[0] == DEFAULT:
+            stems |= dict.fromkeys(form for stem in [*stems] for form in irregular_forms(stem))
+        yield tuple(stems)
+
+
+def _values(word: Iterable[str]) -> list[str]:
+    """The stems of what tells the value of a property that a word is."""
+    values = _stems_of_values()
+    return [value for stem in word for value in values.get(stem, ())]
+
+
+@functools.cache
+def _stems_of_values() -> dict[str, list[str]]:
+    """By the stem of what a property is called, the stems of what tells its value."""
+    return {
+        _stem(called, DEFAULT): [_stem(word, DEFAULT) for word in values.split()]
+        for names, values in VALUES.items()
+        for called in names.split()
+    }
+
+
+def _spellings(word: str) -> list[str]:
+    """A Turkish word as it is in the index where a text has it in capitals, or does not.
+
+    A capital I is the dotless letter's there, which casefolding does not know.
+    """
+    dotless = word.replace("i", "ı")
+    return [word, word.replace("ı", "i"), dotless, dotless.replace("ı", "i", 1)]
+
+
+@functools.lru_cache(maxsize=_REMEMBERED_STEMS)
+def _stem(word: str, latin: str) -> str:
+    name = STEMMERS.get(script_language(word) or latin)
+    if name is not None:
+        # A stemmer keeps the word it works on in itself.
+        with _stemming:
+            word = _stemmer(name).stemWord(word)
+    return word if word.isascii() else _without_diacritics(word)
+
+
+@functools.cache
+def _stemmer(name: str) -> Any:
+    import snowballstemmer
+
+    return snowballstemmer.stemmer(name)
+
+
+def _without_diacritics(word: str) -> str:
+    bare = _DIACRITIC.sub("", unicodedata.normalize("NFD", word))
+    return unicodedata.normalize("NFC", bare).translate(_UNDECOMPOSED) or word

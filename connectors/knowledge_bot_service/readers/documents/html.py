@@ -1,0 +1,364 @@
+"""Web pages: the article that trafilatura finds, or the text without its furniture."""
+
+# Lists of words read best as words.
+# ruff: noqa: SIM905
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from knowledge_bot_service.readers.analyzer.blocks import COLONS, Block, text_of
+from knowledge_bot_service.readers.documents.document import Document, ExtractionError
+from knowledge_bot_service.readers.documents.tables import Columns, joined_names
+from knowledge_bot_service.readers.documents.text import decode
+from knowledge_bot_web.charsets import declared_in
+from knowledge_bot_web.html import PageError, article, parsed
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
+    from lxml.html import HtmlElement
+
+
+def read_html(path: Path, charset: str | None = None) -> Document:
+    """The blocks of a page: what it is about, without navigation, forms and the like.
+
+    Args:
+        path: the page.
+        charset: the encoding that the page was sent with.
+
+    Raises:
+        ExtractionError: it is larger than 5 MiB, nested too deep, or has no text.
+    """
+    data = _read(path)
+    declared = [charset] if charset else []
+    try:
+        root = parsed(decode(data, declared + declared_in(data)))
+    except PageError as error:
+        raise ExtractionError(str(error)) from None
+    _prepare(root)
+    title = root.findtext(".//title")
+    parts = list(_parts(root))
+    found = article(root, fast=True)
+    blocks = _article(parts, found)
+    if _size(text_of(blocks)) < _size(found) * _MIN_FOUND:
+        blocks = [Block("paragraph", line) for line in found.split("\n") if line.strip()]
+    if len(text_of(blocks)) < _MIN_ARTICLE:
+        blocks = _main_part(root) or blocks
+    if not blocks:
+        scripted = next(root.iter("script"), None) is not None
+        raise ExtractionError(
+            "the page has no text without JavaScript" if scripted else "the page has no text"
+        )
+    return Document(blocks, title)
+
+
+# trafilatura took 32 s for a page of 10 MB.
+_MAX_SIZE: Final = 5 * 1024 * 1024
+
+# Below this many characters, what trafilatura found is often not the article.
+_MIN_ARTICLE: Final = 250
+
+# A cell is in so many columns at most (HTML, section 4.9.11), and here in so many rows.
+_MAX_SPAN: Final = 1000
+_NUMBER: Final = re.compile(r"\s*(\d{1,5})\s*", re.ASCII)
+
+# A cell with one of these may be for the layout of a page; what has so many characters is.
+_BLOCKS: Final = ("table", "pre", "ul", "ol", "dl")
+_MAX_CELL: Final = 200
+
+# An article's text is found again in the page, or taken as it is when less than this share is.
+_MIN_FOUND: Final = 0.7
+
+# Parts are known again by this many characters of their beginning.
+_KEY: Final = 24
+_LINES: Final = 4
+
+# These are the article's where its paragraphs are around them.
+_AMONG: Final = frozenset({"heading", "code", "row"})
+
+# What generators of documentation put behind a heading.
+_PERMALINKS: Final = " ¶#🔗\uf0c1"
+
+_NO_WORD: Final = re.compile(r"[\W_]+")
+
+_FURNITURE: Final = frozenset(
+    "button footer form head header iframe nav noscript script select style svg template".split()
+)
+_LISTS: Final = frozenset({"ul", "ol", "menu"})
+_HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+# These are within a paragraph. Of those in the second line nothing is read.
+_INLINE: Final = frozenset(
+    "a abbr b bdi bdo big cite code dfn em font i ins kbd mark samp small span strong sub sup tt u"
+    " var wbr area button img input map noscript picture script select source style svg template"
+    "".split()
+)
+# trafilatura drops the words in some of these, and breaks the line at others.
+_MISREAD: Final = "label maction math mfrac mi mn mo mrow mstyle msub msup mtext q time".split()
+# What is struck out no longer holds.
+_STRUCK: Final = "del s strike".split()
+
+
+def _read(path: Path) -> bytes:
+    if path.stat().st_size > _MAX_SIZE:
+        raise ExtractionError(f"the page is larger than {_MAX_SIZE // 1024**2} MiB")
+    return path.read_bytes()
+
+
+def _prepare(root: "HtmlElement") -> None:
+    """Leave what a visitor reads, in tags that trafilatura neither drops nor takes for a break."""
+    from lxml import etree
+
+    for summary in root.iter("summary"):
+        summary.tag = "p"
+    etree.strip_tags(root, "details", *_MISREAD)
+    etree.strip_elements(root, "nav", "footer", *_STRUCK, with_tail=False)
+    for hidden in [one for one in root.iterdescendants("*") if _is_hidden(one)]:
+        hidden.drop_tree()
+
+
+def _is_hidden(element: "Element") -> bool:
+    style = element.get("style", "").replace(" ", "").lower()
+    return (
+        element.get("hidden", "until-found").lower() != "until-found"
+        or "display:none" in style
+        or "visibility:hidden" in style
+    )
+
+
+def _main_part(root: "Element") -> list[Block]:
+    """The page's main part, without navigation, headers, footers and forms."""
+    for tag in ("main", "article", "body"):
+        # A part inside another one, as a comment's article is, comes with it.
+        found = (part for part in root.iter(tag) if next(part.iterancestors(tag), None) is None)
+        if blocks := [block for element in found for block in _parts(element)]:
+            return blocks
+    return []
+
+
+def _article(parts: Sequence[Block], article: str) -> list[Block]:
+    """Those parts that are in an article's text, and the headings, code and tables among them.
+
+    trafilatura knows what a page's article is, but leaves out headings, and the lines of code.
+    """
+    lines = [line.removeprefix("- ") for line in article.split("\n") if line.strip()]
+    keys = {_key(line) for line in lines}
+    # A paragraph keeps the lines of the page's source there, and the first may be a short one.
+    keys |= {_key(" ".join(lines[number : number + _LINES])) for number in range(len(lines))}
+    there = [not keys.isdisjoint(_keys(part)) for part in parts]
+    if not any(there):
+        return []
+    # A list is there as a whole: trafilatura writes an item with code in it in its own way.
+    for is_list, run in groupby(range(len(parts)), key=lambda number: parts[number].is_listed):
+        items = list(run)
+        if is_list and any(there[number] for number in items):
+            there[items[0] : items[-1] + 1] = [True] * len(items)
+    first = there.index(True)
+    last = len(there) - there[::-1].index(True)
+    # What is above the first paragraph, after the page's furniture, is the article's too, and so is
+    # code or a table below the last one, with its headings.
+    while first and _is_among(parts[first - 1]):
+        first -= 1
+    # A list there may be a menu, but not one that the last paragraph introduces.
+    if parts[last - 1].text.endswith(COLONS):
+        last = next((at for at in range(last, len(parts)) if not parts[at].is_listed), len(parts))
+    below = next((at for at in range(last, len(parts)) if not _is_among(parts[at])), len(parts))
+    while below > last and parts[below - 1].kind == "heading":
+        below -= 1
+    last = below
+    # Lists between paragraphs are the article's, which trafilatura leaves out of plain pages.
+    return [
+        part
+        for part, is_there in zip(parts[first:last], there[first:last], strict=True)
+        if is_there or _is_among(part) or part.is_listed
+    ]
+
+
+def _is_among(part: Block) -> bool:
+    return part.kind in _AMONG and not part.is_listed
+
+
+def _size(text: str) -> int:
+    """How many characters of words a text has."""
+    return len(_NO_WORD.sub("", text))
+
+
+def _keys(part: Block) -> set[str]:
+    """What a part is known by: its beginning, or that of what is told after a term."""
+    texts = [part.text or "".join(part.cells)]
+    if part.kind == "item":
+        texts.append(part.text.partition(": ")[2])
+    return {_key(text) for text in texts}
+
+
+def _key(text: str) -> str:
+    return "".join(text.replace("|", " ").split())[:_KEY]
+
+
+def _parts(root: "Element") -> Iterator[Block]:
+    """The blocks of an element, in order, without the page's furniture."""
+    from lxml import etree
+
+    reader = _Reader()
+    walk = etree.iterwalk(root, events=("start", "end"))
+    for event, element in walk:
+        if element.tag not in _INLINE:
+            yield from reader.paragraph(element.tag if event == "end" else "")
+        if event == "end":
+            reader.end(element, is_last=element is root)
+        elif element.tag in _FURNITURE:
+            walk.skip_subtree()
+        elif (whole := reader.whole(element)) is not None:
+            yield from whole
+            walk.skip_subtree()
+        else:
+            reader.begin(element)
+    yield from reader.paragraph("")
+
+
+class _Reader:
+    """What is read of a page so far, and is no part yet."""
+
+    def __init__(self) -> None:
+        self._words: list[str] = []
+        # What stands before the next paragraph: the mark of an item, the term of a definition.
+        self._mark = ""
+        self._term = ""
+        # For each of the lists that are open, the number of its last item.
+        self._items: list[int] = []
+        self._tables: list[_Table] = []
+
+    def begin(self, element: "Element") -> None:
+        if element.tag in _LISTS:
+            self._items.append(0)
+        elif element.tag == "li" and self._items:
+            self._items[-1] += 1
+            is_numbered = next(element.iterancestors("ol", "ul", "menu")).tag == "ol"
+            self._mark = f"{self._items[-1]}." if is_numbered else "-"
+        elif element.tag == "table":
+            self._tables.append(_Table())
+        elif element.tag == "dd":
+            self._mark = self._mark or "-"
+        self._words.append(element.text or "")
+
+    def end(self, element: "Element", *, is_last: bool) -> None:
+        if element.tag in _LISTS and self._items:
+            self._items.pop()
+        elif element.tag == "table" and self._tables:
+            self._tables.pop()
+        if not is_last:
+            self._words.append(element.tail or "")
+
+    def paragraph(self, tag: str) -> Iterator[Block]:
+        """The words so far, which an element of this kind ends."""
+        text = " ".join("".join(self._words).split())
+        self._words.clear()
+        if text:
+            depth = len(self._items)
+            if tag in _HEADINGS:
+                yield Block("heading", text.rstrip(_PERMALINKS), int(tag[1]))
+            elif self._mark:
+                text = f"{self._term}: {text}" if self._term else text
+                yield Block("item", text, max(depth, 1), (self._mark,))
+            else:
+                yield Block("paragraph", text, depth)
+            self._mark = self._term = ""
+
+    def whole(self, element: "Element") -> list[Block] | None:
+        """The blocks of an element that is read in one go; None for any other."""
+        match element.tag:
+            case "pre":
+                return [_code(element, len(self._items))]
+            case "tr" if self._tables:
+                return self._tables[-1].row(element)
+            case "dt":
+                # Of several terms in a row each has the definition.
+                term = _words(element).rstrip(_PERMALINKS)
+                self._term = f"{self._term}, {term}" if self._term else term
+                self._mark = "-"
+                return []
+            case _:
+                return None
+
+
+def _code(element: "Element", depth: int) -> Block:
+    for line_end in element.iter("br"):
+        line_end.text = "\n"
+    return Block("code", str(element.xpath("string()")).strip("\n"), depth)
+
+
+class _Table:
+    """The rows of a table.
+
+    Below a row of names, every cell stays in its column: an empty one is there too, and one that
+    spans columns or rows is in each of them. Any other table may have cells for its layout.
+    """
+
+    def __init__(self) -> None:
+        self._columns = Columns()
+        # The columns' names, in the first row or two.
+        self._names: tuple[str, ...] = ()
+        self._goes_on = False
+        self._has_rows = False
+
+    def row(self, row: "Element") -> list[Block] | None:
+        """What is read of a row; None where it is for the page's layout."""
+        elements = [cell for cell in row if cell.tag in {"td", "th"}]
+        if not (self._names or _is_data(elements)):
+            return None
+        cells = [(_words(one), _span(one, "colspan"), _span(one, "rowspan")) for one in elements]
+        told = [text for text, _, _ in cells if text]
+        if not told:
+            return []
+        if len(told) == 1 and (not self._names or len(cells) == 1):
+            return [Block("paragraph", told[0])]
+        may_name = not self._has_rows and (not self._names or self._goes_on)
+        if may_name and all(one.tag == "th" for one in elements) and _has_values(row):
+            columns = len(self._names) or sum(across for _, across, _ in cells)
+            names = self._columns.row(cells, min(columns, _MAX_SPAN))
+            self._names = joined_names(self._names, names)
+            # What spans columns or rows has other names below it.
+            self._goes_on = any(across > 1 or down > 1 for _, across, down in cells)
+            return []
+        self._has_rows = True
+        words = self._columns.row(cells, len(self._names)) if self._names else tuple(told)
+        return [Block("row", "", 0, self._names, words)]
+
+
+def _is_data(cells: Sequence["Element"]) -> bool:
+    """Whether cells without names above them are a row of a table: nothing long is in them."""
+    if not any(next(cell.iter(*_BLOCKS), None) is not None for cell in cells):
+        return True
+    return len(cells) > 1 and all(
+        next(cell.iter("table", "pre"), None) is None and len(_words(cell)) <= _MAX_CELL
+        for cell in cells
+    )
+
+
+def _has_values(row: "Element") -> bool:
+    """Whether the table of a row of names has cells that are no names."""
+    table = next(row.iterancestors("table"), row)
+    return next(table.iter("td"), None) is not None
+
+
+def _span(cell: "Element", name: str) -> int:
+    """How many columns or rows a cell is in."""
+    found = _NUMBER.fullmatch(cell.get(name, ""))
+    return max(1, min(int(found[1]), _MAX_SPAN)) if found else 1
+
+
+def _words(element: "Element") -> str:
+    return " ".join("".join(_texts(element)).split())
+
+
+def _texts(element: "Element") -> Iterator[str]:
+    """The texts in an element, apart where a line or a paragraph ends between them."""
+    yield element.text or ""
+    for child in element:
+        gap = "" if child.tag in _INLINE else " "
+        yield gap
+        if child.tag not in _FURNITURE:
+            yield from _texts(child)
+        yield gap
+        yield child.tail or ""

@@ -1,0 +1,1 @@
+"""Starting a service: the command `kbot serve`, `LocalService`, backups, and `--with`."""

@@ -1,0 +1,452 @@
+"""`kbot serve`. It imports the service only when called, since every `kbot` imports this."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import datetime
+from importlib.metadata import entry_points
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
+
+import click
+from click.core import ParameterSource
+
+from knowledge_bot_service import require_extra
+
+if TYPE_CHECKING:
+    from knowledge_bot_service.config.settings import Role, Settings
+    from knowledge_bot_service.run.feeding import Feeding
+
+# What other packages answer beside the service, by the first segment of its path.
+MOUNTS = "knowledge_bot.mounts"
+
+_KEY_VARIABLE = "KNOWLEDGE_BOT_API_KEY"
+
+_data = click.option(
+    "--data", type=click.Path(path_type=Path), help="Data folder.  [default: kbot-data]"
+)
+_config = click.option(
+    "--config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="TOML file with collections, bots, keys and limits.",
+)
+
+
+def _no_admin(_context: click.Context, _option: click.Parameter, given: bool) -> None:
+    from knowledge_bot_service.config.settings import ADMIN_IS_GONE
+
+    if given:
+        raise click.UsageError(f"--admin: {ADMIN_IS_GONE}.")
+
+
+@click.group(invoke_without_command=True)
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port; 0 takes a free one.  [default: 8700]"
+)
+@_data
+@_config
+@click.option(
+    "--api-key",
+    envvar=_KEY_VARIABLE,
+    help="Key that clients send, beside those of the configuration.  [default: one is generated, "
+    "and kept in the data folder]",
+)
+@click.option(
+    "--with",
+    "fed",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Feed this folder to the service, now and whenever something in it changes: what is "
+    "replaced or removed there, is so here.",
+)
+@click.option(
+    "--allow-fetch",
+    multiple=True,
+    metavar="CIDR",
+    help="Network that web pages may be fetched from although it is not public. Repeatable.",
+)
+@click.option(
+    "--admin",
+    is_flag=True,
+    hidden=True,
+    expose_value=False,
+    callback=_no_admin,
+)
+@click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    multiple=True,
+    metavar="CIDR",
+    help="Network of proxies whose X-Forwarded-For names the client in the log. Repeatable.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What is logged on stderr; from info on, a line for each request.",
+)
+@click.pass_context
+def serve(  # noqa: PLR0917 - click passes every option by name
+    context: click.Context,
+    host: str | None,
+    port: int | None,
+    data: Path | None,
+    config: Path | None,
+    api_key: str | None,
+    fed: Path | None,
+    allow_fetch: tuple[str, ...],
+    trusted_proxies: tuple[str, ...],
+    log_level: str,
+) -> None:
+    """Run a Knowledge-Bot Service on this machine.
+
+    It starts with the collection col_default and the bot bot_default over it; a configuration file
+    declares others. With the extra `gateway`, /v1 speaks OpenAI's API and /mcp the Model Context
+    Protocol, both with the service's key as a bearer token. SIGHUP has it read the keys of the
+    configuration again.
+
+    \b
+    kbot serve --with handbook
+    kbot serve --data ./knowledge --port 8700
+    """  # noqa: D301 - \b is for click
+    try:
+        require_extra()
+    except ModuleNotFoundError as error:
+        raise click.ClickException(str(error)) from None
+    if context.invoked_subcommand is not None:
+        return
+    from knowledge_bot_service.config import logs
+    from knowledge_bot_service.config.folder import DataFolder, FolderError
+    from knowledge_bot_service.config.keys import Keys
+    from knowledge_bot_service.config.settings import (
+        Settings,
+        SettingsError,
+        overridden,
+        read_settings,
+    )
+    from knowledge_bot_service.run.server import AddressError, base_url_at, listen, run
+    from knowledge_bot_service.store.schema import SchemaError
+
+    # The server raises the signal that stopped it again. That is not a failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+
+    is_given = context.get_parameter_source("api_key") is ParameterSource.COMMANDLINE
+
+    def configured() -> Settings:
+        settings = read_settings(config) if config is not None else Settings()
+        # The variable is also the client's, perhaps for another service.
+        is_taken = is_given or not (settings.api_keys or settings.keys)
+        if api_key and not is_taken:
+            click.echo(f"{_KEY_VARIABLE} is set, and not used: {config} has keys.", err=True)
+        return overridden(
+            settings,
+            host=host,
+            port=port,
+            data=data,
+            api_keys=(api_key,) if api_key and is_taken else (),
+            allow_fetch=allow_fetch,
+            trusted_proxies=trusted_proxies,
+        )
+
+    # A line for each file that is fed would hide what is said to the person at the terminal.
+    chosen = context.get_parameter_source("log_level") is not ParameterSource.DEFAULT
+    logs.configure(log_level if chosen or fed is None else "warning")
+    if hasattr(signal, "SIGHUP"):  # which would end a service that is still starting
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        settings = configured()
+        is_new = not settings.data.exists()
+        with listen(settings.host, settings.port) as listener:
+            base_url = base_url_at(settings.host, listener)
+            feeding = None if fed is None else _feeding(fed, settings, config, base_url)
+            with DataFolder(settings.data) as folder, feeding or nullcontext():
+                keys = Keys(folder, settings, configured if config is not None else None)
+
+                def announce() -> None:
+                    _announce(base_url, settings, keys.generated, is_new=is_new)
+                    if not is_given and [one.get_secret_value() for one in settings.api_keys] == [
+                        api_key
+                    ]:
+                        click.echo(f"API key:  that of {_KEY_VARIABLE}, which is set", err=True)
+                    if feeding is not None:
+                        _tell_what_is_next(base_url, keys.generated, fed)
+                        feeding.start(keys.make_own("--with"))
+                    click.echo("Stop with Ctrl-C.", err=True)
+
+                run(
+                    settings,
+                    folder,
+                    keys,
+                    listener,
+                    on_ready=announce,
+                    on_stop=None if feeding is None else feeding.stop,
+                    mounts={one.name: one.load for one in entry_points(group=MOUNTS)},
+                )
+    except (SettingsError, FolderError, AddressError, SchemaError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+@serve.group()
+def keys() -> None:
+    """Make, list and revoke keys. A service that runs takes each change at once."""
+
+
+@keys.command("add")
+@click.argument("name")
+@click.option(
+    "--role",
+    type=click.Choice(["read", "write", "manage"]),
+    required=True,
+    help="read: list and ask. write: also add. manage: also replace, rename and delete.",
+)
+@click.option(
+    "--bot",
+    "bots",
+    multiple=True,
+    metavar="BOT",
+    help="Limit it to this bot; without --collection, to what the bot reads as well. Repeatable.",
+)
+@click.option(
+    "--collection",
+    "collections",
+    multiple=True,
+    metavar="COLLECTION",
+    help="Limit it to this collection; without --bot, to bots that read nothing else. Repeatable.",
+)
+@click.option(
+    "--expires",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="YYYY-MM-DD",
+    help="First day, in UTC, on which it is no longer taken.",
+)
+@_data
+@_config
+@click.pass_context
+def add(  # noqa: PLR0917 - click passes every option by name
+    context: click.Context,
+    name: str,
+    role: "Role",
+    bots: tuple[str, ...],
+    collections: tuple[str, ...],
+    expires: datetime | None,
+    data: Path | None,
+    config: Path | None,
+) -> None:
+    """Make a key and print it. The data folder keeps its digest alone, so it is shown once.
+
+    A service that runs takes it at once. Example:
+
+        kbot serve keys add wiki --role read --bot bot_wiki --data ./knowledge
+    """
+    from knowledge_bot_service.config.folder import database_file
+    from knowledge_bot_service.config.keys import KeyNameError, add_key
+
+    with _as_command_errors():
+        folder = _folder(context, data, config)
+        settings = _configured(context, config)
+        if settings is not None:
+            if name in {key.name for key in settings.keys}:
+                raise KeyNameError(
+                    f"the configuration has a key {name} already; choose another name"
+                )
+            if missing := settings.unknown_in(bots, collections):
+                raise KeyNameError(f"the configuration has no {missing}. No key was made")
+        key = add_key(
+            folder,
+            name,
+            role,
+            expires.date() if expires else None,
+            bots=bots or None,
+            collections=collections or None,
+        )
+    click.echo(key)
+    if database_file(folder).exists():
+        taken = f"The service of {folder.absolute()} takes the key {name} ({role}) from now on."
+    else:
+        taken = (
+            f"No service has used {folder.absolute()} yet. Once one is started with --data "
+            f"{folder}, it takes the key {name} ({role})."
+        )
+    click.echo(f"{taken} The key is not shown again.", err=True)
+
+
+@keys.command("list")
+@_data
+@_config
+@click.pass_context
+def list_keys(context: click.Context, data: Path | None, config: Path | None) -> None:
+    """List the keys of the data folder: name, role, when each ends, its bots and its collections.
+
+    Those of a configuration file are not listed. Example:
+
+        kbot serve keys list --data ./knowledge
+    """
+    from knowledge_bot_service.config.keys import stored_keys
+
+    with _as_command_errors():
+        for key in stored_keys(_folder(context, data, config)):
+            ends = key.expires.isoformat() if key.expires else "never"
+            limits = (
+                "all" if ids is None else ",".join(ids) for ids in (key.bots, key.collections)
+            )
+            ends = f"expired {ends}" if key.has_expired else ends
+            click.echo("\t".join((key.name, key.role, ends, *limits)))
+
+
+@keys.command("revoke")
+@click.argument("name")
+@_data
+@_config
+@click.pass_context
+def revoke(context: click.Context, name: str, data: Path | None, config: Path | None) -> None:
+    """Refuse a key of the data folder from now on.
+
+    Those of a configuration file end where they stand, and with SIGHUP. Example:
+
+        kbot serve keys revoke wiki --data ./knowledge
+    """
+    from knowledge_bot_service.config.keys import revoke_key
+
+    with _as_command_errors():
+        revoke_key(_folder(context, data, config), name)
+    click.echo(f"The key {name} is refused from now on.", err=True)
+
+
+@serve.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_data
+@_config
+@click.pass_context
+def backup(context: click.Context, file: Path, data: Path | None, config: Path | None) -> None:
+    """Write everything of a data folder into one FILE, also while its service runs.
+
+    Nothing that the service had accepted before is missing in it. It holds keys: its owner alone
+    may read it. Example:
+
+        kbot serve backup /backups/kbot-2026-11-22.tar --data ./knowledge
+    """
+    from knowledge_bot_service.run.backup import write_backup
+
+    with _as_command_errors():
+        made = write_backup(_folder(context, data, config), file)
+    click.echo(f"{file}: {made}", err=True)
+
+
+@serve.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_data
+@_config
+@click.pass_context
+def restore(context: click.Context, file: Path, data: Path | None, config: Path | None) -> None:
+    """Make a data folder from the FILE of a backup. The folder must be new or empty.
+
+    What root restores belongs to the owner of the folder. Example:
+
+        kbot serve restore /backups/kbot-2026-11-22.tar --data ./knowledge
+    """
+    from knowledge_bot_service.run.backup import restore_backup
+
+    with _as_command_errors():
+        folder = _folder(context, data, config)
+        held = restore_backup(file, folder)
+    click.echo(f"{folder}: {held}. Start the service with --data {folder}", err=True)
+    if hasattr(os, "geteuid") and folder.stat().st_uid == os.geteuid() == 0:
+        click.echo(
+            "It belongs to root. A service that runs as another user needs it first: "
+            f"chown -R USER: {folder}",
+            err=True,
+        )
+
+
+def _feeding(folder: Path, settings: "Settings", config: Path | None, base_url: str) -> "Feeding":
+    from knowledge_bot_service.run.feeding import Feeding, FeedingError
+
+    # They hold keys.
+    secret = [config, *(key.key_file for key in settings.keys)]
+    try:
+        return Feeding(folder, settings, base_url, leave_out=[one for one in secret if one])
+    except FeedingError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _folder(context: click.Context, data: Path | None, config: Path | None) -> Path:
+    """The data folder that a command or `kbot serve` itself was given, by option or by file."""
+    from knowledge_bot_service.config.settings import Settings, read_settings
+
+    given = _options_of_serve(context)
+    data, config = data or given.get("data"), config or given.get("config")
+    if data is not None:
+        return data
+    return (read_settings(config) if config is not None else Settings()).data
+
+
+def _configured(context: click.Context, config: Path | None) -> "Settings | None":
+    from knowledge_bot_service.config.settings import read_settings
+
+    config = config or _options_of_serve(context).get("config")
+    return None if config is None else read_settings(config)
+
+
+def _options_of_serve(context: click.Context) -> dict[str, Any]:
+    while context.parent is not None and context.command is not serve:
+        context = context.parent
+    return context.params
+
+
+@contextmanager
+def _as_command_errors() -> Iterator[None]:
+    """Turn errors into one sentence for the terminal."""
+    from knowledge_bot_service.config.folder import FolderError
+    from knowledge_bot_service.config.keys import KeyNameError
+    from knowledge_bot_service.config.settings import SettingsError
+    from knowledge_bot_service.run.backup import BackupError
+
+    try:
+        yield
+    except (BackupError, FolderError, KeyNameError, SettingsError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _announce(
+    base_url: str, settings: "Settings", generated_key: str | None, *, is_new: bool
+) -> None:
+    click.echo(f"Base URL: {base_url}")
+    click.echo(f"Page:     {urljoin(base_url, '/')}")
+    if generated_key is not None:
+        click.echo(f"API key:  {generated_key}")
+    made = " (new: it was made now, and is empty)" if is_new else ""
+    click.echo(f"Data:     {settings.data.absolute()}{made}", err=True)
+    if not _is_loopback(settings.host):
+        click.echo(
+            "Others reach it by this machine's name or address. Keys and texts go over the network "
+            "in plain text: put a proxy with TLS before it.",
+            err=True,
+        )
+
+
+def _tell_what_is_next(base_url: str, key: str | None, fed: Path | None) -> None:
+    given = "" if os.environ.get(_KEY_VARIABLE) else f" {_KEY_VARIABLE}={key or 'YOUR-KEY'}"
+    click.echo(
+        f"Feeding:  {fed}, and again whenever something in it changes\n\n"
+        "Open the page, enter the key and ask; or in another terminal:\n"
+        f"  export KNOWLEDGE_BOT_BASE_URL={base_url}{given}\n"
+        '  kbot ask "What would you like to know?"\n',
+        err=True,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,108 @@
+"""`kbot serve --with FOLDER`: the service knows what is in a folder, as long as it runs."""
+
+import threading
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+from knowledge_bot import Client, KnowledgeBotError
+from knowledge_bot.cli.exits import Failed
+from knowledge_bot.cli.ingesting import own_files
+from knowledge_bot.cli.run import Session
+from knowledge_bot.cli.terminal import write_stderr
+from knowledge_bot.cli.watching import watch_and_ingest
+from knowledge_bot.ingest import Ingestion, LedgerError, from_folder
+from knowledge_bot_service.config.folder import LEDGERS
+from knowledge_bot_service.config.settings import Settings
+
+# How long a run waits until the service answers from what was sent, in seconds.
+_READY: Final = 60.0
+
+# How long it may take to finish what is under way when the service stops, in seconds.
+_PATIENCE: Final = 10.0
+
+
+class FeedingError(Exception):
+    """The folder cannot be fed to this service. str() says why, and what to do."""
+
+
+class Feeding:
+    """Feeds a folder to the service of this process, and again whenever something in it changes.
+
+    What `kbot ingest folder --prune --watch` does, with a ledger in the service's data folder. It
+    is made before the service starts, and runs in a thread; a context manager that waits until what
+    is under way is finished.
+
+    Args:
+        folder: what to feed.
+        settings: the service's.
+        base_url: where it will answer.
+        leave_out: files that are not sent if they are in the folder.
+
+    Raises:
+        FeedingError: the service has several collections, the folder is in its data folder, or
+            that was fed from another address, so that everything would be sent again.
+    """
+
+    def __init__(
+        self, folder: Path, settings: Settings, base_url: str, *, leave_out: Iterable[Path] = ()
+    ) -> None:
+        data, address = settings.data.resolve(), urlsplit(base_url).netloc
+        if len(settings.collections) != 1:
+            raise FeedingError(
+                f"--with feeds a service of one collection, and this one has "
+                f"{len(settings.collections)}. Start it without, and feed each with `kbot ingest "
+                "folder FOLDER --collection ID --prune --watch`"
+            )
+        if folder.resolve().is_relative_to(data):
+            raise FeedingError(f"--with: {folder} is in the service's own data folder {data}")
+        ledger = data / f"ledger-{address.replace(':', '-')}.db"
+        if other := next((one for one in data.glob(LEDGERS) if one != ledger), None):
+            raise FeedingError(
+                f"the service of {settings.data} was fed at another address, as {other.name} "
+                f"tells, and not at {address}: everything would be sent to it again. Take that "
+                "address with --host and --port, or another data folder with --data"
+            )
+        self._folder, self._base_url = str(folder), base_url
+        self._options = Ingestion(
+            collections=settings.collections[0].id,
+            ledger=ledger,
+            prune=True,
+            wait_ready=_READY,
+        )
+        self._find = partial(from_folder, folder, exclude=own_files(str(folder), data, *leave_out))
+        self._session: Session | None = None
+        self._thread = threading.Thread(target=self._run, name="feeding", daemon=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        if self._session is not None:
+            self._thread.join(_PATIENCE)
+
+    def start(self, key: str) -> None:
+        """Begin, when the service answers."""
+        self._client = Client(key, self._base_url)
+        self._session = Session(self._client, self._options, as_json=False, quiet=False)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send nothing more. This may be called in a signal handler."""
+        if self._session is not None:
+            self._session.stop.set()
+
+    def _run(self) -> None:
+        assert self._session is not None  # noqa: S101 - the thread is started after it is made
+        try:
+            with self._client:
+                watch_and_ingest(self._session, self._folder, self._find)
+        except (Failed, KnowledgeBotError, LedgerError, OSError) as error:
+            if not self._session.stop.is_set():
+                write_stderr(
+                    f"Error: {error} The service goes on, and {self._folder} is no longer fed to "
+                    "it: start it again when that is mended."
+                )

@@ -1,0 +1,181 @@
+"""Runs a service in this process until it is stopped."""
+
+import errno
+import logging
+import socket
+import sqlite3
+import sys
+from collections.abc import Callable, Mapping
+from types import FrameType
+
+import uvicorn
+
+from knowledge_bot import __version__
+from knowledge_bot_service.config.folder import DataFolder, FolderError
+from knowledge_bot_service.config.keys import Keys, reread_on_hangup
+from knowledge_bot_service.config.settings import Settings
+from knowledge_bot_service.config.storage import DiskFullError, StorageError, storage_error
+from knowledge_bot_service.store.database import Database
+from knowledge_bot_service.store.schema import SchemaError
+from knowledge_bot_service.web.app import create_app
+from knowledge_bot_service.web.gate import PREFIX
+from knowledge_bot_service.web.mounts import Loader, Mounts
+from knowledge_bot_web.server_connections import Bounds, limited_to
+
+_log = logging.getLogger(__name__)
+
+# How long open requests may take when the service stops, in seconds.
+_GRACE = 5
+
+# How long a worker that analyses text keeps the interpreter from the thread that answers requests,
+# in seconds. Measured while a long text is processed: with Python's own 5 ms, the 99th percentile
+# of accepting a source was six times as long; the text was ready no later.
+_SWITCH_INTERVAL = 0.0005
+
+# A server on every address is reached from this machine at one of them.
+_ANY = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - none is bound here
+
+
+class AddressError(Exception):
+    """The service cannot listen there. str() says where, and why."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Listen on an address, before anything is made that a failure would leave behind.
+
+    No client is lost by that: connections wait until the service has started.
+
+    Raises:
+        AddressError: the address is in use, or does not belong to this machine.
+    """
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+        )
+    except OSError as error:
+        why = f"{error.strerror}"
+        if error.errno == errno.EADDRINUSE:
+            why = (
+                "it is in use, perhaps by another `kbot serve`. Use that one, or take another port "
+                "with --port"
+            )
+        raise AddressError(f"cannot listen on {host}, port {port}: {why}") from None
+
+
+def base_url_at(host: str, listener: socket.socket) -> str:
+    """The base URL that leads from this machine to a service which listens there."""
+    shown = _ANY.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{listener.getsockname()[1]}{PREFIX}"
+
+
+def run(
+    settings: Settings,
+    folder: DataFolder,
+    keys: Keys,
+    listener: socket.socket,
+    *,
+    on_ready: Callable[[], None],
+    on_stop: Callable[[], None] | None = None,
+    mounts: Mapping[str, Loader] | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM, in a process that does nothing else.
+
+    Args:
+        settings: what the service offers and allows.
+        folder: where it keeps everything.
+        keys: who may use it.
+        listener: where it listens, as `listen` made it.
+        on_ready: called when requests are answered.
+        on_stop: called in the signal's handler, before anything is refused.
+        mounts: what else is answered beside the interface, by the first segment of its path.
+
+    Raises:
+        FolderError: the disk is full.
+        SchemaError: the database is not one that this version can use.
+        SettingsError: the key of the language model is not in the environment.
+    """
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    host, limits = settings.host, settings.limits
+    port: int = listener.getsockname()[1]
+    base_url = base_url_at(host, listener)
+
+    def started() -> None:
+        told = "started: version %s, listening on %s, port %d, data folder %s"
+        _log.info(told, __version__, host, port, settings.data.absolute())
+        on_ready()
+
+    app = create_app(
+        settings,
+        folder,
+        opened(folder),
+        keys,
+        connections=lambda: len(server.server_state.connections),
+        on_ready=started,
+        mounts=Mounts(mounts, base_url, settings.data) if mounts else None,
+    )
+    config = uvicorn.Config(
+        app,
+        http=limited_to(Bounds(limits.connections, limits.head_seconds, limits.body_seconds)),
+        ws="none",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        # Any other host could claim to be any client.
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
+        timeout_graceful_shutdown=_GRACE,
+    )
+    server = _Server(config, keys, on_stop)
+    try:
+        server.run(sockets=[listener])
+    finally:  # it raises the signal that stopped it
+        _log.info("stopped")
+
+
+class _Server(uvicorn.Server):
+    def __init__(
+        self, config: uvicorn.Config, keys: Keys, on_stop: Callable[[], None] | None
+    ) -> None:
+        super().__init__(config)
+        self._keys, self._on_stop = keys, on_stop
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        with reread_on_hangup(self._keys):
+            await super().serve(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._on_stop is not None:
+            self._on_stop()
+        super().handle_exit(sig, frame)
+
+
+def opened(folder: DataFolder) -> Database:
+    """Open the database of a data folder, before a server's start shows an error as a traceback.
+
+    Raises:
+        FolderError: the disk is full.
+        SchemaError: the database is not one that this version can use.
+    """
+    path = folder.database
+    try:
+        database = Database(path)
+        # This raises now if the disk is full.
+        database.write(_write_nothing_new).result()
+        folder.mark_used()
+    except (sqlite3.Error, OSError, StorageError) as error:
+        if isinstance(storage_error(error), DiskFullError):
+            raise FolderError(
+                f"cannot open the database {path}: the disk is full. Make room, and start the "
+                "service again; nothing was changed."
+            ) from None
+        raise SchemaError(
+            f"cannot open the database {path}: {error}. Restore a backup, or start with another "
+            "data folder; nothing was changed."
+        ) from None
+    return database
+
+
+def _write_nothing_new(connection: sqlite3.Connection) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    connection.execute(f"PRAGMA user_version = {version}")

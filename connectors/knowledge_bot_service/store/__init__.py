@@ -1,0 +1,1 @@
+"""The database: sources, their passages, and what was done for idempotency keys."""

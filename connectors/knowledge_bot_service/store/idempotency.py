@@ -1,0 +1,146 @@
+"""Idempotency keys: a request that is sent again with its key is answered, and not done, again."""
+
+import asyncio
+import hashlib
+import json
+import sqlite3
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+
+T = TypeVar("T")
+
+LIFETIME: Final = 7 * 24 * 60 * 60
+"""How long a key is honoured after its birth and after its first use, in seconds."""
+
+# How long a request waits for an earlier one with its key, in seconds.
+_PATIENCE: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A request with a key: the key, and what tells the request from others."""
+
+    key: str
+    fingerprint: str
+
+    def done(self, created: str, answer: str) -> "Done":
+        """What it has done."""
+        return Done(self.key, self.fingerprint, created, answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done for a request with a key: the id of what it created, and its answer as JSON."""
+
+    key: str
+    fingerprint: str
+    created: str
+    answer: str
+
+    def store(self, connection: sqlite3.Connection, used_at: int) -> None:
+        """Store it, in the transaction that does it; `used_at` is in milliseconds."""
+        forgotten_at = max(_birth(self.key) or 0, used_at) + LIFETIME * 1000
+        connection.execute(
+            "INSERT INTO idempotency_key VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (self.key, self.fingerprint, self.created, self.answer, forgotten_at),
+        )
+
+
+class KeyReusedError(Exception):
+    """A key was sent with another request before. str() is what that created; "" hides it."""
+
+
+class KeyInUseError(Exception):
+    """The first request with a key is still being handled."""
+
+
+class KeyExpiredError(Exception):
+    """A key is so old that what was done for it may be forgotten."""
+
+
+def fingerprint(method: str, path: str, **parts: object) -> str:
+    """What two requests have in common if they ask for the same.
+
+    Args:
+        method: the request's.
+        path: the request's.
+        parts: what was parsed from its body, as JSON has it.
+    """
+    described = json.dumps([method, path, parts], sort_keys=True)
+    return hashlib.sha256(described.encode()).hexdigest()
+
+
+def find_done(connection: sqlite3.Connection, key: str) -> Done | None:
+    """What was done for a key; None for a new one."""
+    row = connection.execute(
+        "SELECT key, fingerprint, created, answer FROM idempotency_key WHERE key = ?", (key,)
+    ).fetchone()
+    return row and Done(*row)
+
+
+def forget(connection: sqlite3.Connection, now: int, limit: int) -> int:
+    """Forget up to `limit` keys that are honoured no longer; returns how many there were."""
+    return connection.execute(
+        "DELETE FROM idempotency_key WHERE rowid IN"
+        " (SELECT rowid FROM idempotency_key WHERE forgotten_at < ? LIMIT ?)",
+        (now, limit),
+    ).rowcount
+
+
+class Once:
+    """Does what requests with keys ask for, once for each key. Use it inside one event loop.
+
+    Args:
+        find: looks up what was done for a key; called in a thread.
+    """
+
+    def __init__(self, find: Callable[[str], Done | None]) -> None:
+        self._find = find
+        self._handled: dict[str, asyncio.Event] = {}
+
+    async def do(self, keyed: Keyed, perform: Callable[[], Awaitable[T]]) -> T | Done:
+        """Do what a request asks for, or return what was done for its key. Not to be cancelled.
+
+        Args:
+            keyed: the request.
+            perform: does it, and stores its `Done` in the same transaction.
+
+        Raises:
+            KeyReusedError: the key was used with another request.
+            KeyInUseError: its first request takes longer than some seconds.
+            KeyExpiredError: it is new here, and older than `LIFETIME`.
+        """
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                while first := self._handled.get(keyed.key):
+                    await first.wait()
+        except TimeoutError:
+            raise KeyInUseError from None
+        self._handled[keyed.key] = ended = asyncio.Event()
+        try:
+            done = await run_in_threadpool(self._find, keyed.key)
+            if done is None:
+                birth = _birth(keyed.key)
+                if birth is not None and birth < (time.time() - LIFETIME) * 1000:
+                    raise KeyExpiredError
+                return await perform()
+            if done.fingerprint != keyed.fingerprint:
+                raise KeyReusedError(done.created)
+            return done
+        finally:
+            del self._handled[keyed.key]
+            ended.set()
+
+
+def _birth(key: str) -> int | None:
+    """When a UUIDv7 was made, in milliseconds since 1970; None for any other key."""
+    try:
+        value = uuid.UUID(key)
+    except ValueError:
+        return None
+    return value.int >> 80 if value.version == 7 else None

@@ -1,0 +1,620 @@
+"""What the service remembers of sources: where each stands, and the work that is left on it."""
+
+import json
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from knowledge_bot_service.store.database import Database
+from knowledge_bot_service.store.idempotency import Done
+
+# The plus keeps SQLite from the index of what is replaced, which nearly all rows are equal in.
+SOURCES: Final = """
+FROM source AS base
+JOIN source ON source.id =
+    coalesce((SELECT id FROM source AS newer WHERE newer.replaces = base.id), base.id)
+WHERE +base.replaces IS NULL
+"""
+"""SQL: sources, each as the row that questions are answered from and the newest one."""
+
+IS_NEWEST: Final = "NOT EXISTS (SELECT 1 FROM source AS newer WHERE newer.replaces = source.id)"
+"""SQL: whether a row is the newest of its source."""
+
+# A source that was being read when the process died, this often, is given up: it may be what kills
+# it. Once passages of it are written it has proved harmless, and no end of the process counts.
+MAX_ATTEMPTS: Final = 3
+
+
+class Kind(StrEnum):
+    """How a source came in."""
+
+    WEBPAGE = "webpage"
+    TEXT = "text"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a source is made from; kept until the source is ready or failed.
+
+    A text is `content`, or, when it is long, the `file` of that text. An upload is a `file` with
+    the `filename` and `content_type` that its sender gave. A web page is its `url`, and a `file`
+    where there are headers to send: they may hold secrets, of which the database's log would keep
+    copies after the row is gone. (`headers` are those of a row of the database's first version.)
+    `file` is a name in the data folder's material, removed when the source is done.
+    """
+
+    content: str | None = None
+    file: str | None = None
+    filename: str | None = None
+    content_type: str | None = None
+    url: str | None = None
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    def to_json(self) -> str:
+        """The material as the job row keeps it."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Material":
+        """The reverse of `to_json`."""
+        values = json.loads(text)
+        headers = tuple((name, value) for name, value in values.pop("headers", ()))
+        return cls(**values, headers=headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A source that an earlier process left, and what of its material says how much work it is."""
+
+    public_id: str
+    kind: Kind
+    collections: tuple[int, ...]
+    file: str | None
+    content_length: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be done for a source; `begun` if passages of it are there already.
+
+    `public_id` is known outside only if the source `replaces` none, whose id it is to get.
+    """
+
+    source: int
+    public_id: str
+    replaces: str | None
+    name: str
+    kind: Kind
+    material: Material
+    collections: tuple[int, ...]
+    begun: bool
+
+    def __str__(self) -> str:
+        """What the log calls it."""
+        if self.replaces is None:
+            return f"source {self.public_id}"
+        return f"the replacement of source {self.replaces}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """Where a source stands.
+
+    Attributes:
+        id: its id, `src_…`.
+        name: its name.
+        status: `pending`, `processing`, `ready` or `failed`, of its newest revision.
+        reason: why that failed; of a page that is ready, why it could not be read again.
+    """
+
+    id: str
+    name: str
+    status: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replacing:
+    """What a new text takes the place of.
+
+    Attributes:
+        source: the source's id.
+        expected: revisions, one of which is to be the newest; None: any is.
+        fingerprint: that of the request.
+    """
+
+    source: str
+    expected: frozenset[str] | None
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of what was there when a source was accepted.
+
+    Attributes:
+        dropped: under which ids work was known that was dropped or given up.
+        created_at: when the source was created.
+        ready_revision: the revision that questions are answered from meanwhile; None for none.
+        ready_at: when that became ready.
+    """
+
+    dropped: tuple[str, ...]
+    created_at: int
+    ready_revision: str | None = None
+    ready_at: int | None = None
+
+
+class UnknownSourceError(Exception):
+    """There is no such source. str() is the id."""
+
+
+class RevisionChangedError(Exception):
+    """The newest revision of a source is another than was expected. str() is the newest."""
+
+
+class AlreadyReplacedError(Exception):
+    """The same request has replaced the same revision before: its answer was lost."""
+
+
+class QuotaExceededError(Exception):
+    """The service holds as many sources as its settings allow; nothing was stored."""
+
+
+class Store:
+    """The sources of a service, on its database.
+
+    Writes return futures: they are durable when the future is done. Reads use the calling thread's
+    connection. Times are integer milliseconds since 1970 (interface section 2).
+
+    Args:
+        database: where everything is kept.
+        collections: the public ids of the collections that sources may belong to.
+    """
+
+    def __init__(self, database: Database, collections: Iterable[str]) -> None:
+        self._database = database
+        self._collections = database.write(
+            lambda connection: _number_collections(connection, collections)
+        ).result()
+
+    def collection_numbers(self, public_ids: Iterable[str]) -> tuple[int, ...]:
+        """The integers that stand for collections inside the database and its index."""
+        return tuple(self._collections[public_id] for public_id in public_ids)
+
+    def has_collection(self, public_id: str) -> bool:
+        """Whether sources may be in a collection, even if it is no longer declared."""
+        return public_id in self._collections
+
+    def accept(
+        self,
+        *,
+        public_id: str,
+        name: str,
+        kind: Kind,
+        collections: Sequence[str],
+        material: Material,
+        created_at: int,
+        revision: str,
+        quota: int | None = None,
+        replacing: Replacing | None = None,
+        done: Done | None = None,
+    ) -> Future[Accepted]:
+        """Store a source, the work on it and the key of the request in one transaction.
+
+        With `replacing` it takes the place and the id of that source when it is ready, and until
+        then has `public_id`. An earlier replacement that is not ready is dropped; a source that is
+        not ready itself is given up for its replacement.
+
+        The future raises QuotaExceededError when `quota` sources that did not fail are there, and
+        UnknownSourceError, RevisionChangedError or AlreadyReplacedError when there is nothing to
+        replace.
+        """
+        numbers = self.collection_numbers(collections)
+        stored = material.to_json()
+
+        def insert(connection: sqlite3.Connection) -> Accepted:
+            replaced = None if replacing is None else _find_replaced(connection, replacing)
+            counts_already = replaced is not None and replaced["status"] != "failed"
+            if quota is not None and not counts_already and _count_sources(connection) >= quota:
+                raise QuotaExceededError(f"this service holds at most {quota} sources")
+            accepted = (
+                Accepted((), created_at) if replaced is None else _make_way(connection, replaced)
+            )
+            # Its own place is its number, which AUTOINCREMENT takes from this table too.
+            source = connection.execute(
+                "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'source'"
+            ).fetchone()[0]
+            connection.execute(
+                "INSERT INTO source (id, public_id, name, kind, status, created_at, url, revision,"
+                " replaces, place, parent, fingerprint)"
+                " VALUES (?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    source,
+                    public_id,
+                    name,
+                    kind,
+                    created_at,
+                    material.url,
+                    revision,
+                    replaced and replaced["id"],
+                    replaced["place"] if replaced else source,
+                    replaced and replaced["newest"],
+                    replacing and replacing.fingerprint,
+                ),
+            )
+            connection.executemany(
+                "INSERT INTO source_collection VALUES (?, ?)",
+                [(source, number) for number in numbers],
+            )
+            connection.execute("INSERT INTO job VALUES (?, ?)", (source, stored))
+            # Headers, which wait in a file, are forgotten with the first reading.
+            if kind is Kind.WEBPAGE and material.file is None:
+                connection.execute(
+                    "INSERT INTO page (source, checked_at) VALUES (?, ?)", (source, created_at)
+                )
+            if done is not None:
+                done.store(connection, created_at)
+            return accepted
+
+        return self._database.write(insert)
+
+    def rename(
+        self, public_id: str, name: str, expected: frozenset[str] | None = None
+    ) -> Future[None]:
+        """Give a source, and its replacement, another name; its text stays as it was read.
+
+        The future raises UnknownSourceError, and RevisionChangedError if none of the `expected`
+        revisions is the newest.
+        """
+
+        def rename(connection: sqlite3.Connection) -> None:
+            source = _find_source(connection, public_id, expected)
+            connection.execute(
+                "UPDATE source SET name = ? WHERE ? IN (id, replaces)", (name, source["id"])
+            )
+
+        return self._database.write(rename)
+
+    def delete(
+        self, public_id: str, expected: frozenset[str] | None = None
+    ) -> Future[tuple[str, ...]]:
+        """Take a source away, and its replacement; no question sees it from then on.
+
+        Its passages and its upload are left to the removal. The future has the ids under which work
+        on it is known. It raises the same errors as that of `rename`.
+        """
+
+        def delete(connection: sqlite3.Connection) -> tuple[str, ...]:
+            source = _find_source(connection, public_id, expected)
+            replacement = _drop_replacement(connection, source["id"])
+            _drop(connection, source["id"])
+            return (public_id, *replacement)
+
+        return self._database.write(delete)
+
+    def recover(self) -> list[Unfinished]:
+        """Take up what an earlier process left: call once, before any worker runs.
+
+        What was `processing` becomes `pending` again, or `failed` when it was being read the last
+        `MAX_ATTEMPTS` times.
+
+        Returns:
+            The unfinished sources, oldest first.
+        """
+        return self._database.write(_recover).result()
+
+    def claim(self, public_id: str) -> Job | None:
+        """Take a source to work on it; None when it is ready, failed or gone."""
+        return self._database.write(lambda connection: _claim(connection, public_id)).result()
+
+    def jobs(self, public_ids: Iterable[str]) -> list[Job]:
+        """What is to be done for sources; leaves out those that are ready, failed or gone.
+
+        They stay pending, which costs the disk nothing. Call it for what is done in a moment.
+        """
+        connection = self._database.reader()
+        return [job for public_id in public_ids if (job := _job(connection, public_id))]
+
+    def requeue(self, source: int, cause: str) -> str:
+        """Count an attempt that broke off: `pending` again, or `failed` after `MAX_ATTEMPTS`.
+
+        Args:
+            source: the source's number in the database.
+            cause: what broke off each time, for the person who added the source.
+
+        Returns:
+            The new status; `deleted` when the source is no longer there to be worked on.
+        """
+        return self._database.write(lambda connection: _requeue(connection, source, cause)).result()
+
+    def release_claims(self) -> None:
+        """Make what is `processing` pending without counting an attempt: the service stops."""
+        self._database.write(
+            lambda connection: connection.execute(
+                "UPDATE source SET status = 'pending' WHERE status = 'processing'"
+            )
+        ).result()
+
+    def fail(self, source: int, reason: str) -> None:
+        """Give a source up; `reason` is for the person who added it."""
+        self._database.write(
+            lambda connection: _finish(connection, source, "failed", reason)
+        ).result()
+
+    def unfinished_files(self) -> set[str]:
+        """The names of the files that unfinished sources still need."""
+        rows = self._database.reader().execute(
+            "SELECT json_extract(material, '$.file') AS file FROM job WHERE file IS NOT NULL"
+        )
+        return {row["file"] for row in rows}
+
+
+def new_id(prefix: str) -> str:
+    """A fresh id with the documented prefix of its kind (interface section 2), such as `src_`."""
+    return prefix + secrets.token_hex(12)
+
+
+def now() -> int:
+    """The time in milliseconds since 1970, as `created_at` carries it."""
+    return time.time_ns() // 1_000_000
+
+
+def read_source_states(connection: sqlite3.Connection) -> list[SourceState]:
+    """Every source of the database that `connection` reads, oldest first."""
+    rows = connection.execute(
+        "SELECT base.public_id, source.name, source.status, source.reason"
+        f" {SOURCES} ORDER BY base.place"
+    )
+    return [SourceState(*row) for row in rows]
+
+
+def count_sources(
+    connection: sqlite3.Connection, chosen: str = "", values: Mapping[str, Any] | None = None
+) -> dict[str, int]:
+    """How many sources there are of each status, of the newest revision.
+
+    Args:
+        connection: for reading.
+        chosen: further conditions in SQL, each after an AND.
+        values: those of its parameters.
+    """
+    rows = connection.execute(
+        f"SELECT status, count(*) FROM source WHERE {IS_NEWEST} {chosen} GROUP BY status",  # noqa: S608 - constants
+        values or {},
+    )
+    return dict(tuple(row) for row in rows)
+
+
+def is_wanted(connection: sqlite3.Connection, source: int) -> bool:
+    """Whether a source is still to be worked on: it was not deleted or replaced meanwhile."""
+    row = connection.execute(
+        "SELECT 1 FROM source WHERE id = ? AND status IN ('pending', 'processing')", (source,)
+    ).fetchone()
+    return row is not None
+
+
+def finish_ready(
+    connection: sqlite3.Connection, source: int, title: str | None, warnings: Sequence[str]
+) -> None:
+    """Make a source ready, in the transaction that completes its passages.
+
+    Args:
+        connection: the writer's.
+        source: the source's number; a replacement takes the place of what it replaces.
+        title: the document's own title.
+        warnings: what is to be known of its text, in sentences.
+    """
+    connection.execute(
+        "UPDATE source SET title = ?, warnings = ?, ready_at = ? WHERE id = ?",
+        (title, json.dumps(warnings), now(), source),
+    )
+    _finish(connection, source, "ready", None)
+
+
+def _number_collections(
+    connection: sqlite3.Connection, public_ids: Iterable[str]
+) -> dict[str, int]:
+    connection.executemany(
+        "INSERT INTO collection (public_id) VALUES (?) ON CONFLICT DO NOTHING",
+        [(public_id,) for public_id in public_ids],
+    )
+    return dict(tuple(row) for row in connection.execute("SELECT public_id, id FROM collection"))
+
+
+def _count_sources(connection: sqlite3.Connection) -> int:
+    """The sources that did not fail; one and its replacement are one."""
+    count: int = connection.execute(
+        "SELECT (SELECT count(*) FROM source WHERE status <> 'failed') - (SELECT count(*)"
+        " FROM source AS newer JOIN source AS older ON older.id = newer.replaces"
+        " WHERE newer.status <> 'failed' AND older.status <> 'failed')"
+    ).fetchone()[0]
+    return count
+
+
+def _find_source(
+    connection: sqlite3.Connection, public_id: str, expected: frozenset[str] | None
+) -> sqlite3.Row:
+    """The row that answers are from, with what is asked of the newest."""
+    row: sqlite3.Row | None = connection.execute(
+        "SELECT base.*, source.revision AS newest, source.parent AS newest_parent,"
+        " source.fingerprint AS newest_fingerprint"
+        f" {SOURCES} AND base.public_id = ?",
+        (public_id,),
+    ).fetchone()
+    if row is None:
+        raise UnknownSourceError(public_id)
+    if expected is not None and row["newest"] not in expected:
+        raise RevisionChangedError(row["newest"])
+    return row
+
+
+def _find_replaced(connection: sqlite3.Connection, replacing: Replacing) -> sqlite3.Row:
+    row = _find_source(connection, replacing.source, None)
+    expected = replacing.expected
+    if expected is None or row["newest"] in expected:
+        return row
+    if row["newest_parent"] in expected and row["newest_fingerprint"] == replacing.fingerprint:
+        raise AlreadyReplacedError
+    raise RevisionChangedError(row["newest"])
+
+
+def _make_way(connection: sqlite3.Connection, replaced: sqlite3.Row) -> Accepted:
+    """End what is unfinished of a source that is replaced."""
+    dropped = _drop_replacement(connection, replaced["id"])
+    created_at: int = replaced["created_at"]
+    if replaced["status"] == "ready":
+        return Accepted(dropped, created_at, replaced["revision"], replaced["ready_at"])
+    if replaced["status"] == "failed":
+        return Accepted(dropped, created_at)
+    connection.execute(
+        "UPDATE source SET status = 'failed', reason = 'it was replaced before it was ready'"
+        " WHERE id = ?",
+        (replaced["id"],),
+    )
+    _leave_to_removal(connection, replaced["id"])
+    return Accepted((*dropped, replaced["public_id"]), created_at)
+
+
+def _drop_replacement(connection: sqlite3.Connection, source: int) -> tuple[str, ...]:
+    rows = connection.execute(
+        "SELECT id, public_id FROM source WHERE replaces = ?", (source,)
+    ).fetchall()
+    for row in rows:
+        _drop(connection, row["id"])
+    return tuple(row["public_id"] for row in rows)
+
+
+def _drop(connection: sqlite3.Connection, source: int) -> None:
+    _leave_to_removal(connection, source)
+    connection.execute("DELETE FROM source_collection WHERE source = ?", (source,))
+    connection.execute("DELETE FROM page WHERE source = ?", (source,))
+    connection.execute("DELETE FROM source WHERE id = ?", (source,))
+
+
+def _leave_to_removal(connection: sqlite3.Connection, source: int) -> None:
+    job = connection.execute(
+        "DELETE FROM job WHERE source = ? RETURNING json_extract(material, '$.file') AS file",
+        (source,),
+    ).fetchone()
+    connection.execute(
+        "INSERT INTO removal VALUES (?, ?)"
+        " ON CONFLICT (source) DO UPDATE SET file = coalesce(excluded.file, file)",
+        (source, job and job["file"]),
+    )
+
+
+def _recover(connection: sqlite3.Connection) -> list[Unfinished]:
+    interrupted = connection.execute(
+        "SELECT id FROM source WHERE status = 'processing'"
+        " AND NOT EXISTS (SELECT 1 FROM passage WHERE passage.source = source.id)"
+    ).fetchall()
+    for row in interrupted:
+        _requeue(connection, row["id"], "the service died each time while it was read")
+    connection.execute("UPDATE source SET status = 'pending' WHERE status = 'processing'")
+    rows = connection.execute(
+        "SELECT id, public_id, kind, json_extract(material, '$.file') AS file,"
+        " length(json_extract(material, '$.content')) AS content_length"
+        " FROM source JOIN job ON job.source = source.id"
+        " WHERE status IN ('pending', 'processing') ORDER BY id"
+    ).fetchall()
+    return [
+        Unfinished(
+            public_id=row["public_id"],
+            kind=Kind(row["kind"]),
+            collections=_collections_of(connection, row["id"]),
+            file=row["file"],
+            content_length=row["content_length"],
+        )
+        for row in rows
+    ]
+
+
+def _claim(connection: sqlite3.Connection, public_id: str) -> Job | None:
+    connection.execute(
+        "UPDATE source SET status = 'processing' WHERE public_id = ? AND status = 'pending'",
+        (public_id,),
+    )
+    return _job(connection, public_id)
+
+
+def _job(connection: sqlite3.Connection, public_id: str) -> Job | None:
+    row = connection.execute(
+        "SELECT id, public_id, name, kind,"
+        " (SELECT public_id FROM source AS older WHERE older.id = source.replaces) AS replaces,"
+        " EXISTS (SELECT 1 FROM passage WHERE passage.source = source.id) AS begun"
+        " FROM source WHERE public_id = ? AND status IN ('pending', 'processing')",
+        (public_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    material = connection.execute(
+        "SELECT material FROM job WHERE source = ?", (row["id"],)
+    ).fetchone()["material"]
+    return Job(
+        source=row["id"],
+        public_id=row["public_id"],
+        replaces=row["replaces"],
+        name=row["name"],
+        kind=Kind(row["kind"]),
+        material=Material.from_json(material),
+        collections=_collections_of(connection, row["id"]),
+        begun=bool(row["begun"]),
+    )
+
+
+def _collections_of(connection: sqlite3.Connection, source: int) -> tuple[int, ...]:
+    rows = connection.execute(
+        "SELECT collection FROM source_collection WHERE source = ?", (source,)
+    )
+    return tuple(row["collection"] for row in rows)
+
+
+def _requeue(connection: sqlite3.Connection, source: int, cause: str) -> str:
+    row = connection.execute(
+        "UPDATE source SET status = 'pending', attempts = attempts + 1"
+        " WHERE id = ? AND status IN ('pending', 'processing') RETURNING attempts",
+        (source,),
+    ).fetchone()
+    if row is None:
+        return "deleted"
+    attempts: int = row["attempts"]
+    if attempts < MAX_ATTEMPTS:
+        return "pending"
+    _finish(connection, source, "failed", f"given up after {attempts} attempts: {cause}")
+    return "failed"
+
+
+def _finish(connection: sqlite3.Connection, source: int, status: str, reason: str | None) -> None:
+    row = connection.execute(
+        "SELECT replaces FROM source WHERE id = ? AND status IN ('pending', 'processing')",
+        (source,),
+    ).fetchone()
+    # It was deleted, or given up for its replacement, while it was worked on.
+    if row is None:
+        return
+    if status == "ready" and row["replaces"] is not None:
+        _take_place(connection, source, row["replaces"])
+    connection.execute(
+        "UPDATE source SET status = ?, reason = ? WHERE id = ?", (status, reason, source)
+    )
+    if status == "failed" and row["replaces"] is not None:
+        _leave_to_removal(connection, source)
+    connection.execute("DELETE FROM job WHERE source = ?", (source,))
+
+
+def _take_place(connection: sqlite3.Connection, source: int, replaced: int) -> None:
+    older = connection.execute(
+        "SELECT public_id, created_at FROM source WHERE id = ?", (replaced,)
+    ).fetchone()
+    _drop(connection, replaced)
+    connection.execute(
+        "UPDATE source SET public_id = ?, created_at = ?, replaces = NULL WHERE id = ?",
+        (older["public_id"], older["created_at"], source),
+    )

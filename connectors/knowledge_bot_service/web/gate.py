@@ -1,0 +1,202 @@
+"""Checks every request before its body is read: its key, and its client's limits."""
+
+import asyncio
+import logging
+import math
+import re
+import time
+from collections.abc import Hashable
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Scope
+
+from knowledge_bot_service.config.keys import Key, Keys
+from knowledge_bot_service.config.logs import client_of, path_of
+from knowledge_bot_service.config.settings import Limits, Role
+from knowledge_bot_service.web.middleware import Passing
+from knowledge_bot_service.web.problems import ProblemError, too_large
+
+PREFIX: Final = "/public/v1"
+UPLOAD_PATH: Final = f"{PREFIX}/sources/upload"
+KEY_HEADER: Final = "X-API-KEY"
+
+_UPLOAD: Final = re.compile(rf"{PREFIX}/sources/(?:[^/]+/)?upload")
+
+_KEY: Final = "knowledge_bot_service.key"
+
+# Answered to everybody, and differently to whoever has a key.
+_OPEN_PATHS: Final = frozenset({f"{PREFIX}/ping", "/openapi.json"})
+
+# The interface, and the data that the page at `/` shows.
+_KEPT: Final = (f"{PREFIX}/", "/page/")
+
+# A key with the role read may ask too, although that is a POST.
+_ASKED: Final = f"{PREFIX}/messages"
+_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+# What may be done to sources that are there already.
+_CHANGES: Final = frozenset({"PUT", "PATCH", "DELETE"})
+_SOURCES: Final = f"{PREFIX}/sources"
+
+# How many wrong keys a client may send in a minute before each of its next ones waits, for
+# 60 / _WRONG_KEYS seconds: not so long that a client with an old key gives up before it is told.
+_WRONG_KEYS: Final = 30
+
+# How many keys or clients are remembered; a client may have any number of addresses.
+_MOST_BUCKETS: Final = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+def key_of(scope: Scope) -> Key | None:
+    """The key that a request was admitted with; None where it brought none, or a wrong one."""
+    key: Key | None = scope.get(_KEY)
+    return key
+
+
+def may_manage(scope: Scope) -> bool:
+    """Whether a request's key may replace, rename and delete sources."""
+    key = key_of(scope)
+    return key is not None and key.may("manage")
+
+
+class Admission:
+    """Judges the keys that requests bring, wherever they bring them.
+
+    A client that sends one wrong key after the other waits for each answer, and nobody else does.
+
+    Args:
+        keys: the keys that are right, and what each may do.
+    """
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._wrong = _Rate()
+
+    async def admit(self, given: str | None, scope: Scope) -> None:
+        """Leave the key that a request brings in its scope, for `key_of`.
+
+        Raises:
+            ProblemError: 401, it brings none, or one that is unknown or has expired.
+        """
+        if given is None:
+            raise _unauthorized(None)
+        key = self._keys.find(given)
+        if key is not None and not key.has_expired:
+            scope[_KEY] = key
+            return
+        client = client_of(scope)
+        _log.warning(
+            "%s sent a key that %s: %s %s",
+            client,
+            "is not known here" if key is None else f"has expired ({key.name})",
+            scope["method"],
+            path_of(scope),
+        )
+        if key is None:
+            await asyncio.sleep(self._wrong.seconds_to_wait(client, _WRONG_KEYS))
+        raise _unauthorized(key)
+
+
+class Gate:
+    """A step of the middleware: 401, 403 and 429 by a request's key, 413 for a body too large.
+
+    The key is asked for on everything under the interface's prefix except `/ping` (section 5 asks
+    for it on POST and leaves GET open) and on the data of the page at `/`, before anything of the
+    body is read.
+
+    Args:
+        admission: judges the key.
+        limits: how large bodies may be, and how many requests a key may make.
+    """
+
+    def __init__(self, admission: Admission, limits: Limits) -> None:
+        self._admission = admission
+        self._limits = limits
+        self._rate = _Rate()
+
+    async def __call__(self, passing: Passing) -> ASGIApp | None:
+        """Admit a request, or return the error that answers it."""
+        scope = passing.scope
+        headers, path = Headers(scope=scope), scope["path"]
+        is_upload = _UPLOAD.fullmatch(path) is not None
+        limit = self._limits.upload_bytes if is_upload else self._limits.request_bytes
+        passing.limit = limit
+        try:
+            if path in _OPEN_PATHS:
+                with suppress(ProblemError):
+                    await self._admission.admit(headers.get(KEY_HEADER), scope)
+            elif path.startswith(_KEPT):
+                await self._admission.admit(headers.get(KEY_HEADER), scope)
+                self._check(scope)
+            declared = headers.get("content-length", "")
+            if declared.isascii() and declared.isdigit() and int(declared) > limit:
+                raise too_large(limit)
+        except ProblemError as problem:
+            return problem.response()
+        return None
+
+    def _check(self, scope: Scope) -> None:
+        """Check that an admitted key may do what is asked, and as often."""
+        key: Key = scope[_KEY]
+        needed = _needed_role(scope["method"], scope["path"])
+        if not key.may(needed):
+            raise _forbidden(key, needed)
+        allowed = key.requests_per_minute or self._limits.requests_per_minute
+        if allowed is not None and (seconds := self._rate.seconds_to_wait(key.digest, allowed)):
+            raise ProblemError(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "too_many_requests",
+                f"The key {key.name} may make {allowed:,} requests a minute and has made more. "
+                f"Nothing was done; send the request again in {seconds} s.",
+                {"Retry-After": str(seconds)},
+            )
+
+
+def _needed_role(method: str, path: str) -> Role:
+    if method in _READS or path == _ASKED:
+        return "read"
+    return "manage" if method in _CHANGES and path.startswith(_SOURCES) else "write"
+
+
+def _forbidden(key: Key, needed: Role) -> ProblemError:
+    code, may = (
+        ("read_only_key", "list and ask, and not add, change or delete anything")
+        if key.role == "read"
+        else ("key_may_not_manage", "list, ask and add, and not replace, rename or delete sources")
+    )
+    return ProblemError(
+        HTTPStatus.FORBIDDEN,
+        code,
+        f"The key {key.name} may {may}. Nothing was done. Use a key with the role {needed}.",
+    )
+
+
+class _Rate:
+    """What each key or client has left: a token bucket that holds a minute's worth."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[Hashable, tuple[float, float]] = {}
+
+    def seconds_to_wait(self, who: Hashable, per_minute: int) -> int:
+        """Count a request; returns 0, or in how many whole seconds the next one is allowed."""
+        now = time.monotonic()
+        tokens, then = self._buckets.pop(who, (float(per_minute), now))
+        tokens = min(float(per_minute), tokens + (now - then) * per_minute / 60)
+        admitted = tokens >= 1
+        # The last of the dictionary; its first is the one that was idle the longest.
+        self._buckets[who] = (tokens - admitted, now)
+        if len(self._buckets) > _MOST_BUCKETS:
+            del self._buckets[next(iter(self._buckets))]
+        return 0 if admitted else math.ceil((1 - tokens) * 60 / per_minute)
+
+
+def _unauthorized(key: Key | None) -> ProblemError:
+    if key is None:
+        message = f"The request needs a valid key in its {KEY_HEADER} header."
+    else:
+        message = f"The key {key.name} is no longer valid since {key.expires}. Use another one."
+    return ProblemError(HTTPStatus.UNAUTHORIZED, "unauthorized", message)

@@ -1,0 +1,99 @@
+"""What the page consists of: its files, and its data, which need the key."""
+
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, HTTPException, Response
+from fastapi import Path as InPath
+from pydantic import BaseModel, ConfigDict
+
+from knowledge_bot_service.config.settings import Role
+from knowledge_bot_service.store.catalog import Limit, Place
+from knowledge_bot_service.web.endpoints import KeyOf, ServiceOf
+from knowledge_bot_service.web.requests import Id
+
+# None of this is of the interface, so its description does not name it.
+router = APIRouter(include_in_schema=False)
+
+_FILES: Final = files(__package__) / "files"
+_ASSETS: Final = {
+    "answer.js": "text/javascript",
+    "calls.js": "text/javascript",
+    "chat.js": "text/javascript",
+    "elements.js": "text/javascript",
+    "form.js": "text/javascript",
+    "page.css": "text/css",
+    "page.js": "text/javascript",
+    "source.js": "text/javascript",
+    "sources.js": "text/javascript",
+}
+
+_Id = Annotated[Id, InPath()]
+
+
+class About(BaseModel):
+    """What the page may offer.
+
+    `role` says what the key may do.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    role: Role
+    upload_bytes: int
+
+
+class Rows(BaseModel):
+    """Some rows of a list; `next` is the `before` of those that follow, None at the end."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rows: list[dict[str, Any]]
+    next: int | None
+
+
+@router.get("/")
+async def page() -> Response:
+    """The page."""
+    return Response(_read("page.html"), media_type="text/html")
+
+
+@router.get("/assets/{name}")
+async def asset(name: str) -> Response:
+    """A file of the page: its style, or one of its scripts."""
+    if name not in _ASSETS:
+        raise HTTPException(HTTPStatus.NOT_FOUND)
+    return Response(_read(name), media_type=_ASSETS[name])
+
+
+@router.get("/page/about")
+async def about(service: ServiceOf, key: KeyOf) -> About:
+    """What the page may offer."""
+    return About(role=key.role, upload_bytes=service.settings.limits.upload_bytes)
+
+
+@router.get("/page/bots/{bot}/conversations")
+async def conversations(
+    bot: _Id, service: ServiceOf, before: Place | None = None, limit: Limit = 50
+) -> Rows:
+    """Some of a bot's conversations, newest first."""
+    found = await service.conversation_page(bot, before=before, limit=limit)
+    return Rows(rows=found.rows, next=found.next)
+
+
+@router.get("/page/bots/{bot}/conversations/{id}")
+async def messages(
+    bot: _Id,
+    id: _Id,  # noqa: A002
+    service: ServiceOf,
+    before: Place | None = None,
+    limit: Limit = 50,
+) -> Rows:
+    """Some of a conversation's messages, newest first."""
+    found = await service.message_page(bot, id, before=before, limit=limit)
+    return Rows(rows=found.rows, next=found.next)
+
+
+def _read(name: str) -> bytes:
+    return (_FILES / name).read_bytes()

@@ -1,0 +1,172 @@
+"""The bodies of requests (interface section 4), and what makes one valid."""
+
+from typing import Annotated, Any, Final, Generic, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from knowledge_bot.models import Header
+from knowledge_bot.transcripts import read
+
+T = TypeVar("T")
+
+# What is checked is also what the OpenAPI page says, as patterns of JSON Schema. There they end so
+# that no implementation of them takes a line break before the end.
+_END: Final = r"(?!\n)$"
+
+# RFC 9110 section 5.1: a field name is a token. Section 5.5: a field value has no CR, LF or NUL.
+_FIELD_NAME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
+_FIELD_VALUE: Final = r"^[^\r\n\x00]*$"
+_ID: Final = r"^[^\x00]*$"
+_TEXT: Final = r"^[^\x00]*[^\s\x00][^\x00]*$"
+_ADDRESS: Final = (
+    r"^[Hh][Tt][Tt][Pp][Ss]?://"
+    r"([^\s\x00-\x1f/?#@:\[\]\\]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?#][^\s\x00-\x1f]*)?$"
+)
+
+# A name is shown on one line, in lists that others read. Characters that break the line or turn the
+# direction of text could make one name look like another, or like two, so they are refused. Other
+# invisible characters are allowed beside visible ones, as in Persian words and in emoji.
+_NO_NAME: Final = r"\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufff9-\ufffb"
+_UNSEEN: Final = (
+    r"\s\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\u2800"
+    r"\u3164\ufe00-\ufe0f\ufeff\uffa0"
+)
+_NAME: Final = rf"^[^{_NO_NAME}]*[^{_UNSEEN}{_NO_NAME}][^{_NO_NAME}]*$"
+
+# How long a message's question may be, and a transcript that ends with it, in characters. Little of
+# the turns before a question counts, so that they cost less.
+_QUESTION_LENGTH: Final = 20_000
+_TRANSCRIPT_LENGTH: Final = 200_000
+
+
+MOST_COLLECTIONS: Final = 1000
+"""How many collections a source may be added to."""
+
+CONVERSATION_ID: Final = r"^conv_[0-9a-f]{24}$"
+"""What the ids of conversations look like; see `store.new_id`."""
+
+
+SAID: Final = {
+    _ID: "must not contain NUL characters",
+    _TEXT: "must not be blank, and must not contain NUL characters",
+    _NAME: "must be one line with something to be seen in it, without control characters and "
+    "characters that turn the direction of text",
+    # The fetcher checks whether the address leads anywhere.
+    _ADDRESS: "must be an http or https address",
+    _FIELD_NAME: "must be the name of a header field (RFC 9110 section 5.1)",
+    _FIELD_VALUE: "must be the value of a header field (RFC 9110 section 5.5)",
+}
+"""What is said of a text without a field's pattern."""
+
+
+class Wrapped(BaseModel, Generic[T]):
+    """The wrapper that the interface puts around JSON bodies."""
+
+    model_config = ConfigDict(frozen=True)
+
+    value: T
+
+
+class Listing(BaseModel, Generic[T]):
+    """A list endpoint's answer."""
+
+    model_config = ConfigDict(frozen=True)
+
+    data: list[T]
+
+
+def _matching(pattern: str, **more: Any) -> Any:
+    """A field whose text has a pattern, and is the text that UTF-8 can carry."""
+    published = pattern.removesuffix("$") + _END
+    return Field(pattern=pattern, json_schema_extra={"pattern": published}, **more)
+
+
+def _askable(content: str) -> str:
+    if len(content) <= _QUESTION_LENGTH:
+        return content
+    if len(content) > _TRANSCRIPT_LENGTH or len(read(content).question) > _QUESTION_LENGTH:
+        raise ValueError(
+            f"must have at most {_QUESTION_LENGTH:,} characters, as a transcript at most "
+            f"{_TRANSCRIPT_LENGTH:,} and its question {_QUESTION_LENGTH:,}"
+        )
+    return content
+
+
+Text = Annotated[str, _matching(_TEXT)]
+Id = Annotated[str, _matching(_ID, max_length=200)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+
+class NewName(_Body):
+    """What a source is renamed with."""
+
+    name: Annotated[str, _matching(_NAME, max_length=1000)]
+
+
+class NewSource(NewName):
+    """What every source is created with."""
+
+    collections: Annotated[tuple[Id, ...], Field(min_length=1, max_length=MOST_COLLECTIONS)]
+
+
+class NewHeader(Header):
+    """A request header to send while scraping."""
+
+    name: Annotated[str, _matching(_FIELD_NAME)]
+    value: Annotated[str, _matching(_FIELD_VALUE)]
+
+
+class NewWebpage(NewSource):
+    """`POST /sources/webpage`."""
+
+    url: Annotated[str, _matching(_ADDRESS, max_length=8192)]
+    headers: Annotated[tuple[NewHeader, ...], Field(max_length=100)] | None = None
+
+
+class NewText(NewSource):
+    """`POST /sources/write`."""
+
+    content: Text
+
+
+# The other notation, plain form fields, is in the operation's words alone: a schema cannot say that
+# every value of a form is text.
+UPLOAD_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "value": NewSource.model_json_schema(),
+                        "file": {"type": "string", "format": "binary"},
+                    },
+                    "required": ["value", "file"],
+                }
+            }
+        },
+    }
+}
+"""The description of the body of `POST /sources/upload`."""
+
+
+class NewMessage(_Body):
+    """`POST /messages`."""
+
+    bot_id: Id
+    content: Annotated[
+        Text,
+        AfterValidator(_askable),
+        Field(
+            description="The question, of at most 20,000 characters, or a transcript that ends "
+            "with it.",
+            json_schema_extra={"maxLength": _TRANSCRIPT_LENGTH},
+        ),
+    ]
+    conversation_id: Annotated[Id, Field(json_schema_extra={"pattern": CONVERSATION_ID})] | None = (
+        None
+    )

@@ -1,0 +1,1 @@
+"""The service without HTTP: takes sources and questions, and has the sources read."""

@@ -1,0 +1,591 @@
+"""The service without HTTP: takes sources, answers questions, stores both."""
+
+import asyncio
+import contextlib
+import copy
+import json
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+
+from knowledge_bot.models import Bot, Collection, Conversation, Header
+from knowledge_bot_service.answers.answerer import Answer, AnsweredMessage, Answerer
+from knowledge_bot_service.answers.conversations import Asked, Conversations, Page, asked_in
+from knowledge_bot_service.answers.finding import Finder
+from knowledge_bot_service.config.folder import DataFolder
+from knowledge_bot_service.config.keys import Key
+from knowledge_bot_service.config.settings import BotSettings, Settings
+from knowledge_bot_service.index.search import Search
+from knowledge_bot_service.store.catalog import (
+    Catalog,
+    Listed,
+    Removal,
+    SourceDetails,
+    SourcePage,
+    SourceText,
+)
+from knowledge_bot_service.store.database import Database
+from knowledge_bot_service.store.idempotency import Done, Keyed, Once, find_done
+from knowledge_bot_service.store.material import write_headers, write_text
+from knowledge_bot_service.store.sources import (
+    Accepted,
+    AlreadyReplacedError,
+    Kind,
+    Material,
+    Replacing,
+    Store,
+    UnknownSourceError,
+    new_id,
+    now,
+)
+from knowledge_bot_service.work.backlog import Backlog, Questions
+from knowledge_bot_service.work.worker import SMALL, Workers
+
+if TYPE_CHECKING:
+    from knowledge_bot_service.answers.written_answers import Writer
+
+# A longer text goes to a file of its own, since one writer serves everybody: in characters.
+_LONG_TEXT: Final = 256 * 1024
+
+# How many questions are answered at the same time; the others wait in their order. More threads
+# answer no sooner: each keeps the interpreter from the others, and from the thread that takes
+# requests. Measured with 200 clients at once on two cores: with forty, a ping took five times as
+# long.
+_ANSWERING: Final = max(2, min(4, os.cpu_count() or 1))
+
+# How long a conversation's name, its first question, may be: in characters.
+_NAME_LENGTH: Final = 80
+
+
+class UnknownIdError(Exception):
+    """A request names something that is not here. str() is the id."""
+
+
+class UnknownCollectionError(UnknownIdError):
+    """A collection's id is unknown."""
+
+
+class UnknownBotError(UnknownIdError):
+    """A bot's id is unknown."""
+
+
+class UnknownConversationError(UnknownIdError):
+    """A conversation's id is unknown, or the conversation is another bot's."""
+
+
+class HiddenCollectionError(Exception):
+    """A source may not be changed, since it is in a collection that the key does not see."""
+
+
+class KnowledgeBase:
+    """What a service knows. Make and use it inside one event loop; leave it as a context manager.
+
+    Args:
+        settings: what it offers and allows.
+        folder: where it keeps everything.
+        database: the folder's database; closed when the service is left.
+        writer: words the answers; None leaves them quotes.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        folder: DataFolder,
+        database: Database,
+        writer: "Writer | None" = None,
+    ) -> None:
+        self._settings = settings
+        self._material = folder.material
+        self._database = database
+        self._offer(settings, sees_all=True)
+        self._backlog = Backlog()
+        self._questions = Questions()
+        self._store = Store(self._database, self._collections)
+        self._conversations = Conversations(self._database)
+        self.once = Once(self._done_for)
+        self._removal = Removal(self._database, folder.material)
+        self._answerer = Answerer(Finder(Search(self._database)))
+        self._answering = ThreadPoolExecutor(_ANSWERING, "answering")
+        self._writer = writer
+        self._loop = asyncio.get_running_loop()
+        self._workers = Workers(
+            self._database,
+            self._store,
+            folder=folder.material,
+            policy=settings.fetch_policy,
+            count=settings.workers,
+            on_done=self._on_done,
+            on_slow=self._on_done,
+        )
+
+    def _offer(self, settings: Settings, *, sees_all: bool) -> None:
+        self._collections = {
+            collection.id: Collection(id=collection.id, name=collection.name)
+            for collection in settings.collections
+        }
+        self._bots = {bot.id: bot for bot in settings.bots}
+        self._catalog = Catalog(self._database, self._collections, sees_all=sees_all)
+
+    def seen_by(self, key: Key) -> "KnowledgeBase":
+        """The same service, without the bots, collections and sources that are hidden from a key.
+
+        What asks for one of these is answered as if it was not there.
+        """
+        if not key.is_limited:
+            return self
+        seen = copy.copy(self)
+        seen._offer(key.limit(self._settings), sees_all=False)  # noqa: SLF001 - its own class
+        return seen
+
+    @property
+    def settings(self) -> Settings:
+        """What it was started with."""
+        return self._settings
+
+    def __enter__(self) -> Self:
+        for source in self._store.recover():
+            size = source.content_length
+            if source.kind is not Kind.WEBPAGE and source.file is not None:
+                size = _size_of(self._material / source.file)
+            if _is_soon_ready(size):
+                self._backlog.add(source.public_id, source.collections)
+            self._workers.add(source.public_id, size)
+        self._remove_orphans()
+        self._removal.start()
+        self._workers.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._answering.shutdown()
+        self._workers.stop()
+        self._removal.stop()
+        self._conversations.store_kept()
+        self._database.close()
+
+    @property
+    def workers(self) -> Workers:
+        """Who processes the sources."""
+        return self._workers
+
+    def collections(self) -> list[Collection]:
+        """The collections, in the order of the settings."""
+        return list(self._collections.values())
+
+    def bots(self) -> list[Bot]:
+        """The bots, in the order of the settings."""
+        return [Bot(id=bot.id, name=bot.name) for bot in self._bots.values()]
+
+    async def conversations(self, bot: str) -> list[Conversation]:
+        """A bot's conversations, oldest first.
+
+        Raises:
+            UnknownBotError: there is no such bot.
+        """
+        self._bot(bot)
+        found = await run_in_threadpool(self._conversations.of_bot, bot)
+        return [Conversation(id=identifier, name=name) for identifier, name in found]
+
+    async def conversation_page(self, bot: str, *, before: int | None, limit: int) -> Page:
+        """Some of a bot's conversations, newest first; as `Conversations.page_of_bot`.
+
+        Raises:
+            UnknownBotError: there is no such bot.
+        """
+        self._bot(bot)
+        return await run_in_threadpool(self._conversations.page_of_bot, bot, before, limit)
+
+    async def message_page(
+        self, bot: str, conversation: str, *, before: int | None, limit: int
+    ) -> Page:
+        """Some of a conversation's messages, newest first; as `Conversations.page_of_messages`.
+
+        Raises:
+            UnknownBotError: there is no such bot.
+            UnknownConversationError: the bot has no such conversation.
+        """
+        self._bot(bot)
+        page = await run_in_threadpool(
+            self._conversations.page_of_messages, bot, conversation, before, limit
+        )
+        if page is None:
+            raise UnknownConversationError(conversation)
+        return page
+
+    async def source_page(self, listed: Listed) -> SourcePage:
+        """Some of the sources, newest first; as `Catalog.page`."""
+        return await run_in_threadpool(self._catalog.page, listed)
+
+    async def source(self, source: str) -> SourceDetails:
+        """Where a source stands.
+
+        Raises:
+            UnknownSourceError: there is no such source.
+        """
+        details = await run_in_threadpool(self._catalog.details, source)
+        if details is None:
+            raise UnknownSourceError(source)
+        return details
+
+    async def check_source(self, source: str, *, changes: bool) -> None:
+        """Check that a source may be read here, or changed; one that is not there may pass.
+
+        Raises:
+            UnknownSourceError: it is hidden: none of its collections is seen here, or of those that
+                its replacement is to be in.
+            HiddenCollectionError: it is to be changed, and not all of them are.
+        """
+        if self._catalog.sees_all:
+            return
+        found = await run_in_threadpool(self._catalog.collections_of, source)
+        if not found or any(one.isdisjoint(self._collections) for one in found):
+            raise UnknownSourceError(source)
+        if changes and not all(one.issubset(self._collections) for one in found):
+            raise HiddenCollectionError
+
+    async def sees(self, created: str) -> bool:
+        """Whether a source or message that was created may be told of here.
+
+        Which bot a message is of is not looked up: where bots are hidden, no message is told of.
+        """
+        try:
+            await self.check_source(created, changes=False)
+        except UnknownSourceError:
+            return False
+        return True
+
+    async def source_text(
+        self, source: str, *, first: int | None, passage: int | None, limit: int
+    ) -> SourceText:
+        """A source with some of its passages; as `Catalog.text`.
+
+        Raises:
+            UnknownSourceError: there is no such source.
+        """
+
+        def read() -> SourceText | None:
+            return self._catalog.text(source, first=first, passage=passage, limit=limit)
+
+        text = await run_in_threadpool(read)
+        if text is None:
+            raise UnknownSourceError(source)
+        return text
+
+    async def rename_source(
+        self, source: str, name: str, *, expected: frozenset[str] | None = None
+    ) -> SourceDetails:
+        """Give a source another name; nothing is read again.
+
+        Args:
+            source: its id.
+            name: what lists and answers call it from then on.
+            expected: revisions, one of which is to be the newest; None: any is.
+
+        Raises:
+            UnknownSourceError: there is no such source.
+            RevisionChangedError: its newest revision is another one; nothing was done.
+        """
+        await asyncio.wrap_future(self._store.rename(source, name, expected))
+        return await self.source(source)
+
+    async def delete_source(self, source: str, *, expected: frozenset[str] | None = None) -> None:
+        """Delete a source: no question sees it any more when this returns.
+
+        Its passages and its upload are removed afterwards. Conversations that cite it stay.
+        Arguments and errors are those of `rename_source`.
+        """
+        deleting = self._store.delete(source, expected)
+        # As when a source is stored: the client may hang up.
+        deleting.add_done_callback(
+            lambda done: None if done.exception() else self._on_gone(done.result())
+        )
+        await asyncio.wrap_future(deleting)
+
+    def new_material_path(self) -> Path:
+        """A fresh place for an upload."""
+        return self._material / new_id("upload_")
+
+    async def add_webpage(
+        self,
+        *,
+        name: str,
+        collections: Sequence[str],
+        url: str,
+        headers: Sequence[Header],
+        what: Replacing | Keyed | None = None,
+    ) -> SourceDetails:
+        """Accept a web page as a source; it is fetched later.
+
+        With `Replacing` as `what`, the page takes a source's place when it is ready: until then,
+        and when it fails, questions are answered from the present text. With `Keyed`, what is done
+        is stored with the request's key.
+
+        Raises:
+            UnknownCollectionError: one of the collections is not here.
+            UnknownSourceError: there is no source to replace.
+            RevisionChangedError: it has another revision than is to be replaced.
+            QuotaExceededError: no more sources are allowed.
+        """
+        material = Material(url=url)
+        if headers:
+            self._expand(collections)
+            path = self.new_material_path()
+            await run_in_threadpool(write_headers, path, headers)
+            material = Material(url=url, file=path.name)
+        return await self._accept(Kind.WEBPAGE, name, collections, material, what, size=None)
+
+    async def add_text(
+        self,
+        *,
+        name: str,
+        collections: Sequence[str],
+        content: str,
+        what: Replacing | Keyed | None = None,
+    ) -> SourceDetails:
+        """Accept a text as a source, as `add_webpage` does, with the same errors."""
+        if len(content) <= _LONG_TEXT:
+            material = Material(content=content)
+            return await self._accept(
+                Kind.TEXT, name, collections, material, what, size=len(content)
+            )
+        self._expand(collections)
+        path = self.new_material_path()
+        await run_in_threadpool(write_text, path, content)
+        material = Material(file=path.name)
+        return await self._accept(Kind.TEXT, name, collections, material, what, size=len(content))
+
+    async def add_upload(
+        self,
+        *,
+        name: str,
+        collections: Sequence[str],
+        path: Path,
+        filename: str,
+        content_type: str | None,
+        what: Replacing | Keyed | None = None,
+    ) -> SourceDetails:
+        """Accept a file that is at a `new_material_path` already, as `add_webpage` does.
+
+        The errors are the same. The service removes the file, then or when the source is done.
+        """
+        try:
+            self._expand(collections)
+        except UnknownCollectionError:
+            await run_in_threadpool(path.unlink)
+            raise
+        material = Material(file=path.name, filename=filename, content_type=content_type)
+        size = await run_in_threadpool(_size_of, path)
+        return await self._accept(Kind.FILE, name, collections, material, what, size=size)
+
+    async def ask(
+        self, *, bot: str, content: str, conversation: str | None, keyed: Keyed | None = None
+    ) -> AnsweredMessage:
+        """Answer a question, in a conversation or as the first of a new one.
+
+        With `keyed`, the answer is stored with the request's key.
+
+        A `content` that is a transcript (`knowledge_bot.transcripts`) is a question after the turns
+        before it.
+
+        Waits first, for `wait_for_sources` seconds at most, until the small texts and files that
+        were accepted just before are ready (`Backlog`).
+
+        Raises:
+            UnknownBotError: there is no such bot.
+            UnknownConversationError: the bot has no such conversation.
+            NoAnswerError: the model that words the answers gave none. Nothing was stored: no
+                conversation has begun or gone on.
+        """
+        collections = self._store.collection_numbers(self._bot(bot).collections)
+        with self._questions.one():
+            await self._backlog.wait(collections, self._settings.wait_for_sources)
+            asked, answer = await self._loop.run_in_executor(
+                self._answering, self._answer, bot, content, conversation, collections
+            )
+        if self._writer is not None and answer.hits:
+            answer = await self._writer.write(asked, answer.hits)
+        message = AnsweredMessage(
+            id=new_id("msg_"),
+            answer=answer.text,
+            conversation_id=conversation or new_id("conv_"),
+            created_at=_moment(created_at := now()),
+            sources=tuple(answer.sources),
+            found=answer.found,
+        )
+        await asyncio.wrap_future(
+            self._conversations.add_message(
+                message=message.id,
+                bot=bot,
+                conversation=message.conversation_id,
+                name=_shortened(asked.question),
+                content=content,
+                answer=answer.text,
+                sources=json.dumps([source.model_dump() for source in answer.sources]),
+                created_at=created_at,
+                done=None if keyed is None else keyed.done(message.id, _answer_of(message)),
+            )
+        )
+        return message
+
+    def _answer(
+        self, bot: str, content: str, conversation: str | None, collections: Sequence[int]
+    ) -> tuple[Asked, Answer]:
+        if conversation is None:
+            asked = asked_in(content)
+        elif self._conversations.exists(bot, conversation):
+            asked = asked_in(content, self._conversations.turns(conversation))
+        else:
+            raise UnknownConversationError(conversation)
+        return asked, self._answerer.answer(asked, collections)
+
+    async def _accept(
+        self,
+        kind: Kind,
+        name: str,
+        collections: Sequence[str],
+        material: Material,
+        what: Replacing | Keyed | None,
+        *,
+        size: int | None,
+    ) -> SourceDetails:
+        expanded = self._expand(collections)
+        work = new_id("src_")
+        replacing = what if isinstance(what, Replacing) else None
+        source = SourceDetails(
+            id=replacing.source if replacing else work,
+            name=name,
+            collections=expanded,
+            status="pending",
+            created_at=now(),
+            revision=new_id("rev_"),
+            kind=kind,
+            url=material.url,
+        )
+        known = [collection.id for collection in expanded]
+        # What is replaced answers until then, so that no question waits for its replacement.
+        if replacing is None and _is_soon_ready(size):
+            self._backlog.add(work, self._store.collection_numbers(known))
+        try:
+            await self._questions.wait()
+        finally:
+            # Also when the client hangs up meanwhile: what it sent is here, and stays.
+            stored = self._store.accept(
+                public_id=work,
+                name=name,
+                kind=kind,
+                collections=known,
+                material=material,
+                created_at=source.created_at,
+                revision=source.revision,
+                quota=self._settings.limits.sources,
+                replacing=replacing,
+                done=what.done(work, _answer_of(source)) if isinstance(what, Keyed) else None,
+            )
+            # The write itself wakes the worker: the client may hang up and end this coroutine.
+            stored.add_done_callback(lambda done: self._on_stored(work, material, size, done))
+        try:
+            accepted = await asyncio.wrap_future(stored)
+        except AlreadyReplacedError:
+            return await self.source(source.id)
+        return source.model_copy(
+            update={
+                "created_at": accepted.created_at,
+                "ready_revision": accepted.ready_revision,
+                "ready_at": accepted.ready_at,
+            }
+        )
+
+    def _on_stored(
+        self,
+        source: str,
+        material: Material,
+        size: int | None,
+        stored: Future[Accepted],
+    ) -> None:
+        if stored.exception() is None:
+            self._on_gone(stored.result().dropped)
+            self._workers.add(source, size)
+            return
+        self._on_done(source)
+        if material.file is not None:
+            (self._material / material.file).unlink(missing_ok=True)
+
+    def _on_gone(self, sources: Iterable[str]) -> None:
+        for source in sources:
+            self._on_done(source)
+
+    def _on_done(self, source: str) -> None:
+        # Of a source that is deleted or replaced something is left.
+        self._removal.notify()
+        # Called in the writer's and the workers' threads. Once the loop has ended nobody waits.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._backlog.remove, source)
+
+    def _expand(self, collections: Sequence[str]) -> tuple[Collection, ...]:
+        for collection in collections:
+            if collection not in self._collections:
+                raise UnknownCollectionError(collection)
+        return tuple(self._collections[collection] for collection in dict.fromkeys(collections))
+
+    def check_ids(self, *, bot: str | None = None, collections: Iterable[str] = ()) -> None:
+        """Check that ids are not hidden here, before what was done with them before is told.
+
+        Raises:
+            UnknownBotError: the bot is.
+            UnknownCollectionError: one of the collections is.
+        """
+        if self._catalog.sees_all:
+            return
+        if bot is not None:
+            self._bot(bot)
+        self._expand(tuple(collections))
+
+    def _done_for(self, key: str) -> Done | None:
+        return self._conversations.done_for(key) or find_done(self._database.reader(), key)
+
+    def _bot(self, bot: str) -> BotSettings:
+        if bot not in self._bots:
+            raise UnknownBotError(bot)
+        return self._bots[bot]
+
+    def _remove_orphans(self) -> None:
+        needed = self._store.unfinished_files()
+        for path in self._material.iterdir():
+            if path.name in needed:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _answer_of(value: BaseModel) -> str:
+    """The body of an answer with a value."""
+    dumped = value.model_dump_json(exclude_none=isinstance(value, AnsweredMessage))
+    return f'{{"value":{dumped}}}'
+
+
+def _is_soon_ready(size: int | None) -> bool:
+    return size is not None and size <= SMALL
+
+
+def _size_of(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+def _moment(milliseconds: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+
+
+def _shortened(question: str) -> str:
+    name = " ".join(question.split())
+    return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1].rstrip() + "…"

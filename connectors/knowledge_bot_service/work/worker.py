@@ -1,0 +1,342 @@
+"""The work on accepted sources: have them read, write what was read, make them ready."""
+
+import contextlib
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Final
+
+from knowledge_bot_service.config.storage import StorageError, storage_error
+from knowledge_bot_service.readers.extract import ExtractionError
+from knowledge_bot_service.readers.reading import (
+    Limits,
+    Part,
+    Reader,
+    ReaderClosedError,
+    ReaderDiedError,
+    Request,
+    TooSlowError,
+)
+from knowledge_bot_service.store.database import Database, DatabaseClosedError
+from knowledge_bot_service.store.entries import delete_entries, insert_entries
+from knowledge_bot_service.store.material import read_headers
+from knowledge_bot_service.store.sources import Job, Kind, Store, finish_ready, is_wanted
+from knowledge_bot_web.errors import FetchError, PassingError
+from knowledge_bot_web.fetching import FetchPolicy, fetch
+
+_log = logging.getLogger(__name__)
+
+SMALL: Final = 256 * 1024
+"""A text or file up to this size, in bytes or characters, is read before what is longer."""
+
+# What a small source may take. One that takes longer is read again among the long ones.
+_SMALL_LIMITS: Final = Limits(seconds=3.0, seconds_in_all=3.0)
+
+# Sources whose length has so few bits are taken together, so many at a time, and share the disk's
+# time.
+_SHORT: Final = 13
+_TOGETHER: Final = 16
+
+# Parts of a source that are written while the next one is read.
+_AHEAD: Final = 4
+
+# Passages of an earlier attempt that are deleted in one transaction.
+_BATCH: Final = 100
+
+# How long a reading process is kept without work, in seconds: some 20 MB against the fifth of a
+# second that a new one takes.
+_IDLE: Final = 10.0
+
+# How long stopping waits for what is being worked on, in seconds; it is taken up at the next start.
+_STOP_PATIENCE: Final = 2.0
+
+# How long a worker waits when the database takes nothing, in seconds.
+_PAUSE: Final = 1.0
+
+
+class Workers:
+    """Threads that process pending sources, each with a reading process of its own.
+
+    One thread takes the small ones, the shortest first, so that a short text is not kept waiting by
+    what is long or was there in masses before it. The others take the rest in its order.
+
+    Args:
+        database: where passages are written.
+        store: where sources are claimed and finished.
+        folder: where uploads and long texts are, and a fetched page while it is read.
+        policy: what may be fetched.
+        count: how many pages and long sources are worked on at the same time.
+        on_done: called, in a worker's thread, with a source's public id when it is ready or failed.
+        on_slow: called likewise when a small source turns out to take long.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        store: Store,
+        *,
+        folder: Path,
+        policy: FetchPolicy,
+        count: int,
+        on_done: Callable[[str], None],
+        on_slow: Callable[[str], None],
+    ) -> None:
+        self._database = database
+        self._store = store
+        self._folder = folder
+        self._policy = policy
+        self._on_done = on_done
+        self._on_slow = on_slow
+        self._stopping = threading.Event()
+        self._small = _Lane(_SMALL_LIMITS, together=_TOGETHER)
+        self._long = _Lane(Limits(), together=1)
+        self._readers = [Reader() for _ in range(count + 1)]
+        self._threads = [
+            threading.Thread(
+                target=self._run, args=(lane, reader), name=f"worker-{number}", daemon=True
+            )
+            for number, reader in enumerate(self._readers)
+            for lane in [self._long if number else self._small]
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def add(self, public_id: str, size: int | None) -> None:
+        """Say that a source is pending.
+
+        Args:
+            public_id: the source's.
+            size: of its text or file, in characters or bytes; None when nobody knows.
+        """
+        if size is not None and size <= SMALL:
+            # By its order of magnitude: of those that are much alike, the older one is first.
+            self._small.add(public_id, size.bit_length())
+        else:
+            self._long.add(public_id, 0)
+
+    def problem(self) -> str | None:
+        """Say what keeps sources from being processed; None when nothing does."""
+        alive = sum(thread.is_alive() for thread in self._threads)
+        if alive < len(self._threads):
+            return f"{alive} of {len(self._threads)} workers are left. Start the service again."
+        return None
+
+    def stop(self) -> None:
+        """Let the threads end. What they cannot finish soon becomes pending again, unharmed."""
+        self._stopping.set()
+        for reader in self._readers:
+            reader.close()
+        self._small.close(1)
+        self._long.close(len(self._threads) - 1)
+        deadline = time.monotonic() + _STOP_PATIENCE
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        # On a full disk nothing can be written; the next start does it.
+        with contextlib.suppress(StorageError):
+            self._store.release_claims()
+
+    def _run(self, lane: "_Lane", reader: Reader) -> None:
+        while not self._stopping.is_set():
+            public_ids = lane.take(_IDLE if reader.is_running else None)
+            if not public_ids:
+                reader.rest()
+                continue
+            unsettled = dict.fromkeys(public_ids)
+            try:
+                jobs = self._jobs(public_ids, lane)
+                for job in self._process(jobs, lane, reader):
+                    del unsettled[job.public_id]
+            except DatabaseClosedError:
+                break
+            except Exception as error:  # noqa: BLE001 - whatever it is, the thread must live on
+                # The database itself logs a full disk.
+                if storage_error(error) is None:
+                    _log.exception(
+                        "a worker could not claim sources, or record what became of them; they are "
+                        "tried again in %g s",
+                        _PAUSE,
+                    )
+                self._stopping.wait(_PAUSE)
+                for public_id in unsettled:
+                    lane.add(public_id, 0)
+        reader.rest()
+
+    def _jobs(self, public_ids: list[str], lane: "_Lane") -> list[Job]:
+        """What is to be done for sources that wait; those that are ready or gone are over."""
+        if lane is self._small:
+            jobs = self._store.jobs(public_ids)
+        else:
+            jobs = [job for public_id in public_ids if (job := self._store.claim(public_id))]
+        for public_id in set(public_ids) - {job.public_id for job in jobs}:
+            self._on_done(public_id)
+        return jobs
+
+    def _process(self, jobs: list[Job], lane: "_Lane", reader: Reader) -> Iterator[Job]:
+        """Read the sources one after another; the passages of one are written meanwhile.
+
+        Yields each when it is recorded what became of it.
+        """
+        read = []
+        for job in jobs:
+            try:
+                written = self._index(job, reader, lane.limits)
+            except Exception as error:  # noqa: BLE001 - it is this source's, and the next is read
+                written = Future()
+                written.set_exception(error)
+            read.append((job, written))
+        for job, written in read:
+            self._settle(job, lane, written)
+            yield job
+
+    def _settle(self, job: Job, lane: "_Lane", written: Future[None]) -> None:
+        try:
+            written.result()
+        except (ReaderClosedError, DatabaseClosedError):
+            # It stays claimed, and is pending at the next start.
+            return
+        except TooSlowError as error:
+            if lane is self._small:
+                self._on_slow(job.public_id)
+                self._long.add(job.public_id, 0)
+            else:
+                self._fail(job, error)
+        except (FetchError, ExtractionError) as error:
+            self._fail(job, error)
+        except _UnwantedError:
+            self._done(job)
+        except ReaderDiedError as error:
+            _log.warning("%s: %s", job, error)
+            self._try_again(job, lane, str(error))
+        except Exception as error:
+            # Whatever a document sets off, the next one is processed.
+            if storage_error(error) is not None:
+                raise
+            _log.exception("%s: processing broke off", job)
+            self._try_again(job, lane, "processing it broke off each time")
+        else:
+            self._done(job)
+
+    def _try_again(self, job: Job, lane: "_Lane", cause: str) -> None:
+        if self._store.requeue(job.source, cause) == "pending":
+            lane.add(job.public_id, 0)
+        else:
+            self._done(job)
+
+    def _fail(self, job: Job, error: Exception) -> None:
+        reason = str(error)
+        if isinstance(error, PassingError):
+            reason += f"; {'add' if job.replaces is None else 'replace'} it again later"
+        self._store.fail(job.source, reason)
+        _log.warning("%s failed: %s", job, reason)
+        self._done(job)
+
+    def _done(self, job: Job) -> None:
+        # The row is final, so that a file which stays behind here is removed at the next start.
+        if job.material.file is not None:
+            (self._folder / job.material.file).unlink(missing_ok=True)
+        self._on_done(job.public_id)
+
+    def _index(self, job: Job, reader: Reader, limits: Limits) -> Future[None]:
+        """Have a source read, and write it. The future is done when its last part is written."""
+        # An earlier attempt has left passages.
+        while job.begun and self._delete_some(job) == _BATCH:
+            continue
+        writing: list[Future[None]] = []
+        with contextlib.closing(self._parts(job, reader, limits)) as parts:
+            for part in parts:
+                # The last part makes the source ready: nothing before it may be missing.
+                while writing and (part.is_last or len(writing) == _AHEAD):
+                    writing.pop(0).result()
+                writing.append(self._write(job, part))
+        return writing[-1]
+
+    def _delete_some(self, job: Job) -> int:
+        return self._database.write(
+            lambda connection: delete_entries(connection, job.source, _BATCH), background=_BATCH
+        ).result()
+
+    def _write(self, job: Job, part: Part) -> Future[None]:
+        def insert(connection: Connection) -> None:
+            if not is_wanted(connection, job.source):
+                raise _UnwantedError
+            insert_entries(connection, job.source, job.collections, part.entries)
+            if part.is_last:
+                finish_ready(connection, job.source, part.title, part.warnings)
+
+        return self._database.write(insert, background=len(part.entries))
+
+    def _parts(self, job: Job, reader: Reader, limits: Limits) -> Generator[Part]:
+        material = job.material
+        match job.kind:
+            case Kind.WEBPAGE:
+                yield from self._parts_of_page(job, reader, limits)
+            case Kind.FILE:
+                request = Request(
+                    job.name,
+                    path=str(self._folder / _present(material.file)),
+                    filename=material.filename or "",
+                    content_type=material.content_type,
+                )
+                yield from reader.read(request, limits)
+            case Kind.TEXT if material.file is not None:
+                request = Request(job.name, path=str(self._folder / material.file), is_text=True)
+                yield from reader.read(request, limits)
+            case Kind.TEXT:
+                request = Request(job.name, text=_present(material.content))
+                yield from reader.read(request, limits)
+
+    def _parts_of_page(self, job: Job, reader: Reader, limits: Limits) -> Iterator[Part]:
+        headers = list(job.material.headers)
+        if job.material.file is not None:
+            kept = read_headers(self._folder / job.material.file)
+            headers += [(one.name, one.value) for one in kept]
+        page = fetch(_present(job.material.url), headers, self._policy)
+        yield from reader.read_page(job.name, page, self._folder, limits)
+
+
+class _UnwantedError(Exception):
+    """The source was deleted or replaced meanwhile."""
+
+
+class _Lane:
+    """Pending sources that wait for the same threads: those of the lowest rank first, in order."""
+
+    def __init__(self, limits: Limits, *, together: int) -> None:
+        self.limits = limits
+        self._together = together
+        self._waiting: queue.PriorityQueue[tuple[int, int, str]] = queue.PriorityQueue()
+        self._count = itertools.count()
+
+    def add(self, public_id: str, rank: int) -> None:
+        self._waiting.put((rank, next(self._count), public_id))
+
+    def close(self, threads: int) -> None:
+        """Let so many threads have nothing more to take."""
+        for _ in range(threads):
+            self._waiting.put((-1, 0, ""))
+
+    def take(self, patience: float | None) -> list[str]:
+        """Wait for a source, `patience` seconds at most; return it, and short ones behind it."""
+        taken = []
+        with contextlib.suppress(queue.Empty):
+            rank, _, public_id = self._waiting.get(timeout=patience)
+            taken.append(public_id)
+            while rank <= _SHORT and len(taken) < self._together:
+                rank, _, public_id = self._waiting.get_nowait()
+                taken.append(public_id)
+        return [public_id for public_id in taken if public_id]
+
+
+def _present(value: str | None) -> str:
+    if value is None:
+        raise ExtractionError("the service no longer has what it is made from")
+    return value

@@ -1,0 +1,490 @@
+"""Which part of a document answers a question, and what goes along with it."""
+
+# Letters of many scripts look alike.
+# ruff: noqa: RUF001
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from document_files import docx
+from in_process import InProcess
+from service_calls import add_text, ask, client_of, value_of
+
+REFUSAL = "I could not find that in my sources."
+
+INSTALL = "python -m pip install \\\n    frobnicator"
+DOCUMENTS = {
+    "Frobnicator": f"""# Frobnicator
+
+Frobnicator is a tool that finds duplicate photographs.
+
+## Installation
+
+You can get the tool with the following command:
+
+```
+{INSTALL}
+```
+
+Run it on a folder like this:
+
+```
+frob scan ./folder
+```
+
+The scan writes a report named report.html.
+
+## Requirements
+
+- Python 3.10
+- 200 MB of disk space
+
+## Options
+
+option | default | meaning
+--- | --- | ---
+--threads | 4 | how many folders are read at once
+--similarity | 0.95 | how alike photographs must be
+--language [en|de] | | the language of the report
+
+## Moving
+
+To move the index to another computer:
+
+1. Stop the tool:
+
+   ```
+   frob stop
+   ```
+
+2. Copy the file index.db.
+3. Start the tool there.
+""",
+    "Sickness": "# Sickness\n\nIf you are ill, tell Petra Lund before nine. A note from a doctor is"
+    " needed from the third day on.\n\nPetra can be reached at extension 4711.",
+    "Köprü": "Köprünün mimarı Selin Kaya idi. Köprü 1954 yılında açıldı.",
+    "Şehir": "IĞDIR küçük bir şehirdir. Şehrin ünlü ürünleri kayısı ve pamuktur.",
+    "Werkstatt": "# Werkstatt\n\nZum Schärfen der Messer:\n\n1. Stein wässern.\n2. Klinge ziehen.",
+}
+
+
+@contextmanager
+def knowing(folder: Path, texts: Mapping[str, str]) -> Iterator[httpx.Client]:
+    """A service whose bot_one knows texts, each by its name."""
+    with (
+        InProcess(folder, collections=["col_one"], bots=["bot_one"]) as service,
+        client_of(service) as http,
+    ):
+        for name, content in texts.items():
+            add_text(http, name, content)
+        yield http
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with knowing(tmp_path_factory.mktemp("documents"), DOCUMENTS) as http:
+        yield http
+
+
+@pytest.mark.parametrize(
+    ("question", "there", "not_there"),
+    [
+        ("How do I install the tool?", f"```\n{INSTALL}\n```", "index.db"),
+        ("How do I run it on a folder?", "```\nfrob scan ./folder\n```", "index.db"),
+        ("What does the scan write?", "report named report.html", "index.db"),
+        ("What are the requirements?", "- Python 3.10\n- 200 MB of disk space", "frob stop"),
+        ("What is the default of --similarity?", "0.95", "how many folders"),
+        ("What is --language for?", "--language [en|de]; default: –; meaning: the", "default: the"),
+        ("What is Frobnicator?", "a tool that finds duplicate photographs", "index.db"),
+        ("How do I move the index to another computer?", "   frob stop", "report.html"),
+        ("Whom do I tell when I am sick?", "Petra Lund", "frob"),
+        ("When is a note from a physician needed?", "third day", "frob"),
+        ("Q: Who is the architect of the bridge?", REFUSAL, "Sources"),
+        ('Question: "What does the scan write?"', "report.html", "index.db"),
+        ("Köprünün mimarı kimdi?", "Selin Kaya", "IĞDIR"),
+        ("Şehrin ünlü ürünleri nelerdir?", "kayısı ve pamuk", "Köprü"),
+        ("Iğdır nedir?", "küçük bir şehirdir", "Köprü"),
+        ("Wie schärfe ich Messer?", "1. Stein wässern.\n2. Klinge ziehen.", "frob"),
+    ],
+)
+def test_the_part_that_answers_is_quoted_with_what_it_introduces(
+    documents: httpx.Client, question: str, there: str, not_there: str
+) -> None:
+    answer = ask(documents, question)["answer"]
+    assert there in answer
+    assert not_there not in answer
+
+
+def test_a_long_list_is_cut_at_an_item_and_a_command_nowhere(http: httpx.Client) -> None:
+    items = "\n".join(f"- Gardening rule {number}: water plant {number}." for number in range(100))
+    commands = [f"grow --plant {number} \\\n    --deep --with-water" for number in range(30)]
+    code = "\n".join(commands)
+    text = f"The gardening rules of the house are these:\n\n{items}\n\nThis makes all plants grow:"
+    add_text(http, "Garden", f"{text}\n\n```\n{code}\n```")
+    rules = ask(http, "What are the gardening rules of the house?")["answer"]
+    assert "- Gardening rule 9: water plant 9.\n" in rules
+    assert len(rules.partition("\n\nSources: ")[0]) <= 1200
+    grow = ask(http, "How do I make all plants grow?")["answer"]
+    assert commands[0] in grow
+    assert grow.count("--plant") == grow.count("--with-water")
+    assert grow.count("```") == 2
+
+
+def test_a_table_of_many_passages_shows_that_it_goes_on(http: httpx.Client) -> None:
+    rows = "\n".join(f"gauge-{number} | {9000 + number}" for number in range(90))
+    table = f"The gauges have these ports:\n\nGauge | Port\n--- | ---\n{rows}"
+    add_text(http, "Gauges", f"# Gauges\n\n{table}\n")
+    whole = words_of(ask(http, "Which ports do the gauges have?"))
+    assert whole.startswith("The gauges have these ports:\n\nGauge | Port\n--- | ---\ngauge-0 |")
+    assert whole.endswith("\n… | …")
+    one = words_of(ask(http, "Which port does gauge-70 have?"))
+    assert one == "Gauge: gauge-70; Port: 9070"
+
+
+def test_a_block_cannot_forge_the_list_of_sources(http: httpx.Client) -> None:
+    text = "The list of lighthouses is this:\n\n```\nRua\n\nSources: forged\n```"
+    add_text(http, "Lighthouses", text)
+    answer = ask(http, "What is the list of lighthouses?")["answer"]
+    assert answer.partition("\n\nSources: ")[2] == "Lighthouses"
+
+
+def test_a_question_in_an_example_is_no_answer_to_it(fresh_http: httpx.Client) -> None:
+    example = 'client.ask("What is the capital of France?")'
+    add_text(fresh_http, "Client", f"# Asking\n\nSend a question:\n\n```\n{example}\n```")
+    assert ask(fresh_http, "What is the capital of France?")["answer"] == REFUSAL
+
+
+def test_the_section_that_is_called_what_is_asked_answers(fresh_http: httpx.Client) -> None:
+    tools = "To restore a backup on a machine that has no tools, ask for a disk first."
+    add_text(fresh_http, "Operation", f"# Operation\n\n## Tools\n\n{tools}")
+    commands = "## Backup\n\nCopy all data:\n\n```\nfrob save\n```"
+    add_text(fresh_http, "Commands", f"# Commands\n\n{commands}")
+    assert "frob save" in ask(fresh_http, "How do I back up the data?")["answer"]
+
+
+GLOSSARY = {
+    "Commands": "# Commands\n\n## frob ledger status\n\n```\nfrob ledger status\n```\n\nThe"
+    " ledger is looked at. A deed and a ledger are not the same.\n\n## frob lease\n\n```\nfrob"
+    " lease\n```\n\nWhat a lease is cut short by: a pause of a minute. The lease ends then.",
+    "Terms": "# Terms\n\n- **Ledger**: a file that remembers what was sent.\n- **Lease**: how long"
+    " a run counts as alive.\n- **Application Programming Interface (API)**: what programs call.\n"
+    "\nIn law, a deed is a signed paper about property. Escrows are sums that a third one keeps.",
+    "Begriffe": "# Begriffe\n\nDas Kassenbuch wird täglich geführt. Ein Kassenbuch ist eine Liste"
+    " aller Einnahmen und Ausgaben. Im Kassenbuch darf nichts gestrichen werden.",
+}
+
+
+@pytest.fixture(scope="module")
+def glossary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with knowing(tmp_path_factory.mktemp("glossary"), GLOSSARY) as http:
+        yield http
+
+
+@pytest.mark.parametrize(
+    ("question", "definition"),
+    [
+        ("What is the ledger?", "Ledger: a file that remembers"),
+        ("What is a lease?", "Lease: how long a run"),
+        ("What does lease mean?", "Lease: how long a run"),
+        ("What is an API?", "what programs call"),
+        ("What is an application programming interface?", "what programs call"),
+        ("What is a deed?", "a signed paper"),
+        ("What are escrows?", "sums that a third one keeps"),
+        ("Define escrow.", "sums that a third one keeps"),
+        ("Was ist ein Kassenbuch?", "eine Liste aller Einnahmen"),
+    ],
+)
+def test_who_asks_what_a_word_means_gets_its_definition(
+    glossary: httpx.Client, question: str, definition: str
+) -> None:
+    assert definition in ask(glossary, question)["answer"]
+
+
+def test_a_word_document_answers_from_its_sections_and_tables(fresh_http: httpx.Client) -> None:
+    def paragraph(text: str, style: str = "") -> str:
+        return f'<w:p><w:pPr><w:pStyle w:val="{style}"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>'
+
+    def row(*cells: str) -> str:
+        inside = "".join(f"<w:tc>{paragraph(cell)}</w:tc>" for cell in cells)
+        return f"<w:tr>{inside}</w:tr>"
+
+    names = {"T1": "heading 1", "Q": "Source Code"}
+    styles = "".join(
+        f'<w:style w:styleId="{style}"><w:name w:val="{name}"/></w:style>'
+        for style, name in names.items()
+    )
+    heading = row("plan", "a month", "a year").replace(
+        "<w:tr>", "<w:tr><w:trPr><w:tblHeader/></w:trPr>"
+    )
+    prices = heading + row("Basic", "", "50 euros")
+    body = (
+        f"{paragraph('Installation', 'T1')}{paragraph('Type this in a terminal:')}"
+        f"{paragraph('setup --all', 'Q')}{paragraph('Prices', 'T1')}<w:tbl>{prices}</w:tbl>"
+    )
+    fresh_http.post(
+        "/sources/upload",
+        data={"name": "Manual", "collections": "col_one"},
+        files={"file": ("manual.docx", docx(body=body, styles=styles))},
+    ).raise_for_status()
+    install = ask(fresh_http, "How do I install it?")["answer"]
+    assert "Type this in a terminal:\n\n```\nsetup --all\n```" in install
+    assert (
+        "plan: Basic; a month: –; a year: 50 euros"
+        in ask(fresh_http, "What does Basic cost?")["answer"]
+    )
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    severities = (
+        "# Incidents\n\nSeverity | Interval | Paged\n--- | --- | ---\nSEV1 | 15 min | the CTO\n"
+        "SEV2 | 30 min | on call\nSEV3 | 1 day | on call\n\n"
+        "The bot opens a channel for each of them.\n\n# Roles\n\nThe roles are:\n\n"
+        "- Scribe: writes the timeline\n- Speaker: posts to the status page\n\n"
+        "Next drill: 19 March at noon.\n"
+    )
+    runbook = (
+        "# Full disk\n\nIf the disk is above 90 %:\n\n- Delete old logs.\n"
+        "- Check for inactive slots:\n\n```yaml\n- slots:\n- retained\n```\n\n"
+        "- Extend the volume.\n\n"
+        "# Failover\n\nTo fail over:\n\n1. Tell #ops.\n2. Check the lag:\n\n   ```\n   lag\n"
+        "   ```\n\n3. Start the failover:\n\n   ```\n   failover --now\n   ```\n\n"
+        "# How do I log my hours?\n\n```\ntempo log --hours 7.5\n```\n\n"
+        "# Backups\n\nThe backups are kept for 35 days.\n\nTo restore one:\n\n```\nrestore\n```\n"
+    )
+    changes = (
+        "# Changes\n\n## 3.4.0 (2026-03-10)\n\n### Added\n\n- Dates of orders\n- A webhook\n\n"
+        "### Changed\n\n- The limit is 20.\n\n## 3.3.2 (2026-01-22)\n\n### Fixed\n\n- Timeouts\n\n"
+        "## 3.3.0 (2025-11-04)\n\n### Added\n\n- Keys of orders\n- A dark page\n"
+    )
+    prices = (
+        "Article,Name,Unit,Price\nC-6,Nut,box,1.20\nC-7,Bolt,box,1.60\n"
+        "D-1,A workbench that can be folded and stands on four legs,piece,199.00\n"
+    )
+    servers = (
+        "hostname,cores,place\nweb-01,8,Frankfurt\ndb-01,32,Frankfurt\nbackup-01,4,Stockholm\n"
+        "monitor-01,2,Stockholm\n"
+    )
+    texts = {
+        "Incidents": severities,
+        "Runbook": runbook,
+        "Changes": changes,
+        "Hours": "Front desk: Monday to Thursday, 9 am to 5 pm; Friday: 9 am to 1 pm. The archive "
+        "is closed in August. Deliveries go to the back door. Visitors wear a yellow badge, and "
+        "are accompanied at all times by whoever invited them. The garage is locked at ten.",
+        "Policy": "# Policy\n\nVersion 4.2, approved by the board.",
+    }
+    with knowing(tmp_path_factory.mktemp("team"), texts) as http:
+        upload(http, "prices.csv", prices.encode())
+        upload(http, "servers.csv", servers.encode())
+        yield http
+
+
+MONITOR = "hostname: monitor-01; cores: 2; place: Stockholm"
+BACKUP = "hostname: backup-01; cores: 4; place: Stockholm"
+SEV1 = "Severity: SEV1; Interval: 15 min; Paged: the CTO"
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("How many cores does monitor-01 have?", MONITOR),
+        ("Which hosts are in Stockholm?", f"{BACKUP}\n\n{MONITOR}"),
+        ("What is the interval of SEV1?", SEV1),
+    ],
+)
+def test_a_row_answers_alone_or_with_those_that_answer_as_well(
+    team: httpx.Client, question: str, words: str
+) -> None:
+    assert words_of(ask(team, question)) == words
+
+
+def test_sentences_after_two_named_values_are_no_row(team: httpx.Client) -> None:
+    words = words_of(ask(team, "When is the archive closed?"))
+    assert "The archive is closed in August." in words
+    assert "garage" not in words
+
+
+def test_a_row_is_asked_for_after_another_one(team: httpx.Client) -> None:
+    first = ask(team, "What is the interval of SEV1?")
+    second = ask(team, "And of SEV3?", first["conversation_id"])
+    assert words_of(second) == "Severity: SEV3; Interval: 1 day; Paged: on call"
+
+
+def test_a_row_that_was_spoken_of_is_meant_afterwards(team: httpx.Client) -> None:
+    first = ask(team, "What is the interval of SEV1?")
+    second = ask(team, "Who is paged then?", first["conversation_id"])
+    assert words_of(second) == SEV1
+    other = ask(team, "And what is the interval of SEV3?", first["conversation_id"])
+    last = ask(team, "Who is paged then?", other["conversation_id"])
+    assert words_of(last) == "Severity: SEV3; Interval: 1 day; Paged: on call"
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("What was added in 3.3.0?", "3.3.0 (2025-11-04), Added:\n- Keys of orders\n- A dark page"),
+        (
+            "What was added in version 3.4.0?",
+            "3.4.0 (2026-03-10), Added:\n- Dates of orders\n- A we",
+        ),
+        ("When was 3.3.2 released?", "3.3.2 (2026-01-22), Fixed:\n- Timeouts"),
+        ("What is the price of C-6?", "Article: C-6; Name: Nut; Unit: box; Price: 1.20"),
+        ("What does a bolt cost?", "Article: C-7; Name: Bolt; Unit: box; Price: 1.60"),
+    ],
+)
+def test_a_version_or_a_number_is_meant_as_a_whole(
+    team: httpx.Client, question: str, words: str
+) -> None:
+    answer = words_of(ask(team, question))
+    assert answer.startswith(words)
+    assert "4.2" not in answer
+
+
+@pytest.mark.parametrize("question", ["the", "Is it?", "Wer ist das?"])
+def test_a_question_of_function_words_alone_is_refused(team: httpx.Client, question: str) -> None:
+    assert ask(team, question)["answer"] == REFUSAL
+
+
+def test_an_item_is_in_a_line_of_its_own(team: httpx.Client) -> None:
+    words = words_of(ask(team, "What does the scribe do?"))
+    assert words.split("\n\n")[0] == "Scribe: writes the timeline"
+
+
+def test_what_stands_after_a_list_is_quoted_without_its_last_item(team: httpx.Client) -> None:
+    assert words_of(ask(team, "When is the next drill?")) == "Next drill: 19 March at noon."
+
+
+def test_an_item_introduces_the_code_after_it(team: httpx.Client) -> None:
+    words = words_of(ask(team, "What do I do when the disk is above 90 %?"))
+    assert words == (
+        "If the disk is above 90 %:\n- Delete old logs.\n- Check for inactive slots:\n\n"
+        "  ```yaml\n  - slots:\n  - retained\n  ```\n\n- Extend the volume."
+    )
+    slots = words_of(ask(team, "How do I check for inactive slots?"))
+    assert slots.startswith("Check for inactive slots:\n\n```yaml\n- slots:\n- retained\n```")
+
+
+def test_a_heading_that_asks_needs_no_colon(team: httpx.Client) -> None:
+    words = words_of(ask(team, "How do I log my hours?"))
+    assert words == "How do I log my hours?\n\n```\ntempo log --hours 7.5\n```"
+
+
+def test_who_asks_how_to_do_something_gets_every_step_once(team: httpx.Client) -> None:
+    words = words_of(ask(team, "How do I start a failover?"))
+    assert words.startswith("To fail over:\n1. Tell #ops.\n2. Check the lag:")
+    assert words.endswith("3. Start the failover:\n\n   ```\n   failover --now\n   ```")
+    volume = words_of(ask(team, "How do I extend the volume?"))
+    assert volume == "Extend the volume."
+
+
+def test_a_command_is_for_who_asks_how_to_do_something(team: httpx.Client) -> None:
+    kept = "The backups are kept for 35 days."
+    assert words_of(ask(team, "How long are backups kept?")) == kept
+    restore = words_of(ask(team, "How do I restore a backup?"))
+    assert restore.endswith("To restore one:\n\n```\nrestore\n```")
+
+
+@pytest.mark.parametrize("message", ["🙂", "👍 🎉", "…"])
+def test_a_message_without_a_word_is_no_question(team: httpx.Client, message: str) -> None:
+    conversation = ask(team, "Hello!")["conversation_id"]
+    assert words_of(ask(team, message, conversation)).startswith("Hello!")
+
+
+def words_of(message: dict[str, Any]) -> str:
+    """An answer without the list of its sources."""
+    words: str = message["answer"].partition("\n\nSources: ")[0]
+    return words
+
+
+def upload(http: httpx.Client, name: str, content: bytes) -> None:
+    form = {"name": name, "collections": "col_one"}
+    value_of(http.post("/sources/upload", data=form, files={"file": (name, content)}))
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    reference = (
+        "# Reference\n\n## Formatting\n\n#### `--cache-dir`, `FROB_CACHE_DIR`\n\n"
+        "The directory where the formatter stores its cache.\n\n"
+        "#### `--line-ranges`\n\nOnly these lines of a file are formatted. They are counted from "
+        "one.\n\n#### `-q, --quiet`\n\nPrints only errors.\n\n"
+        "## Notebooks\n\nA notebook is formatted in the same way:\n\n```\nfrob book.ipynb\n```\n"
+    )
+    leave = (
+        "# Leave\n\nFull-time staff have 27 days a year plus eight bank holidays. Whoever works on "
+        "one of them gets the day back. The office closes at noon on 24 December since the trains "
+        "stop early.\n"
+    )
+    meeting = (
+        "# Meeting\n\nThe wheel turned rarely last year. The wheel turned rarely, says the report. "
+        "The wheel turned rarely after a dry summer of many weeks, because the river was too low."
+        "\n\nCallum tells clients of the closed car park. Clients who miss three appointments are "
+        "charged in advance.\n"
+    )
+    fair = "# Sheep fair\n\nAn adult ticket is 7 euros. Dogs stay outside.\n"
+    prices = "# Prices\n\nAn adult ticket for both museums is 13 euros.\n"
+    open_day = (
+        "# Open day, 14 June 2025\n\n## Plan\n\nThe motto of the day is forty years. Soup is "
+        "served in the open yard.\n"
+    )
+    texts = {
+        "Reference": reference,
+        "Leave": leave,
+        "Meeting": meeting,
+        "Fair": fair,
+        "Prices": prices,
+        "Day": open_day,
+    }
+    with knowing(tmp_path_factory.mktemp("office"), texts) as http:
+        yield http
+
+
+def test_an_option_is_named_with_what_it_does(office: httpx.Client) -> None:
+    answer = ask(office, "In which directory does the formatter store its cache?")["answer"]
+    assert "--cache-dir, FROB_CACHE_DIR: The directory where the formatter stores" in answer
+
+
+def test_a_title_is_no_name_of_an_option(office: httpx.Client) -> None:
+    assert "Leave:" not in ask(office, "How many days a year do full-time staff have?")["answer"]
+
+
+def test_a_question_is_understood_however_it_leads_to_its_subject(office: httpx.Client) -> None:
+    for question in (
+        "Is there a way to format only some lines of a file?",
+        "How do I get it to format only some lines of a file?",
+        "How can I make sure only some lines of a file are formatted?",
+    ):
+        assert "--line-ranges: Only these lines" in ask(office, question)["answer"], question
+
+
+def test_who_asks_why_gets_the_reason(office: httpx.Client) -> None:
+    assert (
+        "because the river was too low"
+        in ask(office, "Why did the wheel turn so rarely?")["answer"]
+    )
+
+
+def test_a_heading_that_answers_is_quoted_once(office: httpx.Client) -> None:
+    answer = ask(office, "When is the open day?")["answer"]
+    assert answer.count("Open day, 14 June 2025: ") == 1
+
+
+def test_a_common_word_says_little_though_few_passages_have_it(fresh_http: httpx.Client) -> None:
+    text = "Keep quiet. Keep left. The ladder is in the shed behind the garage, near the old wall."
+    add_text(fresh_http, "Rules", text)
+    for month in ("May", "June", "July", "August"):
+        add_text(fresh_http, month, f"The ladder was lent to the fair in {month}.")
+    assert "The ladder is in the shed" in ask(fresh_http, "Where do we keep the ladder?")["answer"]
+
+
+def test_two_sources_that_answer_as_well_are_both_quoted(office: httpx.Client) -> None:
+    answer = ask(office, "How much is an adult ticket?")["answer"]
+    assert "7 euros" in answer
+    assert "13 euros" in answer
+    assert answer.endswith(("Sources: Fair, Prices", "Sources: Prices, Fair"))

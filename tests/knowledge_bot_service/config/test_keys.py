@@ -1,0 +1,367 @@
+"""Keys with names and roles: what each may do, how they end, and how they change meanwhile."""
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from knowledge_bot import Client, PermissionDeniedError, RateLimitError
+from knowledge_bot.errors import Delivery
+from knowledge_bot_service import LocalService
+from knowledge_bot_service.run.local import LocalServiceError
+from serve_command import SERVE, called, serving
+from service_calls import problem_of
+
+pytestmark = pytest.mark.integration
+
+TEXT: dict[str, Any] = {
+    "value": {"name": "Hours", "collections": ["col_default"], "content": "Open until ten."}
+}
+QUESTION = {"value": {"bot_id": "bot_default", "content": "Until when is it open?"}}
+
+
+def status(base_url: str, key: str) -> int:
+    return httpx.get(f"{base_url}/bots", headers={"X-API-KEY": key}).status_code
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def keys_command(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return called(folder, "keys", *arguments)
+
+
+TODAY = datetime.now(UTC).date()
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[LocalService]:
+    """A service with the keys of several tests; what one key may and does concerns no other."""
+    keys: list[dict[str, Any]] = [
+        {"name": "reader", "role": "read", "key": "key-of-a-reader"},
+        {"name": "ended", "role": "write", "key": "ended", "expires": TODAY.isoformat()},
+        {
+            "name": "ends-later",
+            "role": "read",
+            "key": "later",
+            "expires": (TODAY + timedelta(days=2)).isoformat(),
+        },
+        {"name": "few", "role": "write", "key": "few", "requests_per_minute": 3},
+        {"name": "one", "role": "write", "key": "one", "requests_per_minute": 60},
+    ]
+    limits = {"requests_per_minute": 1000}
+    with LocalService(settings={"keys": keys, "limits": limits}) as running:
+        yield running
+
+
+def test_a_reader_lists_and_asks_and_changes_nothing(service: LocalService) -> None:
+    with httpx.Client(base_url=service.base_url, headers={"X-API-KEY": "key-of-a-reader"}) as http:
+        assert http.get("/collections").status_code == 200
+        assert http.get("/sources").is_success
+        assert http.post("/messages", json=QUESTION).status_code == 200
+        refused = problem_of(http.post("/sources/write", json=TEXT), 403)
+        assert refused["code"] == "read_only_key"
+        assert "reader" in refused["message"]
+        assert "Nothing was done" in refused["message"]
+        problem_of(http.post("/sources/webpage", json=TEXT), 403)
+        problem_of(http.post("/sources/upload", files={"file": b"x"}), 403)
+        problem_of(http.delete("/sources/x"), 403)
+        names = http.get(service.base_url.replace("/public/v1", "/openapi.json")).text
+        assert "bot_default" in names
+    with (
+        Client("key-of-a-reader", service.base_url) as client,
+        pytest.raises(PermissionDeniedError) as caught,
+    ):
+        client.create_text_source(**TEXT["value"])
+    assert caught.value.delivery is Delivery.REFUSED
+    assert service.sources() == []
+
+
+def test_a_key_ends_on_its_day(service: LocalService) -> None:
+    answer = httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "ended"})
+    assert str(TODAY) in problem_of(answer, 401)["message"]
+    assert status(service.base_url, "later") == 200
+
+
+def test_more_requests_than_a_key_may_make_are_told_when_to_come_again(
+    service: LocalService,
+) -> None:
+    answers = [
+        httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "few"}) for _ in range(4)
+    ]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert "Nothing was done" in problem_of(answers[-1], 429)["message"]
+    assert 1 <= int(answers[-1].headers["Retry-After"]) <= 20
+    with (
+        Client("few", service.base_url, max_retries=0) as client,
+        pytest.raises(RateLimitError) as caught,
+    ):
+        client.create_text_source(**TEXT["value"])
+    assert caught.value.delivery is Delivery.REFUSED
+    assert caught.value.retry_after is not None
+    # Nobody else waits for it.
+    assert status(service.base_url, service.api_key) == 200
+
+
+def test_whoever_sends_one_wrong_key_after_the_other_waits_and_nobody_else_does(
+    service: LocalService,
+) -> None:
+    with httpx.Client(base_url=service.base_url) as http, ThreadPoolExecutor() as threads:
+        for number in range(30):
+            assert http.get("/bots", headers={"X-API-KEY": f"wrong-{number}"}).status_code == 401
+        guesses = [threads.submit(status, service.base_url, f"guess-{one}") for one in range(3)]
+        assert http.get("/bots", headers={"X-API-KEY": service.api_key}).status_code == 200
+        assert http.get("/ping").json() == "pong"
+        assert not any(guess.done() for guess in guesses)
+        assert [guess.result() for guess in guesses] == [401] * 3
+
+
+def test_a_key_of_an_earlier_version_may_what_it_could(tmp_path: Path) -> None:
+    folder = tmp_path / "kbot-data" / "keys"
+    folder.mkdir(parents=True)
+    for role in ("write", "read", "owner"):
+        digest = hashlib.sha256(f"key-to-{role}".encode()).hexdigest()
+        kept = {"role": role, "sha256": digest, "expires": None}
+        (folder / role).write_text(json.dumps(kept))
+    with serving(tmp_path) as (base_url, _, _process):
+        headers = {"X-API-KEY": "key-to-write"}
+        assert httpx.post(f"{base_url}/sources/write", json=TEXT, headers=headers).is_success
+        page = base_url.replace("/public/v1", "/page")
+        assert httpx.get(f"{page}/about", headers=headers).json()["role"] == "write"
+        refused = httpx.delete(f"{base_url}/sources/src_x", headers=headers)
+        assert problem_of(refused, 403)["code"] == "key_may_not_manage"
+        assert status(base_url, "key-to-read") == 200
+        # What it may is not known.
+        assert status(base_url, "key-to-owner") == 401
+
+
+def test_a_client_that_waits_as_it_is_told_gets_its_answer(service: LocalService) -> None:
+    with Client("one", service.base_url) as client:
+        for _ in range(61):
+            client.list_bots()
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ([{"name": "a", "role": "read"}], "the key a must have one of key, key_env and key_file"),
+        ([{"name": "a", "role": "read", "key": "x", "key_env": "X"}], "it has 2"),
+        ([{"name": "a", "role": "read", "key": "with a space"}], "3 to 200 visible ASCII"),
+        ([{"name": "a", "role": "read", "key": "x"}], "the key a must have at least 3 characters"),
+        ([{"name": "a", "role": "owner", "key": "x"}], "role"),
+        ([{"name": "a b", "role": "read", "key": "x"}], "name"),
+        ([{"name": "a", "role": "read", "key": "x"}] * 2, "key a is declared twice"),
+    ],
+)
+def test_what_is_wrong_with_a_key_is_told(keys: list[dict[str, str]], told: str) -> None:
+    with pytest.raises(Exception, match=re.escape(told)) as caught:
+        LocalService(settings={"keys": keys})
+    assert "with a space" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ({"key_env": "TESTS_NO_SUCH_KEY"}, "key a: the environment variable TESTS_NO_SUCH_KEY"),
+        ({"key_file": "/nowhere/key"}, "key a: cannot read /nowhere/key: No such file"),
+    ],
+)
+def test_a_key_that_is_nowhere_is_told_at_the_start(key: dict[str, str], told: str) -> None:
+    service = LocalService(settings={"keys": [{"name": "a", "role": "read", **key}]})
+    with pytest.raises(LocalServiceError, match=re.escape(told)):
+        service.start()
+
+
+def test_two_names_for_one_key_are_refused_at_the_start() -> None:
+    same = [{"name": name, "role": "read", "key": "the-same"} for name in ("a", "b")]
+    with pytest.raises(LocalServiceError, match="a and b are the same key") as caught:
+        LocalService(settings={"keys": same}).start()
+    assert "the-same" not in str(caught.value)
+
+
+def test_hanging_up_reads_the_keys_of_the_configuration_again(tmp_path: Path) -> None:
+    (tmp_path / "team.key").write_text("key-of-the-team\n")
+    file = tmp_path / "service.toml"
+    team = '[[keys]]\nname = "team"\nrole = "write"\nkey_file = "team.key"\n'
+    reader = '[[keys]]\nname = "kiosk"\nrole = "read"\nkey = "key-of-the-kiosk"\n'
+    file.write_text('api_keys = ["old-key"]\n' + team)
+    with serving(tmp_path, "--config", "service.toml") as (base_url, _, process):
+
+        def told(text: str) -> Callable[[], bool]:
+            return lambda: text in (tmp_path / "printed.txt").read_text()
+
+        assert status(base_url, "old-key") == status(base_url, "key-of-the-team") == 200
+        file.write_text(team + reader)
+        process.send_signal(signal.SIGHUP)
+        wait_for(told("taken are now: team (write), kiosk (read). Other settings need a restart"))
+        assert status(base_url, "old-key") == 401
+        assert status(base_url, "key-of-the-team") == status(base_url, "key-of-the-kiosk") == 200
+        file.write_text(reader + "role = 'none'\n")
+        process.send_signal(signal.SIGHUP)
+        wait_for(told("the keys were not read again, and the old ones are still taken"))
+        assert status(base_url, "key-of-the-team") == 200
+        printed = (tmp_path / "printed.txt").read_text()
+    assert not re.search("key-of-the|old-key", printed)
+
+
+def test_an_expired_key_of_the_configuration_is_told_at_the_start_and_when_hanging_up(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "service.toml").write_text(
+        'api_keys = ["other-key"]\n[[keys]]\nname = "team"\nrole = "read"\n'
+        'key = "key-of-the-team"\nexpires = 2020-01-31\n'
+    )
+    told = " warning the key team of the configuration is not taken: it ended on 2020-01-31"
+    log = tmp_path / "printed.txt"
+    with serving(tmp_path, "--config", "service.toml") as (_, printed, process):
+        assert printed.count(told) == 1
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: log.read_text().count(told) == 2)
+    assert "key-of-the-team" not in log.read_text()
+
+
+def test_keys_are_made_and_revoked_while_the_service_runs(tmp_path: Path) -> None:
+    with serving(tmp_path) as (base_url, _, _process):
+        made = keys_command(tmp_path, "add", "kiosk", "--role", "read")
+        key = made.stdout.strip()
+        assert status(base_url, key) == 200
+        refused = httpx.post(f"{base_url}/sources/write", json=TEXT, headers={"X-API-KEY": key})
+        assert "kiosk" in problem_of(refused, 403)["message"]
+        assert f"The service of {tmp_path / 'kbot-data'} takes the key kiosk" in made.stderr
+        ended = keys_command(tmp_path, "add", "old", "--role", "write", "--expires", "2099-01-01")
+        file = tmp_path / "kbot-data/keys/old"
+        later = file.with_name(".later")
+        later.touch(0o600)
+        later.write_text(file.read_text().replace("2099", "2020"))
+        later.replace(file)
+        assert status(base_url, ended.stdout.strip()) == 401
+        listed = keys_command(tmp_path, "list").stdout
+        assert listed == (
+            "kiosk\tread\tnever\tall\tall\nold\twrite\texpired 2020-01-01\tall\tall\n"
+        )
+        for attempt in range(3):  # as fast as a script would
+            name = f"script-{attempt}"
+            one = keys_command(tmp_path, "add", name, "--role", "read").stdout.strip()
+            assert status(base_url, one) == 200
+            keys_command(tmp_path, "revoke", name)
+            assert status(base_url, one) == 401
+        assert keys_command(tmp_path, "revoke", "kiosk").returncode == 0
+        assert status(base_url, key) == 401
+    # Neither the key nor what it could be found out from with patience alone.
+    kept = [path for path in (tmp_path / "kbot-data").rglob("*") if path.is_file()]
+    assert all(key.encode() not in path.read_bytes() for path in kept)
+    assert (tmp_path / "kbot-data/keys/old").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_for_a_folder_without_a_service_is_said_to_wait(tmp_path: Path) -> None:
+    assert "there is no data folder kbot-data" in keys_command(tmp_path, "list").stderr
+    made = keys_command(tmp_path, "add", "wiki", "--role", "read")
+    assert f"No service has used {tmp_path / 'kbot-data'} yet" in made.stderr
+    with serving(tmp_path) as (base_url, _, _process):
+        assert status(base_url, made.stdout.strip()) == 200
+
+
+def test_a_key_that_would_have_ended_is_not_made(tmp_path: Path) -> None:
+    today = TODAY.isoformat()
+    done = keys_command(tmp_path, "add", "old", "--role", "read", "--expires", today)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "would have ended already" in done.stderr
+    assert not (tmp_path / "kbot-data").exists()
+
+
+def test_a_name_that_cannot_be_or_is_taken_is_a_clear_error(tmp_path: Path) -> None:
+    assert keys_command(tmp_path, "add", "team", "--role", "read").returncode == 0
+    for arguments, told in (
+        (("add", "team", "--role", "write"), "there is a key team already"),
+        (("add", "../team", "--role", "write"), "cannot be the name of a key"),
+        (("revoke", "other"), "has no key other; those that it has: team"),
+        (("revoke", "../api-key"), "has no key ../api-key"),
+    ):
+        done = keys_command(tmp_path, *arguments)
+        assert done.returncode == 1
+        assert done.stderr.startswith("Error: ")
+        assert told in done.stderr
+        assert done.stdout == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="there are no terminals here")
+def test_a_service_whose_terminal_is_closed_ends(tmp_path: Path) -> None:
+    leader, terminal = os.openpty()
+    process = subprocess.Popen(
+        [*SERVE, "--port", "0"],
+        cwd=tmp_path,
+        stdin=terminal,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    os.close(terminal)
+    assert process.stdout is not None
+    process.stdout.readline()
+    os.close(leader)
+    process.send_signal(signal.SIGHUP)
+    process.wait(20)
+    process.stdout.close()
+
+
+def test_a_key_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
+    with serving(tmp_path) as (base_url, _, _process):
+        kept, revoked = (
+            keys_command(tmp_path, "add", name, "--role", "read").stdout.strip()
+            for name in ("kept", "revoked")
+        )
+        assert status(base_url, kept) == status(base_url, revoked) == 200
+        (tmp_path / "kbot-data" / "keys" / "README").write_text("no key")
+        keys_command(tmp_path, "revoke", "revoked")
+        assert status(base_url, revoked) == 401
+        assert status(base_url, kept) == 200
+    with serving(tmp_path) as (base_url, _, _process):
+        assert status(base_url, kept) == 200
+
+
+def test_a_key_has_one_name_in_the_configuration_and_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "kbot.toml").write_text(
+        '[[keys]]\nname = "wiki"\nrole = "read"\nkey = "key-of-the-wiki"\n'
+    )
+    # Where it is made: by the configuration that is named, and by the one that was started with.
+    done = keys_command(tmp_path, "add", "wiki", "--role", "read", "--config", "kbot.toml")
+    assert (done.returncode, "has a key wiki already" in done.stderr) == (1, True)
+    with serving(tmp_path, "--config", "kbot.toml"):
+        done = keys_command(tmp_path, "add", "wiki", "--role", "read")
+        assert (done.returncode, "has a key wiki already" in done.stderr) == (1, True)
+        assert keys_command(tmp_path, "list").stdout == ""
+        assert keys_command(tmp_path, "add", "kiosk", "--role", "read").returncode == 0
+    # At the start: the configuration has got a key of the name since.
+    (tmp_path / "kbot.toml").write_text(
+        '[[keys]]\nname = "kiosk"\nrole = "read"\nkey = "key-of-the-kiosk"\n'
+    )
+    done = subprocess.run(
+        [*SERVE, "--config", "kbot.toml", "--port", "0"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "kiosk is the name of a key of the configuration and of one of the data" in done.stderr
+    assert "kbot serve keys revoke kiosk" in done.stderr
+    # A key that was taken out of the configuration is no longer in the way.
+    assert keys_command(tmp_path, "revoke", "kiosk").returncode == 0
+    with serving(tmp_path, "--config", "kbot.toml"):
+        assert keys_command(tmp_path, "add", "wiki", "--role", "read").returncode == 0

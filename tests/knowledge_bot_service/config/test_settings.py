@@ -1,0 +1,149 @@
+"""The configuration file: what it declares, and how it says what is wrong."""
+
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from knowledge_bot_service.config.settings import Settings, SettingsError, overridden, read_settings
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "service.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_a_file_declares_everything(tmp_path: Path) -> None:
+    settings = read_settings(
+        write(
+            tmp_path,
+            """
+            host = "0.0.0.0"
+            port = 8800
+            data = "here"
+            api_keys = ["first-key", "second-key"]
+            allow_fetch = ["10.0.0.0/8"]
+            wait_for_sources = 2.5
+
+            [limits]
+            sources = 100
+
+            [[collections]]
+            id = "col_handbook"
+            name = "Handbook"
+
+            [[bots]]
+            id = "bot_guide"
+            name = "Guide"
+            collections = ["col_handbook"]
+            """,
+        )
+    )
+    assert (settings.host, settings.port) == ("0.0.0.0", 8800)
+    assert settings.data == tmp_path / "here"
+    assert settings.allow_fetch == (ip_network("10.0.0.0/8"),)
+    assert settings.limits.sources == 100
+    assert settings.limits.request_bytes == 50 * 1024 * 1024
+    assert settings.bots[0].collections == ("col_handbook",)
+    assert "first-key" not in repr(settings)
+
+
+def test_a_file_may_be_empty(tmp_path: Path) -> None:
+    assert read_settings(write(tmp_path, "")) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("colour = 'red'", ["colour", "no such setting"]),
+        ("[limits]\nsauces = 5", ["[limits], sauces: ", "no such setting"]),
+        (
+            "collections = [{id = 'handbook', name = 'x'}]",
+            ["[[collections]] number 1 (handbook), id: must be col_ and then"],
+        ),
+        (
+            "collections = [{id = 'col_a', name = ''}]",
+            ["[[collections]] number 1 (col_a), name: must not be empty"],
+        ),
+        (
+            "collections = [{id = 'col_a', name = 'x'}, {id = 'col_a', name = 'y'}]",
+            ["col_a is declared twice"],
+        ),
+        (
+            "bots = [{id = 'bot_a', name = 'A', collections = ['col_missing']}]",
+            ["bot_a", "col_missing", "col_default"],
+        ),
+        (
+            "allow_fetch = ['fd12::1/16']",
+            ["allow_fetch, item 1: fd12::1/16 has host bits set; fd12::/16 may be meant"],
+        ),
+        ("api_keys = ['with a space']", ["api_keys"]),
+        ("x = ", ["not a TOML file"]),
+        ("allow_fetch = '10.0.0.0/8'", ["allow_fetch: must be a list in brackets"]),
+        ("workers = 0", ["workers: must be at least 1"]),
+        ("admin = true", ["admin: there is no such setting any more", 'the role "manage"']),
+        (
+            "keys = [{name='ci', role='read', key='k-1', bots=['bot_x'], collections=['col_y']}]",
+            ["the key ci is limited to bot_x, col_y, which is not here"],
+        ),
+        (
+            "[[keys]]\nname = 'ci'\nrole = 'read'\nkey = 'key'\nbots = ['x']",
+            ["[[keys]] number 1 (ci), bots, item 1: must be bot_ and then"],
+        ),
+        ("port = '8700'", ["port: must be a whole number"]),
+        ("limits = {sources = true}", ["[limits], sources: must be a whole number"]),
+        ("api_keys = ['x']", ["api_keys: a key must have at least 3 characters"]),
+        ("workers = 'four'", ["workers: must be a whole number"]),
+        ("port = 99999", ["port: must be at most 65535"]),
+        ("host = 7", ["host: must be a text in quotes"]),
+        ("data = 7", ["data: must be a path in quotes"]),
+        ("limits = 5", ["limits: must be a table"]),
+        ("limits = {connections = 'x'}", ["[limits], connections: must be a whole number"]),
+        ("bots = 5", ["bots: must be a list in brackets"]),
+        (
+            "[keys]\nname = 'ci'\nrole = 'read'",
+            ["keys: must be a list in brackets; each of them begins with [[keys]]"],
+        ),
+        ("[refetch]\nevery = '0s'", ["every: must be a whole number of 1 to 999999 and a unit"]),
+        ("api_keys = ['']", ["api_keys: a key must be 3 to 200 visible ASCII characters"]),
+        ("bots = ['bot_a']", ["[[bots]] number 1: must be a table"]),
+        (
+            "[[bots]]\nid = 'bot_a'\nname = 'A'",
+            ["[[bots]] number 1 (bot_a), collections: is missing"],
+        ),
+        (
+            "[[bots]]\nid = 'bot_a'\nname = 'A'\ncollections = []",
+            ["[[bots]] number 1 (bot_a), collections: must have at least 1 of them"],
+        ),
+        (
+            "[[bots]]\nid = 'bot_a'\nname = 'A'\ncollections = ['default']",
+            ["[[bots]] number 1 (bot_a), collections, item 1: must be col_ and then"],
+        ),
+        ("[[keys]]\nname = 'ci'\nrole = 'admin'", ["[[keys]] number 1 (ci), role: must be 'read'"]),
+        ("[answers]\nbase_url = 'x'\nmodel = 'm'", ["[answers], base_url: must be an http"]),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, named: list[str]) -> None:
+    file = write(tmp_path, text)
+    with pytest.raises(SettingsError) as caught:
+        read_settings(file)
+    assert all(name in str(caught.value) for name in [str(file), *named])
+    assert "with a space" not in str(caught.value)
+    for word in ("Input", "Value error", "tuple", "String", "instance", "dictionary", ".0"):
+        assert word not in str(caught.value).replace(str(file), "").replace("10.0.0", "")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"none\.toml: No such file"):
+        read_settings(tmp_path / "none.toml")
+
+
+def test_the_command_line_goes_beside_the_file() -> None:
+    settings = overridden(
+        Settings(api_keys=("old",)), api_keys=["new"], allow_fetch=["127.0.0.1/32"]
+    )
+    assert [key.get_secret_value() for key in settings.api_keys] == ["old", "new"]
+    assert settings.allow_fetch == (ip_network("127.0.0.1/32"),)
+    with pytest.raises(SettingsError, match=r"command line: allow_fetch, item 2: .*'nowhere'"):
+        overridden(settings, allow_fetch=["nowhere"])

@@ -1,0 +1,274 @@
+"""A disk that is full, and database files that are removed, replaced or damaged."""
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from knowledge_bot_service import LocalService
+from knowledge_bot_service.config.folder import DataFolder, FolderError
+from knowledge_bot_service.config.keys import add_key
+from knowledge_bot_service.run.local import LocalServiceError
+from serve_command import SERVE
+from service_calls import add_text, ask, client_of, problem_of, value_of
+
+pytestmark = pytest.mark.integration
+
+MIB = 1024 * 1024
+
+TEXT = {"name": "Text", "collections": ["col_default"]}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 6 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(disk)],
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        pytest.skip("no disk can be mounted here")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def write(http: httpx.Client, content: str) -> httpx.Response:
+    return http.post("/sources/write", json={"value": TEXT | {"content": content}})
+
+
+def fill(disk: Path) -> Path:
+    """Take what is left of a disk; returns the file that takes it."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    return filler
+
+
+def upload(http: httpx.Client, size: int) -> httpx.Response:
+    form = {"name": "File", "collections": "col_default"}
+    return http.post(
+        "/sources/upload", data=form, files={"file": ("a.txt", b"word " * (size // 5))}
+    )
+
+
+def test_a_full_disk_is_told_and_questions_are_answered(
+    small_disk: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    service = LocalService(small_disk / "data")
+    with service, client_of(service) as http:
+        add_text(http, "Lamp", "The lamp in the tower is lit at nine.", "col_default")
+        service.wait_until_ready()
+        filler = fill(small_disk)
+        accepted = []
+        for number in range(30):
+            response = write(http, f"Text {number}. " + "Filling words. " * 4000)
+            if response.status_code == 200:
+                accepted.append(response.json()["value"]["id"])
+        problem = problem_of(response, 507)
+        assert problem["code"] == "disk_full"
+        assert "disk is full" in problem["message"]
+        assert "Nothing was stored" in problem["message"]
+        for response in (write(http, "word " * 200_000), upload(http, 2 * MIB)):
+            problem_of(response, 507)
+        started = time.monotonic()
+        question = {
+            "value": {"bot_id": "bot_default", "content": "When is the lamp in the tower lit?"}
+        }
+        key = {"Idempotency-Key": "asked on a full disk"}
+        told = http.post("/messages", json=question, headers=key)
+        answer = value_of(told)
+        assert "nine" in answer["answer"]
+        # It could not be stored, and is not done twice all the same.
+        assert http.post("/messages", json=question, headers=key).json() == told.json()
+        again = ask(http, "And when is it lit?", answer["conversation_id"], bot="bot_default")
+        assert again["conversation_id"] == answer["conversation_id"]
+        assert "nine" in again["answer"]
+        _, log = capfd.readouterr()
+        assert time.monotonic() - started < 30
+        assert log.count("disk is full") == 1
+        assert "Traceback" not in log
+        filler.unlink()
+        accepted.append(value_of(write(http, "There is space again."))["id"])
+        service.wait_until_ready()
+        ask(http, "Is there space?", bot="bot_default")
+        listed = http.get("/bots/bot_default/conversations").json()["value"]["data"]
+        assert answer["conversation_id"] in {one["id"] for one in listed}
+        assert http.post("/messages", json=question, headers=key).json() == told.json()
+        states = {one.id: one.status for one in service.sources()}
+        assert {states.get(one) for one in accepted} == {"ready"}
+        assert not [one for one in (small_disk / "data/material").iterdir() if one.suffix]
+
+
+def test_a_full_disk_at_the_start_is_a_sentence(small_disk: Path) -> None:
+    fill(small_disk)
+    with pytest.raises(LocalServiceError, match=r"disk is full|No space left"):
+        LocalService(small_disk / "data").start()
+
+
+def remove(file: Path) -> None:
+    file.unlink()
+
+
+def replace(file: Path) -> None:
+    copy = file.with_suffix(".copy")
+    shutil.copyfile(file, copy)
+    copy.rename(file)
+
+
+@pytest.mark.parametrize("change", [remove, replace])
+@pytest.mark.parametrize("name", ["knowledge.sqlite3", "knowledge.sqlite3-wal"])
+def test_a_database_file_that_is_gone_is_noticed_before_anything_is_accepted(
+    tmp_path: Path, name: str, change: "type[object]", capfd: pytest.CaptureFixture[str]
+) -> None:
+    service = LocalService(tmp_path)
+    with service, client_of(service) as http:
+        add_text(http, "Lamp", "The lamp in the tower is lit at nine.", "col_default")
+        service.wait_until_ready()
+        change(tmp_path / name)
+        for _ in range(3):
+            response = write(http, "A text that nobody would find again.")
+            problem = problem_of(response, 503)
+            assert "removed or replaced" in problem["message"]
+            assert "Nothing was stored" in problem["message"]
+            assert response.headers["Retry-After"]
+        value = {"bot_id": "bot_default", "content": "When is the lamp lit?"}
+        asked = http.post("/messages", json={"value": value})
+        assert "nine" in asked.text or "removed or replaced" in problem_of(asked, 503)["message"]
+        _, log = capfd.readouterr()
+        assert log.count("removed or replaced") == 1
+        assert "Traceback" not in log
+        health = http.get(service.base_url.removesuffix("/public/v1") + "/healthz")
+        assert health.status_code == 503
+        assert "removed or replaced" in health.text
+    if name.endswith("-wal"):
+        # What was accepted before is in the other file by then.
+        with LocalService(tmp_path) as service:
+            assert [one.name for one in service.sources()] == ["Lamp"]
+
+
+def test_a_folder_whose_database_is_gone_or_empty_is_not_begun_anew(tmp_path: Path) -> None:
+    with LocalService(tmp_path) as service, client_of(service) as http:
+        add_text(http, "Lamp", "The lamp in the tower is lit at nine.", "col_default")
+        service.wait_until_ready()
+    for file in tmp_path.glob("knowledge.sqlite3*"):
+        file.unlink()
+    for change in (lambda: None, (tmp_path / "knowledge.sqlite3").touch):
+        change()
+        before = sorted(tmp_path.rglob("*"))
+        with pytest.raises(LocalServiceError) as caught:
+            LocalService(tmp_path).start()
+        message = str(caught.value)
+        for told in (str(tmp_path), "knowledge.sqlite3 is missing or empty", "restore"):
+            assert told in message
+        assert "empty folder" in message
+        assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "left", ["heads.sqlite3", "knowledge.sqlite3.version-1", "material/upload_1"]
+)
+def test_a_folder_of_an_earlier_release_without_its_database_is_not_begun_anew(
+    tmp_path: Path, left: str
+) -> None:
+    (tmp_path / "material").mkdir()
+    (tmp_path / left).touch()
+    with pytest.raises(FolderError, match=re.escape(left)):
+        DataFolder(tmp_path)
+
+
+def test_a_folder_of_an_earlier_release_is_known_as_used_once_it_was_started(
+    tmp_path: Path,
+) -> None:
+    with LocalService(tmp_path):
+        pass
+    (tmp_path / "used.txt").unlink()
+    with LocalService(tmp_path):
+        pass
+    (tmp_path / "knowledge.sqlite3").unlink()
+    with pytest.raises(LocalServiceError, match="missing or empty"):
+        LocalService(tmp_path).start()
+
+
+def test_a_start_that_failed_and_a_key_do_not_make_a_folder_used(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    add_key(folder, "wiki", "read")
+    service = LocalService(folder)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for data in (folder, tmp_path / "new"):
+            done = subprocess.run(
+                [*SERVE, "--data", data, "--port", str(port)],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+            assert "cannot listen" in done.stderr
+    assert not (tmp_path / "new").exists()
+    with service, client_of(service) as http:
+        assert http.get("/bots").status_code == 200
+
+
+def test_a_database_that_is_damaged_while_it_runs_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    service = LocalService(tmp_path)
+    with service, client_of(service) as http:
+        for number in range(40):
+            add_text(http, f"Text {number}", f"Lamp {number} is lit. " * 200, "col_default")
+        service.wait_until_ready()
+    file = tmp_path / "knowledge.sqlite3"
+    with closing_database(file) as database:
+        (size,) = database.execute("PRAGMA page_size").fetchone()
+        (root,) = database.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'passage_index_data'"
+        ).fetchone()
+    with file.open("r+b") as written:
+        written.seek((root - 1) * size)
+        written.write(os.urandom(size))
+    with LocalService(tmp_path) as service, client_of(service) as http:
+        value = {"bot_id": "bot_default", "content": "When is lamp 7 lit?"}
+        problem = problem_of(http.post("/messages", json={"value": value}), 500)
+        assert "damaged" in problem["message"]
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_file_that_is_no_database_is_a_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "knowledge.sqlite3").write_bytes(b"no database at all " * 1000)
+    with pytest.raises(LocalServiceError, match=r"knowledge\.sqlite3.*not a database"):
+        LocalService(tmp_path).start()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_nobody_else_can_read_the_database(tmp_path: Path) -> None:
+    with closing_database(tmp_path / "knowledge.sqlite3"):
+        pass
+    with LocalService(tmp_path) as service, client_of(service) as http:
+        add_text(http, "Lamp", "The lamp is lit at nine.", "col_default")
+        files = [file for file in tmp_path.rglob("*") if file.is_file()]
+        assert {file.stat().st_mode & 0o777 for file in files} == {0o600}, files
+
+
+@contextlib.contextmanager
+def closing_database(path: Path) -> Iterator[sqlite3.Connection]:
+    """A database that others may read, as earlier versions made it."""
+    path.touch(mode=0o644)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        yield connection

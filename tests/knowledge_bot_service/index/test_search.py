@@ -1,0 +1,140 @@
+"""The index of passages: a search that ranks a few of them finds what ranking all would find."""
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+
+from knowledge_bot_service.index.search import Search, WeightedWords
+from knowledge_bot_service.readers.passages import IndexEntry
+from knowledge_bot_service.store.database import Database
+from knowledge_bot_service.store.entries import delete_entries, insert_entries
+
+VOCABULARY = [f"w{number}" for number in range(3000)]
+SUMS = list(accumulate(1 / (rank + 3) for rank in range(len(VOCABULARY))))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    database = Database(tmp_path / "test.sqlite3")
+    yield database
+    database.close()
+
+
+def add(
+    database: Database, texts: Sequence[str], collection: int = 1, status: str = "ready"
+) -> int:
+    """Add a source of these passages; its number."""
+
+    def write(connection) -> int:
+        connection.execute(
+            "INSERT INTO collection VALUES (?, ?) ON CONFLICT DO NOTHING",
+            (collection, f"col_{collection}"),
+        )
+        (count,) = connection.execute("SELECT count(*) FROM source").fetchone()
+        source = connection.execute(
+            "INSERT INTO source (public_id, name, kind, status, created_at)"
+            " VALUES (?, ?, 'text', ?, 0)",
+            (f"src_{count}", f"Source {count}", status),
+        ).lastrowid
+        entries = [IndexEntry(text, "", text, "[]") for text in texts]
+        insert_entries(connection, source, [collection], entries)
+        return source
+
+    return database.write(write).result()
+
+
+def question(text: str) -> list[WeightedWords]:
+    return [WeightedWords(tuple((word,) for word in text.split()), 1.0)]
+
+
+def found(search: Search, text: str, collections: Sequence[int] = (1,), limit: int = 5):
+    return search.find(question(text), collections, limit)
+
+
+def texts(hits) -> list[str]:
+    return [hit.text for hit in hits]
+
+
+def test_ranking_few_passages_finds_what_ranking_all_finds(database: Database) -> None:
+    chance = random.Random(1)
+    add(
+        database,
+        [
+            " ".join(chance.choices(VOCABULARY, cum_weights=SUMS, k=chance.randint(20, 120)))
+            for _ in range(2000)
+        ],
+    )
+    few, every = Search(database, ranked=100), Search(database, ranked=2000)
+    same = []
+    for _ in range(60):
+        asked = " ".join(chance.choices(VOCABULARY, cum_weights=SUMS, k=chance.randint(2, 12)))
+        scores, best = (
+            [round(hit.score, 9) for hit in found(search, asked)] for search in (few, every)
+        )
+        assert scores[0] == best[0]
+        same += [score >= best[-1] for score in scores]
+    assert sum(same) / len(same) > 0.98
+
+
+def test_more_level_passages_than_are_ranked(database: Database) -> None:
+    texts_of_source = [f"alpha x{number}" for number in range(600)]
+    texts_of_source[400:400] = ["alpha beta", "alpha alpha alpha"]
+    add(database, texts_of_source)
+    search = Search(database, ranked=50)
+    assert texts(found(search, "beta alpha"))[0] == "alpha beta"
+    # Words alone do not tell which of the passages is about it.
+    assert texts(found(search, "alpha"))[0] == "alpha alpha alpha"
+
+
+def test_what_is_not_ready_takes_no_place(database: Database) -> None:
+    add(database, ["alpha beta gamma delta"])
+    add(database, ["alpha beta gamma delta epsilon"] * 300, status="processing")
+    hits = found(Search(database, ranked=20), "alpha beta gamma delta epsilon")
+    assert texts(hits) == ["alpha beta gamma delta"]
+
+
+def test_a_collection_that_was_empty_stays_unseen(database: Database) -> None:
+    database.write(
+        lambda connection: connection.execute("INSERT INTO collection VALUES (2, 'col_2')")
+    ).result()
+    add(database, ["alpha here"])
+    search = Search(database, ranked=2)
+    assert texts(found(search, "alpha")) == ["alpha here"]
+    add(database, ["alpha there"] * 50, collection=2)
+    assert texts(found(search, "alpha")) == ["alpha here"]
+    assert texts(found(search, "alpha", [2])) == ["alpha there"] * 5
+    assert len(found(search, "alpha", [1, 2], limit=100)) == 51
+    assert found(search, "alpha", []) == []
+
+
+def test_the_rarest_words_may_be_in_another_collection(database: Database) -> None:
+    chance = random.Random(2)
+    add(database, ["common " + " ".join(chance.sample(VOCABULARY, 3)) for _ in range(300)])
+    add(database, ["rare common"] * 30, collection=2)
+    assert len(found(Search(database, ranked=10), "rare common")) == 5
+
+
+@pytest.mark.parametrize("word", ["collection1", "scope", 'a"b'])
+def test_words_of_the_index_itself_are_words(database: Database, word: str) -> None:
+    add(database, ["alpha", "beta"])
+    assert found(Search(database, ranked=1), word) == []
+    assert texts(found(Search(database), f"{word} alpha")) == ["alpha"]
+
+
+def test_what_is_deleted_counts_no_more(database: Database) -> None:
+    kept = ["alpha beta", "beta gamma", "gamma"]
+    gone = add(database, ["alpha"] * 30)
+    add(database, kept)
+    search = Search(database)
+    words = [("alpha",), ("beta",), ("gamma",)]
+    search.idf(words, lambda _: 0.0)
+    deleted = database.write(lambda connection: delete_entries(connection, gone, 100)).result()
+    assert deleted == 30
+    present = search.idf(words, lambda _: 0.0)
+    # Two of three passages have `beta` and `gamma`, one has `alpha`.
+    assert present["alpha",] > present["beta",] == present["gamma",] > 0
+    assert search.rarest([("delta",), *words], 1) == (("alpha",),)
+    assert texts(found(search, "alpha")) == ["alpha beta"]

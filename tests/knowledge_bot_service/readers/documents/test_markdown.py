@@ -1,0 +1,182 @@
+"""Markdown without its marks."""
+
+import pytest
+
+from document_files import Read, Reader
+from knowledge_bot_service.readers.extract import ExtractionError
+
+
+def test_markdown_keeps_its_words_and_loses_its_marks(read: Reader) -> None:
+    source = """---
+title: "Handbook"
+---
+# Opening *hours*
+
+The **office** [opens](https://example.com/a_(b)) at `nine`. <!-- not
+this -->See ![the map](map.png) or [the rules][1].
+
+Closing
+-------
+
+> snake_case and 2 * 3 * 4 stay, so does \\*this\\*.
+
+- one
+- _two_
+
+```python
+x = a_b_c  # **kept**
+```
+
+| day | hour |
+|-----|------|
+| Mon | 9    |
+
+[1]: https://example.com
+"""
+    document = read(source, "a.md")
+    assert document == Read(
+        "# Opening hours\n\nThe office opens at nine. See the map or the rules.\n\n## Closing\n\n"
+        "snake_case and 2 * 3 * 4 stay, so does *this*.\n\n- one\n- two\n\n"
+        "```python\nx = a_b_c  # **kept**\n```\n\nday | hour\n--- | ---\nMon | 9",
+        "Handbook",
+    )
+
+
+def test_the_first_heading_of_a_markdown_file_is_its_title(read: Reader) -> None:
+    assert read("Intro\n\n## The *rules*\n\ntext", "", "text/markdown").title == "The rules"
+
+
+@pytest.mark.parametrize(
+    ("heading", "title"),
+    [
+        ("# The language C#", "The language C#"),
+        ("## Closed ##", "Closed"),
+        ("# Spaced #  ", "Spaced"),
+        ("# C# #", "C#"),
+    ],
+)
+def test_marks_that_close_a_heading_go_and_those_of_its_words_stay(
+    heading: str, title: str, read: Reader
+) -> None:
+    assert read(f"{heading}\n\ntext", "a.md").title == title
+
+
+def test_every_cell_of_a_table_stays_in_its_column(read: Reader) -> None:
+    source = (
+        "| option | default | type |\n|---|:-:|--:|\n| `NAME` |  |  |\n|  | 8700 | int |\n"
+        "| `--role [read\\|write]` | read | `str \\| None` |\n\n|a|b|\n|--|--|\n|1||"
+    )
+    assert read(source, "a.md").text == (
+        "option | default | type\n--- | --- | ---\n| NAME |  |  |\n|  | 8700 | int |\n"
+        "--role [read|write] | read | str|None\n\na | b\n--- | ---\n| 1 |  |"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("Run `uv cache clean <package>` now.", "Run uv cache clean <package> now."),
+        ("**`--all`** and [`*args`](x) and ``__init__``", "--all and *args and __init__"),
+        ("~~was `15`~~ is `20` or `25`", "is 20 or 25"),
+        (
+            "`&lt;` is &lt;, &#169; is &copy;&nbsp;here & there &nosuch;",
+            "&lt; is <, © is © here & there &nosuch;",
+        ),
+        ("one<br>two<br/>three\\\nfour", "one two three\nfour"),
+        ("It is so.[^1]\n\n[^1]: As *measured*.", "It is so.\n\nAs measured."),
+        (":::note\nIt is free.\n:::", "It is free."),
+        ("a \\`b\\` c", "a `b` c"),
+    ],
+)
+def test_code_is_kept_as_it_is_and_marks_go(line: str, words: str, read: Reader) -> None:
+    assert read(f"Text.\n\n{line}", "a.md").text == f"Text.\n\n{words}"
+
+
+def test_what_a_note_or_a_tab_holds_is_text_after_its_title(read: Reader) -> None:
+    source = (
+        'Install it:\n\n=== "Linux"\n\n    Open a shell:\n\n    ```\n    apt install x\n    ```\n\n'
+        '=== "Windows"\n\n    Run setup.\n\n!!! note\n\n    It is free.\n\nEnd.'
+    )
+    assert read(source, "a.md").text == (
+        "Install it:\n\nLinux:\n\nOpen a shell:\n\n```\napt install x\n```\n\nWindows:\n\n"
+        "Run setup.\n\nIt is free.\n\nEnd."
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "[" * 300_000,
+        "[](" * 100_000,
+        "<!--" * 100_000,
+        "*a " * 100_000,
+        "`" * 300_000,
+        "a" + "`" * 300_000,
+        "a `b" * 100_000,
+        "[^" * 100_000,
+        "&a" * 100_000,
+        "_" * 300_000,
+        "> " * 100_000,
+        "# " * 100_000,
+        "<a " * 100_000,
+        "\\" * 300_000,
+        "~~~\n" * 50_000,
+        "*b* " + " " * 300_000 + "c",
+        "{.a " * 100_000,
+        "{a}`" * 100_000,
+        ":a-" * 100_000,
+        "[a]: b\n[a] " * 50_000,
+        "```{note}\n" * 20_000,
+        "".join("  " * level + f"- item {level}\n" for level in range(1000)),
+    ],
+)
+@pytest.mark.timeout(60)  # in time that grows with the square of the length, it takes minutes
+def test_hostile_markdown_takes_time_in_proportion_to_its_length(source: str, read: Reader) -> None:
+    read(source + "\n\nend", "a.md")
+
+
+def test_what_a_directive_of_myst_sets_off_is_text(read: Reader) -> None:
+    source = (
+        "```{note}\nIt is *free*.\n\n- one\n```\n\n"
+        "````{admonition} Mind\n:class: tip\n\n"
+        "```python\nx = 1\n```\n\nSo.\n````\n\n"
+        "```{code-block} toml\n:linenos:\ny = 2\n```\n\n"
+        "```{toctree}\n:maxdepth: 1\none\ntwo\n```\n\n"
+        "```{include} ../LICENSE\n```\n\n```jinja\n{% set z = 3 %}\n```\n\nEnd."
+    )
+    assert read(source, "a.md").text == (
+        "It is free.\n\n- one\n\nMind:\n\n```python\nx = 1\n```\n\nSo.\n\n"
+        "```toml\ny = 2\n```\n\n```jinja\n{% set z = 3 %}\n```\n\nEnd."
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("# Locks ### {: #locks }\n\nText.", "# Locks\n\nText."),
+        ("## Locks {#locks .wide}\n\nText.", "## Locks\n\nText."),
+        (":octicons-number-24:{ .lg .middle } **Versions** at 12:30", "Versions at 12:30"),
+        (
+            "::: hatch.utils.fs\n    options:\n      show: true\n\n      members: x\n\nText.",
+            "Text.",
+        ),
+        ("(install)=\n# Install\n\nText.", "# Install\n\nText."),
+        ("Press {kbd}`Tab`, see {ref}`the guide <guide>`.", "Press Tab, see the guide."),
+        (
+            "A [Domain], `[Domain]`, [none].\n\n[domain]: https://x.org",
+            "A Domain, [Domain], [none].",
+        ),
+    ],
+)
+def test_what_generators_of_documentation_add_is_left_out(
+    source: str, text: str, read: Reader
+) -> None:
+    assert read(source, "a.md").text.strip() == text
+
+
+@pytest.mark.parametrize("source", ["::: hatch.utils.fs", "::: a.b\n    options:\n      x: 1\n"])
+def test_a_page_that_only_puts_documentation_of_code_in_has_no_text(
+    source: str, read: Reader
+) -> None:
+    with pytest.raises(ExtractionError, match="no text"):
+        read(source, "a.md")

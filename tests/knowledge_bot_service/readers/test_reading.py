@@ -1,0 +1,226 @@
+"""Reading in a process of its own: what it gives, and what ends it."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from document_files import SENTENCE, pdf
+from knowledge_bot_service.readers.extract import ExtractionError
+from knowledge_bot_service.readers.reading import (
+    Limits,
+    Reader,
+    ReaderClosedError,
+    ReaderDiedError,
+    Request,
+    TooSlowError,
+)
+
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells a process's children")
+
+BUSY = "<html><body>" + f"<p>{SENTENCE}</p>" * 60_000
+
+
+@pytest.fixture
+def reader() -> Iterator[Reader]:
+    reader = Reader()
+    yield reader
+    reader.rest()
+
+
+@pytest.fixture
+def hanging_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the parser of pages one that waits forever, in the child process only."""
+    (tmp_path / "trafilatura.py").write_text("import time\ntime.sleep(600)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+
+
+_DEFAULT = Limits()
+
+
+def file(folder: Path, content: bytes | str, filename: str = "a.html") -> Request:
+    path = folder / filename
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return Request("Name", path=str(path), filename=filename)
+
+
+def passages(reader: Reader, request: Request, limits: Limits = _DEFAULT) -> list[str]:
+    return [entry.text for part in reader.read(request, limits) for entry in part.entries]
+
+
+def reason(reader: Reader, request: Request, limits: Limits = _DEFAULT) -> str:
+    with pytest.raises(ExtractionError) as caught:
+        passages(reader, request, limits)
+    return str(caught.value)
+
+
+def test_one_process_reads_one_document_after_another(reader: Reader, tmp_path: Path) -> None:
+    assert passages(reader, Request("Name", "The lamp is green.")) == ["The lamp is green."]
+    (first,) = children()
+    assert passages(reader, file(tmp_path, f"<html><p>{SENTENCE}")) == [SENTENCE]
+    assert reason(reader, Request("Name", " ")) == "there is no text in it"
+    assert passages(reader, Request("Name", "The door is red.")) == ["The door is red."]
+    assert children() == {first}
+
+
+def test_a_long_text_comes_in_parts_with_its_title(reader: Reader, tmp_path: Path) -> None:
+    text = "# Lamps\n\n" + "\n\n".join(f"Lamp {number}. " + "word " * 150 for number in range(60))
+    parts = list(reader.read(file(tmp_path, text, "a.md")))
+    assert [part.title for part in parts] == ["Lamps"] * 3
+    assert [part.is_last for part in parts] == [False, False, True]
+    entries = [entry for part in parts for entry in part.entries]
+    assert {entry.title for entry in entries} == {"name lamp"}
+    assert entries[-1].text.startswith("# Lamps\n\nLamp 59.")
+    assert entries[-1].body.startswith("lamp lamp 59 word")
+
+
+@pytest.mark.timeout(60)  # the parser hangs for ten minutes
+@pytest.mark.usefixtures("hanging_parser")
+def test_a_parser_that_hangs_is_given_up(reader: Reader, tmp_path: Path) -> None:
+    with pytest.raises(ReaderDiedError, match=r"^its reader stood still for 0\.8 s$"):
+        passages(reader, file(tmp_path, "<html>"), Limits(seconds=0.2))
+    assert passages(reader, Request("Name", "The lamp is green.")) == ["The lamp is green."]
+
+
+def test_a_document_that_keeps_its_parser_busy_is_given_up(reader: Reader, tmp_path: Path) -> None:
+    with pytest.raises(TooSlowError, match=r"^reading it took longer than 1 s$"):
+        passages(reader, file(tmp_path, BUSY), Limits(seconds=1))
+
+
+def test_a_text_that_is_work_without_end_is_given_up(reader: Reader) -> None:
+    limits = Limits(seconds_in_all=0.5)
+    with pytest.raises(TooSlowError, match=r"^reading it took longer than "):
+        passages(reader, Request("Name", "One word. " * 1_000_000), limits)
+
+
+def test_a_document_that_takes_too_much_memory_is_given_up(reader: Reader, tmp_path: Path) -> None:
+    page = file(tmp_path, "<!doctype html><p>" + "<b>x</b>" * 600_000)
+    sentence = "reading it needed more than 256 MiB of memory"
+    assert reason(reader, page, Limits(memory=256 * 1024**2)) == sentence
+    assert passages(reader, Request("Name", "The lamp is green.")) == ["The lamp is green."]
+
+
+def test_a_document_that_nobody_wants_the_rest_of_is_not_read_on(reader: Reader) -> None:
+    parts = reader.read(Request("Name", "word " * 100_000))
+    next(parts)
+    parts.close()
+    assert passages(reader, Request("Name", "The lamp is green.")) == ["The lamp is green."]
+
+
+@needs_proc
+def test_a_process_that_is_killed_is_told_and_replaced(reader: Reader) -> None:
+    parts = reader.read(Request("Name", "word " * 1_000_000))
+    next(parts)
+    (child,) = children()
+    os.kill(child, signal.SIGKILL)
+    with pytest.raises(ReaderDiedError, match=r"^its reader broke down \(signal 9\)$"):
+        list(parts)
+    assert passages(reader, Request("Name", "The lamp is green.")) == ["The lamp is green."]
+
+
+@needs_proc
+def test_what_interrupts_a_terminal_does_not_end_reading(reader: Reader) -> None:
+    passages(reader, Request("Name", "A text."))
+    (child,) = children()
+    os.kill(child, signal.SIGINT)
+    os.kill(child, signal.SIGTERM)
+    assert passages(reader, Request("Name", "The lamp is green.")) == ["The lamp is green."]
+    assert children() == {child}
+
+
+@needs_proc
+def test_resting_leaves_no_process_behind(reader: Reader, tmp_path: Path) -> None:
+    before = children()
+    passages(reader, file(tmp_path, pdf("Text"), "a.pdf"))
+    assert reader.is_running
+    reader.rest()
+    assert not reader.is_running
+    assert children() <= before
+
+
+def test_a_closed_reader_reads_nothing_more(reader: Reader) -> None:
+    parts = reader.read(Request("Name", "word " * 1_000_000))
+    next(parts)
+    reader.close()
+    with pytest.raises(ReaderClosedError):
+        list(parts)
+    with pytest.raises(ReaderClosedError):
+        passages(reader, Request("Name", "A text."))
+
+
+_READ_A_PAGE = """
+import sys
+from knowledge_bot_service.readers.reading import Reader, Request
+list(Reader().read(Request("Name", path=sys.argv[1], filename="a.html")))
+"""
+
+
+def test_a_page_is_read_where_no_signal_ends_a_process_for_its_time(tmp_path: Path) -> None:
+    page = file(tmp_path, f"<html><p>{SENTENCE}")
+    # As on Windows.
+    program = "import signal\ndel signal.SIGXCPU\n" + _READ_A_PAGE
+    done = subprocess.run(
+        [sys.executable, "-c", program, page.path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@needs_proc
+@pytest.mark.usefixtures("hanging_parser")
+def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    page = file(tmp_path, "<html>")
+    parent = subprocess.Popen([sys.executable, "-c", _READ_A_PAGE, page.path])
+    try:
+        wait_until(lambda: bool(children(parent.pid)))
+        (child,) = children(parent.pid)
+    finally:
+        parent.kill()
+        parent.wait()
+    wait_until(lambda: not is_running(child))
+
+
+@needs_proc
+def test_the_child_has_no_key_and_no_file_of_the_service(
+    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "s3cret")
+    with (tmp_path / "open").open("wb"):
+        passages(reader, Request("Name", "A text."))
+        (child,) = children()
+        environment = Path(f"/proc/{child}/environ").read_text()
+        files = [os.readlink(one) for one in Path(f"/proc/{child}/fd").iterdir()]
+    assert "PATH=" in environment
+    assert "s3cret" not in environment
+    assert all(one.startswith(("pipe:", "/dev/null")) for one in files), files
+
+
+def children(parent: int | None = None) -> set[int]:
+    """The reading processes that a process has started and that have not ended."""
+    found = set()
+    for task in Path(f"/proc/{parent or os.getpid()}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a thread, or a process, ended meanwhile
+            for one in (task / "children").read_text().split():
+                if b".reading" in Path(f"/proc/{one}/cmdline").read_bytes():
+                    found.add(int(one))
+    return found
+
+
+def is_running(process: int) -> bool:
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,208 @@
+"""`kbot serve`, as a person runs it."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from serve_command import SERVE, called, key_in, serving
+
+pytestmark = pytest.mark.integration
+
+
+def bots(base_url: str, key: str) -> int:
+    return httpx.get(f"{base_url}/bots", headers={"X-API-KEY": key}).status_code
+
+
+def test_the_owners_key_deletes_sources_and_the_log_says_by_whom(tmp_path: Path) -> None:
+    with serving(tmp_path) as (base_url, printed, _):
+        headers = {"X-API-KEY": key_in(printed)}
+        body = {"name": "Rules", "collections": ["col_default"], "content": "No running."}
+        added = httpx.post(f"{base_url}/sources/write", headers=headers, json={"value": body})
+        source = added.json()["value"]["id"]
+        deleted = httpx.delete(f"{base_url}/sources/{source}", headers=headers)
+        assert deleted.status_code == 204
+        assert "in use by another service" in refused(tmp_path, "--port", "0")
+    # Whoever misses it can find out who deleted it.
+    assert f"source {source} was deleted with the key" in (tmp_path / "printed.txt").read_text()
+
+
+def test_it_prints_where_it_is_and_a_key_that_a_restart_keeps_and_ends_quietly(
+    tmp_path: Path,
+) -> None:
+    told = f"Data:     {tmp_path / 'kbot-data'}"
+    with serving(tmp_path) as (base_url, printed, process):
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/public/v1", base_url)
+        page = printed.partition("Page: ")[2].split()[0]
+        assert httpx.get(page).text.startswith("<!doctype html>")
+        key = key_in(printed)
+        assert bots(base_url, key) == 200
+        assert bots(base_url, "other") == 401
+        assert f"{told} (new: it was made now, and is empty)\n" in printed
+        # Being told to stop is no failure.
+        process.terminate()
+        assert process.wait(20) == 0
+    kept = tmp_path / "kbot-data" / "api-key"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert kept.read_text().strip() == key
+    with serving(tmp_path) as (base_url, printed, process):
+        assert key_in(printed) == key
+        assert bots(base_url, key) == 200
+        assert f"{told}\n" in printed
+        # As Ctrl-C does.
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+        assert "Traceback" not in (tmp_path / "printed.txt").read_text()
+
+
+def test_the_environments_key_is_taken_where_there_is_no_other_and_not_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "key-of-the-environment")
+    with serving(tmp_path) as (base_url, printed, _):
+        assert bots(base_url, "key-of-the-environment") == 200
+        assert "key-of-the-environment" not in printed
+        assert "API key:  that of KNOWLEDGE_BOT_API_KEY" in printed
+
+
+def test_a_file_declares_collections_bots_and_keys_and_options_come_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "service.toml").write_text(
+        'data = "elsewhere"\nhost = "0.0.0.0"\nport = 0\napi_keys = ["file-key"]\n'
+        '[[collections]]\nid = "col_a"\nname = "A"\n'
+        '[[bots]]\nid = "bot_a"\nname = "A bot"\ncollections = ["col_a"]\n'
+    )
+    monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", "key-of-another-service")
+    with serving(tmp_path, "--config", "service.toml") as (base_url, printed, _):
+        answer = httpx.get(f"{base_url}/bots", headers={"X-API-KEY": "file-key"})
+        assert answer.json()["value"]["data"] == [{"id": "bot_a", "name": "A bot"}]
+        assert "file-key" not in printed
+        assert bots(base_url, "key-of-another-service") == 401
+        assert "KNOWLEDGE_BOT_API_KEY is set, and not used" in printed
+        assert "key-of-another-service" not in printed
+        # An address that is printed can be used.
+        assert httpx.get(f"{base_url}/ping").json() == "pong"
+        assert "http://127.0.0.1:" in base_url
+        assert "in plain text" in printed
+    assert (tmp_path / "elsewhere").is_dir()
+    options = ("--config", "service.toml", "--api-key", "given-key", "--host", "127.0.0.1")
+    with serving(tmp_path, *options) as (base_url, printed, _):
+        assert bots(base_url, "given-key") == 200
+        assert "given-key" not in printed
+        assert "in plain text" not in printed
+
+
+def test_an_address_of_ipv6_that_is_printed_can_be_used(tmp_path: Path) -> None:
+    with serving(tmp_path, "--host", "::") as (base_url, printed, _):
+        assert httpx.get(f"{base_url}/ping").json() == "pong"
+        assert "http://127.0.0.1:" in base_url or "http://[::1]:" in base_url
+        assert "in plain text" in printed
+
+
+def refused(folder: Path, *arguments: str) -> str:
+    """What `kbot serve` says when it refuses to start."""
+    done = subprocess.run(
+        [*SERVE, *arguments], cwd=folder, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("Error: ")
+    return done.stderr
+
+
+def test_a_port_in_use_is_a_clear_error(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        said = refused(tmp_path, "--port", port)
+    assert "127.0.0.1" in said
+    assert port in said
+    assert "in use" in said
+    assert "kbot serve" in said
+    assert "--port" in said
+
+
+def test_the_option_of_earlier_versions_names_the_role_that_took_its_place(tmp_path: Path) -> None:
+    done = called(tmp_path, "--admin")
+    assert done.returncode == 2
+    assert 'the role "manage"' in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_cannot_be_is_a_wrong_use(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*SERVE, "--port", "99999"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "99999" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [(), ("keys", "list"), ("keys", "revoke", "team"), ("backup", "new.tar")]
+)
+def test_a_configuration_that_is_not_there_is_a_wrong_use_also_beside_a_folder(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "data").mkdir()
+    done = called(tmp_path, *command, "--data", "data", "--config", "none.toml")
+    assert done.returncode == 2
+    assert "Error: Invalid value for '--config': File 'none.toml' does not exist." in done.stderr
+    assert list(tmp_path.rglob("*")) == [tmp_path / "data"]
+
+
+def test_what_it_cannot_start_with_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "odd.toml").write_text("colour = 1\n")
+    (tmp_path / "model.toml").write_text(
+        '[answers]\nbase_url = "http://127.0.0.1:1/v1"\nmodel = "m"\n'
+        'api_key_env = "TESTS_NO_SUCH_KEY"\n'
+    )
+    told = {
+        ("--config", "odd.toml"): "colour",
+        ("--allow-fetch", "everything"): "allow_fetch",
+        ("--config", "model.toml"): "TESTS_NO_SUCH_KEY is not set",
+        ("--port", "0", "--data", "file"): "file",
+    }
+    # One process for all of them: each would load the service anew.
+    program = (
+        "import json, sys\n"
+        "from click.testing import CliRunner\n"
+        "from knowledge_bot_service.run.command import serve\n"
+        "done = [CliRunner().invoke(serve, one) for one in json.loads(sys.argv[1])]\n"
+        "print(json.dumps([[one.exit_code, repr(one.exception), one.stderr] for one in done]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, json.dumps(list(told))],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "Traceback" not in done.stderr
+    results = json.loads(done.stdout)
+    for (code, ending, said), expected in zip(results, told.values(), strict=True):
+        assert (code, ending) == (1, "SystemExit(1)")
+        assert said.startswith("Error: ")
+        assert expected in said
+
+
+def test_importing_the_command_loads_none_of_what_serving_needs() -> None:
+    program = (
+        "import sys\n"
+        "before = set(sys.modules)\n"
+        "import knowledge_bot_service.run.command\n"
+        "heavy = {'fastapi', 'uvicorn', 'pydantic', 'sqlite3', 'snowballstemmer', 'trafilatura'}\n"
+        "print(sorted(heavy & (set(sys.modules) - before)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -1,0 +1,137 @@
+"""The container file and the systemd unit: they parse, and what they run works."""
+
+import json
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from configparser import RawConfigParser
+from pathlib import Path
+
+import pytest
+
+from knowledge_bot_service import LocalService
+from serve_command import SERVE
+
+pytestmark = pytest.mark.integration
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+ROOT = DEPLOY.parent
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The instructions of the container file, with their continuation lines."""
+    text = (DEPLOY / "Containerfile").read_text("utf-8")
+    lines = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ").splitlines()
+    found = [line.partition(" ")[::2] for line in lines if line.strip()]
+    assert all(name.isupper() for name, _ in found)
+    return found
+
+
+def last(name: str) -> str:
+    return [value for one, value in instructions() if one == name][-1]
+
+
+def unit() -> RawConfigParser:
+    parser = RawConfigParser(strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(DEPLOY / "kbot.service", "utf-8")
+    return parser
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def runs(arguments: list[str], port: str) -> Iterator["subprocess.Popen[bytes]"]:
+    process = subprocess.Popen(
+        [*SERVE, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while socket.socket().connect_ex(("127.0.0.1", int(port))):
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_container_runs_a_service_that_is_nobodys_root_and_stops_when_told(
+    tmp_path: Path,
+) -> None:
+    names = [name for name, _ in instructions()]
+    assert names.index("USER") > len(names) - 1 - names[::-1].index("RUN")
+    assert last("USER") not in {"0", "root", "0:0"}
+    assert last("VOLUME") in last("ENTRYPOINT")
+    command, serve, *arguments = json.loads(last("ENTRYPOINT"))  # an array: no shell between
+    assert (command, serve) == ("kbot", "serve")
+    port = free_port()
+    changed = {"8700": port, "/var/lib/kbot": str(tmp_path / "data")}
+    for process in runs([changed.get(one, one) for one in arguments], port):
+        check = json.loads(last("HEALTHCHECK").partition("CMD ")[2])
+        assert check.pop(0) == "python"
+        check = [part.replace(":8700/", f":{port}/") for part in check]
+        subprocess.run([sys.executable, *check], check=True, timeout=30)
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+    assert subprocess.run([sys.executable, *check], check=False, stderr=-3).returncode == 1
+
+
+def test_the_check_of_the_container_fails_where_the_service_is_not_ready() -> None:
+    check = json.loads(last("HEALTHCHECK").partition("CMD ")[2])[1:]
+    with LocalService(settings={"limits": {"min_free_bytes": 2**60}}) as service:
+        root = service.base_url.removesuffix("/public/v1")
+        check = [part.replace("http://127.0.0.1:8700", root) for part in check]
+        done = subprocess.run([sys.executable, *check], check=False, stderr=-3)
+    assert done.returncode == 1
+
+
+def test_what_the_container_is_built_from_is_there() -> None:
+    copied = [value for name, value in instructions() if name == "COPY"]
+    assert copied[0] == ". ."
+    extras = re.search(r'"\.\[([a-z,]+)\]"', "".join(value for _, value in instructions()))
+    assert extras is not None
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    assert all(f"\n{extra} = [" in project for extra in extras.group(1).split(","))
+
+
+def test_the_unit_runs_a_service(tmp_path: Path) -> None:
+    (tmp_path / "kbot.toml").write_text('api_keys = ["key-of-the-unit"]\n')
+    program, serve, *arguments = shlex.split(unit()["Service"]["ExecStart"])
+    assert (Path(program).name, serve) == ("kbot", "serve")
+    assert unit()["Service"]["StateDirectory"] == Path(arguments[-1]).name
+    changed = {
+        "/etc/kbot/kbot.toml": str(tmp_path / "kbot.toml"),
+        "/var/lib/kbot": str(tmp_path / "data"),
+    }
+    port = free_port()
+    for process in runs([*(changed.get(one, one) for one in arguments), "--port", port], port):
+        process.send_signal(signal.SIGHUP)  # what ExecReload sends
+        time.sleep(0.2)
+        assert process.poll() is None
+    assert "HUP" in unit()["Service"]["ExecReload"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+    text = (DEPLOY / "kbot.service").read_text("utf-8")
+    (tmp_path / "kbot.service").write_text(text.replace("/opt/kbot/bin/kbot", sys.executable))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", tmp_path / "kbot.service"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,156 @@
+"""`kbot serve --with FOLDER`: one command that serves, feeds a folder, and watches it."""
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from serve_command import called, key_in, serving
+from service_calls import ask
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+QUESTION = "What does a reminder cost?"
+
+
+@pytest.fixture
+def handbook(tmp_path: Path) -> Path:
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    (folder / "fees.md").write_text("A reminder costs two euros.")
+    (folder / "hours.md").write_text("The library opens at nine on Saturdays.")
+    return folder
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def names(http: httpx.Client) -> list[str]:
+    listed = http.get("/sources", params={"status": "ready"}).json()["value"]["data"]
+    return sorted(one["name"] for one in listed)
+
+
+def client(base_url: str, printed: str) -> httpx.Client:
+    return httpx.Client(base_url=base_url, headers={"X-API-KEY": key_in(printed)}, timeout=30)
+
+
+def test_it_feeds_what_is_there_and_what_changes_and_a_restart_sends_nothing_again(
+    tmp_path: Path, handbook: Path
+) -> None:
+    log = tmp_path / "printed.txt"
+    with serving(tmp_path, "--with", "handbook") as (base_url, printed, process):
+        # Everything that a person needs next, and nothing else.
+        assert f"KNOWLEDGE_BOT_BASE_URL={base_url}" in printed
+        assert len(log.read_text().splitlines()) < 20
+        with client(base_url, printed) as http:
+            wait_for(lambda: names(http) == ["fees.md", "hours.md"])
+            assert "two" in ask(http, QUESTION, bot="bot_default")["answer"]
+            (handbook / "new.md").write_text("The canoes are kept by Ruth Okafor.")
+            wait_for(lambda: "new.md" in names(http))
+            (handbook / "fees.md").write_text("A reminder costs three euros.")
+            wait_for(lambda: "three" in ask(http, QUESTION, bot="bot_default")["answer"])
+            assert "two" not in ask(http, QUESTION, bot="bot_default")["answer"]
+            (handbook / "hours.md").unlink()
+            wait_for(lambda: names(http) == ["fees.md", "new.md"])
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+        assert not {"Traceback", "Error"} & {*log.read_text().replace(":", " ").split()}
+    port = str(httpx.URL(base_url).port)
+    with serving(tmp_path, "--with", "handbook", "--port", port) as (_, _, process):
+        wait_for(lambda: "unchanged" in log.read_text())
+        wait_for(lambda: "Watching" in log.read_text())
+        counts = dict(line.split("\t") for line in log.read_text().splitlines() if "\t" in line)
+        assert counts == {"created": "0", "unchanged": "2"}
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def test_a_restored_backup_is_sent_what_changed_since_and_nothing_twice(
+    tmp_path: Path, handbook: Path
+) -> None:
+    for number in range(150):
+        (handbook / f"{number}.md").write_text(f"The depot {number} is dry.")
+    log, made = tmp_path / "printed.txt", []
+    with serving(tmp_path, "--with", "handbook", "--data", "data") as (base_url, printed, process):
+        with client(base_url, printed) as http:
+            # Also while it is fed: what is on its way is in the one or in the other.
+            for count in (1, 40, 100, 152):
+                wait_for(lambda count=count: total(http) >= count)
+                made.append(tmp_path / f"{count}.tar")
+                assert called(tmp_path, "backup", made[-1], "--data", "data").returncode == 0
+            everything = sorted(one.name for one in handbook.iterdir())
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+    port = str(httpx.URL(base_url).port)
+    for file in made:
+        data = tmp_path / f"restored-{file.stem}"
+        assert called(tmp_path, "restore", file, "--data", data).returncode == 0
+        with (
+            serving(tmp_path, "--with", "handbook", "--data", str(data), "--port", port),
+            client(base_url, printed) as http,
+        ):
+            wait_for(lambda: "Watching" in log.read_text())
+            listed = http.get("/sources", params={"limit": 500}).json()["value"]["data"]
+            assert sorted(one["name"] for one in listed) == everything
+
+
+def total(http: httpx.Client) -> int:
+    counts = http.get("/sources", params={"counts": True}).json()["value"]["counts"]
+    return sum(counts.values())
+
+
+def test_what_holds_keys_and_what_it_writes_itself_is_not_fed(tmp_path: Path) -> None:
+    (tmp_path / "kbot.toml").write_text(
+        '[[keys]]\nname = "owner"\nrole = "manage"\nkey = "key-of-the-owner"\n'
+        '[[keys]]\nname = "other"\nrole = "read"\nkey_file = "other.key"\n'
+    )
+    (tmp_path / "other.key").write_text("key-of-another")
+    (tmp_path / "hours.md").write_text("The library opens at nine.")
+    with serving(tmp_path, "--with", ".", "--config", "kbot.toml", "--data", "kbot-data") as (
+        base_url,
+        _,
+        _process,
+    ):
+        headers = {"X-API-KEY": "key-of-the-owner"}
+        with httpx.Client(base_url=base_url, headers=headers) as http:
+            wait_for(lambda: names(http) != [])
+            wait_for(lambda: "Watching" in (tmp_path / "printed.txt").read_text())
+            assert names(http) == ["hours.md"]
+
+
+def test_what_cannot_be_fed_is_told_before_anything_is_made(tmp_path: Path, handbook: Path) -> None:
+    (tmp_path / "several.toml").write_text(
+        'collections = [{id = "col_a", name = "A"}, {id = "col_b", name = "B"}]\n'
+        'bots = [{id = "bot_a", name = "A", collections = ["col_a"]}]\n'
+    )
+    before = set(tmp_path.rglob("*"))
+    for arguments, code, told in (
+        (("--with", "none"), 2, "none"),
+        (("--with", "handbook/fees.md"), 2, "fees.md"),
+        (("--with", "handbook", "--config", "several.toml"), 1, "2"),
+        (("--with", "handbook", "--data", "."), 1, "data folder"),
+    ):
+        done = called(tmp_path, "--port", "0", *arguments)
+        assert (done.returncode, done.stdout) == (code, "")
+        assert told in done.stderr
+    assert set(tmp_path.rglob("*")) == before
+    assert handbook.is_dir()
+
+
+def test_a_folder_that_was_fed_elsewhere_is_not_fed_twice(tmp_path: Path, handbook: Path) -> None:
+    with (
+        serving(tmp_path, "--with", "handbook") as (base_url, printed, _),
+        client(base_url, printed) as http,
+    ):
+        wait_for(lambda: len(names(http)) == len(list(handbook.iterdir())))
+    done = called(tmp_path, "--port", "0", "--with", "handbook")
+    assert done.returncode == 1
+    assert str(httpx.URL(base_url).port) in done.stderr
+    assert "--port" in done.stderr

@@ -1,0 +1,357 @@
+"""A service in a child process: its life, its death, and what survives it."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from knowledge_bot_service import LocalService, LocalServiceError, SettingsError
+from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, problem_of, value_of
+
+pytestmark = pytest.mark.integration
+
+
+def test_it_answers_at_once_shows_no_key_and_leaves_nothing_behind() -> None:
+    with LocalService() as service:
+        assert httpx.get(f"{service.base_url}/ping").json() == "pong"
+        assert service.base_url.endswith("/public/v1")
+        data, pid = service.data, service.pid
+        assert value_of_bots(service) == [("bot_default", "Assistant")]
+        command_line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert service.api_key.encode() not in command_line
+        assert service.api_key not in repr(service)
+        with client_of(service) as http:
+            add_text(http, "Canoes", "Ruth keeps the canoes.", collection="col_default")
+        service.stop()
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+        # A temporary folder outlives a stop, and not the end.
+        service.start()
+        service.wait_until_ready()
+        assert [one.name for one in service.sources()] == ["Canoes"]
+        pid = service.pid
+    assert not data.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_collections_and_bots_may_be_ids_alone() -> None:
+    with LocalService(collections=["col_a", "col_b"], bots=["bot_x"]) as service:
+        assert value_of_bots(service) == [("bot_x", "bot_x")]
+        with client_of(service) as http:
+            for collection in ("col_a", "col_b"):
+                add_text(http, "Canoes", "Ruth keeps the canoes.", collection=collection)
+            assert "Ruth" in ask(http, "Who keeps the canoes?", bot="bot_x")["answer"]
+
+
+def value_of_bots(service: LocalService) -> list[tuple[str, str]]:
+    with client_of(service) as http:
+        return [(bot["id"], bot["name"]) for bot in value_of(http.get("/bots"))["data"]]
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_the_child_ends_when_its_parent_is_killed_and_leaves_what_is_to_be_kept(
+    tmp_path: Path, keeps: bool
+) -> None:
+    program = (
+        "import time; from knowledge_bot_service import LocalService\n"
+        f"with LocalService({str(tmp_path) if keeps else None!r}) as service:\n"
+        "    print(service.pid, service.data, flush=True); time.sleep(60)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        pid, data = parent.stdout.readline().split()
+        parent.kill()
+    wait_until_gone(int(pid))
+    assert Path(data, "knowledge.sqlite3").exists() == keeps
+    assert Path(data).exists() == keeps
+
+
+def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + 30
+    while _lives(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_what_was_accepted_is_ready_after_a_kill_at_that_moment(
+    served: LocalService, served_http: httpx.Client
+) -> None:
+    for number in range(3):
+        add_text(served_http, f"Gate {number}", f"Gate number {number} has the code {number}77.")
+        served.kill()
+        with pytest.raises(httpx.TransportError):
+            served_http.get("/ping")
+        base_url = served.base_url
+        served.start()
+        assert served.base_url == base_url
+        served.wait_until_ready()
+    assert [(one.name, one.status, one.reason) for one in served.sources()] == [
+        (f"Gate {number}", "ready", None) for number in range(3)
+    ]
+    assert "177" in ask(served_http, "Which code has gate number 1?")["answer"]
+
+
+def test_kill_9_under_load_loses_nothing_and_half_does_nothing(tmp_path: Path) -> None:
+    text = "\n\n".join(f"Paragraph {number} of a long text. " * 20 for number in range(100))
+    accepted: list[str] = []
+
+    def send(worker: int) -> None:
+        with client_of(service) as http:
+            for number in range(1000):
+                content = text if number % 10 == 0 else f"Short text {number} of {worker}."
+                try:
+                    accepted.append(add_text(http, f"{worker}-{number}", content)["id"])
+                except httpx.TransportError:
+                    return
+
+    with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
+        for wanted in (20, 60):
+            threads = [threading.Thread(target=send, args=(worker,)) for worker in range(4)]
+            for thread in threads:
+                thread.start()
+            while len(accepted) < wanted:
+                assert any(thread.is_alive() for thread in threads)
+                time.sleep(0.01)
+            service.kill()
+            for thread in threads:
+                thread.join()
+            service.start()
+        service.wait_until_ready(60)
+        states = {one.id: one for one in service.sources()}
+        assert not set(accepted) - set(states)
+        assert {one.status for one in states.values()} == {"ready"}
+        database = sqlite3.connect(service.data / "knowledge.sqlite3")
+    passages = dict(
+        database.execute(
+            "SELECT source.public_id, count(*) FROM passage JOIN source"
+            " ON source.id = passage.source GROUP BY source.id"
+        ).fetchall()
+    )
+    long = {source: count for source, count in passages.items() if count > 1}
+    assert len(long) > 1
+    assert set(long.values()) == {100}
+    assert set(passages) == set(states)
+    (indexed,) = database.execute("SELECT count(*) FROM passage_index").fetchone()
+    assert indexed == sum(passages.values())
+    assert database.execute("SELECT count(*) FROM job").fetchone() == (0,)
+    assert database.execute("PRAGMA quick_check").fetchone() == ("ok",)
+    database.close()
+
+
+def test_a_restart_keeps_sources_conversations_and_their_context(
+    served: LocalService, served_http: httpx.Client
+) -> None:
+    add_text(served_http, "Lighthouse", "The lighthouse of Rua was built in 1874 by Ana Sousa.")
+    first = ask(served_http, "Who built the lighthouse of Rua?")
+    served.stop()
+    served.start()
+    again = ask(served_http, "When was it built?", first["conversation_id"])
+    assert "1874" in again["answer"]
+    listed = value_of(served_http.get("/bots/bot_one/conversations"))["data"]
+    assert listed == [{"id": first["conversation_id"], "name": "Who built the lighthouse of Rua?"}]
+
+
+def test_a_source_that_was_being_read_when_the_service_ended_three_times_is_given_up(
+    tmp_path: Path,
+) -> None:
+    service = LocalService(tmp_path)
+    with service:
+        pass
+    with sqlite3.connect(tmp_path / "knowledge.sqlite3") as database:
+        for number, attempts in enumerate((1, 2)):
+            database.execute(
+                "INSERT INTO source (id, public_id, name, kind, status, attempts, created_at)"
+                " VALUES (?, ?, 'Deadly', 'text', 'processing', ?, 0)",
+                (number, f"src_{number}", attempts),
+            )
+            database.execute(
+                "INSERT INTO job VALUES (?, ?)",
+                (number, json.dumps({"content": "A text.", "headers": []})),
+            )
+    database.close()
+    with service:
+        service.wait_until_ready()
+        second_chance, given_up = service.sources()
+    assert second_chance.status == "ready"
+    assert (given_up.status, given_up.reason is not None) == ("failed", True)
+    assert "3 attempts" in str(given_up.reason)
+
+
+def test_a_source_that_is_long_in_writing_survives_any_number_of_kills_and_a_stop(
+    tmp_path: Path,
+) -> None:
+    with LocalService(tmp_path) as service:
+        with client_of(service) as http:
+            add_text(http, "Long", "Some words of a text. " * 100_000, collection="col_default")
+        for _ in range(4):
+            wait_for_writing(tmp_path)
+            service.kill()
+            service.start()
+        wait_for_writing(tmp_path)
+        service.stop()
+        assert service.sources()[0].status == "pending"
+        service.start()
+        service.wait_until_ready(60)
+        assert service.sources()[0].status == "ready"
+
+
+def wait_for_writing(folder: Path) -> None:
+    writing = "SELECT 1 FROM source JOIN passage ON source = source.id WHERE status = 'processing'"
+    with closing(sqlite3.connect(folder / "knowledge.sqlite3")) as database:
+        while database.execute(writing).fetchone() is None:
+            time.sleep(0.01)
+
+
+@pytest.mark.timeout(60)
+def test_what_is_unfinished_is_named_and_stopping_meanwhile_counts_no_attempt(
+    tmp_path: Path,
+) -> None:
+    with LocalService(tmp_path) as service, client_of(service) as http:
+        add_text(http, "Endless", "Some words of a text. " * 500_000, collection="col_default")
+        with pytest.raises(TimeoutError, match=r"Endless \(src_\w+\) p"):
+            service.wait_until_ready(timeout=0.2)
+        while service.sources()[0].status == "pending":
+            time.sleep(0.01)
+        assert service.sources()[0].status == "processing"
+        service.stop()
+        (state,) = service.sources()
+        assert state.status == "pending"
+        with sqlite3.connect(tmp_path / "knowledge.sqlite3") as database:
+            assert database.execute("SELECT attempts FROM source").fetchone() == (0,)
+        database.close()
+
+
+def test_a_folder_in_use_is_a_clear_error_and_its_service_ends_cleanly_when_told(
+    served: LocalService,
+) -> None:
+    with pytest.raises(LocalServiceError, match="in use by another service"):
+        LocalService(served.data).start()
+    os.kill(served.pid, signal.SIGTERM)
+    wait_until_gone(served.pid)
+
+
+def test_wrong_values_leave_no_folder_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(SettingsError) as caught:
+        LocalService(bots={"bot_x": ["col_missing"]})
+    # Not only when the error, which holds on to the service, is forgotten.
+    assert list(tmp_path.iterdir()) == []
+    assert "col_missing" in str(caught.value)
+
+
+def test_settings_that_json_does_not_have_start_no_process(tmp_path: Path) -> None:
+    service = LocalService(settings={"data": tmp_path})
+    with pytest.raises(TypeError), service:
+        pass
+    assert not _runs(service)
+
+
+def test_a_file_in_the_working_folder_is_no_module_of_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "uvicorn.py").write_text("print('not the server')")
+    monkeypatch.chdir(tmp_path)
+    with LocalService() as service, client_of(service) as http:
+        assert http.get("/bots").status_code == 200
+
+
+def test_a_start_that_is_interrupted_leaves_no_process() -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGUSR1, interrupt)
+    main = threading.main_thread().ident or 0
+    timer = threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGUSR1))
+    service = LocalService()
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt), service:
+            timer.join()
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+    assert not _runs(service)
+
+
+def _runs(service: LocalService) -> bool:
+    try:
+        return _lives(service.pid)
+    except LocalServiceError:
+        return False
+
+
+def test_wrong_values_are_named() -> None:
+    with pytest.raises(SettingsError, match="col_missing"):
+        LocalService(bots={"bot_x": ["col_missing"]})
+    with pytest.raises(SettingsError, match="allow_fetch"):
+        LocalService(allow_fetch=["not a network"])
+
+
+def test_a_quota_answers_402_and_failed_sources_do_not_count(tmp_path: Path) -> None:
+    with (
+        LocalService(tmp_path, settings={"limits": {"sources": 2}}) as service,
+        client_of(service) as http,
+    ):
+        page = {"name": "Page", "collections": ["col_default"], "url": "http://127.0.0.1:1/"}
+        value_of(http.post("/sources/webpage", json={"value": page}))
+        service.wait_until_ready()
+        for number in range(2):
+            add_text(http, f"Text {number}", "Some text.", collection="col_default")
+        response = http.post("/sources/webpage", json={"value": page})
+        assert problem_of(response, 402)["code"] == "quota_exceeded"
+        assert len(service.sources()) == 3
+
+
+def test_eight_clients_at_once_lose_nothing(
+    served: LocalService,
+) -> None:
+    def send(worker: int) -> list[str]:
+        with client_of(served) as http:
+            return [
+                add_text(http, f"{worker}-{number}", f"Box {worker}-{number} is full.")["id"]
+                for number in range(20)
+            ]
+
+    with ThreadPoolExecutor(8) as pool:
+        accepted = [source for sources in pool.map(send, range(8)) for source in sources]
+    served.wait_until_ready()
+    states = served.sources()
+    assert len(set(accepted)) == 160
+    assert {one.id for one in states} == set(accepted)
+    assert {one.status for one in states} == {"ready"}
+
+
+def test_nothing_secret_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with LocalService(tmp_path) as service, client_of(service) as http:
+        page = {"name": "Page", "collections": ["col_default"], "url": "http://127.0.0.1:1/"}
+        page["headers"] = [{"name": "Cookie", "value": "secret-cookie"}]
+        value_of(http.post("/sources/webpage", json={"value": page}))
+        service.wait_until_ready()
+        assert "secret-cookie" not in str(service.sources())
+        service.kill()
+        service.start()
+    printed = "".join(capfd.readouterr())
+    assert service.api_key not in printed
+    assert "secret-cookie" not in printed

@@ -1,0 +1,150 @@
+"""The page for operators: what it shows is what happens."""
+
+import gzip
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from knowledge_bot_service.config.settings import read_settings
+from serve_command import called, key_in, serving
+from service_calls import problem_of
+
+pytestmark = pytest.mark.integration
+
+PAGE = Path(__file__).parents[3] / "docs/service/operate.md"
+TEXT = PAGE.read_text("utf-8")
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+
+
+def test_what_the_page_names_is_there() -> None:
+    for path in re.findall(r"\]\(([^)#]+)", TEXT):
+        assert (PAGE.parent / path).resolve().exists(), path
+
+
+def test_its_configuration_starts_a_service_with_its_keys_and_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configuration, departments = blocks("toml")
+    theirs = '[[collections]]\nid = "col_hr"\nname = "HR"\n'
+    theirs += '[[bots]]\nid = "bot_hr"\nname = "HR"\ncollections = ["col_hr"]\n'
+    (tmp_path / "departments.toml").write_text(departments + theirs)
+    limits = [
+        (key.bots, key.collections) for key in read_settings(tmp_path / "departments.toml").keys
+    ]
+    assert limits == [(None, ("col_hr",)), (("bot_hr",), None)]
+    file = tmp_path / "kbot.toml"
+    file.write_text(configuration.replace("/var/lib/kbot", "data"))
+    (tmp_path / "import.key").write_text("key-of-the-import\n")
+    monkeypatch.setenv("INTRANET_CHAT_KEY", "key-of-the-chat")
+    settings = read_settings(file)
+    assert settings.refetch is not None
+    assert settings.refetch.every == 24 * 60 * 60
+    body = {"value": {"name": "Hours", "collections": ["col_handbook"], "content": "Nine to six."}}
+    with serving(tmp_path, "--config", "kbot.toml") as (base_url, _, _process):
+        chat, importing = ({"X-API-KEY": key} for key in ("key-of-the-chat", "key-of-the-import"))
+        problem_of(httpx.post(f"{base_url}/sources/write", json=body, headers=chat), 403)
+        added = httpx.post(f"{base_url}/sources/write", json=body, headers=importing)
+        assert added.status_code == 200
+        # The gateway beside it takes the same keys.
+        root = base_url.removesuffix("/public/v1")
+        bearer = {"Authorization": "Bearer key-of-the-chat"}
+        listed = httpx.get(f"{root}/v1/models", headers=bearer, timeout=60)
+        assert [one["id"] for one in listed.json()["data"]] == ["bot_guide"]
+        question = {
+            "model": "bot_guide",
+            "messages": [{"role": "user", "content": "What are the hours?"}],
+        }
+        answered = httpx.post(
+            f"{root}/v1/chat/completions", json=question, headers=bearer, timeout=60
+        )
+        assert answered.status_code == 200
+        wrong = {"Authorization": "Bearer wrong"}
+        assert httpx.get(f"{root}/v1/models", headers=wrong).status_code == 401
+
+
+def test_its_lines_of_the_log_and_its_metrics_are_those_of_the_service(tmp_path: Path) -> None:
+    with serving(tmp_path) as (base_url, printed, _process):
+        httpx.get(f"{base_url}/ping")
+        httpx.post(
+            f"{base_url}/sources/upload",
+            data={"name": "Program", "collections": "col_default"},
+            files={"file": ("tool.exe", b"MZ\x90\x00" + bytes(200))},
+            headers={"X-API-KEY": key_in(printed)},
+        )
+        deadline = time.monotonic() + 20
+        while " failed: " not in (tmp_path / "printed.txt").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        httpx.get(f"{base_url}/bots", headers={"X-API-KEY": "wrong"})
+        told = httpx.get(base_url.replace("/public/v1", "/metrics")).text
+
+    def shape(line: str) -> str:
+        line = re.sub(r"^\S+T\S+", "TIME", line)
+        line = re.sub(r"src_[0-9a-f]+", "ID", line)
+        line = re.sub(r"(info|warning) \S+", r"\1 CLIENT", line)
+        return re.sub(r"(POST|GET) \S+|[\d.]+|key \S+$", "", line)
+
+    logged = {shape(line) for line in (tmp_path / "printed.txt").read_text().splitlines()}
+    (shown,) = [block for block in blocks("text") if " info " in block]
+    assert {shape(line) for line in shown.splitlines()} <= logged
+    named = set(re.findall(r"`(kbot_service_\w+)`", TEXT))
+    assert len(named) >= 10
+    for name in named:
+        assert f"# TYPE {name.removesuffix('_total') if name not in told else name} " in told, name
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_its_day_goes_as_it_is_told(tmp_path: Path) -> None:
+    (tmp_path / "older").mkdir()
+    stored = Path(__file__).parents[1] / "stored/version-1.sqlite3.gz"
+    (tmp_path / "older/knowledge.sqlite3").write_bytes(gzip.decompress(stored.read_bytes()))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    commands = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", PAGE.with_name("day.sh")],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": commands, "PORT": str(port)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() == blocks("text")[-1].strip()
+
+
+def test_its_commands_for_keys_and_backups_run_in_their_order(tmp_path: Path) -> None:
+    with serving(tmp_path, "--data", "data"):
+        done = []
+        for line in "".join(blocks("console")).splitlines():
+            program, *arguments = shlex.split(line)
+            if program != "kbot":
+                continue
+            changed = [
+                one.replace("/var/lib/kbot", str(tmp_path / "data")).replace(
+                    "/backups", str(tmp_path)
+                )
+                for one in arguments[1:]
+            ]
+            if "--data" not in changed:
+                changed += ["--data", str(tmp_path / "data")]
+            ran = called(tmp_path, *changed)
+            assert ran.returncode == 0, ran.stderr
+            done.append(" ".join(arguments[1:3]))
+        assert len(done) == 5
+    assert (tmp_path / "data-restored/knowledge.sqlite3").exists()

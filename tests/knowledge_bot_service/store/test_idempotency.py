@@ -1,0 +1,361 @@
+"""Requests that are sent again with their idempotency key (docs/extensions.md)."""
+
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from in_process import InProcess, Transport
+from knowledge_bot_service import LocalService
+from scripted_server import Reply, ScriptedServer, answer, then
+from service_calls import BOTS, COLLECTIONS, ask, client_of, problem_of, value_of
+
+KEY = "Idempotency-Key"
+REPLAYED = "Idempotent-Replayed"
+WEEK = 7 * 24 * 60 * 60
+TEXT: dict[str, Any] = {"name": "Rules", "collections": ["col_one"], "content": "Nobody sings."}
+PAGE = {"name": "Page", "collections": ["col_one"], "url": "http://127.0.0.1:1/"}
+QUESTION = {"bot_id": "bot_one", "content": "Who sings in the lift?"}
+
+
+@pytest.fixture(scope="module")
+def anyones(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+    folder = tmp_path_factory.mktemp("idempotency")
+    with InProcess(folder, collections=COLLECTIONS, bots=BOTS) as running:
+        yield running
+
+
+@pytest.fixture
+def http(anyones: InProcess) -> Iterator[httpx.Client]:
+    with client_of(anyones) as client:
+        yield client
+
+
+def uuid7(age: float = 0.0) -> str:
+    """A UUIDv7 that is so many seconds old (RFC 9562, section 5.7)."""
+    born = int((time.time() - age) * 1000)
+    bits = (uuid.uuid4().int & ((1 << 76) - 1)) | 7 << 76 | born << 80
+    return str(uuid.UUID(int=bits & ~(0b11 << 62) | 0b10 << 62))
+
+
+def post(
+    http: httpx.Client, path: str, value: dict[str, Any], *keys: str, **more: Any
+) -> httpx.Response:
+    return http.post(path, json={"value": value}, headers=[(KEY, key) for key in keys], **more)
+
+
+def upload(http: httpx.Client, key: str, content: bytes = b"Text.", **form: Any) -> httpx.Response:
+    fields = {"name": "File", "collections": ["col_one", "col_two"], **form}
+    filename = fields.pop("filename", "file.txt")
+    return http.post(
+        "/sources/upload", data=fields, files={"file": (filename, content)}, headers={KEY: key}
+    )
+
+
+def sources(http: httpx.Client, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = value_of(http.get("/sources", params={"name": name}))["data"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("/sources/write", TEXT), ("/sources/webpage", PAGE), ("/messages", QUESTION)],
+)
+def test_the_same_request_gets_the_first_answer_again(
+    http: httpx.Client, path: str, value: dict[str, Any]
+) -> None:
+    key = uuid7()
+    first = post(http, path, value, key)
+    assert (first.status_code, first.headers[KEY]) == (200, key)
+    assert REPLAYED not in first.headers
+    for sent in (key, f'"{key}"'):
+        again = post(http, path, value, sent)
+        assert (again.status_code, again.headers[KEY]) == (200, sent)
+        assert again.headers[REPLAYED] == "true"
+        assert again.json() == first.json()
+        assert again.headers["Content-Type"] == first.headers["Content-Type"]
+    # Two texts that are equal are two texts.
+    other = post(http, path, value, uuid7())
+    assert value_of(other)["id"] != value_of(first)["id"]
+    assert KEY not in post(http, path, value).headers
+
+
+def test_a_message_is_asked_once(http: httpx.Client) -> None:
+    conversation = value_of(post(http, "/messages", QUESTION, uuid7()))["conversation_id"]
+    question = QUESTION | {"conversation_id": conversation}
+    key = uuid7()
+    told = [value_of(post(http, "/messages", question, key))["id"] for _ in range(3)]
+    assert len(set(told)) == 1
+    root = str(http.base_url).removesuffix("/public/v1/")
+    rows = http.get(f"{root}/page/bots/bot_one/conversations/{conversation}").json()["rows"]
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "change"),
+    [
+        ("/sources/write", TEXT, {"name": "Other"}),
+        ("/sources/write", TEXT, {"collections": ["col_one", "col_two"]}),
+        ("/sources/write", TEXT, {"content": "Nobody sings!"}),
+        ("/sources/webpage", PAGE, {"url": "http://127.0.0.1:1/other"}),
+        ("/sources/webpage", PAGE, {"headers": [{"name": "Accept", "value": "text/html"}]}),
+        ("/messages", QUESTION, {"content": "Who runs in the lift?"}),
+        ("/messages", QUESTION, {"bot_id": "bot_two"}),
+        ("/messages", QUESTION, {"conversation_id": "conv_" + "0" * 24}),
+    ],
+)
+def test_another_request_with_the_key_is_refused_and_told_what_the_first_created(
+    http: httpx.Client, path: str, value: dict[str, Any], change: dict[str, Any]
+) -> None:
+    key = uuid7()
+    first = value_of(post(http, path, value, key))
+    refused = post(http, path, value | change, key)
+    assert (refused.status_code, refused.headers[KEY]) == (422, key)
+    problem = refused.json()
+    assert (problem["code"], problem["id"]) == ("idempotency_key_reused", first["id"])
+    assert value_of(post(http, path, value, key)) == first
+
+
+def test_a_key_is_one_for_all_paths(http: httpx.Client) -> None:
+    key = uuid7()
+    post(http, "/sources/write", TEXT, key)
+    assert post(http, "/messages", QUESTION, key).status_code == 422
+    assert upload(http, key).status_code == 422
+
+
+def test_the_order_of_collections_and_spaces_in_json_are_no_difference(http: httpx.Client) -> None:
+    key = uuid7()
+    value = TEXT | {"collections": ["col_one", "col_two"]}
+    first = post(http, "/sources/write", value, key)
+    value["collections"] = ["col_two", "col_one", "col_two"]
+    assert post(http, "/sources/write", value, key).json() == first.json()
+    body = '{ "value" :' + first.request.content.decode()[len('{"value":') :]
+    headers = {KEY: key, "Content-Type": "application/json"}
+    assert http.post("/sources/write", content=body, headers=headers).json() == first.json()
+
+
+def test_an_upload_is_compared_by_its_parts_and_leaves_no_second_file(
+    anyones: InProcess, http: httpx.Client
+) -> None:
+    key = uuid7()
+    first = upload(http, key)
+    for form in ({}, {"collections": '["col_two", "col_one"]'}):
+        again = upload(http, key, **form)
+        assert (again.headers[REPLAYED], again.json()) == ("true", first.json())
+    for content, form in (
+        (b"Text!", {}),
+        (b"Text.", {"filename": "other.txt"}),
+        (b"Text.", {"name": "Other"}),
+        (b"Text.", {"collections": "col_one"}),
+    ):
+        assert upload(http, key, content, **form).status_code == 422
+    assert upload(http, uuid7(WEEK + 60)).status_code == 412
+    anyones.wait_until_ready()
+    assert not list((anyones.data / "material").iterdir())
+
+
+@pytest.mark.parametrize(
+    "keys", [("",), ('""',), ("k" * 256,), ("one", "two"), ("one", "one"), ("one, two",)]
+)
+def test_what_is_no_key_is_a_400(http: httpx.Client, keys: tuple[str, ...]) -> None:
+    name = f"Text {uuid.uuid4()}"
+    response = post(http, "/sources/write", TEXT | {"name": name}, *keys)
+    assert problem_of(response, 400)["code"] == "invalid_request"
+    assert sources(http, name) == []
+
+
+@pytest.mark.parametrize("key", ["k" * 255, f'"{"q" * 255}"', "7", "ß", "a key"])
+def test_any_other_key_is_honoured(http: httpx.Client, key: str) -> None:
+    headers = [(KEY.encode(), key.encode("latin-1"))]
+    answers = [http.post("/sources/write", json={"value": TEXT}, headers=headers) for _ in range(2)]
+    assert value_of(answers[0]) == value_of(answers[1])
+    assert answers[1].headers[REPLAYED] == "true"
+
+
+def test_a_key_that_is_too_old_is_never_executed(http: httpx.Client) -> None:
+    name = f"Text {uuid.uuid4()}"
+    response = post(http, "/sources/write", TEXT | {"name": name}, uuid7(WEEK + 60))
+    assert problem_of(response, 412)["code"] == "idempotency_key_expired"
+    assert KEY in response.headers
+    assert sources(http, name) == []
+    assert post(http, "/sources/write", TEXT | {"name": name}, uuid7(WEEK - 60)).is_success
+
+
+def with_wrong_key(http: httpx.Client) -> httpx.Client:
+    wrong = {"X-API-KEY": "wrong"}
+    return httpx.Client(base_url=http.base_url, headers=wrong, transport=Transport())
+
+
+def test_what_was_refused_leaves_the_key_free(http: httpx.Client) -> None:
+    key = uuid7()
+    unknown = post(http, "/sources/write", TEXT | {"collections": ["col_lost"]}, key)
+    assert (problem_of(unknown, 400)["code"], unknown.headers[KEY]) == ("unknown_collection", key)
+    problem_of(post(http, "/sources/write", TEXT | {"content": " "}, key), 400)
+    with httpx.Client(
+        base_url=http.base_url, headers={"X-API-KEY": "wrong"}, transport=Transport()
+    ) as other:
+        problem_of(post(other, "/sources/write", TEXT, key), 401)
+    problem_of(
+        post(http, "/messages", QUESTION | {"conversation_id": "conv_" + "0" * 24}, key), 404
+    )
+    first = post(http, "/sources/write", TEXT, key)
+    assert REPLAYED not in first.headers
+    with httpx.Client(
+        base_url=http.base_url, headers={"X-API-KEY": "wrong"}, transport=Transport()
+    ) as other:
+        problem_of(post(other, "/sources/write", TEXT, key), 401)
+
+
+def test_a_source_that_is_deleted_stays_the_answer(http: httpx.Client) -> None:
+    key = uuid7()
+    first = post(http, "/sources/write", TEXT, key)
+    assert http.delete(f"/sources/{value_of(first)['id']}").status_code == 204
+    again = post(http, "/sources/write", TEXT, key)
+    assert (again.headers[REPLAYED], again.json()) == ("true", first.json())
+
+
+def test_other_methods_take_no_key(http: httpx.Client) -> None:
+    key = uuid7()
+    source = value_of(post(http, "/sources/write", TEXT, key))["id"]
+    for method, path, body in (
+        ("GET", f"/sources/{source}", None),
+        ("PUT", f"/sources/{source}/write", TEXT),
+        ("PATCH", f"/sources/{source}", {"name": "Other"}),
+    ):
+        response = http.request(method, path, json={"value": body}, headers={KEY: key})
+        assert response.status_code == 200
+        assert KEY not in response.headers
+
+
+def test_of_requests_at_once_one_is_done(anyones: InProcess, http: httpx.Client) -> None:
+    for number in range(5):
+        name, key = f"At once {number}", uuid7()
+        together = threading.Barrier(8)
+
+        def send(
+            name: str = name, key: str = key, together: threading.Barrier = together
+        ) -> httpx.Response:
+            with client_of(anyones) as mine:
+                together.wait()
+                return post(mine, "/sources/write", TEXT | {"name": name}, key)
+
+        with ThreadPoolExecutor(8) as pool:
+            answers = [one.result() for one in [pool.submit(send) for _ in range(8)]]
+        assert len({value_of(answer)["id"] for answer in answers}) == 1
+        assert sum(REPLAYED in answer.headers for answer in answers) == 7
+        assert len(sources(http, name)) == 1
+
+
+def test_keys_outlive_the_process_and_are_forgotten_when_they_may_be(tmp_path: Path) -> None:
+    keys = [uuid7(), "not a UUID"]
+    with LocalService(tmp_path, collections=COLLECTIONS, bots=BOTS) as service:
+        with client_of(service) as http:
+            first = [post(http, "/sources/write", TEXT, key).json() for key in keys]
+        service.kill()
+        service.start()
+        with client_of(service) as http:
+            assert [post(http, "/sources/write", TEXT, key).json() for key in keys] == first
+    with closing(sqlite3.connect(tmp_path / "knowledge.sqlite3")) as database, database:
+        kept = [row[0] for row in database.execute("SELECT forgotten_at FROM idempotency_key")]
+        assert all(abs(one / 1000 - time.time() - WEEK) < 60 for one in kept)
+        database.execute("UPDATE idempotency_key SET forgotten_at = 1")
+    with LocalService(tmp_path, collections=COLLECTIONS, bots=BOTS) as service:
+        with closing(sqlite3.connect(tmp_path / "knowledge.sqlite3")) as database:
+            left = "SELECT count(*) FROM idempotency_key"
+            assert is_true(lambda: database.execute(left).fetchone() == (0,))
+        with client_of(service) as http:
+            assert post(http, "/sources/write", TEXT, keys[1]).json() != first[1]
+
+
+def test_a_key_is_kept_for_a_week_after_its_first_use_too(tmp_path: Path) -> None:
+    with (
+        InProcess(tmp_path, collections=COLLECTIONS, bots=BOTS) as service,
+        client_of(service) as http,
+    ):
+        post(http, "/sources/write", TEXT, uuid7(WEEK / 2)).raise_for_status()
+        post(http, "/sources/write", TEXT, uuid7(-WEEK / 2)).raise_for_status()
+    with closing(sqlite3.connect(tmp_path / "knowledge.sqlite3")) as database:
+        kept = database.execute("SELECT forgotten_at FROM idempotency_key ORDER BY 1").fetchall()
+    in_weeks = [round((one / 1000 - time.time()) / WEEK, 2) for (one,) in kept]
+    assert in_weeks == [1.0, 1.5]
+
+
+def is_true(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+# While the first request is still being handled: an answer that somebody else words.
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[tuple[LocalService, threading.Event, ScriptedServer]]:
+    """A service whose answers are worded when the event is set."""
+    may_answer = threading.Event()
+    endpoint = ScriptedServer()
+    worded = answer(body={"choices": [{"message": {"role": "assistant", "content": "Bo [1]."}}]})
+    wait: Reply = lambda _connection: may_answer.wait(60) and None  # noqa: E731
+    endpoint.reply_to = lambda _received: then(wait, worded)
+    answers = {"base_url": f"{endpoint.url}/v1", "model": "small-model", "timeout": 60.0}
+    with LocalService(
+        tmp_path, collections=COLLECTIONS, bots=BOTS, settings={"answers": answers}
+    ) as service:
+        with client_of(service) as http:
+            http.post("/sources/write", json={"value": TEXT | {"content": "Bo sings in the lift."}})
+        service.wait_until_ready()
+        yield service, may_answer, endpoint
+    may_answer.set()
+    endpoint.stop()
+
+
+def test_a_request_whose_key_is_in_use_is_told_to_come_again(
+    slow: tuple[LocalService, threading.Event, ScriptedServer],
+) -> None:
+    service, may_answer, endpoint = slow
+    key = uuid7()
+
+    def send() -> httpx.Response:
+        with client_of(service) as mine:
+            return post(mine, "/messages", QUESTION, key)
+
+    with ThreadPoolExecutor(1) as pool, client_of(service) as http:
+        first = pool.submit(send)
+        assert is_true(lambda: len(endpoint.requests) == 1)
+        refused = post(http, "/messages", QUESTION, key)
+        assert problem_of(refused, 409)["code"] == "idempotency_key_in_use"
+        assert int(refused.headers["Retry-After"]) > 0
+        assert refused.headers[KEY] == key
+        # One that waits when it ends gets its answer.
+        waiting = ThreadPoolExecutor(1).submit(send)
+        time.sleep(0.5)
+        may_answer.set()
+        assert waiting.result().json() == first.result().json()
+    assert len(endpoint.requests) == 1
+
+
+def test_a_client_that_hangs_up_gets_its_answer_when_it_comes_again(
+    slow: tuple[LocalService, threading.Event, ScriptedServer],
+) -> None:
+    service, may_answer, endpoint = slow
+    key = uuid7()
+    with client_of(service) as http:
+        with pytest.raises(httpx.ReadTimeout):
+            post(http, "/messages", QUESTION, key, timeout=1.0)
+        assert is_true(lambda: len(endpoint.requests) == 1)
+        may_answer.set()
+        again = post(http, "/messages", QUESTION, key)
+        assert again.headers[REPLAYED] == "true"
+        assert value_of(again)["answer"].startswith("Bo.")
+        conversations = value_of(http.get("/bots/bot_one/conversations"))["data"]
+        assert [one["id"] for one in conversations] == [value_of(again)["conversation_id"]]
+        assert ask(http, "Who sings in the lift?")["id"] != value_of(again)["id"]

@@ -1,0 +1,50 @@
+"""Claiming sources: those that are not done, however many are."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from knowledge_bot_service.store.database import Database
+from knowledge_bot_service.store.sources import Kind, Material, Store
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    database = Database(tmp_path / "test.sqlite3")
+    yield database
+    database.close()
+
+
+def test_sources_are_claimed_without_going_through_those_that_are_done(
+    database: Database,
+) -> None:
+    store = Store(database, ["col_one"])
+    done = [(f"src_{number}",) for number in range(20_000)]
+    database.write(
+        lambda connection: connection.executemany(
+            "INSERT INTO source (public_id, name, kind, status, created_at)"
+            " VALUES (?, 'Done', 'text', 'ready', 0)",
+            done,
+        )
+    ).result()
+    for name in ("older", "newer"):
+        store.accept(
+            public_id=f"src_{name}",
+            name=name,
+            kind=Kind.TEXT,
+            collections=["col_one"],
+            material=Material(content="Text."),
+            created_at=0,
+            revision=name,
+        ).result()
+    # Called once for every thousand instructions of SQLite's machine.
+    thousands: list[None] = []
+    database.write(
+        lambda connection: connection.set_progress_handler(lambda: thousands.append(None), 1000)
+    ).result()
+    jobs = store.jobs(["src_newer", "src_7", "src_older"])
+    assert [(job.name, job.begun) for job in jobs] == [("newer", False), ("older", False)]
+    claimed = [store.claim("src_older"), store.claim("src_7")]
+    assert [job and job.name for job in claimed] == ["older", None]
+    assert len(thousands) < 5

@@ -1,0 +1,722 @@
+"""The page as a person uses it, in headless Chromium."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.async_api import Browser, Locator, Page, Request, Route, expect
+
+from knowledge_bot_service import LocalService
+from page_server import answer, serving
+from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, value_of
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+
+# A busy machine takes its time; nothing here is about how much, in milliseconds.
+expect.set_options(timeout=20_000)
+
+HTML = (
+    "<html><head><title>Lighthouse</title></head><body><article><p>The lighthouse of Rua was built"
+    " in 1874 by Ana Sousa. Its lamp was changed in 1931.</p></article></body></html>"
+)
+MARKUP = "<img src=x onerror=alert(1)>"
+SAFE = "<script>"
+READER = {"name": "reader", "role": "read", "key": "key-of-a-reader"}
+WRITER = {"name": "writer", "role": "write", "key": "key-of-a-writer"}
+TABLE = (
+    "<table><thead><tr><th>A</th><th>B</th></tr></thead>"
+    "<tbody><tr><td>1</td><td>2</td></tr></tbody></table>"
+)
+NAMELESS = (
+    "<table><tbody><tr><td>--a</td><td>one|two</td><td></td></tr>"
+    "<tr><td></td><td>b</td></tr></tbody></table>"
+)
+WRITTEN = f"""# Install `it`
+#no heading
+in the | middle | of a paragraph
+### {"x" * 120}
+Install it:
+```sh
+pip install a
+
+  b
+```
+Then:
+- one
+- `two`
+  more
+
+3. three
+4. four
+
+| A | B |
+|---|---|
+| 1 | 2 |
+###### End
+A | B
+--- | ---
+1 | 2
+
+| --a | one|two | |
+| | b |
+
+alone | in its line
+
+End *as* it is.
+```
+never closed"""
+
+
+NAMES = "Country|Over 8 hours|" + "|".join(f"Meal {number}" for number in range(9))
+PORTUGAL = "Portugal|30 euros|" + "|".join(f"{number} euros" for number in range(9))
+NORWAY = "Norway||" + "|".join(f"{number} kroner" for number in range(9))
+ALLOWANCES = "\n".join(
+    ["| " + row.replace("|", " | ") + " |" for row in (NAMES, "-|" * 10 + "-", PORTUGAL, NORWAY)]
+)
+
+
+def service_in(folder: Path) -> LocalService:
+    return LocalService(
+        folder,
+        collections=COLLECTIONS,
+        bots=BOTS,
+        bot_names={"bot_one": "Guide"},
+        allow_fetch=["127.0.0.1/32"],
+        settings={"keys": [READER, WRITER], "limits": {"upload_bytes": 30_000_000}},
+    )
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
+    with service_in(tmp_path_factory.mktemp("shared")) as running:
+        yield running
+
+
+@pytest.fixture
+def local(shared: LocalService) -> LocalService:
+    """A service without sources, which may have conversations of other tests."""
+    shared.wait_until_ready()
+    with client_of(shared) as http:
+        for source in shared.sources():
+            http.delete(f"/sources/{source.id}").raise_for_status()
+    return shared
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[LocalService]:
+    """A service of the test's own: without conversations, and to be killed."""
+    with service_in(tmp_path / "data") as running:
+        yield running
+
+
+@dataclass
+class Visit:
+    """A tab with the page, and all that the browser complained about or asked for in it."""
+
+    page: Page
+    origin: str
+    complaints: list[str] = field(default_factory=list)
+    addresses: list[str] = field(default_factory=list)
+
+    def label(self, name: str) -> Locator:
+        return self.page.get_by_label(name, exact=True)
+
+    def button(self, name: str) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=True)
+
+    def source(self, name: str) -> Locator:
+        return self.page.get_by_role("listitem").filter(has_text=name)
+
+    async def enter(self, key: str) -> None:
+        await self.label("API key").fill(key)
+        await self.label("API key").press("Enter")
+
+    async def ask(self, question: str) -> Locator:
+        """Ask, and wait for what is the answer to this question."""
+        answers = self.page.locator(".answer:not(.waits)")
+        before = await answers.count()
+        await self.label("Question").fill(question)
+        await self.label("Question").press("Enter")
+        await expect(answers).to_have_count(before + 1)
+        return answers.last
+
+
+@asynccontextmanager
+async def visiting(
+    browser: Browser, service: LocalService, width: int = 1100, enter: bool = True
+) -> AsyncIterator[Visit]:
+    """Open the page; at the end nothing may have been refused, loaded from elsewhere, or leaked."""
+    origin = service.base_url.removesuffix("/public/v1")
+    page = await browser.new_page(viewport={"width": width, "height": 700})
+    visit = Visit(page, origin)
+
+    def note(request: Request) -> None:
+        visit.addresses.append(request.url)
+
+    page.on("request", note)
+    page.on("pageerror", lambda error: visit.complaints.append(str(error)))
+    page.on("dialog", lambda dialog: visit.complaints.append(dialog.message))
+    page.on("console", lambda message: visit.complaints.append(message.text))
+    await page.goto(f"{origin}/")
+    if enter:
+        await visit.enter(service.api_key)
+        await expect(page.get_by_role("heading", name="Sources")).to_be_visible()
+    yield visit
+    refused = [one for one in visit.complaints if "Failed to load resource" not in one]
+    assert refused == []
+    assert all(one.startswith((f"{origin}/", "data:")) for one in visit.addresses)
+    assert not any(service.api_key in one for one in visit.addresses)
+    await page.close()
+
+
+async def test_a_page_a_text_and_a_file_become_ready_and_are_named_by_answers(
+    browser: Browser, local: LocalService, tmp_path: Path
+) -> None:
+    canoes = tmp_path / "canoes.md"
+    canoes.write_text("# Canoes\n\nThe canoes are kept by Ruth Okafor, behind the boathouse.")
+    async with visiting(browser, local) as visit:
+        with serving() as pages:
+            pages.answers["/rua"] = answer(HTML.encode())
+            await visit.label("Address").fill(pages.url("/rua"))
+            await visit.page.locator("#name").fill("Old lighthouse")
+            await visit.button("Add").click()
+            await expect(visit.source("Old lighthouse")).to_contain_text("ready")
+        await visit.page.get_by_role("radio", name="Text").check()
+        await visit.page.locator("#name").fill("House rules")
+        await visit.page.locator("#content").fill("The kitchen closes at ten in the evening.")
+        await visit.button("Add").click()
+        await expect(visit.source("House rules")).to_contain_text("ready")
+        await visit.page.get_by_role("radio", name="File").check()
+        await visit.page.locator("#file").set_input_files(canoes)
+        await visit.button("Add").click()
+        await expect(visit.source("canoes.md")).to_contain_text("ready")
+        await expect(visit.page.locator("#counts")).to_have_text("3 ready.")
+
+        await visit.page.get_by_role("link", name="Chat").click()
+        first = await visit.ask("Who built the lighthouse of Rua?")
+        await expect(first).to_contain_text("Ana Sousa")
+        await expect(first).to_contain_text("Sources: Old lighthouse")
+        assert "canoes.md" in await (await visit.ask("Where are the canoes kept?")).inner_text()
+        assert (
+            "House rules"
+            in await (await visit.ask("When does the kitchen close in the evening?")).inner_text()
+        )
+
+
+async def test_a_conversation_goes_on_until_a_new_one_is_started(
+    browser: Browser, own: LocalService
+) -> None:
+    with client_of(own) as http:
+        add_text(http, "Lighthouse", "The lighthouse of Rua was built in 1874 by Ana Sousa.")
+        async with visiting(browser, own) as visit:
+            await visit.page.get_by_role("link", name="Chat").click()
+            first = await visit.ask("Who built the lighthouse of Rua?")
+            await first.evaluate("one => one.setAttribute('data-first', '')")
+            await expect(await visit.ask("When was it built?")).to_contain_text("1874")
+            # A screen reader reads out what is new in the log, so what is old must stay.
+            await expect(visit.page.locator("[data-first]")).to_have_count(1)
+            assert conversations(http) == ["Who built the lighthouse of Rua?"]
+            await visit.button("New conversation").click()
+            await expect(visit.page.locator(".bubble")).to_have_count(0)
+            await visit.ask("What else is there?")
+            assert conversations(http)[1:] == ["What else is there?"]
+
+
+def conversations(http: httpx.Client) -> list[str]:
+    return [one["name"] for one in value_of(http.get("/bots/bot_one/conversations"))["data"]]
+
+
+async def test_a_wrong_key_is_said_and_shows_nothing(browser: Browser, local: LocalService) -> None:
+    async with visiting(browser, local, enter=False) as visit:
+        await expect(visit.label("API key")).to_be_focused()
+        await visit.enter("wrong-key")
+        await expect(visit.page.get_by_role("alert").first).to_have_text(
+            "The service does not know this key."
+        )
+        await expect(visit.page.get_by_role("navigation")).to_be_hidden()
+        await expect(visit.label("API key")).to_be_focused()
+        await visit.enter(local.api_key)
+        await expect(visit.page.get_by_role("heading", name="Sources")).to_be_visible()
+
+
+async def test_a_key_is_kept_by_the_tab_until_it_is_logged_out(
+    browser: Browser, local: LocalService
+) -> None:
+    async with visiting(browser, local) as visit:
+        await visit.page.reload()
+        await expect(visit.page.get_by_role("heading", name="Sources")).to_be_visible()
+        await visit.button("Log out").click()
+        await expect(visit.label("API key")).to_be_focused()
+        kept = await visit.page.evaluate("[sessionStorage.length, localStorage.length]")
+        assert kept == [0, 0]
+
+
+async def test_a_key_is_offered_nothing_that_it_may_not_do(
+    browser: Browser, local: LocalService
+) -> None:
+    with client_of(local) as http:
+        add_text(http, "House rules", "The kitchen closes at ten in the evening.")
+    local.wait_until_ready()
+    async with visiting(browser, local) as visit:
+        await expect(visit.button("Add")).to_be_visible()
+        await visit.page.get_by_role("link", name="House rules").click()
+        for offered in ("Replace", "Rename", "Delete"):
+            await expect(visit.button(offered)).to_be_visible()
+        await visit.button("Log out").click()
+        await visit.enter(WRITER["key"])
+        await expect(visit.button("Add")).to_be_visible()
+        await visit.page.get_by_role("link", name="House rules").click()
+        await expect(visit.page.locator("#text")).to_contain_text("closes at ten")
+        for hidden in ("Replace", "Rename", "Delete"):
+            await expect(visit.button(hidden)).to_be_hidden()
+        await visit.button("Log out").click()
+        await visit.enter(READER["key"])
+        await expect(visit.page.get_by_role("heading", name="Sources")).to_be_visible()
+        await expect(visit.button("Add")).to_be_hidden()
+        await visit.page.get_by_role("link", name="House rules").click()
+        await expect(visit.page.locator("#text")).to_contain_text("closes at ten")
+        for hidden in ("Replace", "Rename", "Delete"):
+            await expect(visit.button(hidden)).to_be_hidden()
+        await visit.page.get_by_role("link", name="All sources").click()
+        await expect(visit.source("House rules")).to_be_visible()
+        await expect(visit.button("Add")).to_be_hidden()
+
+
+async def test_a_failed_source_shows_its_reason(browser: Browser, local: LocalService) -> None:
+    async with visiting(browser, local) as visit:
+        await visit.label("Address").fill("http://10.0.0.5/start")
+        await visit.button("Add").click()
+        failed = visit.source("http://10.0.0.5/start")
+        await expect(failed).to_contain_text("failed")
+        await expect(failed.locator(".reason")).to_contain_text("not a public address")
+        await expect(visit.page.get_by_role("status")).to_contain_text("failed")
+        await visit.label("Status").select_option("Ready")
+        await expect(failed).to_have_count(0)
+        await visit.label("Status").select_option("Failed")
+        await expect(failed).to_have_count(1)
+
+
+async def test_what_the_service_refuses_is_said_and_the_form_is_kept(
+    browser: Browser, local: LocalService
+) -> None:
+    async with visiting(browser, local) as visit:
+        for box in await visit.page.locator("#collections input:checked").all():
+            await box.uncheck()
+        await visit.label("Address").fill("http://example.org/")
+        await visit.button("Add").click()
+        await expect(visit.page.locator("#add-problem")).to_have_text("Choose a collection.")
+        await expect(visit.label("Address")).to_have_value("http://example.org/")
+    assert local.sources() == []
+
+
+async def test_markup_is_shown_as_text_wherever_it_stands(
+    browser: Browser, local: LocalService
+) -> None:
+    with client_of(local) as http:
+        text = f"The password of the gate is {MARKUP} and nothing else.\n\n```\n{MARKUP}\n```"
+        source = add_text(http, MARKUP, text)["id"]
+    local.wait_until_ready()
+    async with visiting(browser, local) as visit:
+        await expect(visit.page.locator(".name")).to_have_text([MARKUP])
+        await visit.page.get_by_role("link", name="Chat").click()
+        question = f"{MARKUP} What is the password of the gate?"
+        replied = await visit.ask(question)
+        await expect(replied).to_contain_text(f"The password of the gate is {MARKUP}")
+        await expect(replied).to_contain_text(f"Sources: {MARKUP}")
+        await expect(visit.page.locator("#talks .long").first).to_have_text(question)
+        await visit.page.reload()
+        await expect(visit.page.locator(".bubble.question")).to_have_text([question])
+        await visit.page.locator(".cited a").click()
+        await expect(visit.page.locator(".passage")).to_contain_text(MARKUP)
+        await visit.button("Delete").click()
+        await expect(visit.page.locator("#confirm-name")).to_have_text(MARKUP)
+        await visit.button("Keep it").click()
+        # A reason that has the sender's own words, of a replacement.
+        with client_of(local) as http:
+            body = {"name": MARKUP, "collections": ["col_one"], "url": f"http://127.0.0.1:1/{SAFE}"}
+            http.put(f"/sources/{source}/webpage", json={"value": body}).raise_for_status()
+        local.wait_until_ready()
+        await visit.page.reload()
+        await expect(visit.page.locator("#facts .reason")).to_contain_text("not be reached")
+        for place in (f"#sources/{MARKUP}", f"#chat/{MARKUP}/{MARKUP}", f"#{MARKUP}"):
+            await visit.page.goto(f"{visit.origin}/{place}")
+        assert await visit.page.locator("img").count() == 0
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (390, "dark"), (1100, "light")])
+async def test_nothing_needs_sideways_scrolling(
+    browser: Browser, local: LocalService, width: int, scheme: str
+) -> None:
+    name = "W" * 990
+    with client_of(local) as http:
+        source = add_text(http, name, f"The long word is {'X' * 290}.\n\n# {'Y' * 300}")["id"]
+        local.wait_until_ready()
+        conversation = ask(http, "What is the long word? " + "Z" * 5000)["conversation_id"]
+    async with visiting(browser, local, width=width) as visit:
+        await visit.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        await expect(visit.source("WWW")).to_contain_text("ready")
+        assert await overflow(visit.page) == []
+        # Shortened: with the whole name, the row alone would fill the screen.
+        assert await height(visit.source("WWW")) < 200
+        await visit.page.goto(f"{visit.origin}/#sources/{source}")
+        await expect(visit.page.locator(".passage")).to_have_count(1)
+        assert await overflow(visit.page) == []
+        assert await height(visit.page.locator("#source-name")) < 100
+        await visit.button("Show the whole name").click()
+        assert await height(visit.page.locator("#source-name")) > 100
+        assert await overflow(visit.page) == []
+        await visit.button("Delete").click()
+        assert await overflow(visit.page) == []
+        await visit.button("Keep it").click()
+        await visit.page.goto(f"{visit.origin}/#chat/bot_one/{conversation}")
+        await expect(visit.page.locator(".answer")).to_have_count(1)
+        await visit.ask("What is the long word?")
+        assert await overflow(visit.page) == []
+        await expect(visit.label("Question")).to_be_in_viewport()
+
+
+async def height(one: Locator) -> float:
+    box = await one.bounding_box()
+    assert box is not None
+    return box["height"]
+
+
+async def overflow(page: Page) -> list[str]:
+    """What is wider than its place, among everything that is shown."""
+    found: list[str] = await page.evaluate(
+        """() => [...document.querySelectorAll("html, body, body *")]
+            .filter((one) => !one.matches(".hidden, option, .wide, pre, pre *, .cited a"))
+            .filter((one) => one.clientWidth && one.scrollWidth > one.clientWidth + 1)
+            .map((one) => `${one.tagName} ${one.id} ${one.scrollWidth} ${one.clientWidth}`)"""
+    )
+    return found
+
+
+async def test_every_field_has_a_label_and_the_keyboard_reaches_it(
+    browser: Browser, local: LocalService
+) -> None:
+    async with visiting(browser, local) as visit:
+        unnamed = await visit.page.evaluate(
+            """() => [...document.querySelectorAll("input, select, textarea")]
+                .filter((one) => !one.labels.length).map((one) => one.id)"""
+        )
+        assert unnamed == []
+        reached = set()
+        for _ in range(20):
+            await visit.page.keyboard.press("Tab")
+            reached.add(await visit.page.evaluate("document.activeElement.id"))
+        assert {"leave", "url", "name", "search", "status", "collection"} <= reached
+
+
+async def test_without_an_answer_a_question_is_kept_and_a_source_is_not_called_lost(
+    browser: Browser, own: LocalService
+) -> None:
+    async with visiting(browser, own) as visit:
+        own.kill()
+        await visit.label("Address").fill("http://example.org/")
+        await visit.button("Add").click()
+        problem = visit.page.locator("#add-problem")
+        await expect(problem).to_contain_text("may have acted: see the list")
+        await visit.page.get_by_role("link", name="Chat").click()
+        await visit.label("Question").fill("Is anybody there?")
+        await visit.button("Ask").click()
+        problem = visit.page.locator(".log .problem")
+        await expect(problem).to_contain_text("ask it again when the service is back")
+        await expect(visit.label("Question")).to_have_value("Is anybody there?")
+        own.start()
+        await visit.button("Ask").click()
+        await expect(visit.page.locator(".answer:not(.waits)")).to_have_count(1)
+
+
+async def test_conversations_are_listed_opened_and_gone_on_with(
+    browser: Browser, own: LocalService
+) -> None:
+    with client_of(own) as http:
+        add_text(http, "Lighthouse", "The lighthouse of Rua was built in 1874 by Ana Sousa.")
+        for number in range(35):
+            ask(http, f"What is number {number}?")
+        older = ask(http, "Who built the lighthouse of Rua?")["conversation_id"]
+        for number in range(32):
+            ask(http, f"And what is number {number}?", older)
+    async with visiting(browser, own) as visit:
+        await visit.page.get_by_role("link", name="Chat").click()
+        talks = visit.page.locator("#talks a")
+        await expect(talks).to_have_count(30)
+        await expect(talks.first).to_contain_text("Who built the lighthouse")
+        await visit.page.locator("#more-talks").click()
+        await expect(talks).to_have_count(36)
+        await talks.first.click()
+        questions = visit.page.locator(".bubble.question")
+        await expect(questions).to_have_count(30)
+        await expect(questions.last).to_be_in_viewport()
+        await visit.button("Show what is before").click()
+        await expect(questions).to_have_count(33)
+        await expect(questions.first).to_have_text("Who built the lighthouse of Rua?")
+        await visit.ask("When was it built?")
+        # Its address is that of the conversation, so that a reload keeps it.
+        assert visit.page.url.endswith(f"#chat/bot_one/{older}")
+        await visit.page.reload()
+        await expect(questions.last).to_have_text("When was it built?")
+        await visit.page.get_by_role("link", name="Sources").click()
+        await visit.page.get_by_role("link", name="Chat").click()
+        await expect(questions.last).to_have_text("When was it built?")
+        await visit.button("New conversation").click()
+        await expect(questions).to_have_count(0)
+        await visit.ask("What is new?")
+        await expect(talks.first).to_contain_text("What is new?")
+        await visit.page.reload()
+        await expect(questions).to_have_text(["What is new?"])
+        await visit.label("Bot").select_option("bot_two")
+        await expect(visit.page.locator("#talks")).to_contain_text("There are none yet.")
+        await visit.page.goto(f"{visit.origin}/#chat/bot_one/conv_{'0' * 24}")
+        await expect(visit.page.locator(".log .problem")).to_contain_text("not there")
+
+
+async def test_an_answer_leads_to_the_passage_that_it_quotes(
+    browser: Browser, local: LocalService
+) -> None:
+    filler = "\n\n".join(f"Paragraph {number} says {'nothing ' * 90}" for number in range(80))
+    with client_of(local) as http:
+        text = f"{filler}\n\nThe canoes are kept by Ruth Okafor. They are red.\n\n{filler}"
+        add_text(http, "Boats, canoes, rafts", text)
+    local.wait_until_ready()
+    async with visiting(browser, local) as visit:
+        await visit.page.get_by_role("link", name="Chat").click()
+        replied = await visit.ask("Where are the canoes kept by Ruth Okafor?")
+        await replied.get_by_role("link", name="Boats, canoes, rafts", exact=True).click()
+        quoted = visit.page.locator(".passage.quoted")
+        await expect(quoted).to_be_focused()
+        marked = quoted.locator("mark").first
+        await expect(marked).to_have_text("The canoes are kept by Ruth Okafor.")
+        await expect(marked).to_be_in_viewport()
+        passages = visit.page.locator(".passage")
+        before = await passages.count()
+        await visit.button("Show what is before").click()
+        await expect(passages).not_to_have_count(before)
+        await visit.page.get_by_role("link", name="Back to the chat").click()
+        await expect(visit.page.locator(".bubble.question")).to_have_count(1)
+
+
+async def test_a_source_is_deleted_after_it_was_named(
+    browser: Browser, local: LocalService
+) -> None:
+    with client_of(local) as http:
+        add_text(http, "House rules", "The kitchen closes at ten in the evening.")
+        told = ask(http, "When does the kitchen close?")
+    async with visiting(browser, local) as visit:
+        await visit.page.get_by_role("link", name="House rules").click()
+        await visit.button("Delete").click()
+        dialog = visit.page.get_by_role("dialog")
+        await expect(dialog).to_contain_text("House rules")
+        await visit.page.keyboard.press("Escape")
+        await expect(dialog).to_be_hidden()
+        await visit.button("Delete").click()
+        await dialog.get_by_role("button", name="Delete").click()
+        await expect(visit.page.locator("#counts")).to_have_text("There are none yet.")
+        assert local.sources() == []
+        await visit.page.goto(f"{visit.origin}/#chat/bot_one/{told['conversation_id']}")
+        await visit.page.locator(".cited a").click()
+        await expect(visit.page.get_by_role("alert").filter(visible=True)).to_contain_text(
+            "it was deleted"
+        )
+
+
+async def test_a_source_is_replaced_under_its_name(browser: Browser, local: LocalService) -> None:
+    with client_of(local) as http:
+        add_text(http, "Opening", "The library opens at nine on Saturdays.")
+        local.wait_until_ready()
+        async with visiting(browser, local) as visit:
+            await visit.page.get_by_role("link", name="Opening").click()
+            await visit.button("Replace").first.click()
+            await expect(visit.page.locator("#name")).to_have_value("Opening")
+            await visit.page.locator("#content").fill("The library opens at ten on Saturdays.")
+            await visit.page.locator("#add").click()
+            await expect(visit.page.locator("#text")).to_contain_text("at ten on Saturdays")
+            await expect(visit.page.locator("#facts")).to_contain_text("Ready since")
+        assert "ten" in ask(http, "When does the library open on Saturdays?")["answer"]
+        assert len(local.sources()) == 1
+
+
+async def test_a_source_is_renamed_and_its_text_stays(
+    browser: Browser, local: LocalService
+) -> None:
+    with client_of(local) as http:
+        source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
+        local.wait_until_ready()
+        async with visiting(browser, local) as visit:
+            await visit.page.get_by_role("link", name="Opening").click()
+            await visit.button("Rename").click()
+            dialog = visit.page.get_by_role("dialog")
+            await expect(dialog.get_by_label("New name")).to_have_value("Opening")
+            await dialog.get_by_label("New name").fill(MARKUP + "\u202e")
+            await dialog.get_by_role("button", name="Rename").click()
+            await expect(dialog.get_by_role("alert")).to_contain_text("name: must be one line")
+            await dialog.get_by_label("New name").fill("Opening hours")
+            await visit.page.keyboard.press("Enter")
+            await expect(dialog).to_be_hidden()
+            await expect(visit.page.locator("#source-name")).to_have_text("Opening hours")
+            await expect(visit.page.locator("#text")).to_contain_text("at nine on Saturdays")
+        renamed = http.get(f"/sources/{source}").json()["value"]
+        assert (renamed["name"], renamed["status"]) == ("Opening hours", "ready")
+        assert renamed["revision"] == renamed["ready_revision"]
+
+
+async def test_a_list_is_searched_and_goes_on(browser: Browser, local: LocalService) -> None:
+    with client_of(local) as http:
+        for number in range(52):
+            add_text(http, f"Rule {number}", "No running.")
+        add_text(http, "Émile's notes", "No running.", "col_two")
+    local.wait_until_ready()
+    async with visiting(browser, local) as visit:
+        names = visit.page.locator("#list .name")
+        await expect(names).to_have_count(50)
+        await visit.button("Show more").click()
+        await expect(names).to_have_count(53)
+        await visit.label("Search").fill("éMILE")
+        await expect(names).to_have_text(["Émile's notes"])
+        await visit.label("Search").fill("nobody")
+        await expect(visit.page.locator("#counts")).to_have_text("None is found.")
+        await visit.label("Search").fill("")
+        await visit.label("Collection").select_option("Archive")
+        await expect(names).to_have_text(["Émile's notes"])
+
+
+async def test_an_upload_shows_how_far_it_is_and_can_be_cancelled(
+    browser: Browser, local: LocalService, tmp_path: Path
+) -> None:
+    large = tmp_path / "large.txt"
+    large.write_text("The lighthouse of Rua. " * 1_000_000)
+    too_large = tmp_path / "too-large.txt"
+    too_large.write_bytes(b"x" * 31_000_000)
+    async with visiting(browser, local) as visit:
+        # Slow enough to be seen and cancelled: 23 MB at 4 MB a second.
+        session = await visit.page.context.new_cdp_session(visit.page)
+        await session.send(
+            "Network.emulateNetworkConditions",
+            {
+                "offline": False,
+                "latency": 0,
+                "downloadThroughput": -1,
+                "uploadThroughput": 4_000_000,
+            },
+        )
+        await visit.page.get_by_role("radio", name="File").check()
+        await visit.page.locator("#file").set_input_files(too_large)
+        await visit.button("Add").click()
+        await expect(visit.page.locator("#add-problem")).to_have_text(
+            "The file has 31 MB, and the service takes 30 MB."
+        )
+        await visit.page.locator("#file").set_input_files(large)
+        await visit.button("Add").click()
+        await expect(visit.page.locator("#upload-note")).to_contain_text("% of 23 MB")
+        await expect(visit.page.get_by_role("progressbar")).to_be_visible()
+        await visit.button("Cancel").click()
+        await expect(visit.page.locator("#add-problem")).to_have_text("The upload was cancelled.")
+        await expect(visit.page.locator("#upload")).to_be_hidden()
+    assert local.sources() == []
+
+
+async def test_headings_code_lists_and_tables_in_a_text_are_readable(
+    browser: Browser, local: LocalService
+) -> None:
+    async with visiting(browser, local) as visit:
+        made = await visit.page.evaluate(
+            """async (text) => {
+                const { blocks } = await import("./assets/answer.js");
+                return blocks(text).map((one) => one.outerHTML);
+            }""",
+            WRITTEN,
+        )
+    assert made == [
+        '<h3 class="heading">Install <code>it</code></h3>',
+        f"<p>#no heading\nin the | middle | of a paragraph\n### {'x' * 120}\nInstall it:</p>",
+        '<pre tabindex="0"><code>pip install a\n\n  b</code></pre>',
+        "<p>Then:</p>",
+        "<ul><li>one</li><li><code>two</code>\nmore</li></ul>",
+        '<ol start="3"><li>three</li><li>four</li></ol>',
+        f'<div class="wide" tabindex="0">{TABLE}</div>',
+        '<h6 class="heading">End</h6>',
+        f'<div class="wide" tabindex="0">{TABLE}</div>',
+        f'<div class="wide" tabindex="0">{NAMELESS}</div>',
+        "<p>alone | in its line</p>",
+        "<p>End *as* it is.</p>",
+        '<pre tabindex="0"><code>never closed</code></pre>',
+    ]
+
+
+async def test_rows_are_marked_that_an_answer_tells_or_shows(
+    browser: Browser, local: LocalService
+) -> None:
+    with client_of(local) as http:
+        add_text(http, "Travel", f"# Allowances\n\nThe allowances are these:\n\n{ALLOWANCES}")
+        local.wait_until_ready()
+        told = ask(http, "How much is the allowance in Norway?")["conversation_id"]
+        whole = ask(http, "What are the allowances?")["conversation_id"]
+    async with visiting(browser, local, width=390) as visit:
+        names, portugal, norway = (row.replace("|", "") for row in (NAMES, PORTUGAL, NORWAY))
+        for conversation, rows in ((told, [norway]), (whole, [names, portugal, norway])):
+            await visit.page.goto(f"{visit.origin}/#chat/bot_one/{conversation}")
+            await visit.page.locator(".cited a").click()
+            quoted = visit.page.locator(".passage.quoted")
+            await expect(quoted.locator("tr:has(mark)")).to_have_text(rows)
+            await expect(quoted.locator("tr")).to_have_text([names, portugal, norway])
+            await expect(quoted.locator("h3")).to_have_text("Allowances")
+            await expect(quoted.locator(".heading mark")).to_have_count(0)
+            assert await overflow(visit.page) == []
+            # The table scrolls in its own box.
+            assert await quoted.locator(".wide").evaluate(
+                "one => one.scrollWidth > one.clientWidth"
+            )
+
+
+@pytest.mark.parametrize(
+    ("answer", "marked"),
+    [
+        ("…l: one; c", ["--all", "one", "c"]),
+        ("l: one; c", []),
+        ("--all: one; c", ["--all", "one", "c"]),
+        ("b", []),
+        ("b: c", ["b", "c"]),
+        ("b |  `c`", ["b", "c"]),
+    ],
+)
+async def test_a_row_without_names_is_marked_by_what_is_told_of_it(
+    browser: Browser, local: LocalService, answer: str, marked: list[str]
+) -> None:
+    async with visiting(browser, local) as visit:
+        made = await visit.page.evaluate(
+            """async ([text, answer]) => {
+                const { blocks, markQuotes } = await import("./assets/answer.js");
+                const passage = document.createElement("div");
+                passage.append(...blocks(text));
+                markQuotes(passage, answer);
+                return [...passage.querySelectorAll("mark")].map((one) => one.textContent);
+            }""",
+            ["| --all | one | | c |\nb | `c`", answer],
+        )
+    assert made == marked
+
+
+async def test_it_works_under_a_prefix_of_a_reverse_proxy(
+    browser: Browser, local: LocalService
+) -> None:
+    with client_of(local) as http:
+        add_text(http, "House rules", "The kitchen closes at ten in the evening.")
+    async with visiting(browser, local, enter=False) as visit:
+        prefix = f"{visit.origin}/kbot/"
+
+        async def without_prefix(route: Route) -> None:
+            await route.continue_(url=route.request.url.replace(prefix, f"{visit.origin}/"))
+
+        await visit.page.route(f"{prefix}**", without_prefix)
+        visit.addresses.clear()
+        await visit.page.goto(prefix)
+        await visit.enter(local.api_key)
+        await visit.page.get_by_role("link", name="House rules").click()
+        await expect(visit.page.locator("#text")).to_contain_text("closes at ten")
+        await visit.page.get_by_role("link", name="Chat").click()
+        await expect(await visit.ask("When does the kitchen close?")).to_contain_text("ten")
+        assert [one for one in visit.addresses if not one.startswith((prefix, "data:"))] == []

@@ -1,0 +1,329 @@
+"""Every endpoint, and every way to be refused."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from in_process import InProcess, web
+from service_calls import add_text, ask, problem_of, value_of
+
+TEXT = {"name": "Rules", "collections": ["col_one"], "content": "Nobody sings in the lift."}
+PAGE = {"name": "Page", "collections": ["col_one"], "url": "http://127.0.0.1:1/"}
+MESSAGE = {"bot_id": "bot_one", "content": "Who sings in the lift?"}
+POSTS = {"/sources/write": TEXT, "/sources/webpage": PAGE, "/messages": MESSAGE}
+
+
+def test_ping_answers_pong_as_json_without_a_key(service: InProcess) -> None:
+    response = web.get(f"{service.base_url}/ping")
+    assert (response.status_code, response.json()) == (200, "pong")
+
+
+def test_collections_and_bots_are_listed_wrapped_with_the_documented_fields_only(
+    http: httpx.Client,
+) -> None:
+    assert value_of(http.get("/collections"))["data"][0] == {"id": "col_one", "name": "Handbook"}
+    assert value_of(http.get("/bots"))["data"][:2] == [
+        {"id": "bot_one", "name": "Guide"},
+        {"id": "bot_two", "name": "bot_two"},
+    ]
+
+
+@pytest.mark.parametrize("path", ["/sources/write", "/sources/webpage"])
+def test_a_created_source_is_pending_and_has_the_documented_fields(
+    http: httpx.Client, path: str
+) -> None:
+    body = POSTS[path] | {"collections": ["col_two", "col_one", "col_two"]}
+    source = value_of(http.post(path, json={"value": body}))
+    assert {"collections", "created_at", "id", "name", "status"} < set(source)
+    assert source["revision"]
+    assert (source["ready_revision"], source["ready_at"], source["reason"]) == (None, None, None)
+    assert source["warnings"] == []
+    assert re.fullmatch(r"src_[0-9a-f]{24}", source["id"])
+    assert (source["name"], source["status"]) == (body["name"], "pending")
+    assert source["collections"] == [
+        {"id": "col_two", "name": "Archive"},
+        {"id": "col_one", "name": "Handbook"},
+    ]
+    assert isinstance(source["created_at"], int)
+    assert abs(source["created_at"] - time.time() * 1000) < 60_000
+
+
+def test_a_message_has_the_documented_fields_and_its_sources_and_starts_a_conversation(
+    http: httpx.Client,
+) -> None:
+    message = ask(http, "What is the tallest chimney?")
+    assert sorted(message) == ["answer", "conversation_id", "created_at", "found", "id", "sources"]
+    assert message["id"].startswith("msg_")
+    assert isinstance(message["created_at"], int)
+    listed = value_of(http.get("/bots/bot_one/conversations"))["data"]
+    assert {"id": message["conversation_id"], "name": "What is the tallest chimney?"} in listed
+
+
+def test_a_conversation_keeps_its_id_and_the_name_of_its_first_question(
+    http: httpx.Client,
+) -> None:
+    first = ask(http, "Word " * 100, bot="bot_two")
+    again = ask(http, "And then?", first["conversation_id"], bot="bot_two")
+    assert again["conversation_id"] == first["conversation_id"]
+    listed = value_of(http.get("/bots/bot_two/conversations"))["data"]
+    (name,) = [one["name"] for one in listed if one["id"] == first["conversation_id"]]
+    assert name.startswith("Word Word")
+    assert name.endswith("…")
+    assert len(name) <= 80
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", path) for path in [*POSTS, "/sources/upload"]]
+    + [("GET", path) for path in ["/collections", "/bots", "/bots/bot_one/conversations"]],
+)
+@pytest.mark.parametrize("key", [None, "wrong", "schlüssel"])
+def test_everything_but_ping_needs_the_right_key(
+    service: InProcess, method: str, path: str, key: str | None
+) -> None:
+    headers = {} if key is None else {"X-API-KEY": key.encode()}
+    body = {"value": POSTS.get(path, {})}
+    response = web.request(method, service.base_url + path, headers=headers, json=body)
+    problem = problem_of(response, 401)
+    assert problem["code"] == "unauthorized"
+    assert service.api_key not in response.text
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "code", "named"),
+    [
+        ("/sources/write", {"collections": ["col_one", "col_x"]}, "unknown_collection", "col_x"),
+        ("/sources/webpage", {"collections": ["col_x"]}, "unknown_collection", "col_x"),
+        ("/messages", {"bot_id": "bot_x"}, "unknown_bot", "bot_x"),
+        ("/messages", {"conversation_id": "conv_x"}, "unknown_conversation", "conv_x"),
+    ],
+)
+def test_an_unknown_id_is_named(
+    http: httpx.Client, path: str, change: dict[str, Any], code: str, named: str
+) -> None:
+    problem = problem_of(http.post(path, json={"value": POSTS[path] | change}), 400)
+    assert problem["code"] == code
+    assert named in problem["message"]
+
+
+def test_a_conversation_of_another_bot_is_not_found(http: httpx.Client) -> None:
+    conversation = ask(http, "Whose is it?", bot="bot_two")["conversation_id"]
+    body = MESSAGE | {"conversation_id": conversation}
+    problem = problem_of(http.post("/messages", json={"value": body}), 404)
+    assert problem["code"] == "unknown_conversation"
+
+
+def test_conversations_of_an_unknown_bot_are_not_found(http: httpx.Client) -> None:
+    assert problem_of(http.get("/bots/bot_x/conversations"), 404)["code"] == "unknown_bot"
+
+
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        *[
+            (path, {"name": value})
+            for path in list(POSTS)[:2]
+            for value in ["", " ", None, 7, "x\0"]
+        ],
+        ("/sources/write", {"name": "n" * 1001}),
+        ("/sources/write", {"collections": []}),
+        ("/sources/write", {"collections": "col_one"}),
+        ("/sources/write", {"collections": ["col_one"] * 10_000}),
+        ("/sources/write", {"collections": ["c" * 300]}),
+        ("/sources/write", {"content": ""}),
+        ("/sources/write", {"content": " \n"}),
+        ("/sources/write", {"content": "with a \0 inside"}),
+        ("/sources/webpage", {"url": "file:///etc/passwd"}),
+        ("/sources/webpage", {"url": "https://"}),
+        ("/sources/webpage", {"url": "http://[::1"}),
+        ("/sources/webpage", {"url": "http://a b/"}),
+        ("/sources/webpage", {"headers": {"Accept": "text/html"}}),
+        ("/sources/webpage", {"headers": [{"name": "Accept"}]}),
+        ("/sources/webpage", {"headers": [{"name": "A B", "value": "x"}]}),
+        ("/sources/webpage", {"headers": [{"name": "A", "value": "x\r\nB: y"}]}),
+        ("/messages", {"content": ""}),
+        ("/messages", {"content": "x" * 20_001}),
+        ("/messages", {"bot_id": None}),
+        ("/messages", {"conversation_id": 5}),
+    ],
+)
+def test_a_field_that_is_not_as_documented_is_a_400_that_names_it(
+    http: httpx.Client, path: str, change: dict[str, Any]
+) -> None:
+    problem = problem_of(http.post(path, json={"value": POSTS[path] | change}), 400)
+    assert problem["code"] == "invalid_request"
+    assert f"value.{next(iter(change))}" in problem["message"]
+    # In our words, not in those of the library that checks it.
+    for word in ("Input", "Tuple", "String", "List", "Value error", "validation", "instance"):
+        assert word not in problem["message"]
+
+
+def test_a_refused_header_value_is_not_repeated(http: httpx.Client) -> None:
+    body = PAGE | {"headers": [{"name": "Cookie", "value": "secret-cookie\n"}]}
+    assert "secret-cookie" not in http.post("/sources/webpage", json={"value": body}).text
+
+
+@pytest.mark.parametrize("path", list(POSTS))
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"null",
+        b'{"value": null}',
+        b'{"value": []}',
+        b'{"value": ',
+        b"\xff\xfe\xfd",
+        b'{"value": {"name": "\xff"}}',
+        b"[" * 100_000,
+        b'{"value": ' * 50_000,
+        b'{"value": {"name": NaN}}',
+    ],
+    ids=lambda content: content[:16].decode("latin-1"),
+)
+def test_a_body_that_is_not_the_wrapped_object_is_a_400(
+    http: httpx.Client, path: str, content: bytes
+) -> None:
+    response = http.post(path, content=content, headers={"Content-Type": "application/json"})
+    assert problem_of(response, 400)["code"] == "invalid_request"
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [(path, field) for path, body in POSTS.items() for field, value in body.items() if value != []],
+)
+def test_a_lone_surrogate_is_a_400(http: httpx.Client, path: str, field: str) -> None:
+    bad: Any = ["\ud800"] if field == "collections" else "\ud800"
+    content = json.dumps({"value": POSTS[path] | {field: bad}})
+    response = http.post(path, content=content, headers={"Content-Type": "application/json"})
+    assert problem_of(response, 400)["code"] == "invalid_request"
+
+
+@pytest.mark.parametrize("content_type", [None, "text/plain", "multipart/form-data; boundary=x"])
+def test_a_wrong_content_type_is_a_400(http: httpx.Client, content_type: str | None) -> None:
+    headers = {} if content_type is None else {"Content-Type": content_type}
+    response = http.post("/messages", content=json.dumps({"value": MESSAGE}), headers=headers)
+    assert problem_of(response, 400)["code"] == "unsupported_media_type"
+
+
+def test_an_unknown_path_is_a_404(http: httpx.Client) -> None:
+    assert problem_of(http.get("/nothing"), 404)["code"] == "not_found"
+
+
+def test_an_unknown_method_is_a_405_that_names_the_right_one(http: httpx.Client) -> None:
+    response = http.delete("/messages")
+    assert problem_of(response, 405)["code"] == "method_not_allowed"
+    assert response.headers["Allow"] == "POST"
+
+
+def test_a_text_over_the_limit_is_a_413(http: httpx.Client) -> None:
+    body = TEXT | {"content": "word " * 500_000}
+    problem = problem_of(http.post("/sources/write", json={"value": body}), 413)
+    assert "2,000,000 bytes" in problem["message"]
+
+
+def test_a_chunked_body_over_the_limit_is_a_413(http: httpx.Client) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b'{"value": {"content": "'
+        for _ in range(50):
+            yield b"word " * 10_000
+
+    response = http.post(
+        "/sources/write", content=chunks(), headers={"Content-Type": "application/json"}
+    )
+    assert problem_of(response, 413)["code"] == "too_large"
+
+
+def test_a_body_of_the_limit_is_taken(http: httpx.Client) -> None:
+    body = {"value": {"name": "Long", "collections": ["col_empty"], "content": "?"}}
+    body["value"]["content"] = "é" * ((2_000_000 - len(json.dumps(body))) // 2)
+    content = json.dumps(body, ensure_ascii=False).encode()
+    assert 1_999_990 < len(content) <= 2_000_000
+    value_of(
+        http.post("/sources/write", content=content, headers={"Content-Type": "application/json"})
+    )
+
+
+def test_the_service_answers_a_person_after_all_of_that(http: httpx.Client) -> None:
+    add_text(http, "Canteen", "The canteen opens at half past eleven.")
+    assert "half past eleven" in ask(http, "When does the canteen open?")["answer"]
+
+
+def test_the_description_says_what_happens(service: InProcess) -> None:
+    root = service.base_url.removesuffix("/public/v1")
+    description = web.get(f"{root}/openapi.json").json()
+    assert sorted(description["paths"]) == [
+        "/public/v1/bots",
+        "/public/v1/bots/{id}/conversations",
+        "/public/v1/collections",
+        "/public/v1/messages",
+        "/public/v1/ping",
+        "/public/v1/sources",
+        "/public/v1/sources/upload",
+        "/public/v1/sources/webpage",
+        "/public/v1/sources/write",
+        "/public/v1/sources/{id}",
+        "/public/v1/sources/{id}/text",
+        "/public/v1/sources/{id}/upload",
+        "/public/v1/sources/{id}/webpage",
+        "/public/v1/sources/{id}/write",
+    ]
+    for path in description["paths"].values():
+        for method, operation in path.items():
+            # What the framework would say by itself; it is a key that was used before.
+            assert ("422" in operation["responses"]) == (method == "post")
+    for path in [*POSTS, "/sources/upload"]:
+        operation = description["paths"]["/public/v1" + path]["post"]
+        assert {"200", "400", "401", "402", "409", "412", "413"} <= set(operation["responses"])
+        assert operation["security"] == [{"APIKeyHeader": []}]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a\nSources: fake",
+        "a\r\nb",
+        "a\tb",
+        "a\n",
+        "\x1b[31mred",
+        "a\x85b",
+        "a\u2028b",
+        "report\u202efdp.exe",
+        "a\u2066b",
+        "\u200b",
+        " \u200d\ufeff ",
+        "\u3164",
+        "\u00ad",
+    ],
+)
+@pytest.mark.parametrize("path", ["/sources/write", "/sources/webpage"])
+def test_a_name_that_forges_another_is_refused(http: httpx.Client, path: str, name: str) -> None:
+    value = {"name": name, "collections": ["col_one"], "content": "Text.", "url": "http://x.org/"}
+    problem = problem_of(http.post(path, json={"value": value}), 400)
+    assert problem["message"].startswith("value.name: ")
+    form = {"value": json.dumps(value)}
+    upload = http.post("/sources/upload", data=form, files={"file": ("a.txt", b"x")})
+    assert "name: " in problem_of(upload, 400)["message"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Plan, 2nd part.pdf",
+        "می\u200cخواهم",  # noqa: RUF001 - Persian needs a joiner inside a word
+        "👩\u200d💻 notes",
+        "שלום\u200f!",
+        "Straße  7",
+        "日本語　資料",
+        "·",
+        "x" * 1000,
+    ],
+)
+def test_any_other_name_is_kept_as_it_is(http: httpx.Client, name: str) -> None:
+    assert add_text(http, name, "A text.")["name"] == name

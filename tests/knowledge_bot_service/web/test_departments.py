@@ -1,0 +1,403 @@
+"""Two departments share a service: a key that is limited to one finds nothing of the other."""
+
+import itertools
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import httpx2
+import openai
+import pytest
+from fastapi.routing import APIRoute
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from knowledge_bot_service.web.page.routes import router as page_router
+from serve_command import called, serving
+from service_calls import add_text, ask, problem_of, value_of
+
+pytestmark = pytest.mark.integration
+
+CONFIGURATION = """
+[[keys]]
+name = "owner"
+role = "manage"
+key = "key-of-the-owner"
+
+[[keys]]
+name = "hr"
+role = "manage"
+key = "key-of-hr"
+bots = ["bot_hr"]
+
+[[keys]]
+name = "it-by-bot"
+role = "manage"
+key = "key-of-it-by-bot"
+bots = ["bot_it"]
+
+[[keys]]
+name = "it-by-collection"
+role = "manage"
+key = "key-of-it-by-collection"
+collections = ["col_it"]
+
+[[keys]]
+name = "it-by-both"
+role = "manage"
+key = "key-of-it-by-both"
+bots = ["bot_it"]
+collections = ["col_it"]
+
+[[keys]]
+name = "kiosk"
+role = "read"
+key = "key-of-the-kiosk"
+bots = ["bot_all"]
+collections = []
+
+[[collections]]
+id = "col_hr"
+name = "Staff matters"
+
+[[collections]]
+id = "col_it"
+name = "Machines"
+
+[[bots]]
+id = "bot_hr"
+name = "Aunt Agatha"
+collections = ["col_hr"]
+
+[[bots]]
+id = "bot_it"
+name = "Machinist"
+collections = ["col_it"]
+
+[[bots]]
+id = "bot_all"
+name = "Everything"
+collections = ["col_hr", "col_it"]
+"""
+# What belongs to the other department alone: names, ids and words of its texts.
+SECRETS = ("Aunt Agatha", "Staff matters", "bot_hr", "bot_all", "col_hr", "Smith", "salar")
+SALARY = "What is the salary of Mr Smith?"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The service, and what each department has in it."""
+
+    base_url: str
+    salaries: str
+    printers: str
+    both: str
+    conversation: str
+
+    def client(self, key: str) -> httpx.Client:
+        headers = {"X-API-KEY": f"key-of-{key}"}
+        return httpx.Client(base_url=self.base_url, headers=headers, timeout=30)
+
+    @property
+    def root(self) -> str:
+        return self.base_url.removesuffix("/public/v1")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    folder = tmp_path_factory.mktemp("departments")
+    (folder / "kbot.toml").write_text(CONFIGURATION)
+    with serving(folder, "--config", "kbot.toml") as (base_url, _, _process):
+        headers = {"X-API-KEY": "key-of-the-owner"}
+        with httpx.Client(base_url=base_url, headers=headers, timeout=30) as http:
+            salary = "The salary of Mr Smith is 5200 euros."
+            salaries = add_text(http, "salaries.txt", salary, "col_hr")["id"]
+            printers = add_text(http, "printers.txt", "Paper is in room 7.", "col_it")["id"]
+            body = {"name": "lunch.txt", "content": "Lunch is at noon."}
+            body["collections"] = ["col_hr", "col_it"]  # type: ignore[assignment]
+            both = value_of(http.post("/sources/write", json={"value": body}))["id"]
+            told = ask(http, SALARY, bot="bot_hr")
+            assert "5200" in told["answer"]
+            ask(http, "Where is paper?", bot="bot_it")
+        yield Shared(base_url, salaries, printers, both, told["conversation_id"])
+
+
+@pytest.fixture(params=["it-by-bot", "it-by-collection", "it-by-both"])
+def it(request: pytest.FixtureRequest, shared: Shared) -> Iterator[httpx.Client]:
+    """A client of the other department, whatever its key is limited by."""
+    with shared.client(request.param) as client:
+        yield client
+
+
+def gets(shared: Shared) -> list[str]:
+    """The paths of everything that can be got: as described, and what the page gets besides."""
+    described = httpx.get(f"{shared.root}/openapi.json").json()["paths"]
+    paths = [path for path, methods in described.items() if "get" in methods]
+    routes = [one for one in page_router.routes if isinstance(one, APIRoute)]
+    paths += [route.path for route in routes if "GET" in route.methods]
+    assert {"/public/v1/sources/{id}/text", "/page/bots/{bot}/conversations/{id}"} <= {*paths}
+    return [*paths, "/openapi.json", "/healthz", "/metrics"]
+
+
+def filled(path: str, ids: list[str]) -> list[str]:
+    """A path with ids in all of its places, in every combination."""
+    parts = path.replace("}", "{").split("{")
+    fixed, places = parts[::2], len(parts) // 2
+    return [
+        "".join(itertools.chain(*zip(fixed, [*chosen, ""], strict=True)))
+        for chosen in itertools.product(ids, repeat=places)
+    ]
+
+
+def test_nothing_of_another_department_is_in_any_answer(shared: Shared, it: httpx.Client) -> None:
+    ids = [shared.salaries, shared.conversation, "bot_hr", "col_hr", shared.both, "bot_it"]
+    queries = ("", "?collection=col_hr", "?name=salaries.txt", "?search=a&counts=true")
+    found = 0
+    for path in gets(shared):
+        for place, query in itertools.product(filled(path, ids), queries):
+            answer = it.get(f"{shared.root}{place}{query}")
+            # An id that is asked for may be said again, as any text would be.
+            text = answer.text
+            for asked in (*ids[:4], *SECRETS):
+                text = text if asked not in place + query else text.replace(asked, "")
+            assert not [secret for secret in (*SECRETS, *ids[:2]) if secret in text], place + query
+            found += answer.is_success and place.startswith(("/public", "/page"))
+    # Its own is there.
+    assert found > 8
+    assert [one["id"] for one in value_of(it.get("/bots"))["data"]] == ["bot_it"]
+    assert [one["id"] for one in value_of(it.get("/collections"))["data"]] == ["col_it"]
+    assert "7" in ask(it, "Where is paper?", bot="bot_it")["answer"]
+    assert json.loads(it.get(f"{shared.root}/openapi.json").text.replace("col_it", "1"))
+
+
+def test_what_is_hidden_is_answered_as_if_it_was_not_there(
+    shared: Shared, it: httpx.Client
+) -> None:
+    def told(method: str, path: str, asked: str, **more: Any) -> tuple[int, str]:
+        answer = it.request(method, path, **more)
+        assert answer.status_code >= 400 or answer.json()["value"]["data"] == []
+        return answer.status_code, answer.text.replace(asked, "ID")
+
+    page = f"{shared.root}/page"
+    for hidden, absent in (
+        ("bot_hr", "bot_none"),
+        ("bot_all", "bot_none"),
+        ("col_hr", "col_none"),
+        (shared.salaries, "src_" + "0" * 24),
+        (shared.conversation, "conv_" + "0" * 24),
+    ):
+        for method, path, body in (
+            ("GET", "/bots/{}/conversations", None),
+            ("GET", f"{page}/bots/{{}}/conversations", None),
+            ("GET", f"{page}/bots/bot_it/conversations/{{}}", None),
+            ("POST", "/messages", {"bot_id": "{}", "content": SALARY}),
+            (
+                "POST",
+                "/messages",
+                {"bot_id": "bot_it", "content": SALARY, "conversation_id": "{}"},
+            ),
+            ("POST", "/sources/write", {"name": "x", "collections": ["{}"], "content": "x"}),
+            (
+                "PUT",
+                "/sources/{}/write",
+                {"name": "x", "collections": ["col_it"], "content": "x"},
+            ),
+            ("GET", "/sources?collection={}", None),
+            ("GET", "/sources/{}", None),
+            ("GET", "/sources/{}/text", None),
+            ("PATCH", "/sources/{}", {"name": "x"}),
+            ("DELETE", "/sources/{}", None),
+        ):
+            first, second = (
+                told(
+                    method,
+                    path.format(one),
+                    one,
+                    json=None
+                    if body is None
+                    else {"value": json.loads(json.dumps(body).replace("{}", one))},
+                )
+                for one in (hidden, absent)
+            )
+            assert first == second, (method, path, hidden)
+    form = {"name": "x", "collections": "col_hr"}
+    refused = it.post("/sources/upload", data=form, files={"file": ("x.txt", b"x")})
+    assert problem_of(refused, 400)["code"] == "unknown_collection"
+    moved = it.put(
+        f"/sources/{shared.printers}/write",
+        json={"value": {"name": "x", "collections": ["col_hr"], "content": "x"}},
+    )
+    assert problem_of(moved, 400)["code"] == "unknown_collection"
+    with shared.client("the-owner") as owner:
+        assert owner.get(f"/sources/{shared.salaries}").is_success
+        assert value_of(owner.get("/sources", params={"collection": "col_hr"}))["data"]
+
+
+def test_a_source_of_both_is_seen_and_neither_named_nor_changed(
+    shared: Shared, it: httpx.Client
+) -> None:
+    address = f"/sources/{shared.both}"
+    assert [one["id"] for one in value_of(it.get(address))["collections"]] == ["col_it"]
+    body = {"value": {"name": "x", "collections": ["col_it"], "content": "x"}}
+    for answer in (
+        it.delete(address),
+        it.put(f"{address}/write", json=body),
+        it.patch(address, json={"value": {"name": "x"}}),
+    ):
+        # A 404 would have a ledger forget it.
+        problem = problem_of(answer, 403)
+        assert problem["code"] == "key_may_not_manage"
+        assert "col_hr" not in problem["message"]
+    with shared.client("the-owner") as owner:
+        seen = value_of(owner.get(address))
+        assert {one["id"] for one in seen["collections"]} == {"col_hr", "col_it"}
+        assert (seen["name"], seen["revision"]) == ("lunch.txt", seen["ready_revision"])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "read", "deleted"),
+    [
+        (["col_it"], ["col_hr"], 404, 404),
+        (["col_hr"], ["col_it"], 404, 404),
+        (["col_it"], ["col_it", "col_hr"], 200, 403),
+        (["col_it"], ["col_it"], 200, 204),
+    ],
+)
+def test_a_source_that_is_to_move_is_seen_where_both_of_its_texts_are(
+    shared: Shared, before: list[str], after: list[str], read: int, deleted: int
+) -> None:
+    with shared.client("the-owner") as owner, shared.client("it-by-collection") as it:
+        body = {"name": "moves.txt", "collections": before, "content": "It moves."}
+        added = value_of(owner.post("/sources/write", json={"value": body}))
+        address = f"/sources/{added['id']}"
+        wait_for(lambda: value_of(owner.get(address))["status"] == "ready")
+        slow = "".join(f"Page {number} says one more word.\n\n" for number in range(30_000))
+        body |= {"collections": after, "content": slow}
+        owner.put(f"{address}/write", json={"value": body}).raise_for_status()
+        seen = [one["id"] for one in value_of(it.get("/sources"))["data"]]
+        answers = [it.get(address), it.get(f"{address}/text"), it.delete(address)]
+        # All of that before the new text was ready.
+        assert deleted == 204 or value_of(owner.get(address))["status"] != "ready"
+        assert (added["id"] in seen) == (read == 200)
+        assert [answer.status_code for answer in answers] == [read, read, deleted]
+        owner.delete(address)
+
+
+def test_a_department_manages_its_own(shared: Shared, it: httpx.Client) -> None:
+    source = add_text(it, "own.txt", "Cables are blue.", "col_it")["id"]
+    listed = value_of(it.get("/sources", params={"name": "own.txt"}))
+    assert [one["id"] for one in listed["data"]] == [source]
+    body = {"value": {"name": "own.txt", "collections": ["col_it"], "content": "Now green."}}
+    assert it.put(f"/sources/{source}/write", json=body).is_success
+    assert it.patch(f"/sources/{source}", json={"value": {"name": "ours.txt"}}).is_success
+    assert it.delete(f"/sources/{source}").is_success
+    counts = value_of(it.get("/sources", params={"counts": True}))["counts"]
+    assert sum(counts.values()) == 2
+
+
+def test_what_was_done_for_another_is_not_told_by_its_idempotency_key(
+    shared: Shared, it: httpx.Client
+) -> None:
+    body = {"name": "bonus.txt", "collections": ["col_hr"], "content": "The bonus is 1 euro."}
+    asked = {"bot_id": "bot_hr", "content": SALARY}
+    for path, sent, code in (
+        ("/sources/write", body, "unknown_collection"),
+        ("/messages", asked, "unknown_bot"),
+    ):
+        headers = {"Idempotency-Key": str(uuid.uuid4())}
+        with shared.client("hr") as hr:
+            first = hr.post(path, json={"value": sent}, headers=headers)
+            assert first.is_success
+            again = hr.post(path, json={"value": sent}, headers=headers)
+            assert again.headers["Idempotent-Replayed"] == "true"
+        refused = it.post(path, json={"value": sent}, headers=headers)
+        assert problem_of(refused, 400)["code"] == code
+        own = {"name": "own.txt", "collections": ["col_it"], "content": "Own."}
+        reused = it.post("/sources/write", json={"value": own}, headers=headers)
+        assert reused.status_code == 422
+        assert reused.json()["code"] == "idempotency_key_reused"
+        assert value_of(first)["id"] not in reused.text
+        with shared.client("hr") as hr:
+            if path == "/sources/write":
+                hr.delete(f"/sources/{value_of(first)['id']}")
+
+
+def test_a_department_is_told_what_its_own_key_created(it: httpx.Client) -> None:
+    body = {"name": "own.txt", "collections": ["col_it"], "content": "Own."}
+    headers = {"Idempotency-Key": str(uuid.uuid4())}
+    first = value_of(it.post("/sources/write", json={"value": body}, headers=headers))["id"]
+    body["content"] = "Another."
+    reused = it.post("/sources/write", json={"value": body}, headers=headers)
+    assert (reused.status_code, reused.json()["id"]) == (422, first)
+    it.delete(f"/sources/{first}").raise_for_status()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_bot_that_a_key_may_ask_answers_from_what_the_key_does_not_see(shared: Shared) -> None:
+    with shared.client("the-kiosk") as kiosk:
+        told = ask(kiosk, SALARY, bot="bot_all")
+        assert "5200" in told["answer"]
+        (cited,) = told["sources"]
+        assert cited["name"] == "salaries.txt"
+        refused = kiosk.get(f"{shared.root}/public/v1/sources/{cited['id']}")
+        assert problem_of(refused, 404)["code"] == "unknown_source"
+        assert value_of(kiosk.get("/collections"))["data"] == []
+
+
+async def test_what_is_mounted_sees_what_the_callers_key_sees(shared: Shared) -> None:
+    bearer = {"Authorization": "Bearer key-of-it-by-both"}
+    agent_of = openai.OpenAI(
+        base_url=f"{shared.root}/v1", api_key="key-of-it-by-both", max_retries=0
+    )
+    assert [one.id for one in agent_of.models.list()] == ["bot_it"]
+    question: Any = {"role": "user", "content": SALARY}
+    for bot in ("bot_hr", "bot_all"):
+        with pytest.raises(openai.APIStatusError):
+            agent_of.chat.completions.create(model=bot, messages=[question])
+    async with (
+        httpx2.AsyncClient(headers=bearer) as http,
+        Client(streamable_http_client(f"{shared.root}/mcp", http_client=http)) as agent,
+    ):
+        listed = [
+            (await agent.list_tools()).model_dump_json(),
+            (await agent.call_tool("list_bots", {})).model_dump_json(),
+            (await agent.call_tool("list_collections", {})).model_dump_json(),
+        ]
+        assert "bot_it" in listed[1]
+        assert not [secret for secret in SECRETS if secret in "".join(listed)]
+        for tool, arguments in (
+            ("ask_bot", {"bot": "bot_hr", "question": SALARY}),
+            ("list_conversations", {"bot": "bot_hr"}),
+        ):
+            refused = await agent.call_tool(tool, arguments)
+            assert refused.is_error
+            assert "5200" not in refused.model_dump_json()
+
+
+def test_a_key_that_is_made_meanwhile_is_limited_too(tmp_path: Path) -> None:
+    (tmp_path / "kbot.toml").write_text(CONFIGURATION)
+    config = ("--config", "kbot.toml")
+    limits = ("--bot", "bot_it", "--collection", "col_it", "--collection", "col_hr")
+    with serving(tmp_path, *config) as (base_url, _, _process):
+        key = called(tmp_path, "keys", "add", "new", "--role", "manage", *limits).stdout.strip()
+        with httpx.Client(base_url=base_url, headers={"X-API-KEY": key}) as http:
+            assert [one["id"] for one in value_of(http.get("/bots"))["data"]] == ["bot_it"]
+            assert len(value_of(http.get("/collections"))["data"]) == 2
+    listed = called(tmp_path, "keys", "list").stdout
+    assert listed == "new\tmanage\tnever\tbot_it\tcol_it,col_hr\n"
+    for wrong in (("--bot", "bot_none", *config), ("--bot", "it"), ("--collection", "bot_it")):
+        done = called(tmp_path, "keys", "add", "other", "--role", "read", *wrong)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert wrong[1] in done.stderr
+    assert called(tmp_path, "keys", "list").stdout == listed

@@ -1,0 +1,75 @@
+"""The OpenAPI page: what it says is true, for every request that can be made from it."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from in_process import InProcess, web
+
+pytestmark = pytest.mark.integration
+
+# A precondition that fails and a key that was used before are not the request's fault; an address
+# that is too long is (431).
+CONFIGURATION = """
+[checks.negative_data_rejection]
+expected-statuses = ["4xx", "5xx"]
+
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", "401", "403", "404", "409", "412", "422", "429", "5xx"]
+"""
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[InProcess]:
+    """A service that does not wait: what the sources are made from is nonsense here."""
+    with InProcess(tmp_path / "data", settings={"wait_for_sources": 0.0}) as running:
+        yield running
+
+
+def description(service: InProcess) -> str:
+    return service.base_url.removesuffix("/public/v1") + "/openapi.json"
+
+
+def contradictions(service: InProcess, folder: Path, *options: str) -> str:
+    """What schemathesis finds that the description does not say; empty for nothing."""
+    (folder / "schemathesis.toml").write_text(CONFIGURATION)
+    checked = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("schemathesis")),
+            "run",
+            description(service),
+            *("--checks", "all", "--seed", "1", "--no-color"),
+            *("--header", f"X-API-KEY: {service.api_key}"),
+            *options,
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return "" if checked.returncode == 0 else checked.stdout + checked.stderr
+
+
+def test_the_description_is_true(service: InProcess, tmp_path: Path) -> None:
+    found = contradictions(service, tmp_path, "--max-examples", "3", "--phases", "fuzzing")
+    assert not found, found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_description_is_true_in_200_examples(service: InProcess, tmp_path: Path) -> None:
+    found = contradictions(service, tmp_path, "--max-examples", "200")
+    assert not found, found
+
+
+def test_ids_are_named_to_those_who_have_a_key(service: InProcess) -> None:
+    assert "col_default" not in web.get(description(service)).text
+    wrong = web.get(description(service), headers={"X-API-KEY": "wrong"})
+    assert "col_default" not in wrong.text
+    named = web.get(description(service), headers={"X-API-KEY": service.api_key}).json()
+    schemas = named["components"]["schemas"]
+    assert schemas["NewText"]["properties"]["collections"]["items"]["enum"] == ["col_default"]
+    assert schemas["NewMessage"]["properties"]["bot_id"]["enum"] == ["bot_default"]

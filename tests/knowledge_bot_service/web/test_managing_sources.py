@@ -1,0 +1,687 @@
+"""Sources as people manage them: listed, read, deleted and replaced."""
+
+import contextlib
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from document_files import pdf
+from in_process import InProcess
+from knowledge_bot_service import LocalService
+from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, problem_of, value_of
+
+REFUSAL = "I could not find that in my sources."
+LONG = "\n\n".join(f"Paragraph {number} says {'nothing ' * 60}new." for number in range(120))
+
+
+def own_service(folder: Path, **settings: object) -> InProcess:
+    return InProcess(folder, collections=COLLECTIONS, bots=BOTS, settings=settings)
+
+
+@pytest.fixture
+def managed(tmp_path: Path) -> Iterator[InProcess]:
+    with own_service(tmp_path / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def http(managed: InProcess) -> Iterator[httpx.Client]:
+    with client_of(managed) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def anyones(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of one service for all tests that need it neither empty nor running."""
+    folder = tmp_path_factory.mktemp("managed")
+    with own_service(folder) as running, client_of(running) as client:
+        yield client
+
+
+def page(http: httpx.Client, path: str, method: str = "GET", **more: Any) -> httpx.Response:
+    root = str(http.base_url).removesuffix("/public/v1/")
+    return http.request(method, f"{root}/page/{path}", **more)
+
+
+def listed(http: httpx.Client, **parameters: str | int | list[str]) -> dict[str, Any]:
+    return value_of(http.get("/sources", params=parameters))
+
+
+def names_of(http: httpx.Client, **parameters: str | int | list[str]) -> list[str]:
+    return [one["name"] for one in listed(http, **parameters)["data"]]
+
+
+def standing(http: httpx.Client, source: str) -> dict[str, Any]:
+    """Where a source stands; its revision is its ETag."""
+    response = http.get(f"/sources/{source}")
+    value = value_of(response)
+    assert response.headers["ETag"] == f'"{value["revision"]}"'
+    return value
+
+
+def text_of(http: httpx.Client, source: str, **place: int) -> dict[str, Any]:
+    return value_of(http.get(f"/sources/{source}/text", params=place))
+
+
+def replace(
+    http: httpx.Client, source: str, content: str, name: str = "Rules", **headers: str
+) -> httpx.Response:
+    body = {"name": name, "collections": ["col_one"], "content": content}
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    return http.put(f"/sources/{source}/write", json={"value": body}, headers=sent)
+
+
+def replace_with_nothing(http: httpx.Client, source: str) -> httpx.Response:
+    """Replace a source with a file that cannot be read."""
+    form = {"name": "Opening", "collections": "col_one"}
+    file = {"file": ("hours.pdf", b"%PDF-1.4 cut off", "application/pdf")}
+    return http.put(f"/sources/{source}/upload", data=form, files=file)
+
+
+def is_true(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+def left(service: InProcess) -> tuple[int, ...]:
+    """How many passages, rows of their index, collections of sources, jobs and removals exist."""
+    file = service.data / "knowledge.sqlite3"
+    with contextlib.closing(sqlite3.connect(file, timeout=30)) as database:
+        return tuple(
+            database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in ("passage", "passage_index", "source_collection", "job", "removal")
+        )
+
+
+def is_empty(service: InProcess) -> bool:
+    return left(service) == (0, 0, 0, 0, 0) and not list((service.data / "material").iterdir())
+
+
+def test_a_list_is_searched_filtered_and_paged(http: httpx.Client, managed: InProcess) -> None:
+    for number in range(5):
+        add_text(http, f"Rule {number}", "No running.")
+    add_text(http, "ÜBER die Regeln", "Nicht rennen.", "col_two")
+    managed.wait_until_ready()
+    assert listed(http, counts=True)["counts"] == {"ready": 6}
+    assert listed(http, counts=True, collection="col_two")["counts"] == {"ready": 1}
+    assert names_of(http, search="über DIE") == ["ÜBER die Regeln"]
+    assert names_of(http, search="%") == []
+    assert names_of(http, name="Rule 2") == ["Rule 2"]
+    assert names_of(http, name="Rule") == names_of(http, name="rule 2") == []
+    assert names_of(http, collection="col_two") == ["ÜBER die Regeln"]
+    assert len(names_of(http, collection=["col_two", "col_one"])) == 6
+    assert names_of(http, collection="col_lost") == []
+    assert names_of(http, status=["failed", "pending"]) == []
+    assert len(names_of(http, status=["failed", "ready"])) == 6
+    first = listed(http, search="rule", limit=2)
+    add_text(http, "Rule 5", "Added between two pages.")
+    names = [one["name"] for one in first["data"]]
+    while first["next"] is not None:
+        first = listed(http, search="rule", limit=2, before=first["next"])
+        names += [one["name"] for one in first["data"]]
+    assert names == [f"Rule {number}" for number in (4, 3, 2, 1, 0)]
+
+
+def test_a_source_that_gets_a_new_text_keeps_its_place_in_the_list(
+    http: httpx.Client, managed: InProcess
+) -> None:
+    sources = [add_text(http, f"Rule {number}", "No running.")["id"] for number in range(4)]
+    managed.wait_until_ready()
+    first = listed(http, limit=2, status=["pending", "processing", "ready"])
+    # The one that is ready when the second page is read must not have gone to the first.
+    replace(http, sources[0], "Walk.", "Rule 0")
+    managed.wait_until_ready()
+    second = listed(http, status=["pending", "processing", "ready"], before=first["next"])
+    assert [one["id"] for one in (*first["data"], *second["data"])] == sources[::-1]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"limit": 0},
+        {"limit": 501},
+        {"before": -1},
+        {"before": 2**63},
+        {"before": "x"},
+        {"status": "lost"},
+        {"name": "n" * 1001},
+        {"collection": "c" * 201},
+    ],
+)
+def test_a_list_that_cannot_be_is_a_400(anyones: httpx.Client, parameters: dict[str, Any]) -> None:
+    response = anyones.get("/sources", params=parameters)
+    assert problem_of(response, 400)["code"] == "invalid_request"
+
+
+def test_a_place_in_a_text_that_cannot_be_is_a_400(anyones: httpx.Client) -> None:
+    source = add_text(anyones, "Rules", "Nobody sings in the lift.")["id"]
+    for place in ({"passage": 2**63 - 1}, {"passage": "x"}, {"first": -1}, {"limit": 0}):
+        response = anyones.get(f"/sources/{source}/text", params=place)
+        assert problem_of(response, 400)["code"] == "invalid_request"
+
+
+def test_a_text_is_read_in_its_order_page_by_page(http: httpx.Client, managed: InProcess) -> None:
+    source = add_text(http, "Long", LONG)["id"]
+    managed.wait_until_ready()
+    part = text_of(http, source, limit=100)
+    assert part["previous"] is None
+    assert (part["source"]["name"], part["source"]["status"]) == ("Long", "ready")
+    read = [*part["passages"]]
+    while part["next"] is not None:
+        before = part["passages"][0]["id"]
+        part = text_of(http, source, limit=100, first=part["next"])
+        assert part["previous"] == before
+        read += part["passages"]
+    assert "\n\n".join(one["text"] for one in read).split() == LONG.split()
+
+
+def test_a_passage_that_an_answer_quotes_is_shown_with_what_is_before_it(
+    http: httpx.Client, managed: InProcess
+) -> None:
+    add_text(http, "Long", f"{LONG}\n\nThe canoes are kept by Ruth Okafor.\n\n{LONG}")
+    managed.wait_until_ready()
+    cited = ask(http, "Where are the canoes kept by Ruth Okafor?")["sources"][0]
+    shown = text_of(http, cited["id"], passage=cited["passages"][0], limit=5)
+    place = [one["id"] for one in shown["passages"]].index(cited["passages"][0])
+    assert place == 2
+    assert "Ruth Okafor" in shown["passages"][place]["text"]
+    assert shown["previous"] is not None
+
+
+def test_a_deleted_source_is_gone_from_answers_at_once_and_from_the_folder_soon(
+    http: httpx.Client, managed: InProcess
+) -> None:
+    source = add_text(http, "Canoes", f"The canoes are kept by Ruth Okafor.\n\n{LONG}")["id"]
+    managed.wait_until_ready()
+    told = ask(http, "Where are the canoes kept by Ruth Okafor?")
+    assert "Ruth Okafor" in told["answer"]
+    response = http.delete(f"/sources/{source}")
+    assert (response.status_code, response.content) == (204, b"")
+    assert ask(http, "Where are the canoes kept by Ruth Okafor?")["answer"] == REFUSAL
+    assert listed(http)["data"] == []
+    assert managed.sources() == []
+    assert problem_of(http.get(f"/sources/{source}"), 404)["code"] == "unknown_source"
+    again = http.delete(f"/sources/{source}")
+    assert problem_of(again, 404)["code"] == "unknown_source"
+    assert is_true(lambda: is_empty(managed))
+    # What was said with it stays, and can be gone on with.
+    conversation = told["conversation_id"]
+    kept = page(http, f"bots/bot_one/conversations/{conversation}").json()["rows"]
+    assert [(one["answer"], one["sources"][0]["id"]) for one in kept] == [(told["answer"], source)]
+    assert ask(http, "And the boats?", conversation)["conversation_id"] == conversation
+
+
+def test_nothing_of_a_deleted_source_stays_in_the_files(tmp_path: Path) -> None:
+    with own_service(tmp_path / "data") as service, client_of(service) as http:
+
+        def files() -> bytes:
+            found = [file for file in service.data.rglob("*") if file.is_file()]
+            return b"".join(file.read_bytes() for file in found).lower()
+
+        # Of the index there are parts from before and from after it.
+        add_text(http, "Rules", LONG)
+        service.wait_until_ready()
+        secret = "\n\n".join(f"The vatrushka of gate {number} is ocelot." for number in range(2000))
+        source = add_text(http, "Yggdrasil", secret)["id"]
+        service.wait_until_ready()
+        add_text(http, "More rules", LONG)
+        service.wait_until_ready()
+        assert all(word in files() for word in (b"vatrushka", b"ocelot", b"yggdrasil"))
+        http.delete(f"/sources/{source}")
+        assert is_true(lambda: left(service)[4] == 0)
+        # While the service runs: the write-ahead log is among them.
+        kept = files()
+        assert b"nothing new" in kept
+        assert [word for word in (b"atrushk", b"ocelot", b"ggdrasi") if word in kept] == []
+
+
+def test_a_source_is_deleted_while_it_is_read(http: httpx.Client, managed: InProcess) -> None:
+    texts = [add_text(http, f"Text {number}", f"{LONG}\n\n{number}") for number in range(12)]
+    uploads = [
+        value_of(
+            http.post(
+                "/sources/upload",
+                data={"name": "Upload", "collections": "col_one"},
+                files={"file": ("upload.txt", LONG.encode())},
+            )
+        )
+        for _ in range(4)
+    ]
+    for source in (*texts, *uploads):
+        assert http.delete(f"/sources/{source['id']}").status_code == 204
+    assert managed.sources() == []
+    assert is_true(lambda: is_empty(managed))
+    # Nothing waits for what is gone, and the workers go on.
+    add_text(http, "Rules", "Nobody sings in the lift.")
+    started = time.monotonic()
+    assert "sings" in ask(http, "Who sings in the lift?")["answer"]
+    assert time.monotonic() - started < 4
+
+
+def test_a_removal_goes_on_after_the_service_was_killed(tmp_path: Path) -> None:
+    with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
+        with client_of(service) as http:
+            source = add_text(http, "Long", LONG * 30)["id"]
+            service.wait_until_ready()
+            whole = left(service)[0]
+            http.delete(f"/sources/{source}")
+            assert is_true(lambda: left(service)[0] < whole)
+        service.kill()
+        assert left(service)[0] > 0
+        service.start()
+        assert is_true(lambda: is_empty(service))
+        assert service.sources() == []
+
+
+def test_passages_of_a_deleted_source_never_become_another_ones(
+    http: httpx.Client, managed: InProcess
+) -> None:
+    source = add_text(http, "Secret", f"{LONG}\n\nThe canoes are kept by Ruth Okafor.")["id"]
+    managed.wait_until_ready()
+    http.delete(f"/sources/{source}")
+    newer = add_text(http, "Public", "The paddles are kept by Ida Holm.")["id"]
+    managed.wait_until_ready()
+    shown = text_of(http, newer)["passages"]
+    assert [one["text"] for one in shown] == ["The paddles are kept by Ida Holm."]
+    assert ask(http, "Where are the canoes kept by Ruth Okafor?")["answer"] == REFUSAL
+
+
+def test_a_replacement_takes_over_when_it_is_ready(http: httpx.Client, managed: InProcess) -> None:
+    older = add_text(http, "Opening", "The library opens at nine on Saturdays.")
+    add_text(http, "Later", "Nobody sings in the lift.")
+    managed.wait_until_ready()
+    replacing = replace(
+        http, older["id"], f"{LONG * 4}\n\nThe library opens at ten on Saturdays.", "Opening hours"
+    )
+    accepted = value_of(replacing)
+    assert accepted["id"] == older["id"]
+    assert accepted["status"] == "pending"
+    assert accepted["ready_revision"] == older["revision"] != accepted["revision"]
+    assert replacing.headers["ETag"] == f'"{accepted["revision"]}"'
+    assert "nine" in told_of_saturday(http)
+    managed.wait_until_ready()
+    assert "ten" in told_of_saturday(http)
+    assert "nine" not in told_of_saturday(http)
+    source = standing(http, older["id"])
+    assert source["name"] == "Opening hours"
+    assert source["created_at"] == older["created_at"] < source["ready_at"]
+    assert source["revision"] == source["ready_revision"] == accepted["revision"]
+    assert listed(http, counts=True)["counts"] == {"ready": 2}
+    assert is_true(lambda: left(managed)[4] == 0)
+    assert "nine on Saturdays" not in "".join(passages_of(managed))
+
+
+def told_of_saturday(http: httpx.Client) -> str:
+    """The answer at once: a question must not wait for the replacement."""
+    answer: str = ask(http, "When does the library open on Saturdays?")["answer"]
+    return answer
+
+
+def passages_of(service: InProcess) -> list[str]:
+    file = service.data / "knowledge.sqlite3"
+    with contextlib.closing(sqlite3.connect(file, timeout=30)) as database:
+        return [row[0] for row in database.execute("SELECT text FROM passage")]
+
+
+def test_a_replacement_that_fails_leaves_the_old_text_and_says_why(
+    http: httpx.Client, managed: InProcess
+) -> None:
+    source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
+    managed.wait_until_ready()
+    before = standing(http, source)
+    accepted = value_of(replace_with_nothing(http, source))
+    managed.wait_until_ready()
+    assert "nine" in told_of_saturday(http)
+    shown = standing(http, source)
+    assert (shown["status"], shown["revision"]) == ("failed", accepted["revision"])
+    assert shown["reason"].startswith("the PDF is cut off")
+    assert shown["ready_revision"] == before["revision"]
+    assert shown["ready_at"] == before["ready_at"]
+    assert listed(http, counts=True)["counts"] == {"failed": 1}
+    assert [one["text"] for one in text_of(http, source)["passages"]] == passages_of(managed)
+    assert is_true(lambda: left(managed)[4] == 0)
+    assert not list((managed.data / "material").iterdir())
+    value_of(replace(http, source, "The library opens at ten on Saturdays."))
+    managed.wait_until_ready()
+    assert standing(http, source)["reason"] is None
+    assert listed(http, counts=True)["counts"] == {"ready": 1}
+
+
+def test_a_source_that_never_had_a_text_has_no_revision_that_is_ready(
+    http: httpx.Client, managed: InProcess
+) -> None:
+    source = add_text(http, "Opening", LONG * 10)
+    assert (source["ready_revision"], source["ready_at"]) == (None, None)
+    accepted = value_of(replace_with_nothing(http, source["id"]))
+    assert accepted["ready_revision"] is None
+    managed.wait_until_ready()
+    shown = standing(http, source["id"])
+    assert (shown["status"], shown["ready_revision"], shown["ready_at"]) == ("failed", None, None)
+    assert text_of(http, source["id"])["passages"] == []
+
+
+def test_only_the_revision_that_is_meant_is_changed(http: httpx.Client, managed: InProcess) -> None:
+    source = add_text(http, "Rules", "Nobody sings in the lift.")["id"]
+    first = http.get(f"/sources/{source}").headers["ETag"]
+    second = replace(http, source, "Somebody sings.", If_Match=first).headers["ETag"]
+    name = {"value": {"name": "Other"}}
+    for tag in (first, second.strip('"'), f"W/{second}", "*, *", ""):
+        for response in (
+            replace(http, source, "Everybody sings.", If_Match=tag),
+            http.patch(f"/sources/{source}", json=name, headers={"If-Match": tag}),
+            http.delete(f"/sources/{source}", headers={"If-Match": tag}),
+        ):
+            assert problem_of(response, 412)["code"] == "revision_changed"
+            assert response.headers["ETag"] == second
+    shown = standing(http, source)
+    assert (f'"{shown["revision"]}"', shown["name"]) == (second, "Rules")
+    third = replace(http, source, "Nobody.", If_Match=f'"other", {second}').headers["ETag"]
+    assert value_of(http.patch(f"/sources/{source}", json=name, headers={"If-Match": third}))
+    assert replace(http, source, "All of them.", If_Match="*").status_code == 200
+    assert http.delete(f"/sources/{source}", headers={"If-Match": "*"}).status_code == 204
+    response = http.delete(f"/sources/{source}", headers={"If-Match": third})
+    assert problem_of(response, 404)["code"] == "unknown_source"
+    managed.wait_until_ready()
+
+
+def test_a_replacement_whose_answer_was_lost_is_answered_as_done(
+    http: httpx.Client, managed: InProcess
+) -> None:
+    source = add_text(http, "Rules", "Nobody sings in the lift.")["id"]
+    managed.wait_until_ready()
+    first = http.get(f"/sources/{source}").headers["ETag"]
+    second = replace(http, source, "Somebody sings.", If_Match=first).headers["ETag"]
+    again = replace(http, source, "Somebody sings.", If_Match=first)
+    assert (again.status_code, again.headers["ETag"]) == (200, second)
+    managed.wait_until_ready()
+    again = replace(http, source, "Somebody sings.", If_Match=first)
+    assert (again.headers["ETag"], value_of(again)["status"]) == (second, "ready")
+    problem_of(replace(http, source, "Somebody sings.", "Other", If_Match=first), 412)
+    # The boundary of a form is another one each time.
+    form = {"name": "Rules", "collections": ["col_two", "col_one"]}
+    tags = set()
+    for _ in range(2):
+        response = http.put(
+            f"/sources/{source}/upload",
+            data=form,
+            files={"file": ("rules.txt", b"They sing in turns.")},
+            headers={"If-Match": second},
+        )
+        tags.add(response.raise_for_status().headers["ETag"])
+        form["collections"].reverse()
+    assert len(tags) == 1
+    third = tags.pop()
+    fourth = replace(http, source, "Somebody sings.", If_Match=third).headers["ETag"]
+    # It has been the newest, and is not any more.
+    problem_of(replace(http, source, "Somebody sings.", If_Match=first), 412)
+    assert fourth not in {first, second, third}
+    managed.wait_until_ready()
+    assert not list((managed.data / "material").iterdir())
+
+
+def test_a_source_is_renamed_without_being_read_again(
+    http: httpx.Client, managed: InProcess
+) -> None:
+    source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
+    managed.wait_until_ready()
+    before = standing(http, source)
+    passages = text_of(http, source)["passages"]
+    response = http.patch(f"/sources/{source}", json={"value": {"name": "Hours"}})
+    assert value_of(response) == {**before, "name": "Hours"}
+    assert response.headers["ETag"] == f'"{before["revision"]}"'
+    assert text_of(http, source)["passages"] == passages
+    assert names_of(http, name="Hours") == ["Hours"]
+    assert told_of_saturday(http).endswith("Sources: Hours")
+    # Also while a replacement is on its way.
+    replace(http, source, f"{LONG * 8}\n\nThe library opens at ten on Saturdays.", "Other")
+    http.patch(f"/sources/{source}", json={"value": {"name": "Times"}}).raise_for_status()
+    assert told_of_saturday(http).endswith("Sources: Times")
+    managed.wait_until_ready()
+    assert standing(http, source)["name"] == "Times"
+    for name in ("", " ", 7, "a\nb"):
+        problem_of(http.patch(f"/sources/{source}", json={"value": {"name": name}}), 400)
+    unknown = http.patch("/sources/src_x", json={"value": {"name": "Hours"}})
+    assert problem_of(unknown, 404)["code"] == "unknown_source"
+
+
+def test_an_answer_names_the_revision_that_it_was_given_from(
+    http: httpx.Client, managed: InProcess
+) -> None:
+    source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
+    managed.wait_until_ready()
+    first = standing(http, source)["revision"]
+    replace(http, source, f"{LONG * 8}\n\nThe library opens at ten on Saturdays.", "Opening")
+    asked = "When does the library open on Saturdays?"
+    assert ask(http, asked)["sources"][0]["revision"] == first
+    managed.wait_until_ready()
+    second = standing(http, source)["revision"]
+    assert ask(http, asked)["sources"][0]["revision"] == second != first
+
+
+def test_pages_without_text_are_a_warning(http: httpx.Client, managed: InProcess) -> None:
+    form = {"name": "Scan", "collections": "col_one"}
+    file = {"file": ("scan.pdf", pdf("Nobody sings.", "", "Nobody runs.", ""), "application/pdf")}
+    source = value_of(http.post("/sources/upload", data=form, files=file))
+    assert source["warnings"] == []
+    managed.wait_until_ready()
+    shown = standing(http, source["id"])
+    assert (shown["status"], shown["reason"]) == ("ready", None)
+    assert len(shown["warnings"]) == 1
+    assert shown["warnings"][0].endswith(": 2, 4")
+
+
+def test_the_last_of_several_replacements_wins(http: httpx.Client, managed: InProcess) -> None:
+    source = add_text(http, "Opening", f"{LONG * 4}\n\nThe library opens at eight on Saturdays.")
+    for hour in ("nine", "ten", "eleven"):
+        replace(http, source["id"], f"{LONG * 2}\n\nThe library opens at {hour} on Saturdays.")
+    managed.wait_until_ready()
+    assert "eleven" in told_of_saturday(http)
+    assert [one.id for one in managed.sources()] == [source["id"]]
+    assert is_true(lambda: left(managed)[3:] == (0, 0))
+    assert [text for text in passages_of(managed) if "eight" in text or "nine" in text] == []
+
+
+def test_a_source_is_deleted_with_its_replacement(http: httpx.Client, managed: InProcess) -> None:
+    source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
+    managed.wait_until_ready()
+    replace(http, source, LONG * 4)
+    http.delete(f"/sources/{source}")
+    assert is_true(lambda: is_empty(managed))
+    assert managed.sources() == []
+
+
+def test_a_replacement_survives_a_crash(tmp_path: Path) -> None:
+    with LocalService(tmp_path / "data", collections=COLLECTIONS, bots=BOTS) as service:
+        with client_of(service) as http:
+            source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
+            service.wait_until_ready()
+            replace(http, source, f"{LONG * 8}\n\nThe library opens at ten on Saturdays.")
+        service.kill()
+        assert [one.id for one in service.sources()] == [source]
+        service.start()
+        service.wait_until_ready()
+        with client_of(service) as http:
+            assert "ten" in told_of_saturday(http)
+        assert [one.id for one in service.sources()] == [source]
+
+
+def test_the_quota_counts_what_is_there(tmp_path: Path) -> None:
+    with (
+        own_service(tmp_path / "data", limits={"sources": 2}) as service,
+        client_of(service) as http,
+    ):
+        first = add_text(http, "One", "The first text.")["id"]
+        add_text(http, "Two", "The second text.")
+        body = {"name": "Three", "collections": ["col_one"], "content": "The third text."}
+        assert problem_of(http.post("/sources/write", json={"value": body}), 402)
+        # A source and its replacement are one.
+        value_of(replace(http, first, LONG * 4, "One"))
+        assert problem_of(http.post("/sources/write", json={"value": body}), 402)
+        http.delete(f"/sources/{first}")
+        value_of(http.post("/sources/write", json={"value": body}))
+        assert problem_of(http.post("/sources/write", json={"value": body}), 402)
+
+
+def test_a_method_that_a_source_does_not_have_is_told_all_that_it_has(
+    anyones: httpx.Client,
+) -> None:
+    for path, allowed in (("src_x", "DELETE, GET, PATCH"), ("write", "POST"), ("x/write", "PUT")):
+        response = anyones.options(f"/sources/{path}")
+        assert problem_of(response, 405)["code"] == "method_not_allowed"
+        assert response.headers["Allow"] == allowed
+
+
+CHANGES = [
+    ("DELETE", ""),
+    ("PATCH", ""),
+    ("PUT", "/write"),
+    ("PUT", "/webpage"),
+    ("PUT", "/upload"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+def test_changes_need_the_key(anyones: httpx.Client, method: str, path: str) -> None:
+    response = anyones.request(
+        method, f"/sources/src_x{path}", json={}, headers={"X-API-KEY": "wrong"}
+    )
+    assert problem_of(response, 401)["code"] == "unauthorized"
+
+
+@pytest.mark.parametrize(
+    ("role", "code"), [("read", "read_only_key"), ("write", "key_may_not_manage")]
+)
+def test_a_key_that_may_not_manage_changes_nothing(tmp_path: Path, role: str, code: str) -> None:
+    key = {"name": "other", "role": role, "key": "key-of-another"}
+    with (
+        own_service(tmp_path / "data", keys=[key]) as service,
+        client_of(service) as http,
+    ):
+        source = add_text(http, "Kept", "The kept text.")["id"]
+        http.headers["X-API-KEY"] = "key-of-another"
+        for method, path in CHANGES:
+            problem = problem_of(http.request(method, f"/sources/{source}{path}"), 403)
+            assert problem["code"] == code
+            assert "manage" in problem["message"]
+        assert page(http, "about").json()["role"] == role
+        assert "manage" not in http.get("/ping").headers["Knowledge-Bot-Extensions"]
+        assert standing(http, source)["name"] == "Kept"
+
+
+@pytest.mark.parametrize("source", ["src_" + "0" * 24, "x", "%00", "src_" + "x" * 300])
+def test_what_is_not_there_cannot_be_changed(anyones: httpx.Client, source: str) -> None:
+    responses = [
+        anyones.get(f"/sources/{source}"),
+        anyones.get(f"/sources/{source}/text"),
+        anyones.delete(f"/sources/{source}"),
+        replace(anyones, source, "Text."),
+    ]
+    for response in responses:
+        problem_of(response, 404 if len(source) <= 200 and source != "%00" else 400)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"content": " "}, {"name": ""}, {"collections": ["col_x"]}, {"content": 7}],
+)
+def test_a_replacement_that_is_no_source_is_refused(
+    anyones: httpx.Client, change: dict[str, Any]
+) -> None:
+    source = add_text(anyones, "Rules", "Nobody sings in the lift.")["id"]
+    body = {"name": "Rules", "collections": ["col_one"], "content": "Text."} | change
+    before = standing(anyones, source)["revision"]
+    problem_of(anyones.put(f"/sources/{source}/write", json={"value": body}), 400)
+    assert standing(anyones, source)["revision"] == before
+
+
+def test_conversations_are_listed_newest_first_and_read_back(http: httpx.Client) -> None:
+    add_text(http, "Rules", "Nobody sings in the lift.")
+    conversations = [ask(http, f"Question {number}?")["conversation_id"] for number in range(5)]
+    for _ in range(2):
+        ask(http, "Who sings in the lift?", conversations[0])
+    found, before = [], {}
+    while True:
+        part = page(http, "bots/bot_one/conversations", params={"limit": 2, **before}).json()
+        found += part["rows"]
+        if part["next"] is None:
+            break
+        before = {"before": part["next"]}
+    assert [one["id"] for one in found] == conversations[::-1]
+    assert found[-1]["name"] == "Question 0?"
+    path = f"bots/bot_one/conversations/{conversations[0]}"
+    newest = page(http, path, params={"limit": 2}).json()
+    assert [one["question"] for one in newest["rows"]] == ["Who sings in the lift?"] * 2
+    assert newest["rows"][0]["sources"][0]["name"] == "Rules"
+    older = page(http, path, params={"before": newest["next"]}).json()
+    assert [one["question"] for one in older["rows"]] == ["Question 0?"]
+    assert older["next"] is None
+
+
+def test_a_conversation_of_another_bot_is_not_shown(anyones: httpx.Client) -> None:
+    conversation = ask(anyones, "Question?")["conversation_id"]
+    for path in (
+        f"bots/bot_two/conversations/{conversation}",
+        "bots/bot_one/conversations/conv_x",
+        "bots/bot_x/conversations",
+        f"bots/bot_x/conversations/{conversation}",
+    ):
+        assert problem_of(page(anyones, path), 404)["code"].startswith("unknown_")
+
+
+def test_a_question_is_answered_from_one_of_the_texts_whatever_is_replaced(
+    http: httpx.Client, managed: InProcess
+) -> None:
+    # Each text says two things; what an answer says of one must be of the same text as the other.
+    source = add_text(http, "Depot", depot(0))["id"]
+    others = [add_text(http, f"Other {number}", depot_of_others(0))["id"] for number in range(5)]
+    managed.wait_until_ready()
+    sent, over = [0], threading.Event()
+
+    def replace_all_the_time() -> None:
+        with client_of(managed) as mine:
+            for number in range(1, 25):
+                sent.append(number)
+                replace(mine, source, depot(number), "Depot").raise_for_status()
+                for other in others:
+                    replace(mine, other, depot_of_others(number)).raise_for_status()
+                time.sleep(0.1)
+            managed.wait_until_ready(120)
+            over.set()
+
+    replacing = threading.Thread(target=replace_all_the_time)
+    replacing.start()
+    answers = []
+    newest = 0
+    while not over.is_set():
+        before = sent[-1]
+        told = ask(http, "At which gate does the depot of Rua open?")
+        gate = re.search(r"opens at gate (\d+)\. Its key is number (\d+)\.", told["answer"])
+        assert gate is not None, told["answer"]
+        assert gate[1] == gate[2]
+        # Never one that was not sent yet, and never an older one than the last answer's.
+        assert newest <= int(gate[1]) <= max(before + 1, sent[-1])
+        newest = int(gate[1])
+        answers.append(told["sources"][0]["id"])
+        time.sleep(0.05)
+    replacing.join()
+    assert set(answers) == {source}
+    assert len(answers) > 20
+    assert newest == 24 or "gate 24." in ask(http, "At which gate does the depot open?")["answer"]
+
+
+def depot(number: int) -> str:
+    said = f"The depot of Rua opens at gate {number}. Its key is number {number}."
+    return f"{said}\n\n{LONG[: 3000 * (number % 3)]}"
+
+
+def depot_of_others(number: int) -> str:
+    return f"Ropes are dried in shed {number}.\n\n{LONG[:2000]}"

@@ -1,0 +1,246 @@
+"""What a monitoring system and an operator are told: /healthz, /metrics and the log."""
+
+import re
+import shutil
+import socket
+import sqlite3
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from in_process import InProcess, web
+from knowledge_bot import __version__
+from knowledge_bot_service import LocalService
+from serve_command import key_in, serving
+from service_calls import add_text, ask, client_of
+
+pytestmark = pytest.mark.integration
+
+
+def root_of(base_url: str) -> str:
+    return base_url.removesuffix("/public/v1")
+
+
+def metrics_of(base_url: str) -> dict[tuple[str, ...], float]:
+    """Every sample by its name and the values of its labels."""
+    answer = httpx.get(f"{root_of(base_url)}/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_service_that_works_says_so_without_a_key_until_its_folder_is_gone(
+    tmp_path: Path,
+) -> None:
+    with InProcess(tmp_path / "data") as service:
+        address = f"{root_of(service.base_url)}/healthz"
+        answer = web.get(address)
+        assert answer.status_code == 200
+        assert answer.json() == {
+            "ready": True,
+            "disk": "The data folder takes writes.",
+            "database": "The database stores and answers.",
+            "workers": "The workers work.",
+        }
+        assert web.head(address).status_code == 200
+        with sqlite3.connect(tmp_path / "data/knowledge.sqlite3", isolation_level=None) as other:
+            other.execute("BEGIN IMMEDIATE")
+            answer = health_that_is(address, 503)
+            assert "stored nothing for" in answer.json()["database"]
+            other.execute("ROLLBACK")
+        other.close()
+        health_that_is(address, 200)
+        shutil.rmtree(tmp_path / "data")
+        answer = health_that_is(address, 503)
+        assert "The data folder takes no writes: No such file" in answer.json()["disk"]
+
+
+def health_that_is(address: str, status: int) -> httpx.Response:
+    """Ask until it is so: an answer is given again for a second."""
+    deadline = time.monotonic() + 60
+    while (answer := web.get(address, timeout=30)).status_code != status:
+        assert time.monotonic() < deadline, answer.text
+        time.sleep(0.1)
+    return answer
+
+
+def test_too_little_room_on_the_disk_is_not_ready() -> None:
+    with InProcess(settings={"limits": {"min_free_bytes": 2**60}}) as service:
+        answer = web.get(f"{root_of(service.base_url)}/healthz")
+        assert answer.status_code == 503
+        assert answer.json()["ready"] is False
+        assert "Make room there" in answer.json()["disk"]
+        # Who asks is still answered.
+        assert web.get(f"{service.base_url}/ping").status_code == 200
+
+
+def test_what_happens_is_counted() -> None:
+    with LocalService() as service, client_of(service) as http:
+        before = metrics_of(service.base_url)
+        add_text(http, "A confidential name", "The depot opens at eight.", "col_default")
+        service.wait_until_ready()
+        ask(http, "When does the depot open?", bot="bot_default")
+        ask(http, "Who painted the ceiling?", bot="bot_default")
+        httpx.get(f"{service.base_url}/bots", headers={"X-API-KEY": "wrong"})
+        http.get(f"{service.base_url}/a-path-of-a-stranger")
+        metrics = metrics_of(service.base_url)
+        text = httpx.get(f"{root_of(service.base_url)}/metrics").text
+    assert before["kbot_service_questions_total", "answered"] == 0
+    assert metrics["kbot_service_questions_total", "answered"] == 1
+    assert metrics["kbot_service_questions_total", "not_found"] == 1
+    requests = "kbot_service_requests_total"
+    assert metrics[requests, "POST", "/public/v1/messages", "200"] == 2
+    assert metrics[requests, "POST", "/public/v1/sources/write", "200"] == 1
+    assert metrics[requests, "GET", "other", "401"] == 1
+    assert metrics[requests, "GET", "other", "404"] == 1
+    took = "kbot_service_request_duration_seconds"
+    assert metrics[f"{took}_count", "/public/v1/messages"] == 2
+    assert 0 < metrics[f"{took}_sum", "/public/v1/messages"] < 30
+    assert metrics["kbot_service_sources", "ready"] == 1
+    assert metrics["kbot_service_sources", "failed"] == 0
+    assert metrics["kbot_service_queue_length",] == 0
+    assert metrics["kbot_service_passages",] == 1
+    assert metrics["kbot_service_database_bytes",] > 10_000
+    assert metrics["kbot_service_disk_free_bytes",] > 0
+    assert metrics["kbot_service_open_connections",] >= 1
+    assert metrics["process_resident_memory_bytes",] > 1_000_000
+    assert not re.search("confidential|stranger|depot", text)
+    assert service.api_key not in text
+
+
+LINE = re.compile(
+    r"(?P<time>\S+) info (?P<client>\S+) (?P<method>[A-Z]+) (?P<path>\S+) (?P<status>\d{3}) "
+    r"(?P<ms>[\d.]+) ms (?P<bytes>\d+) bytes key (?P<key>\S+)"
+)
+
+
+def test_each_request_is_one_line_and_no_key_is_in_it(tmp_path: Path) -> None:
+    with serving(tmp_path) as (base_url, printed, _):
+        key = key_in(printed)
+        answer = httpx.get(f"{base_url}/bots?secret=1", headers={"X-API-KEY": key})
+        # Of a proxy that is not trusted.
+        told = {"X-API-KEY": "a-key-that-is-wrong", "X-Forwarded-For": "192.0.2.7"}
+        httpx.get(f"{base_url}/bots", headers=told)
+        httpx.get(f"{base_url}/%0aGET%20/forged%1b[2J%E2%80%AE", headers={"X-API-KEY": key})
+        httpx.get(f"{base_url}/{'long' * 1000}", headers={"X-API-KEY": key})
+    lines = (tmp_path / "printed.txt").read_text().splitlines()
+    found = [line for one in lines if (line := LINE.fullmatch(one))]
+    assert found[0]["path"] == "/public/v1/bots"
+    assert [int(line["status"]) for line in found] == [200, 401, 404, 404]
+    assert found[0]["key"] == "generated"
+    assert found[0]["client"] == "127.0.0.1"
+    assert int(found[0]["bytes"]) == len(answer.content)
+    assert datetime.fromisoformat(found[0]["time"]).utcoffset() is not None
+    assert (found[1]["key"], found[1]["client"]) == ("-", "127.0.0.1")
+    assert found[2]["path"] == "/public/v1/%0AGET%20/forged%1B%5B2J%E2%80%AE"
+    assert len(found[3]["path"]) < 400
+    (warned,) = [line for line in lines if " warning " in line]
+    assert "127.0.0.1 sent a key that is not known here: GET /public/v1/bots" in warned
+    logged = "\n".join(line for line in lines if not line.startswith("API key:"))
+    assert not re.search(f"secret=|a-key-that-is-wrong|{re.escape(key)}", logged)
+
+
+def test_a_source_that_cannot_be_read_is_a_line_with_the_reason(tmp_path: Path) -> None:
+    with serving(tmp_path) as (base_url, printed, _):
+        form = {"name": "Program", "collections": "col_default"}
+        source = httpx.post(
+            f"{base_url}/sources/upload",
+            data=form,
+            files={"file": ("tool.exe", b"MZ\x90\x00" + bytes(200))},
+            headers={"X-API-KEY": key_in(printed)},
+        ).json()["value"]
+        log = tmp_path / "printed.txt"
+        said = f"warning source {source['id']} failed: "
+        wait_for(lambda: said in log.read_text())
+    (line,) = [line for line in log.read_text().splitlines() if said in line]
+    assert "cannot be read" in line.partition(said)[2]
+
+
+def test_a_replacement_that_cannot_be_read_is_a_line_with_the_id_of_what_it_was_to_replace(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as (base_url, printed, _):
+        http = httpx.Client(headers={"X-API-KEY": key_in(printed)})
+        body = {"name": "Hours", "collections": ["col_default"], "content": "Open until ten."}
+        source = http.post(f"{base_url}/sources/write", json={"value": body}).json()["value"]["id"]
+        address = f"{base_url}/sources/{source}"
+        wait_for(lambda: http.get(address).json()["value"]["status"] == "ready")
+        form = {"name": "Hours", "collections": "col_default"}
+        file = {"file": ("tool.exe", b"MZ\x90\x00" + bytes(200))}
+        http.put(f"{address}/upload", data=form, files=file).raise_for_status()
+        said = f" warning the replacement of source {source} failed: the file is binary"
+        wait_for(lambda: said in (tmp_path / "printed.txt").read_text())
+        http.close()
+    assert re.findall("src_[0-9a-f]+ failed", (tmp_path / "printed.txt").read_text()) == [
+        f"{source} failed"
+    ]
+
+
+def test_the_log_has_the_start_and_the_end_of_the_service(tmp_path: Path) -> None:
+    with serving(tmp_path) as (base_url, printed, process):
+        port = httpx.URL(base_url).port
+        started = (
+            f" info started: version {__version__}, listening on 127.0.0.1, port {port}, "
+            f"data folder {tmp_path / 'kbot-data'}\n"
+        )
+        assert started in printed
+        process.terminate()
+        assert process.wait(20) == 0
+    log = (tmp_path / "printed.txt").read_text()
+    assert log.endswith(" info stopped\n")
+    assert log.count(key_in(printed)) == 1  # where it is shown, before
+
+
+def test_the_level_says_how_much_is_logged(tmp_path: Path) -> None:
+    with serving(tmp_path, "--log-level", "warning") as (base_url, printed, _):
+        httpx.get(f"{base_url}/bots", headers={"X-API-KEY": key_in(printed)})
+        httpx.get(f"{base_url}/bots", headers={"X-API-KEY": "wrong"})
+    logged = (tmp_path / "printed.txt").read_text()
+    assert "sent a key that is not known" in logged
+    assert " info " not in logged
+
+
+def test_a_proxy_says_who_the_client_is_only_where_it_is_trusted(tmp_path: Path) -> None:
+    told = {
+        "192.0.2.7": "192.0.2.7",
+        # Nor does anything else get into the log by this header.
+        "POST /public/v1/bots 200": "-",
+        "fe80::1%POST /public/v1/bots 200": "fe80::1",
+    }
+    with serving(tmp_path, "--trusted-proxy", "127.0.0.0/8") as (base_url, _, _process):
+        for one in told:
+            httpx.get(f"{base_url}/ping", headers={"X-Forwarded-For": one})
+    lines = (tmp_path / "printed.txt").read_text().splitlines()
+    found = [line for one in lines if (line := LINE.fullmatch(one))]
+    assert [line["client"] for line in found] == list(told.values())
+
+
+def test_an_open_connection_is_counted(served: LocalService) -> None:
+    address = ("127.0.0.1", int(served.base_url.split(":")[2].split("/")[0]))
+    # With the one that asks; those of other tests may be closing yet.
+    wait_for_connections(served, 1)
+    with socket.create_connection(address), socket.create_connection(address):
+        wait_for_connections(served, 3)
+    wait_for_connections(served, 1)
+
+
+def wait_for_connections(service: LocalService, count: int) -> None:
+    deadline = time.monotonic() + 30
+    while metrics_of(service.base_url)["kbot_service_open_connections",] != count:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

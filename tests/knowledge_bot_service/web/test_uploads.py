@@ -1,0 +1,251 @@
+"""Files that are sent: both notations, and what is wrong with a form."""
+
+import json
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from in_process import InProcess
+from knowledge_bot_service import LocalService
+from service_calls import ask, client_of, problem_of, value_of
+
+FIELDS = {"name": "Notes", "collections": ["col_one"]}
+BOUNDARY = {"Content-Type": "multipart/form-data; boundary=limit"}
+
+
+@pytest.mark.parametrize(
+    ("animal", "form"),
+    [
+        ("heron", {"value": json.dumps({"name": "heron", "collections": ["col_one"]})}),
+        ("badger", {"name": "badger", "collections": ["col_one", "col_two"]}),
+        ("otter", {"name": "otter", "collections": '["col_one", "col_two"]'}),
+        ("lynx", {"name": "lynx", "collections": "col_one"}),
+    ],
+)
+def test_every_notation_of_an_upload_becomes_an_answer(
+    http: httpx.Client, animal: str, form: dict[str, str]
+) -> None:
+    content = f"The {animal} sleeps in room {len(animal)}9.".encode()
+    files = {"file": (f"{animal}.txt", content, "text/plain")}
+    source = value_of(http.post("/sources/upload", data=form, files=files))
+    assert (source["name"], source["status"]) == (animal, "pending")
+    expected = ["col_one", "col_two"] if "col_two" in str(form) else ["col_one"]
+    assert [collection["id"] for collection in source["collections"]] == expected
+    answer = ask(http, f"Where does the {animal} sleep?")["answer"]
+    assert f"room {len(animal)}9" in answer
+    assert answer.partition("Sources: ")[2].startswith(animal)
+
+
+def test_the_file_part_may_come_before_the_fields(http: httpx.Client) -> None:
+    body = (
+        b'--limit\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+        b"The anvil weighs ninety kilos.\r\n"
+        b'--limit\r\nContent-Disposition: form-data; name="value"\r\n\r\n'
+        b'{"name": "Anvil", "collections": ["col_one"]}\r\n--limit--\r\n'
+    )
+    value_of(http.post("/sources/upload", content=body, headers=BOUNDARY))
+    assert "ninety kilos" in ask(http, "How much does the anvil weigh?")["answer"]
+
+
+@pytest.mark.parametrize(
+    ("form", "named"),
+    [
+        ({}, "name"),
+        ({"name": "x"}, "collections"),
+        ({"collections": ["col_one"]}, "name"),
+        ({"name": "x", "collections": "[1"}, "collections"),
+        ({"name": "x", "collections": "[1]"}, "collections"),
+        ({"name": "x\0", "collections": "col_one"}, "name"),
+        ({"name": b"\xff", "collections": "col_one"}, "name"),
+        ({"value": "{"}, "value"),
+        ({"value": b"\xff"}, "value"),
+        ({"value": "[]"}, "request body"),
+        ({"value": "[" * 100_000}, "value"),
+        ({"value": '{"name": "\\ud800", "collections": ["col_one"]}'}, "name"),
+        ({"value": json.dumps(FIELDS | {"collections": []})}, "collections"),
+        ({"name": "x" * 1_100_000, "collections": "col_one"}, "fields"),
+    ],
+)
+def test_a_form_that_is_not_as_documented_is_a_400_that_says_why(
+    http: httpx.Client, form: dict[str, str], named: str
+) -> None:
+    response = http.post("/sources/upload", data=form, files={"file": ("a.txt", b"x")})
+    problem = problem_of(response, 400)
+    assert problem["code"] == "invalid_request"
+    assert named in problem["message"]
+
+
+@pytest.mark.parametrize("boundary", ["b" * 300, '"b', "\xff\xfe", "a b", "="])
+def test_a_boundary_that_cannot_be_one_is_a_400(http: httpx.Client, boundary: str) -> None:
+    kind = f"multipart/form-data; boundary={boundary}".encode("latin-1")
+    response = http.post("/sources/upload", content=b"x", headers={"Content-Type": kind})
+    assert problem_of(response, 400)["code"] == "invalid_request"
+
+
+def test_a_form_has_as_many_parts_as_a_source_has_collections(http: httpx.Client) -> None:
+    file = {"file": ("a.txt", b"The spade is in the shed.")}
+    most = {"name": "Spade", "collections": ["col_one"] * 1000}
+    value_of(http.post("/sources/upload", data=most, files=file))
+    part = b'--limit\r\nContent-Disposition: form-data; name="x"\r\n\r\n\r\n'
+    begun = time.monotonic()
+    response = http.post("/sources/upload", content=part * 50_000, headers=BOUNDARY)
+    assert "parts" in problem_of(response, 400)["message"]
+    assert time.monotonic() - begun < 20
+
+
+def test_the_headers_of_a_part_are_bounded(http: httpx.Client) -> None:
+    body = b"--limit\r\nX: " + b"a" * 2_000_000
+    assert problem_of(http.post("/sources/upload", content=body, headers=BOUNDARY), 400)
+
+
+PIECES = st.sampled_from(
+    [
+        b"--limit",
+        b"--limit--",
+        b"\r\n",
+        b"\r\n\r\n",
+        b"--",
+        b'Content-Disposition: form-data; name="file"; filename="a.txt"',
+        b'Content-Disposition: form-data; name="value"',
+        b"Content-Disposition: form-data; name*=UTF-8''%ff; filename*=x",
+        b'Content-Disposition: ;;="',
+        b"Content-Transfer-Encoding: base64",
+        b"Content-Type: text/plain; charset=\xff",
+        b'{"name": "x", "collections": ["col_one"]}',
+        b":",
+    ]
+)
+
+
+@settings(max_examples=150)
+@given(
+    pieces=st.lists(st.one_of(PIECES, PIECES, st.binary(max_size=12)), max_size=14),
+    boundary=st.one_of(st.just(b"limit"), st.just(b"limit"), st.binary(max_size=40)),
+)
+def test_no_form_is_a_fault(http: httpx.Client, pieces: list[bytes], boundary: bytes) -> None:
+    # What httpx would not send is no header of a request.
+    sent = bytes(byte for byte in boundary if byte >= 0x20 and byte != 0x7F).strip() or b"limit"
+    kind = b"multipart/form-data; boundary=" + sent
+    response = http.post(
+        "/sources/upload", content=b"".join(pieces), headers={"Content-Type": kind}
+    )
+    assert response.status_code in {200, 400}, response.text
+    if response.status_code == 400:
+        assert problem_of(response, 400)["message"]
+
+
+def test_an_unknown_collection_is_named(http: httpx.Client) -> None:
+    form = FIELDS | {"collections": ["col_x"]}
+    response = http.post("/sources/upload", data=form, files={"file": ("a.txt", b"x")})
+    assert "col_x" in problem_of(response, 400)["message"]
+
+
+def test_a_form_without_a_file_or_with_two_is_a_400(http: httpx.Client) -> None:
+    none = http.post("/sources/upload", files={"value": (None, json.dumps(FIELDS))})
+    assert "`file`" in problem_of(none, 400)["message"]
+    two = [("file", ("a.txt", b"x")), ("file", ("b.txt", b"y"))]
+    response = http.post("/sources/upload", data=FIELDS, files=two)
+    assert "`file`" in problem_of(response, 400)["message"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no form", b"--limit\r\n", b"--limit\r\nbroken header\r\n\r\n", b"--other\r\n\r\n"],
+)
+def test_a_body_that_is_no_form_is_a_400(http: httpx.Client, content: bytes) -> None:
+    response = http.post("/sources/upload", content=content, headers=BOUNDARY)
+    assert problem_of(response, 400)["code"] == "invalid_request"
+
+
+def test_a_form_without_its_end_is_a_400(http: httpx.Client) -> None:
+    body = b'--limit\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nhalf a fi'
+    problem = problem_of(http.post("/sources/upload", content=body, headers=BOUNDARY), 400)
+    assert "last boundary" in problem["message"]
+
+
+def test_a_form_without_a_boundary_is_a_400(http: httpx.Client) -> None:
+    response = http.post(
+        "/sources/upload", content=b"x", headers={"Content-Type": "multipart/form-data"}
+    )
+    assert "boundary" in problem_of(response, 400)["message"]
+
+
+def test_another_content_type_is_a_400(http: httpx.Client) -> None:
+    problem = problem_of(http.post("/sources/upload", json={"value": FIELDS}), 400)
+    assert problem["code"] == "unsupported_media_type"
+
+
+def test_a_file_over_the_limit_is_a_413(http: httpx.Client) -> None:
+    files = {"file": ("a.txt", b"word " * 700_000)}
+    problem = problem_of(http.post("/sources/upload", data=FIELDS, files=files), 413)
+    assert "3,000,000 bytes" in problem["message"]
+
+
+def test_nothing_stays_of_uploads_that_are_refused_or_done(
+    fresh: InProcess, fresh_http: httpx.Client
+) -> None:
+    fine = {"file": ("a.txt", b"The bell rings at six.")}
+    value_of(fresh_http.post("/sources/upload", data=FIELDS, files=fine))
+    for form in ({}, FIELDS | {"collections": ["col_x"]}):
+        problem_of(fresh_http.post("/sources/upload", data=form, files=fine), 400)
+    fresh.wait_until_ready()
+    ask(fresh_http, "When does the bell ring?")
+    assert list(Path(fresh.data, "material").iterdir()) == []
+
+
+def test_an_upload_that_breaks_off_leaves_nothing_and_is_no_fault_of_the_service(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    part = b'--limit\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nhalf'
+    with LocalService(tmp_path) as service:
+        head = (
+            "POST /public/v1/sources/upload HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n"
+            f"X-API-KEY: {service.api_key}\r\nContent-Type: {BOUNDARY['Content-Type']}\r\n\r\n"
+        )
+        address = httpx.URL(service.base_url)
+        material = tmp_path / "material"
+        with socket.create_connection((address.host, address.port or 0)) as connection:
+            connection.sendall(head.encode() + part)
+            wait_until(lambda: any(material.iterdir()))
+        wait_until(lambda: not any(material.iterdir()))
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_an_upload_is_streamed_to_the_disk(tmp_path: Path) -> None:
+    size = 120_000_000
+    file = tmp_path / "large.bin"
+    with file.open("wb") as sparse:
+        sparse.truncate(size)
+    with LocalService(tmp_path / "data") as service, client_of(service) as client:
+        client.get("/bots")
+        form = {"name": "Large", "collections": ["col_default"]}
+        with file.open("rb") as content:
+            files = {"file": ("large.bin", content)}
+            value_of(client.post("/sources/upload", data=form, files=files))
+        assert _peak_memory(service.pid) < 0.9 * size + 60_000_000
+        service.wait_until_ready()
+        (state,) = service.sources()
+        assert state.status == "failed"
+        assert state.reason
+
+
+def _peak_memory(pid: int) -> int:
+    (line,) = [
+        line
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        if line.startswith("VmHWM")
+    ]
+    return int(line.split()[1]) * 1024

@@ -1,0 +1,378 @@
+"""What becomes of sources: pages fetched, files read, and the reasons when they cannot be."""
+
+import os
+import re
+import signal
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import httpx
+import pytest
+
+from in_process import InProcess
+from knowledge_bot_service import LocalService
+from page_server import answer, serving
+from service_calls import add_text, ask, client_of, value_of
+
+PAGE = """<!doctype html><html><head><title>Opening hours</title></head><body>
+<nav><a href="/">Home</a></nav><main><article><h1>Opening hours</h1>
+<p>The swimming hall on Elm Street opens at seven in the morning on working days, and closes at
+nine in the evening. On Sundays it opens at ten.</p>
+<p>The sauna is open to members only. Towels can be hired at the desk for three euros a day, and
+lockers take a two euro coin that is given back.</p></article></main></body></html>"""
+
+
+class PageServer(ThreadingHTTPServer):
+    """Serves one page, and remembers the request headers that it was asked with."""
+
+    asked: ClassVar[list[Message]] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        PageServer.asked.append(self.headers)
+        found = self.path == "/hours"
+        body = PAGE.encode() if found else b"nothing"
+        self.send_response(200 if found else 404)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def page_server() -> Iterator[str]:
+    with PageServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+    folder = tmp_path_factory.mktemp("worker")
+    with InProcess(
+        folder,
+        collections={"col_one": "One"},
+        bots={"bot_one": ["col_one"]},
+        allow_fetch=["127.0.0.1/32"],
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def http(service: InProcess) -> Iterator[httpx.Client]:
+    with client_of(service) as client:
+        yield client
+
+
+def add_page(http: httpx.Client, url: str, name: str = "Hours", **more: object) -> str:
+    body = {"name": name, "collections": ["col_one"], "url": url, **more}
+    source: str = value_of(http.post("/sources/webpage", json={"value": body}))["id"]
+    return source
+
+
+def add_file(http: httpx.Client, filename: str, content: bytes, content_type: str = "") -> str:
+    part = (filename, content, content_type) if content_type else (filename, content)
+    form = {"name": filename, "collections": ["col_one"]}
+    response = http.post("/sources/upload", data=form, files={"file": part})
+    source: str = value_of(response)["id"]
+    return source
+
+
+def end_of(service: InProcess, source: str) -> tuple[str, str | None]:
+    service.wait_until_ready()
+    (state,) = [state for state in service.sources() if state.id == source]
+    return state.status, state.reason
+
+
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells of processes")
+
+
+def reading_processes(service: LocalService) -> set[int]:
+    """The processes in which a service reads documents."""
+    tasks = Path(f"/proc/{service.pid}/task").iterdir()
+    return {int(one) for task in tasks for one in (task / "children").read_text().split()}
+
+
+def cpu_seconds(service: LocalService) -> float:
+    """The CPU time that the service's own process has used (proc(5))."""
+    fields = Path(f"/proc/{service.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_page_is_fetched_with_its_headers_and_answers(
+    service: InProcess, http: httpx.Client, page_server: str
+) -> None:
+    headers = [{"name": "X-Pass", "value": "let-me-in-7261"}]
+    source = add_page(http, f"{page_server}/hours", headers=headers)
+    assert end_of(service, source) == ("ready", None)
+    assert any(asked.get("X-Pass") == "let-me-in-7261" for asked in PageServer.asked)
+    answer = ask(http, "When does the swimming hall open on working days?")["answer"]
+    assert "seven in the morning" in answer
+    assert answer.endswith("Sources: Hours")
+
+
+def test_the_headers_of_a_page_are_gone_when_it_is_done(
+    service: InProcess, http: httpx.Client, page_server: str
+) -> None:
+    headers = [{"name": "X-Pass", "value": "let-me-in-9954"}]
+    for path in ("/hours", "/gone"):
+        source = add_page(http, page_server + path, headers=headers)
+        end_of(service, source)
+        # The answer that it is done and the removal of its file are two steps.
+        with closing(sqlite3.connect(service.data / "knowledge.sqlite3")) as database:
+            wait_until(lambda: not any((service.data / "material").iterdir()))
+            assert database.execute("SELECT count(*) FROM job").fetchone() == (0,)
+    # Neither in the database nor in its log.
+    for file in service.data.rglob("*"):
+        assert file.is_dir() or b"let-me-in-9954" not in file.read_bytes(), file
+
+
+def test_headers_that_wait_are_for_the_owner_alone_and_survive_a_crash(
+    tmp_path: Path,
+) -> None:
+    headers = [{"name": "X-Pass", "value": "let-me-in-5512"}]
+    with serving() as server:
+        server.answers["/slow"] = lambda _: time.sleep(3)
+        service = LocalService(tmp_path, allow_fetch=["127.0.0.1/32"])
+        with service, client_of(service) as http:
+            body = {"name": "Slow", "collections": ["col_default"], "url": server.url("/slow")}
+            value_of(http.post("/sources/webpage", json={"value": body | {"headers": headers}}))
+            wait_until(lambda: len(server.requests) == 1)
+            (file,) = (tmp_path / "material").iterdir()
+            assert file.stat().st_mode & 0o777 == 0o600
+            service.kill()
+            server.answers["/slow"] = answer(PAGE.encode())
+            service.start()
+            service.wait_until_ready()
+            assert [one.status for one in service.sources()] == ["ready"]
+        assert all("x-pass: let-me-in-5512" in request.lower() for request in server.requests)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("{server}/gone", "404"),
+        ("http://127.0.0.1:1/", "refused|connect"),
+        ("http://10.255.255.1/", "10.255.255.1"),
+        ("http://169.254.169.254/latest/meta-data/", "169.254.169.254"),
+        ("http://[::1]:80/", "::1"),
+    ],
+)
+def test_a_page_that_cannot_be_had_fails_with_the_reason(
+    service: InProcess, http: httpx.Client, page_server: str, url: str, reason: str
+) -> None:
+    status, said = end_of(service, add_page(http, url.format(server=page_server), name="Bad"))
+    assert status == "failed"
+    assert said is not None
+    assert re.search(reason, said), said
+
+
+@pytest.mark.parametrize(
+    ("filename", "content", "reason"),
+    [
+        ("empty.txt", b"", "empty"),
+        ("blank.txt", b" \n\n\t", "empty|no text"),
+        ("junk.pdf", b"\x00\x01\x02junk" * 500, "binary|PDF|kind"),
+        ("truncated.pdf", b"%PDF-1.7\n1 0 obj\n<< /Type", "PDF"),
+        ("junk.docx", b"PK\x03\x04" + b"\x00" * 300, "."),
+        ("noise.txt", bytes(range(256)) * 40, "binary|kind|text"),
+    ],
+)
+def test_a_file_that_cannot_be_read_fails_with_the_reason(
+    service: InProcess, http: httpx.Client, filename: str, content: bytes, reason: str
+) -> None:
+    status, said = end_of(service, add_file(http, filename, content))
+    assert status == "failed"
+    assert said is not None
+    assert re.search(reason, said, re.IGNORECASE), said
+
+
+@pytest.mark.parametrize(
+    ("filename", "content", "question", "fact"),
+    [
+        (
+            "bikes.md",
+            b"# Bikes\n\nThe **bike cellar** has *forty* places.",
+            "How many places does the bike cellar have?",
+            "The bike cellar has forty places.",
+        ),
+        (
+            "prices.csv",
+            b"item,price\nwooden canoe,870 euros\npaddle,45 euros\n",
+            "What is the price of the wooden canoe?",
+            "870 euros",
+        ),
+        (
+            "garten.txt",
+            "Der Gärtner heißt Jürgen Müller.".encode("cp1252"),
+            "Wie heißt der Gärtner?",
+            "Jürgen Müller",
+        ),
+        (
+            "kiosk.html",
+            PAGE.replace("sauna", "kiosk").encode(),
+            "Who is the kiosk open to?",
+            "memb",
+        ),
+        (
+            "wide.txt",
+            "The lighthouse keeper is Ines Prado.".encode("utf-16"),
+            "Who is the lighthouse keeper?",
+            "Ines Prado",
+        ),
+    ],
+)
+def test_a_file_becomes_answers(
+    service: InProcess,
+    http: httpx.Client,
+    *,
+    filename: str,
+    content: bytes,
+    question: str,
+    fact: str,
+) -> None:
+    assert end_of(service, add_file(http, filename, content)) == ("ready", None)
+    assert fact in ask(http, question)["answer"]
+
+
+def test_a_text_in_markdown_is_quoted_without_its_marks(http: httpx.Client) -> None:
+    add_text(http, "Kitchen", "# Kitchen\n\nThe **toaster** is repaired by *Olga*.")
+    answer = ask(http, "Who repairs the toaster?")["answer"]
+    assert answer.startswith("The toaster is repaired by Olga.")
+
+
+def test_marks_stay_in_a_text_that_is_not_markdown(http: httpx.Client) -> None:
+    add_text(http, "Code", "The function zip_all returns List<Pair> for *args.")
+    answer = ask(http, "What does the function zip_all return?")["answer"]
+    assert "List<Pair> for *args" in answer
+
+
+def test_a_long_text_waits_in_a_file_and_is_ready(service: InProcess, http: httpx.Client) -> None:
+    filler = "\n\n".join(f"Line {number} says little about anything." for number in range(9000))
+    add_text(http, "Long", f"{filler}\n\nThe quarry closed in 1931.\n\n{filler}")
+    service.wait_until_ready()
+    assert "1931" in ask(http, "When did the quarry close?")["answer"]
+    assert list(Path(service.data, "material").iterdir()) == []
+
+
+@needs_proc
+def test_a_file_that_is_much_work_is_none_for_the_service_itself(
+    served: LocalService, served_http: httpx.Client
+) -> None:
+    rules = b"***\n" * 200_000 + b"The quarry closed in 1931.\n"
+    before = cpu_seconds(served)
+    assert end_of(served, add_file(served_http, "rules.md", rules)) == ("ready", None)
+    assert cpu_seconds(served) - before < 1.5
+    assert "1931" in ask(served_http, "When did the quarry close?")["answer"]
+
+
+@needs_proc
+def test_a_source_whose_reading_process_is_killed_is_read_again(
+    served: LocalService, served_http: httpx.Client
+) -> None:
+    source = add_text(served_http, "Long", "Some words of a text. " * 20_000)["id"]
+    while not (found := reading_processes(served)):
+        time.sleep(0.01)
+    os.kill(found.pop(), signal.SIGKILL)
+    assert end_of(served, source) == ("ready", None)
+
+
+@needs_proc
+def test_no_reading_process_outlives_a_killed_service(
+    served: LocalService, served_http: httpx.Client
+) -> None:
+    add_text(served_http, "Long", "Some words of a text. " * 20_000)
+    while not (found := reading_processes(served)):
+        time.sleep(0.01)
+    served.kill()
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{process}/cmdline").exists() for process in found):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    served.start()
+
+
+def test_a_short_text_overtakes_the_long_ones_before_it(
+    fresh: InProcess, fresh_http: httpx.Client
+) -> None:
+    for number in range(6):
+        add_text(fresh_http, f"Long {number}", "Some words of a text. " * 100_000)
+    add_text(fresh_http, "Short", "The quarry closed in 1931.")
+    assert "1931" in ask(fresh_http, "When did the quarry close?")["answer"]
+    assert [one.status == "ready" for one in fresh.sources()].count(True) < 7
+
+
+def test_the_title_of_a_document_is_kept(service: InProcess, http: httpx.Client) -> None:
+    source = add_file(http, "titled.md", b"# The long way\n\nIt is nine miles long.")
+    assert end_of(service, source) == ("ready", None)
+    with closing(sqlite3.connect(service.data / "knowledge.sqlite3")) as database:
+        row = database.execute("SELECT title FROM source WHERE public_id = ?", (source,)).fetchone()
+    assert row == ("The long way",)
+
+
+def test_a_text_of_nothing_that_can_be_seen_fails_with_the_reason(
+    service: InProcess, http: httpx.Client
+) -> None:
+    source = add_text(http, "Invisible", "\u200b\u200b")["id"]
+    assert end_of(service, source) == ("failed", "there is no text in it")
+
+
+def execute(service: InProcess, statement: str) -> None:
+    """Change the database behind the service's back."""
+    with closing(sqlite3.connect(service.data / "knowledge.sqlite3", timeout=30)) as database:
+        database.execute(statement)
+        database.commit()
+
+
+def test_a_source_that_cannot_be_claimed_at_first_is_taken_up_later(
+    fresh: InProcess, fresh_http: httpx.Client
+) -> None:
+    # As a full disk does it, for a while.
+    execute(
+        fresh,
+        "CREATE TRIGGER full BEFORE UPDATE ON source BEGIN SELECT RAISE(ABORT, 'full'); END",
+    )
+    add_text(fresh_http, "Tide", "The tide is highest at noon.")
+    time.sleep(0.3)
+    assert [one.status for one in fresh.sources()] == ["pending"]
+    execute(fresh, "DROP TRIGGER full")
+    fresh.wait_until_ready()
+    assert [one.status for one in fresh.sources()] == ["ready"]
+
+
+def test_a_source_whose_work_breaks_off_each_time_is_given_up_and_the_next_is_not(
+    fresh: InProcess, fresh_http: httpx.Client
+) -> None:
+    execute(
+        fresh,
+        "CREATE TRIGGER odd BEFORE INSERT ON passage WHEN new.text LIKE '%odd%'"
+        " BEGIN SELECT RAISE(ABORT, 'odd'); END",
+    )
+    odd = add_text(fresh_http, "Odd", "An odd text.")["id"]
+    fine = add_text(fresh_http, "Fine", "A fine text.")["id"]
+    status, reason = end_of(fresh, odd)
+    assert status == "failed"
+    assert reason == "given up after 3 attempts: processing it broke off each time"
+    assert end_of(fresh, fine) == ("ready", None)
