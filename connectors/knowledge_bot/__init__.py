@@ -3,8 +3,9 @@
 Importing this package loads neither httpx nor pydantic; a name is loaded when it is first used.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from knowledge_bot._lazy import lazy_names
 
 if TYPE_CHECKING:
     from knowledge_bot._chats import AsyncChat, Chat
@@ -24,12 +25,22 @@ if TYPE_CHECKING:
         NotFoundError,
         PaymentRequiredError,
         PermissionDeniedError,
+        PreconditionFailedError,
         RateLimitError,
         RequestTimeoutError,
         ServerError,
         UnexpectedResponseError,
+        UnsupportedError,
     )
-    from knowledge_bot.models import Bot, Collection, Conversation, Header, Message, Source
+    from knowledge_bot.models import (
+        Bot,
+        Collection,
+        Conversation,
+        Header,
+        Message,
+        Source,
+        SourceDetails,
+    )
 
 __version__ = "0.2.0"
 
@@ -59,32 +70,31 @@ __all__ = [
     "NotFoundError",
     "PaymentRequiredError",
     "PermissionDeniedError",
+    "PreconditionFailedError",
     "RateLimitError",
     "RequestTimeoutError",
     "ServerError",
     "Source",
+    "SourceDetails",
     "Transport",
     "UnexpectedResponseError",
+    "UnsupportedError",
     "__version__",
 ]
 
-# Errors, unless named here.
 _HOMES = {
     "_chats": ("AsyncChat", "Chat"),
     "_client": ("AsyncClient", "Client"),
     "_transports": ("AsyncTransport", "HTTPRequest", "HTTPResponse", "Transport"),
-    "models": ("Bot", "Collection", "Conversation", "Header", "Message", "Source"),
+    "errors": tuple(name for name in __all__ if name.endswith(("Delivery", "Error", "Warning"))),
+    "models": (
+        "Bot",
+        "Collection",
+        "Conversation",
+        "Header",
+        "Message",
+        "Source",
+        "SourceDetails",
+    ),
 }
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = next((home for home, names in _HOMES.items() if name in names), "errors")
-    value: object = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value  # found without this function from now on
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

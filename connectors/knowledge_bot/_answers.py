@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from knowledge_bot.models import Message
 
 SOURCES: Final = "\n\nSources: "
@@ -36,15 +38,16 @@ class Answer:
         text: all of it, as it came.
         listed: the names of its sources, where they came as data; otherwise None.
         found: whether something was found, where that came as data; otherwise None.
-        message_id: the message's id, `msg_…`; None where no service gave the answer.
-        conversation_id: the conversation's id, `conv_…`; None likewise.
+        freshness: for each source what a ledger knows of it, as `_freshness` writes it; None where
+            no ledger was asked, or it could not be read.
+        message: the service's message; None where no service gave the answer.
     """
 
     text: str
     listed: tuple[str, ...] | None = None
     found: bool | None = None
-    message_id: str | None = None
-    conversation_id: str | None = None
+    freshness: "Sequence[Mapping[str, Any]] | None" = None
+    message: "Message | None" = None
 
     @classmethod
     def of(cls, message: "Message") -> "Answer":
@@ -55,9 +58,30 @@ class Answer:
             message.answer,
             _names(more.get("sources")),
             found if isinstance(found, bool) else None,
-            message.id,
-            message.conversation_id,
+            more.get("freshness"),
+            message,
         )
+
+    def as_dict(self, bot_id: str) -> dict[str, Any]:
+        """Return what frameworks keep beside a bot's answer, as new plain values.
+
+        Returns:
+            `bot_id`, `conversation_id`, `message_id`, `created_at` in Unix milliseconds, the names
+            of the `sources`, and whether the bot `found` anything; where a ledger was asked, their
+            `freshness` as well, None if it could not be read.
+        """
+        message = self.message
+        assert message is not None  # noqa: S101 - a bot's answer is a message
+        more = message.model_extra or {}
+        return {
+            "bot_id": bot_id,
+            "conversation_id": message.conversation_id,
+            "message_id": message.id,
+            "created_at": message.model_dump(mode="json", include={"created_at"})["created_at"],
+            "sources": list(self.source_names),
+            "found": not self.refuses,
+            **({"freshness": self.freshness} if "freshness" in more else {}),
+        }
 
     @property
     def words(self) -> str:

@@ -19,8 +19,9 @@ from knowledge_bot import __version__
 from knowledge_bot._chats import AsyncChat, Chat
 from knowledge_bot._configuration import API_KEY_VARIABLE, Configuration, Secret, check_limits
 from knowledge_bot._endpoints import AsyncDriver, Endpoints, Request, SyncDriver
+from knowledge_bot._extensions import Announced
 from knowledge_bot._responses import ACCEPT_ENCODING, LARGEST_ANSWER, outcome_of
-from knowledge_bot._retries import Failure, retry_policy
+from knowledge_bot._retries import Attempt, Failure, Steps, retry_policy
 from knowledge_bot._tracing import IS_WANTED, CallSpan, Tracing, active_tracing
 from knowledge_bot._transports import (
     AiohttpTransport,
@@ -58,7 +59,7 @@ _HEADERS = (
 
 
 class _Connections:
-    """A transport and its fixed headers, shared by a client and those derived from it."""
+    """A transport, its headers and what is announced: of a client and those derived from it."""
 
     def __init__(
         self, transport: Any, destination: Destination, key: Secret | None, *, given: bool
@@ -66,6 +67,7 @@ class _Connections:
         self.transport, self.destination = transport, destination
         self.given = given
         self.closed: bool = False
+        self.announced = Announced()
         fixed = [*_HEADERS]
         if key is not None:
             fixed.append(("X-API-KEY", key.get_secret_value()))
@@ -114,7 +116,7 @@ class _BaseClient(Endpoints):
     ) -> None:
         self._configuration, self._derived, self._closed = settings, False, closed
         if transport is not None and http_client is not None:
-            raise ConfigurationError("transport: give either a transport or an http_client")
+            raise ConfigurationError.of("transport", "give either a transport or an http_client")
         destination = Destination(self.base_url)
         given = transport is not None or http_client is not None
         if http_client is not None:
@@ -123,9 +125,10 @@ class _BaseClient(Endpoints):
             name, close = self._protocol
             awaited = hasattr(transport, "aclose")
             if not callable(getattr(transport, "send", None)) or awaited != (close == "aclose"):
-                raise ConfigurationError(
-                    f"transport: expected a knowledge_bot.{name}, with send() and {close}(), not "
-                    f"{type(transport).__name__}"
+                raise ConfigurationError.of(
+                    "transport",
+                    f"expected a knowledge_bot.{name}, with send() and {close}(), not "
+                    f"{type(transport).__name__}",
                 )
         else:
             # Checked now: later, an unusable proxy would look like a failed call. What is slow to
@@ -206,19 +209,27 @@ class _BaseClient(Endpoints):
         """Refuse what cannot be sent.
 
         Raises:
-            ConfigurationError: the client is closed, or a POST has no key to go with.
+            ConfigurationError: the client is closed, or there is no key to change anything with.
         """
         if self._is_closed:
             raise ConfigurationError(f"{request}: this client is closed; make a new one")
-        if request.method == "POST" and self._configuration.api_key is None:
+        if request.method != "GET" and self._configuration.api_key is None:
             raise ConfigurationError(
                 f"{request}: no API key; pass api_key= or set {API_KEY_VARIABLE}. Nothing was sent"
             )
 
-    def _http_request(self, request: Request[T], content: Any, body: Body | None) -> HTTPRequest:
+    def _steps(self, request: Request[T]) -> Steps[T]:
+        ours = self._connections
+        return retry_policy(request, self._configuration, ours.destination, ours.announced)
+
+    def _http_request(self, attempt: Attempt, content: Any, body: Body | None) -> HTTPRequest:
         """Build the HTTP request. It holds the key, so no frame of ours keeps it."""
-        settings = self._configuration
+        request = attempt.request
         headers = self._connections.headers()
+        if request.idempotency_key is not None:
+            headers.append(("Idempotency-Key", request.idempotency_key))
+        if request.if_match is not None:
+            headers.append(("If-Match", f'"{request.if_match}"'))
         if body is not None:
             headers.append(("Content-Type", body.content_type))
             if body.length is not None:
@@ -228,10 +239,10 @@ class _BaseClient(Endpoints):
             headers.append(("Content-Length", str(len(request.body))))
         return HTTPRequest(
             request.method,
-            settings.base_url + request.path,
+            self.base_url + request.path,
             headers,
             content,
-            settings.timeout,
+            attempt.timeout,
             LARGEST_ANSWER,
         )
 
@@ -250,7 +261,8 @@ class Client(_BaseClient, SyncDriver):
             `/public/v1` is added.
         timeout: seconds to wait for a connection, and again for the answer after sending. While
             headers arrive it bounds each read, not their sum; `AsyncClient` bounds both.
-        max_retries: how many times a request is sent again where that cannot duplicate anything.
+        max_retries: how many times a request is sent again where that cannot duplicate anything;
+            where the service announces `idempotency`, each POST has a key, so that it cannot.
             Before that it waits as long as the answer's `Retry-After` asks for, at most 120
             seconds, or else a random time of up to 0.5, 1, 2, … 8 seconds (exponential backoff with
             full jitter).
@@ -310,13 +322,15 @@ class Client(_BaseClient, SyncDriver):
             ConfigurationError: this client sends with a `transport` or an `http_client` of yours.
         """
         if self._connections.given:
-            raise ConfigurationError(
-                "http_client: an asynchronous client cannot send with the blocking transport or "
+            raise ConfigurationError.of(
+                "http_client",
+                "an asynchronous client cannot send with the blocking transport or "
                 "http_client of this client; make an AsyncClient and pass that (async_client=, "
-                "where it is taken)"
+                "where it is taken)",
             )
         client = AsyncClient.__new__(AsyncClient)
         client._set_up(self._configuration)  # noqa: SLF001 - the other kind of client
+        client._connections.announced = self._connections.announced  # noqa: SLF001 - as above
         return client
 
     def close(self) -> None:
@@ -345,33 +359,31 @@ class Client(_BaseClient, SyncDriver):
             return result
 
     def _send_with_retries(self, request: Request[T], span: CallSpan | None = None) -> T:
-        steps = retry_policy(request, self._configuration, self._connections.destination)
+        steps = self._steps(request)
         reply: Any = None
-        attempt = 0
         while True:
             try:
-                pause = steps.send(reply)
+                attempt = steps.send(reply)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return] # the generator returns T
-            if pause is not None:
-                logger.info("%s: trying again in %.1f s", request, pause)
+            if (pause := attempt.pause) is not None:
+                logger.info("%s: trying again in %.1f s", attempt.request, pause)
                 if span is not None:
                     span.record_retry(pause)
                 time.sleep(pause)
             started = time.monotonic()
-            reply = self._attempt(request, started)
-            attempt += 1
-            _log(request, attempt, reply, started)
+            reply = self._attempt(attempt, started)
+            _log(attempt, reply, started)
 
-    def _attempt(self, request: Request[T], started: float) -> HTTPResponse | Failure:
-        body = None
+    def _attempt(self, attempt: Attempt, started: float) -> HTTPResponse | Failure:
+        request, body = attempt.request, None
         if request.upload is not None:
             body = request.upload.open(self._configuration.upload_encoding)
         content = request.body if body is None else body.content()
         try:
-            response = self._connections.transport.send(self._http_request(request, content, body))
+            response = self._connections.transport.send(self._http_request(attempt, content, body))
         except BaseException as error:  # noqa: BLE001 - whatever ends an attempt has a delivery
-            return _failure(error, request, started, body)
+            return _failure(error, attempt, started, body)
         finally:
             if body is not None:
                 body.close()
@@ -467,26 +479,24 @@ class AsyncClient(_BaseClient, AsyncDriver):
                 f"{request}: AsyncClient runs in an event loop of asyncio alone, and here is none. "
                 "Under trio or another library, use Client in a thread. Nothing was sent"
             ) from None
-        steps = retry_policy(request, self._configuration, self._connections.destination)
+        steps = self._steps(request)
         reply: Any = None
-        attempt = 0
         while True:
             try:
-                pause = steps.send(reply)
+                attempt = steps.send(reply)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return] # the generator returns T
-            if pause is not None:
-                logger.info("%s: trying again in %.1f s", request, pause)
+            if (pause := attempt.pause) is not None:
+                logger.info("%s: trying again in %.1f s", attempt.request, pause)
                 if span is not None:
                     span.record_retry(pause)
                 await asyncio.sleep(pause)
             started = time.monotonic()
-            reply = await self._attempt(request, started)
-            attempt += 1
-            _log(request, attempt, reply, started)
+            reply = await self._attempt(attempt, started)
+            _log(attempt, reply, started)
 
-    async def _attempt(self, request: Request[T], started: float) -> HTTPResponse | Failure:
-        body = None
+    async def _attempt(self, attempt: Attempt, started: float) -> HTTPResponse | Failure:
+        request, body = attempt.request, None
         if request.upload is not None:
             upload, encoding = request.upload, self._configuration.upload_encoding
             if upload.in_memory:
@@ -496,10 +506,10 @@ class AsyncClient(_BaseClient, AsyncDriver):
         content = request.body if body is None else body.acontent()
         try:
             response = await self._connections.transport.send(
-                self._http_request(request, content, body)
+                self._http_request(attempt, content, body)
             )
         except BaseException as error:  # noqa: BLE001 - whatever ends an attempt has a delivery
-            return _failure(error, request, started, body)
+            return _failure(error, attempt, started, body)
         finally:
             if body is not None and body.whole is None:
                 await asyncio.to_thread(body.close)
@@ -513,24 +523,24 @@ def _checked(response: Any, started: float) -> HTTPResponse | Failure:
     return Failure(TypeError(returned), time.monotonic() - started)
 
 
-def _failure(
-    error: BaseException, request: Request[T], started: float, body: Body | None
-) -> Failure:
+def _failure(error: BaseException, attempt: Attempt, started: float, body: Body | None) -> Failure:
     """Return a transport's exception as a `Failure`; raise what is not for the retry policy.
 
     A cancellation or Ctrl-C gets the delivery, as a note and as the attribute `delivery`.
     """
+    ahead, request = attempt.ahead_of is not None, attempt.ahead_of or attempt.request
     incomplete = body is not None and not body.handed_over
     if isinstance(error, Exception):
         if body is not None and body.error is not None:
             raise body.error
-        if isinstance(error, ConfigurationError | AssertionError):  # the latter of a test's mock
+        # The latter of a test's mock, which may know nothing of the question that goes ahead.
+        if isinstance(error, ConfigurationError | AssertionError) and not ahead:
             raise error
         _forget_frames(error)
         return Failure(error, time.monotonic() - started, incomplete)
     _forget_frames(error)
-    delivery = Delivery.NOT_DELIVERED if incomplete else Delivery.UNKNOWN
-    vars(error)["delivery"] = delivery
+    delivery = Delivery.NOT_DELIVERED if incomplete or ahead else Delivery.UNKNOWN
+    vars(error).update(delivery=delivery, idempotency_key=request.idempotency_key)
     error.add_note(f"{request} was under way. {outcome_of(request, delivery)}.")
     raise error
 
@@ -543,9 +553,11 @@ def _forget_frames(error: BaseException) -> None:
         vars(each).pop("_request", None)
 
 
-def _log(request: Request[T], attempt: int, reply: HTTPResponse | Failure, started: float) -> None:
+def _log(attempt: Attempt, reply: HTTPResponse | Failure, started: float) -> None:
     """Log method, path, status, duration and attempt; never a body, a header or a query."""
     if logger.isEnabledFor(logging.DEBUG):
         outcome = type(reply.error).__name__ if isinstance(reply, Failure) else reply.status
         milliseconds = (time.monotonic() - started) * 1000
-        logger.debug("%s: %s in %.0f ms (attempt %d)", request, outcome, milliseconds, attempt)
+        logger.debug(
+            "%s: %s in %.0f ms (attempt %d)", attempt.request, outcome, milliseconds, attempt.number
+        )

@@ -77,8 +77,8 @@ class Configuration:
             ConfigurationError: no base URL, or a value that cannot be used.
         """
         if upload_encoding not in get_args(UploadEncoding):
-            raise ConfigurationError(
-                f"upload_encoding: expected 'value' or 'fields', not {upload_encoding!r}"
+            raise ConfigurationError.of(
+                "upload_encoding", f"expected 'value' or 'fields', not {upload_encoding!r}"
             )
         check_limits(timeout, max_retries)
         return cls(
@@ -100,11 +100,12 @@ def check_limits(timeout: float, max_retries: int) -> None:
         ConfigurationError: one cannot be used.
     """
     if not _is_number(timeout, int | float) or not 0 < timeout <= _LONGEST_TIMEOUT:
-        raise ConfigurationError(
-            f"timeout: expected seconds above 0, at most {_LONGEST_TIMEOUT:,}, not {timeout!r:.40}"
+        raise ConfigurationError.of(
+            "timeout",
+            f"expected seconds above 0, at most {_LONGEST_TIMEOUT:,}, not {timeout!r:.40}",
         )
     if not _is_number(max_retries, int) or max_retries < 0:
-        raise ConfigurationError(f"max_retries: expected a number from 0, not {max_retries!r}")
+        raise ConfigurationError.of("max_retries", f"expected a number from 0, not {max_retries!r}")
 
 
 def _is_number(value: object, kind: Any) -> bool:
@@ -117,42 +118,44 @@ def _api_key(key: Any) -> Secret | None:
     if key is None or key == "":
         return None
     if not isinstance(key, str):
-        raise ConfigurationError(f"api_key: expected a string, not {type(key).__name__}")
+        raise ConfigurationError.of("api_key", f"expected a string, not {type(key).__name__}")
     # A key that a header cannot carry would be quoted in the HTTP library's own error.
     if not all("!" <= character <= "~" for character in key):
-        raise ConfigurationError(
-            "api_key: the API key holds a space, a line end or a character outside ASCII; was it "
-            "copied with something around it?"
+        raise ConfigurationError.of(
+            "api_key",
+            "the API key holds a space, a line end or a character outside ASCII; was it "
+            "copied with something around it?",
         )
     return Secret(key)
 
 
 def _base_url(url: str | None) -> str:
     if not url:
-        raise ConfigurationError(
-            f"base_url: no base URL; pass base_url= or set {BASE_URL_VARIABLE}, "
-            f"for example to https://service.example.com{_VERSION_PATH}"
+        raise ConfigurationError.of(
+            "base_url",
+            f"no base URL; pass base_url= or set {BASE_URL_VARIABLE}, "
+            f"for example to https://service.example.com{_VERSION_PATH}",
         )
     if not isinstance(url, str):
-        raise ConfigurationError(f"base_url: expected a string, not {type(url).__name__}")
+        raise ConfigurationError.of("base_url", f"expected a string, not {type(url).__name__}")
     if any(character <= " " or character == "\x7f" for character in url):
-        raise ConfigurationError("base_url: the base URL holds a space or a control character")
+        raise ConfigurationError.of("base_url", "the base URL holds a space or a control character")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ConfigurationError(f"base_url: the base URL is not a URL: {error}") from None
+        raise ConfigurationError.of("base_url", f"the base URL is not a URL: {error}") from None
     if parts.username is not None or parts.password is not None:
         # Not quoted: it is a secret.
-        raise ConfigurationError(
-            "base_url: a base URL holds no user name or password; use api_key="
+        raise ConfigurationError.of(
+            "base_url", "a base URL holds no user name or password; use api_key="
         )
     if parts.scheme not in ("http", "https") or not host or port == 0:
-        raise ConfigurationError(
-            f"base_url: {url!r} is not an http:// or https:// address with a host"
+        raise ConfigurationError.of(
+            "base_url", f"{url!r} is not an http:// or https:// address with a host"
         )
     if parts.query or parts.fragment or "?" in url or "#" in url:
-        raise ConfigurationError(f"base_url: {url!r} has a query or a fragment; leave it out")
+        raise ConfigurationError.of("base_url", f"{url!r} has a query or a fragment; leave it out")
     if parts.scheme == "http" and not _is_loopback(host):
         warnings.warn(
             f"The API key and all content travel unencrypted to {host}; use https://",
@@ -171,11 +174,11 @@ def _authority(scheme: str, host: str, port: int | None) -> str:
         try:
             host = idna.encode(host, uts46=True).decode("ascii")
         except idna.IDNAError as error:
-            raise ConfigurationError(
-                f"base_url: {host!r} is not the name of a host: {error}"
+            raise ConfigurationError.of(
+                "base_url", f"{host!r} is not the name of a host: {error}"
             ) from None
     if ":" not in host and (len(host) > 253 or not _LABELS.fullmatch(host)):
-        raise ConfigurationError(f"base_url: {host[:100]!r} is not the name of a host")
+        raise ConfigurationError.of("base_url", f"{host[:100]!r} is not the name of a host")
     host = f"[{host}]" if ":" in host else host
     is_default = port is None or port == {"http": 80, "https": 443}[scheme]
     return host if is_default else f"{host}:{port}"

@@ -1,5 +1,7 @@
 """The interface, each endpoint once, as data: a request to send and the way to read its answer.
 
+The last ones are of the extension `sources` (docs/extensions.md), which a service may announce.
+
 There is no I/O here. A builder checks its arguments, states what to send, and names the model that
 the answer is read into; `endpoint` gives the same builder to both clients, typed for each.
 """
@@ -9,8 +11,16 @@ import inspect
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass, replace
 from types import MethodType
 from typing import (
     TYPE_CHECKING,
@@ -23,13 +33,22 @@ from typing import (
     Union,
     overload,
 )
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
+from knowledge_bot._extensions import Extensions, given_key
 from knowledge_bot._uploads import OnProgress, Upload, UploadFile
 from knowledge_bot.errors import ConfigurationError
 
 if TYPE_CHECKING:  # pydantic is slow to load, so it waits for the first answer
-    from knowledge_bot.models import Bot, Collection, Conversation, Header, Message, Source
+    from knowledge_bot.models import (
+        Bot,
+        Collection,
+        Conversation,
+        Header,
+        Message,
+        Source,
+        SourceDetails,
+    )
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -41,23 +60,45 @@ Headers: TypeAlias = Mapping[str, str] | Iterable["Header"]
 """Request headers as a mapping or as `Header` objects."""
 
 
+Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+# The requests that carry a key of idempotency, where the service announces that.
+_WITH_KEYS = ("/sources/webpage", "/sources/write", "/sources/upload", "/messages")
+
+
 @dataclass(slots=True)
 class Request(Generic[T]):
     """One call as a value.
 
     Attributes:
-        method: `GET` reads; `POST` creates something, each time it is sent.
+        method: `GET` reads; `POST` creates something, each time it is sent; the others may be sent
+            twice.
         path: below the base URL, quoted.
         read: parses the answer's body into the result; raises ValueError where it cannot.
         body: the JSON body, or None.
-        upload: the multipart body instead, for the one endpoint that takes a file.
+        upload: the multipart body instead, for the endpoints that take a file.
+        needs: an extension that the service has to announce, and the parameters of it.
+        if_match: the revision that is replaced or deleted, and no other.
+        done_if: codes of a 404 that say that nothing is left to do.
+        idempotency_key: the key that goes along: the caller's, or one that is made for the call.
+        in_doubt: an earlier attempt may have been acted on.
     """
 
-    method: Literal["GET", "POST"]
+    method: Method
     path: str
     read: Callable[[bytes], T]
     body: bytes | None = None
     upload: Upload | None = None
+    needs: tuple[str, ...] = ()
+    if_match: str | None = None
+    done_if: tuple[str, ...] = ()
+    idempotency_key: str | None = None
+    in_doubt: bool = False
+
+    @property
+    def takes_key(self) -> bool:
+        """Whether a key of idempotency has a meaning for it."""
+        return self.method == "POST" and self.path in _WITH_KEYS
 
     def __str__(self) -> str:
         # Without the query (`kbot api`), which may hold secrets.
@@ -109,6 +150,62 @@ class endpoint(Generic[P, T]):  # noqa: N801 - used as a decorator
         return self._build if client is None else MethodType(self._call, client)
 
 
+class Page(Generic[T]):
+    """A part of a list, and what names the part after it; None: this is the last one."""
+
+    def __init__(self, data: Sequence[T], following: str | None) -> None:
+        self.data, self.following = data, following
+
+
+class listing(Generic[P, T]):  # noqa: N801 - used as a decorator
+    """Makes a builder of the request for a first page a method that iterates over all of them."""
+
+    def __init__(self, build: Callable[P, Request[Page[T]]]) -> None:
+        self._build = build
+        self.__doc__ = build.__doc__
+        inspect.unwrap(build).__qualname__ = build.__name__  # as errors about arguments name it
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[P, Request[Page[T]]]: ...
+    @overload
+    def __get__(self, client: SyncDriver, owner: type) -> Callable[P, Iterator[T]]: ...
+    @overload
+    def __get__(self, client: AsyncDriver, owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, client: Any, owner: type) -> Any:
+        if client is None:
+            return self._build
+        pages = _pages if isinstance(client, SyncDriver) else _apages
+
+        @functools.wraps(self._build)
+        def iterate(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return pages(client, self._build(*args, **kwargs))  # wrong arguments raise at once
+
+        return iterate
+
+
+def _pages(client: SyncDriver, first: Request[Page[T]]) -> Iterator[T]:
+    request: Request[Page[T]] | None = first
+    while request is not None:
+        page = client._call(request)  # noqa: SLF001 - the drivers' one method
+        yield from page.data
+        request = _following(first, page)
+
+
+async def _apages(client: AsyncDriver, first: Request[Page[T]]) -> AsyncIterator[T]:
+    request: Request[Page[T]] | None = first
+    while request is not None:
+        page = await client._call(request)  # noqa: SLF001 - as above
+        for one in page.data:
+            yield one
+        request = _following(first, page)
+
+
+def _following(first: Request[Page[T]], page: Page[T]) -> Request[Page[T]] | None:
+    if page.following is None:
+        return None
+    return replace(first, path=f"{first.path}&before={quote(page.following, safe='')}")
+
+
 class Endpoints:
     """The operations of both clients (interface section 4).
 
@@ -126,7 +223,21 @@ class Endpoints:
     @staticmethod
     def ping() -> Request[Literal[True]]:
         """Check that the service is alive: True, or an error."""
-        return Request("GET", "/ping", _read_pong)
+        return Request("GET", PING, read_pong)
+
+    @endpoint
+    @staticmethod
+    def extensions() -> Request[Extensions]:
+        """Return what the service can beyond the interface, as it announces it to this API key.
+
+        It is asked once an hour, together with every other client of these connections; a `ping`
+        asks it as well.
+
+        Returns:
+            The parameters of each extension by its name, for example `{"idempotency": {"lifetime":
+            604800}, "sources": {"manage": True}}`; read-only, empty where nothing is announced.
+        """
+        return Request("GET", PING, _read_nothing, needs=ANNOUNCEMENT)
 
     @endpoint
     @staticmethod
@@ -154,7 +265,12 @@ class Endpoints:
     @endpoint
     @staticmethod
     def create_webpage_source(
-        *, name: str, collections: Collections, url: str, headers: Headers | None = None
+        *,
+        name: str,
+        collections: Collections,
+        url: str,
+        headers: Headers | None = None,
+        idempotency_key: str | None = None,
     ) -> "Request[Source]":
         """Create a source from a web page, which the service scrapes.
 
@@ -163,20 +279,19 @@ class Endpoints:
             collections: the collections it belongs to, at least one.
             url: the page's address.
             headers: headers that the service sends while it scrapes.
+            idempotency_key: the key of an earlier call with the same arguments, as `error` has it,
+                so that the service acts once; by default a new one, where the service takes keys.
 
         Returns:
             The source, usually `pending`: the service reads the page later.
         """
-        fields: dict[str, Any] = source_fields(name, collections)
-        fields["url"] = absolute_address(url)
-        if headers and (listed := header_list(headers)):
-            fields["headers"] = listed
-        return _post("/sources/webpage", fields, _read_source)
+        fields = _page_fields(name, collections, url, headers)
+        return _post("/sources/webpage", fields, _read_source, idempotency_key)
 
     @endpoint
     @staticmethod
     def create_text_source(
-        *, name: str, collections: Collections, content: str
+        *, name: str, collections: Collections, content: str, idempotency_key: str | None = None
     ) -> "Request[Source]":
         """Create a source from text.
 
@@ -184,13 +299,13 @@ class Endpoints:
             name: the source's name.
             collections: the collections it belongs to, at least one.
             content: the text.
+            idempotency_key: as for `create_webpage_source`.
 
         Returns:
             The source, usually `pending`.
         """
-        fields = source_fields(name, collections)
-        fields["content"] = non_empty_text("content", content)
-        return _post("/sources/write", fields, _read_source)
+        fields = _text_fields(name, collections, content)
+        return _post("/sources/write", fields, _read_source, idempotency_key)
 
     @endpoint
     @staticmethod
@@ -202,6 +317,7 @@ class Endpoints:
         filename: str | None = None,
         content_type: str | None = None,
         on_progress: OnProgress | None = None,
+        idempotency_key: str | None = None,
     ) -> "Request[Source]":
         """Create a source from a file, in constant memory.
 
@@ -216,6 +332,7 @@ class Endpoints:
             on_progress: called with the bytes of the file sent so far and the file's size, None
                 where it is unknown; from 0 again when the upload is sent again. A file of up to
                 512 KiB is sent in one piece, so it is called once, as that is handed over.
+            idempotency_key: as for `create_webpage_source`.
 
         Returns:
             The source, usually `pending`.
@@ -227,12 +344,18 @@ class Endpoints:
             content_type=content_type,
             on_progress=on_progress,
         )
-        return Request("POST", "/sources/upload", _read_source, upload=upload)
+        return _keyed(
+            Request("POST", "/sources/upload", _read_source, upload=upload), idempotency_key
+        )
 
     @endpoint
     @staticmethod
     def send_message(
-        *, bot_id: str, content: str, conversation_id: str | None = None
+        *,
+        bot_id: str,
+        content: str,
+        conversation_id: str | None = None,
+        idempotency_key: str | None = None,
     ) -> "Request[Message]":
         """Send a message to a bot and return its answer, with the id of its conversation.
 
@@ -241,6 +364,7 @@ class Endpoints:
             content: the message.
             conversation_id: the conversation it continues, `conv_…`; by default the service starts
                 a new one and names it in the answer.
+            idempotency_key: as for `create_webpage_source`.
         """
         fields = {
             "bot_id": identifier("bot_id", bot_id, "bot_"),
@@ -248,21 +372,209 @@ class Endpoints:
         }
         if conversation_id is not None:
             fields["conversation_id"] = identifier("conversation_id", conversation_id, "conv_")
-        return _post("/messages", fields, _read_message)
+        return _post("/messages", fields, _read_message, idempotency_key)
+
+    # Of the extension `sources`; without it each of these raises `UnsupportedError`
+
+    @listing
+    @staticmethod
+    def list_sources(
+        name: str | None = None,
+        status: str | Iterable[str] | None = None,
+        collection: Collections | None = None,
+    ) -> "Request[Page[SourceDetails]]":
+        """Iterate over the sources, newest first, page by page, where `sources` is announced.
+
+        Args:
+            name: only those of exactly this name.
+            status: only those with this status, or one of several: `pending`, `processing`,
+                `ready`, `failed`.
+            collection: only those in this collection, or in one of several.
+
+        Raises:
+            UnsupportedError: the service does not announce `sources`.
+        """
+        query = [("limit", str(_PAGE))]
+        if name is not None:
+            query.append(("name", non_empty_text("name", name)))
+        if status is not None:
+            several = [status] if isinstance(status, str) else status
+            query += [("status", non_empty_text("status", one)) for one in several]
+        if collection is not None:
+            query += [("collection", one) for one in collection_ids(collection)]
+        path = f"/sources?{urlencode(query)}"
+        return Request("GET", path, _read_page_of_sources, needs=("sources",))
+
+    @endpoint
+    @staticmethod
+    def get_source(source_id: str) -> "Request[SourceDetails]":
+        """Return a source with its state, where the service announces `sources`.
+
+        Args:
+            source_id: the source's id, `src_…`.
+
+        Raises:
+            UnsupportedError: the service does not announce `sources`.
+            NotFoundError: there is no such source.
+        """
+        return Request("GET", _source_path(source_id), _read_details, needs=("sources",))
+
+    @endpoint
+    @staticmethod
+    def replace_source(
+        source_id: str,
+        *,
+        name: str,
+        collections: Collections | None = None,
+        content: str | None = None,
+        url: str | None = None,
+        headers: Headers | None = None,
+        file: UploadFile | None = None,
+        filename: str | None = None,
+        content_type: str | None = None,
+        on_progress: OnProgress | None = None,
+        revision: str | None = None,
+    ) -> "Request[SourceDetails]":
+        """Replace a source in place, or rename it, where the service announces `sources`.
+
+        Its id stays, and questions are answered from the old text until the new one is ready.
+        Sent twice it has no second effect, so an unknown outcome is sent again.
+
+        Args:
+            source_id: the source's id, `src_…`.
+            name: its name from now on.
+            collections: its collections from now on; needed with a new text.
+            content: the new text. With neither this nor `url` nor `file`, only the name changes.
+            url: the page to read instead.
+            headers: as for `create_webpage_source`, with `url`.
+            file: the file to read instead, as for `upload_source`.
+            filename: as for `upload_source`, with `file`.
+            content_type: as `filename`.
+            on_progress: as `filename`.
+            revision: replace only this revision; None: whichever it is.
+
+        Raises:
+            UnsupportedError: the service does not announce `sources`, not that this key may manage
+                them, or not that they can be renamed.
+            NotFoundError: there is no such source.
+            PreconditionFailedError: it has another revision, which the service kept. `UNKNOWN`: an
+                earlier attempt of this call may have made that.
+        """
+        path = _source_path(source_id)
+        needs: tuple[str, ...] = ("sources", "manage")
+        given = [one for one in (content, url, file) if one is not None]
+        if len(given) > 1:
+            raise ConfigurationError.of("content", "give one of content, url and file")
+        if not given:
+            if collections is not None:
+                raise ConfigurationError.of(
+                    "collections",
+                    "they change with a new content, url or file; without one, only the name does",
+                )
+            renamed = _json("PATCH", path, {"name": non_empty_text("name", name)})
+            needs += ("rename",)
+            return Request(
+                "PATCH", path, _read_details, renamed, None, needs, revision_of(revision)
+            )
+        if collections is None:
+            raise ConfigurationError.of("collections", "name at least one collection")
+        upload: Upload | None = None
+        body: bytes | None = None
+        if file is not None:
+            path += "/upload"
+            upload = Upload.prepare(
+                source_fields(name, collections),
+                file,
+                filename=filename,
+                content_type=content_type,
+                on_progress=on_progress,
+            )
+        elif url is not None:
+            path += "/webpage"
+            body = _json("PUT", path, _page_fields(name, collections, url, headers))
+        else:
+            path += "/write"
+            body = _json("PUT", path, _text_fields(name, collections, content))
+        return Request("PUT", path, _read_details, body, upload, needs, revision_of(revision))
+
+    @endpoint
+    @staticmethod
+    def delete_source(source_id: str, *, revision: str | None = None) -> Request[None]:
+        """Delete a source, where the service announces `sources`; one that is not there is fine.
+
+        Args:
+            source_id: the source's id, `src_…`.
+            revision: delete only this revision; None: whichever it is.
+
+        Raises:
+            UnsupportedError: the service does not announce `sources`, or not that this key may
+                manage them.
+            PreconditionFailedError: it has another revision, which the service kept.
+        """
+        return Request(
+            "DELETE",
+            _source_path(source_id),
+            _read_nothing,
+            needs=("sources", "manage"),
+            if_match=revision_of(revision),
+            done_if=(UNKNOWN_SOURCE,),
+        )
 
 
-def _post(path: str, fields: Mapping[str, Any], read: Callable[[bytes], T]) -> Request[T]:
+PING = "/ping"
+
+ANNOUNCEMENT = ("*",)
+"""`Request.needs` of the call that returns what is announced."""
+
+UNKNOWN_SOURCE = "unknown_source"
+"""The code of a 404 that comes from the service itself, and not from what stands before it."""
+
+# Sources on a page, as many as the extension allows.
+_PAGE = 500
+
+
+def _post(
+    path: str, fields: Mapping[str, Any], read: Callable[[bytes], T], key: str | None
+) -> Request[T]:
+    return _keyed(Request("POST", path, read, _json("POST", path, fields)), key)
+
+
+def _keyed(request: Request[T], key: str | None) -> Request[T]:
+    if key is not None:
+        request.idempotency_key, request.needs = given_key(key), ("idempotency",)
+    return request
+
+
+def _json(method: str, path: str, fields: Mapping[str, Any]) -> bytes:
     from pydantic_core import PydanticSerializationError, to_json  # slow to load
 
     try:
-        return Request("POST", path, read, to_json({"value": fields}))
+        return to_json({"value": fields})
     except PydanticSerializationError:
         raise ConfigurationError(
-            f"POST {path}: an argument holds half of a surrogate pair, which is not Unicode text"
+            f"{method} {path}: an argument holds half of a surrogate pair, which is not Unicode "
+            "text"
         ) from None
 
 
-def _reader(model: str, *, listed: bool = False) -> Callable[[bytes], Any]:
+def _text_fields(name: str, collections: Collections, content: object) -> dict[str, Any]:
+    return {**source_fields(name, collections), "content": non_empty_text("content", content)}
+
+
+def _page_fields(
+    name: str, collections: Collections, url: str, headers: Headers | None
+) -> dict[str, Any]:
+    fields = {**source_fields(name, collections), "url": absolute_address(url)}
+    if headers and (listed := header_list(headers)):
+        fields["headers"] = listed
+    return fields
+
+
+def _source_path(source_id: str) -> str:
+    return f"/sources/{quote(identifier('source_id', source_id, 'src_'), safe='')}"
+
+
+def _reader(model: str, *, listed: bool = False, paged: bool = False) -> Callable[[bytes], Any]:
     """Return a parser of answers into a model, wrapped in `value` or bare (section 4)."""
 
     @functools.cache
@@ -283,7 +595,11 @@ def _reader(model: str, *, listed: bool = False) -> Callable[[bytes], Any]:
             return validate(answer)
         if not isinstance(answer, dict) or "data" not in answer:
             raise ValueError("there is no list `data` in it")
-        return validate(answer["data"])
+        data = validate(answer["data"])
+        if not paged:
+            return data
+        following = answer.get("next")
+        return Page(data, None if following is None else str(following))
 
     return read
 
@@ -298,23 +614,30 @@ _read_bots = _reader("Bot", listed=True)
 _read_conversations = _reader("Conversation", listed=True)
 _read_source = _reader("Source")
 _read_message = _reader("Message")
+_read_details = _reader("SourceDetails")
+_read_page_of_sources = _reader("SourceDetails", listed=True, paged=True)
 
 
-def read_source_id(body: bytes) -> str:
-    """Return the id of a source that was created, all that an ingestion needs of the answer.
+def read_source_reference(body: bytes) -> tuple[str, str | None]:
+    """Return a source's id and, where it has one, revision: all that an ingestion needs of it.
 
     It loads no pydantic, and an answer that leaves out another field is understood.
     """
     import json
 
     answer = _unwrapped(json.loads(body))
-    found = answer.get("id") if isinstance(answer, dict) else None
+    fields = answer if isinstance(answer, dict) else {}
+    found, revision = fields.get("id"), fields.get("revision")
     if not isinstance(found, str) or not found:
         raise ValueError("there is no id of a source in it")
-    return found
+    return found, revision if isinstance(revision, str) else None
 
 
-def _read_pong(body: bytes) -> Literal[True]:
+def _read_nothing(_body: bytes) -> Any:
+    return None
+
+
+def read_pong(body: bytes) -> Literal[True]:
     import json
 
     # Shown as a JSON string and as plain text (section 4, GET /ping).
@@ -346,10 +669,10 @@ def collection_ids(collections: Collections) -> list[str]:
         [collections] if isinstance(collections, str) or hasattr(collections, "id") else collections
     )
     if not isinstance(several, Iterable):
-        raise ConfigurationError(f"collections: expected ids, not {type(several).__name__}")
+        raise ConfigurationError.of("collections", f"expected ids, not {type(several).__name__}")
     ids = [identifier("collections", getattr(item, "id", item), "col_") for item in several]
     if not ids:
-        raise ConfigurationError("collections: name at least one collection")
+        raise ConfigurationError.of("collections", "name at least one collection")
     return list(dict.fromkeys(ids))
 
 
@@ -372,7 +695,7 @@ def check_number(
     fits = isinstance(value, kind) and not isinstance(value, bool)
     if not fits or not least <= value <= most:  # type: ignore[operator] # a number by now
         bounds = f"{least} or more" if most == math.inf else f"{least} to {most}"
-        raise ConfigurationError(f"{name}: expected {bounds}, not {value!r}")
+        raise ConfigurationError.of(name, f"expected {bounds}, not {value!r}")
 
 
 def identifier(argument: str, value: object, prefix: str) -> str:
@@ -380,19 +703,26 @@ def identifier(argument: str, value: object, prefix: str) -> str:
     # The prefixes are documented (section 2). What follows is not, so only what can never be part
     # of an address is refused, quoted or not: proxies decode `%2F` and `..` on their way.
     if not isinstance(value, str):
-        raise ConfigurationError(f"{argument}: expected a string, not {type(value).__name__}")
+        raise ConfigurationError.of(argument, f"expected a string, not {type(value).__name__}")
     rest = value.removeprefix(prefix)
     if rest == value or not rest.strip(".") or not value.isprintable() or _NOT_IN_IDS.search(value):
-        raise ConfigurationError(f"{argument}: {value[:80]!r} is not an id of the form {prefix}…")
+        raise ConfigurationError.of(argument, f"{value[:80]!r} is not an id of the form {prefix}…")
     return value
 
 
 def non_empty_text(argument: str, value: object) -> str:
     """Return a text that holds more than white space."""
     if not isinstance(value, str):
-        raise ConfigurationError(f"{argument}: expected a string, not {type(value).__name__}")
+        raise ConfigurationError.of(argument, f"expected a string, not {type(value).__name__}")
     if not value.strip():
-        raise ConfigurationError(f"{argument}: is empty")
+        raise ConfigurationError.of(argument, "is empty")
+    return value
+
+
+def revision_of(value: object) -> str | None:
+    """Return a revision, checked for what a header can carry."""
+    if value is not None and not (isinstance(value, str) and re.fullmatch(r"[!#-~]+", value)):
+        raise ConfigurationError.of("revision", f"{str(value)[:80]!r} is not a source's revision")
     return value
 
 
@@ -400,14 +730,20 @@ def absolute_address(url: object) -> str:
     """Return a page's address, checked for what no address can hold."""
     address = non_empty_text("url", url)
     if any(character <= " " or character == "\x7f" for character in address):
-        raise ConfigurationError("url: holds a space or a control character; percent-encode it")
+        raise ConfigurationError.of(
+            "url", "holds a space or a control character; percent-encode it"
+        )
     # Which schemes the service takes is not shown (section 2), only that it is an address.
     try:
         scheme = urlsplit(address).scheme
     except ValueError as error:
-        raise ConfigurationError(f"url: {address[:200]!r} is not an address: {error}") from None
+        raise ConfigurationError.of(
+            "url", f"{address[:200]!r} is not an address: {error}"
+        ) from None
     if not scheme:
-        raise ConfigurationError(f"url: {address[:200]!r} is not an absolute address (https://…)")
+        raise ConfigurationError.of(
+            "url", f"{address[:200]!r} is not an absolute address (https://…)"
+        )
     return address
 
 
@@ -420,13 +756,17 @@ def header_list(headers: Headers) -> list[dict[str, str]]:
             else [(header.name, header.value) for header in headers]
         )
     except (AttributeError, TypeError):
-        raise ConfigurationError("headers: expected a mapping or Header objects") from None
+        raise ConfigurationError.of("headers", "expected a mapping or Header objects") from None
     for name, value in pairs:
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-            raise ConfigurationError(f"headers: {name!r} is not a header name")
+            raise ConfigurationError.of("headers", f"{name!r} is not a header name")
         if not isinstance(value, str):
             kind = type(value).__name__
-            raise ConfigurationError(f"headers: the value of {name!r} is not a string but {kind}")
+            raise ConfigurationError.of(
+                "headers", f"the value of {name!r} is not a string but {kind}"
+            )
         if re.search(r"[\r\n\0]", value):
-            raise ConfigurationError(f"headers: the value of {name!r} holds a line end or a NUL")
+            raise ConfigurationError.of(
+                "headers", f"the value of {name!r} holds a line end or a NUL"
+            )
     return [{"name": name, "value": value} for name, value in pairs]

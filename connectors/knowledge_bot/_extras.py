@@ -2,6 +2,8 @@
 
 from importlib.util import find_spec
 
+from knowledge_bot.errors import MissingExtraError
+
 
 def require(package: str, extra: str, *modules: str) -> None:
     """Check that an extra is installed, without importing it.
@@ -12,7 +14,7 @@ def require(package: str, extra: str, *modules: str) -> None:
         modules: what the extra makes importable.
 
     Raises:
-        ModuleNotFoundError: one of them is missing; its text says what to install.
+        MissingExtraError: one of them is missing.
     """
     for module in modules:
         try:
@@ -20,7 +22,4 @@ def require(package: str, extra: str, *modules: str) -> None:
         except ModuleNotFoundError:  # of a dotted name, the part before the dot
             found = None
         if found is None:
-            raise ModuleNotFoundError(
-                f"{package} needs the extra \"{extra}\": pip install 'knowledge-bot[{extra}]'",
-                name=module,
-            )
+            raise MissingExtraError(package, extra, module)

@@ -128,7 +128,8 @@ class _Connection(WrappedStream):
         return super().read(max_bytes, timeout)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        if self._sending and self._is_answered():
+        # Of a request without a body, the end is a write of nothing.
+        if buffer and self._sending and self._is_answered():
             raise httpcore.WriteError("the answer came before the request was sent")
         self._sending = True
         super().write(buffer, timeout)

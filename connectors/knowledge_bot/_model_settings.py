@@ -2,8 +2,8 @@
 
 import sys
 import warnings
-from collections.abc import Collection, Iterable
-from typing import Final
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 WITHOUT_EFFECT: Final = frozenset(
     {
@@ -26,11 +26,11 @@ WITHOUT_EFFECT: Final = frozenset(
 keeps working, with a warning."""
 
 
-def warn_of_settings(arguments: Iterable[str], *, inside: Collection[str] = ()) -> None:
-    """Warn of each argument that has no effect, at the line that passed it.
+def with_effect(arguments: Mapping[str, Any], *, inside: Collection[str] = ()) -> dict[str, Any]:
+    """Return the arguments that have an effect; warn of each other, at the line that passed it.
 
     Args:
-        arguments: the names that were passed.
+        arguments: what was passed.
         inside: the packages through which a call comes; the line is the nearest outside of them.
     """
     for name in sorted(WITHOUT_EFFECT.intersection(arguments)):
@@ -38,6 +38,7 @@ def warn_of_settings(arguments: Iterable[str], *, inside: Collection[str] = ()) 
             f"{name} has no effect: the service has no such setting",
             stacklevel=level_outside(inside),
         )
+    return {name: value for name, value in arguments.items() if name not in WITHOUT_EFFECT}
 
 
 def level_outside(inside: Collection[str]) -> int:

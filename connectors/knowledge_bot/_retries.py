@@ -2,18 +2,23 @@
 
 The interface has no idempotency key and no way to look a source up (section 4), so a POST is sent
 again only where the service cannot have acted on it: it did not arrive as a whole, or the service
-said that it refused. `retry_policy` decides it all, without I/O; the clients only carry it out.
+said that it refused. Where the service announces that it takes keys (docs/extensions.md), each POST
+has one, and is sent again like a GET. `retry_policy` decides it all, without I/O; the clients only
+carry it out.
 """
 
+import math
 import ssl
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar, cast
 
 from knowledge_bot._configuration import Configuration
-from knowledge_bot._endpoints import Request
-from knowledge_bot._responses import outcome_of, read_result
+from knowledge_bot._endpoints import ANNOUNCEMENT, PING, UNKNOWN_SOURCE, Request, read_pong
+from knowledge_bot._extensions import HEADER, Announced, check_announced, end_of_life, new_key
+from knowledge_bot._responses import KEY_IN_USE, echoes_key, outcome_of, read_result
 from knowledge_bot._transports import Destination, HTTPResponse, chain
 from knowledge_bot.errors import (
     APIError,
@@ -21,7 +26,9 @@ from knowledge_bot.errors import (
     ConnectionLostError,
     Delivery,
     KnowledgeBotError,
+    RateLimitError,
     RequestTimeoutError,
+    UnexpectedResponseError,
 )
 
 T = TypeVar("T")
@@ -30,6 +37,9 @@ T = TypeVar("T")
 _FIRST_BACKOFF = 0.5
 _LONGEST_BACKOFF = 8.0
 _LONGEST_RETRY_AFTER = 120.0
+
+# Seconds that a POST waits to learn what the service announces.
+_PATIENCE = 5.0
 
 # Exceptions of httpcore, httpx, httpx2 and aiohttp that mean that no byte of a request was sent. By
 # name, so that none of these libraries is loaded for it.
@@ -71,55 +81,173 @@ class Failure:
     incomplete: bool = False
 
 
-def retry_policy(
-    request: Request[T], settings: Configuration, destination: Destination
-) -> Generator[float | None, HTTPResponse | Failure, T]:
-    """Have the request sent until it has its result.
+@dataclass(slots=True)
+class Attempt:
+    """What a client does next: it waits, and sends.
 
-    Yields the seconds to wait before it is sent, None before the first time, and takes the
-    `HTTPResponse` or the `Failure` that came of it.
+    Attributes:
+        request: what is sent.
+        timeout: seconds, as of `HTTPRequest`.
+        number: which attempt of this request it is, from 1.
+        pause: seconds to wait before it, None before the first one.
+        ahead_of: the call that waits for the answer, where this is no attempt of its own.
+    """
+
+    request: Request[Any]
+    timeout: float
+    number: int
+    pause: float | None
+    ahead_of: Request[Any] | None
+
+
+Steps: TypeAlias = Generator[Attempt, HTTPResponse | Failure, T]
+"""Yields what to send, takes what came of it, and returns the result."""
+
+
+def retry_policy(
+    request: Request[T], settings: Configuration, destination: Destination, announced: Announced
+) -> Steps[T]:
+    """Have a call's requests sent until it has its result.
+
+    A call that needs an extension, and a POST, for its key, ask first what the service announces,
+    where that is not known. A POST does without the answer.
 
     Args:
         request: the call.
         settings: how many times it may be sent again, and the API key, which no error repeats.
         destination: where it goes, as the errors name it.
+        announced: what the service announced; it learns what is new.
 
     Returns:
         What `request.read` makes of the answer.
 
     Raises:
+        UnsupportedError: the service does not announce what the call needs.
         KnowledgeBotError: the last attempt's error, with its delivery.
     """
-    attempt, pause = 0, None
+    if request.needs or request.takes_key:
+        yield from _ask(request, settings, destination, announced)
+    extensions = announced.extensions or {}
+    if request.needs == ANNOUNCEMENT:
+        return cast("T", extensions)
+    if request.needs:
+        check_announced(request.needs, f"{request} to {destination}", extensions)
+    if request.takes_key and "idempotency" in extensions:
+        request.idempotency_key = request.idempotency_key or new_key()
+    return (yield from _attempts(request, settings, destination, announced))
+
+
+def _ask(
+    request: Request[Any], settings: Configuration, destination: Destination, announced: Announced
+) -> Steps[None]:
+    """Ask what the service announces, unless that is known."""
+    if announced.is_known and not (request.needs and announced.extensions is None):
+        return
+    ping: Request[Any] = Request("GET", PING, read_pong)
+    if not request.needs:
+        settings = replace(settings, timeout=min(settings.timeout, _PATIENCE), max_retries=0)
+    try:
+        yield from _attempts(ping, settings, destination, announced, ahead_of=request)
+    except KnowledgeBotError as error:
+        announced.pause()
+        if request.needs and announced.extensions is None:
+            error.delivery = Delivery.NOT_DELIVERED  # of the call itself nothing was sent
+            raise
+
+
+def _attempts(
+    request: Request[T],
+    settings: Configuration,
+    destination: Destination,
+    announced: Announced,
+    ahead_of: Request[Any] | None = None,
+) -> Steps[T]:
+    number, pause = 1, None
+    doubt: KnowledgeBotError | None = None  # what an earlier attempt ended in, if it was unknown
+    key = request.idempotency_key
+    expiry = math.inf if key is None else end_of_life(key, announced.extensions or {})
     while True:
-        reply = yield pause
+        reply = yield Attempt(request, settings.timeout, number, pause, ahead_of)
         if isinstance(reply, Failure):
             error = _failed(request, reply, destination)
             error.__cause__ = reply.error
         else:
             try:
-                return read_result(request, reply, destination, settings.api_key)
+                return _result(request, reply, destination, settings, announced)
             except KnowledgeBotError as answered:
                 # Its frames, and pydantic's error behind it, hold the whole answer.
                 error = answered.with_traceback(None)
                 error.__context__ = None
-        if attempt >= settings.max_retries or not may_be_sent_again(request, error):
-            raise error
-        pause = seconds_to_wait(_pause(attempt, error))
-        attempt += 1
+                _notice_refusal(request, error, announced)
+        error.idempotency_key = request.idempotency_key
+        pause = seconds_to_wait(_pause(number, error))
+        if error.delivery is Delivery.UNKNOWN and request.method != "GET":
+            request.in_doubt = True
+        expired = request.in_doubt and time.time() + pause >= expiry
+        if number > settings.max_retries or expired or not may_be_sent_again(request, error):
+            if doubt is None or not _says_nothing_of_it(error):
+                raise error
+            doubt.add_note(f"Sent again, it ended in this: {error}")
+            raise doubt
+        if error.delivery is Delivery.UNKNOWN and not _says_nothing_of_it(error):
+            doubt = error
+        number += 1
+
+
+def _result(
+    request: Request[T],
+    response: HTTPResponse,
+    destination: Destination,
+    settings: Configuration,
+    announced: Announced,
+) -> T:
+    """Return the result that a response holds, and notice what it says of the service."""
+    if (
+        request.idempotency_key is not None
+        and response.status < 300
+        and not echoes_key(request, response)
+    ):
+        announced.give_up_keys()
+        request.idempotency_key = None
+    result = read_result(request, response, destination, settings.api_key)
+    if request.path == PING:
+        announced.learn(response.headers.get(HEADER))
+    return result
+
+
+def _notice_refusal(request: Request[Any], error: KnowledgeBotError, announced: Announced) -> None:
+    """Notice that a path of an extension is not there, so that it may be announced no more."""
+    if (
+        request.needs
+        and isinstance(error, APIError)
+        and error.status_code in (404, 405, 501)
+        and error.code != UNKNOWN_SOURCE
+    ):
+        announced.forget()
+
+
+def _says_nothing_of_it(error: KnowledgeBotError) -> bool:
+    """Return whether an attempt got too little far to say anything of the one before it."""
+    return error.delivery is Delivery.NOT_DELIVERED or isinstance(error, RateLimitError)
 
 
 def may_be_sent_again(request: Request[T], error: KnowledgeBotError) -> bool:
     """Return whether sending the request again is safe, and may succeed."""
+    unknown = error.delivery is Delivery.UNKNOWN
+    repeatable = not unknown or request.method != "POST" or request.idempotency_key is not None
     if request.upload is not None and not request.upload.replayable:
-        return False
+        repeatable = False
     if isinstance(error, APIError):
-        if error.status_code in NOT_NOW:
-            return request.method == "GET" or error.delivery is Delivery.REFUSED
-        return request.method == "GET" and error.status_code in (502, 504)
-    if isinstance(error, ConnectionFailedError | ConnectionLostError | RequestTimeoutError):
-        return request.method == "GET" or error.delivery is Delivery.NOT_DELIVERED
-    return False
+        if error.status_code in NOT_NOW or error.code == KEY_IN_USE:
+            return repeatable
+        if request.method == "GET":
+            return error.status_code in (502, 504)
+        return repeatable and unknown and error.status_code >= 500
+    if isinstance(error, UnexpectedResponseError):
+        # Cut short, it may be whole the next time.
+        return repeatable and request.method != "GET" and error.status_code < 300
+    never_answered = ConnectionFailedError | ConnectionLostError | RequestTimeoutError
+    return repeatable and isinstance(error, never_answered)
 
 
 class _Waiting:
@@ -144,12 +272,12 @@ def seconds_to_wait(seconds: float) -> float:
     return seconds if _Waiting.allowed else 0.0
 
 
-def _pause(attempt: int, error: KnowledgeBotError) -> float:
+def _pause(number: int, error: KnowledgeBotError) -> float:
     if isinstance(error, APIError) and error.retry_after is not None:
         return min(error.retry_after, _LONGEST_RETRY_AFTER)
     import random  # slow to load
 
-    return random.uniform(0, min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2**attempt))  # noqa: S311
+    return random.uniform(0, min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2 ** (number - 1)))  # noqa: S311
 
 
 def _failed(request: Request[T], failure: Failure, destination: Destination) -> KnowledgeBotError:

@@ -51,7 +51,7 @@ class HTTPRequest:
     """A request as a transport sends it. Its `repr` shows neither headers nor body.
 
     Attributes:
-        method: `GET` or `POST`.
+        method: `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
         url: the whole address.
         headers: names and values, the API key among them, `Content-Length` wherever it is known.
         body: the bytes; or pieces, each requested once the one before was sent: an iterable for a
@@ -341,6 +341,9 @@ class AiohttpTransport:
             max_field_size=_LONGEST_LINE,
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
         )
+        # It would send a GET, PUT or DELETE again unseen, after a connection that was lost, and so
+        # nobody could say whether the answer is the first one's. It has no public name for that.
+        session._retry_connection = False  # noqa: SLF001
         options: dict[str, Any] = {"allow_redirects": False}
         to_proxy: list[tuple[str, str]] = []
         if self._proxy is not None:

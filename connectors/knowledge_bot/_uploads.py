@@ -73,24 +73,26 @@ class Upload:
             name = filename or _last_part(file)
         elif callable(getattr(file, "read", None)):
             if isinstance(file, io.TextIOBase):
-                raise ConfigurationError("file: a file object must be opened in binary mode ('rb')")
+                raise ConfigurationError.of(
+                    "file", "a file object must be opened in binary mode ('rb')"
+                )
             name = filename or _name_of(file) or str(fields["name"])
             start = _start_of(file)
         else:
-            raise ConfigurationError(
-                f"file: expected a path, bytes or a binary file object, not {type(file).__name__}"
+            raise ConfigurationError.of(
+                "file", f"expected a path, bytes or a binary file object, not {type(file).__name__}"
             )
         content_type = content_type or _guessed_type(str(name))
         for argument, text in (("filename", name), ("content_type", content_type)):
             if not isinstance(text, str):
                 kind = type(text).__name__
-                raise ConfigurationError(f"{argument}: expected a string, not {kind}")
+                raise ConfigurationError.of(argument, f"expected a string, not {kind}")
         if on_progress is not None and not callable(on_progress):
-            raise ConfigurationError(
-                f"on_progress: expected a function, not {type(on_progress).__name__}"
+            raise ConfigurationError.of(
+                "on_progress", f"expected a function, not {type(on_progress).__name__}"
             )
         if not _CONTENT_TYPE.fullmatch(content_type):
-            raise ConfigurationError(f"content_type: {content_type!r} is not a media type")
+            raise ConfigurationError.of("content_type", f"{content_type!r} is not a media type")
         return cls(fields, file, name, content_type, on_progress, start)
 
     @property
@@ -137,7 +139,7 @@ class Upload:
                     stream.seek(self.start)
             size = _remaining(stream) if self.replayable else None
         except (OSError, ValueError) as error:
-            raise ConfigurationError(f"file: cannot be opened: {error}") from error
+            raise ConfigurationError.of("file", f"cannot be opened: {error}") from error
         return _File(stream, owned, size, self.filename)
 
 
@@ -156,13 +158,14 @@ class _File:
             read += len(piece)
             yield piece
         if read == 0:
-            raise ConfigurationError(f"file: {self._name!r} is empty")
+            raise ConfigurationError.of("file", f"{self._name!r} is empty")
         if self.size is not None and (read < self.size or self._read(1)):
             change = "shrank" if read < self.size else "grew"
-            raise ConfigurationError(
-                f"file: {self._name!r} {change} while it was sent ({read} bytes read, "
+            raise ConfigurationError.of(
+                "file",
+                f"{self._name!r} {change} while it was sent ({read} bytes read, "
                 f"{self.size} announced). The service has no complete request; send the file "
-                "again when nobody writes to it"
+                "again when nobody writes to it",
             )
 
     def _read(self, size: int) -> bytes:
@@ -170,8 +173,8 @@ class _File:
             with self._reading:
                 return self._stream.read(size) if size else b""
         except (OSError, ValueError) as error:
-            raise ConfigurationError(
-                f"file: {self._name!r} could not be read to its end: {error}"
+            raise ConfigurationError.of(
+                "file", f"{self._name!r} could not be read to its end: {error}"
             ) from error
 
     def close(self) -> None:
@@ -299,7 +302,7 @@ def _start_of(file: BinaryIO) -> int | None:
     except AttributeError:  # it reads, and does nothing else
         return None
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"file: cannot be read: {error}") from error
+        raise ConfigurationError.of("file", f"cannot be read: {error}") from error
 
 
 def _guessed_type(name: str) -> str:

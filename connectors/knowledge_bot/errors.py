@@ -2,6 +2,7 @@
 
     KnowledgeBotError
     ├── ConfigurationError            nothing was sent: a key, a URL or an argument is wrong
+    │   └── UnsupportedError          the service does not announce what the call needs
     ├── ConnectionFailedError         the request never reached the service
     ├── RequestTimeoutError           no answer in time
     ├── ConnectionLostError           the connection broke while the request was under way
@@ -13,22 +14,24 @@
         ├── PermissionDeniedError     403
         ├── NotFoundError             404
         ├── ConflictError             409
+        ├── PreconditionFailedError   412
         ├── RateLimitError            429
         └── ServerError               5xx
 
 Nothing here derives from `RuntimeError` or `OSError`: asynchronous frameworks swallow the
-former, and retry wrappers take the latter for a passing fault.
+former, and retry wrappers take the latter for a passing fault. An extra that is not installed is no
+fault of a call: `MissingExtraError` is an `ImportError`.
 """
 
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class Delivery(StrEnum):
     """What a failure means for the request: may the service have acted on it?
 
     The interface offers neither an idempotency key nor a way to look a source up, so a
-    caller has nothing else to decide a resend by.
+    caller has nothing else to decide a resend by, unless the service announces `idempotency`.
     """
 
     NOT_DELIVERED = "not_delivered"
@@ -51,7 +54,10 @@ class KnowledgeBotError(Exception):
 
     Attributes:
         delivery: what the failure means for the request, see `Delivery`.
+        idempotency_key: the key that the request carried, to send it again with; None: it had none.
     """
+
+    idempotency_key: str | None = None
 
     advice: ClassVar[str] = ""
     """What a person can do about it; part of the error's text."""
@@ -76,10 +82,30 @@ class KnowledgeBotError(Exception):
 
 
 class ConfigurationError(KnowledgeBotError, ValueError):
-    """A key, a URL or an argument is missing or wrong. The service has not acted."""
+    """A key, a URL or an argument is missing or wrong. The service has not acted.
+
+    Attributes:
+        argument: the name of what is wrong, with which the text begins; None where it has none.
+    """
+
+    argument: str | None = None
 
     def __init__(self, message: str) -> None:
         super().__init__(message, delivery=Delivery.NOT_DELIVERED)
+
+    @classmethod
+    def of(cls, argument: str, problem: str) -> Self:
+        """Return the error of an argument, with what is wrong with it."""
+        error = cls(f"{argument}: {problem}")
+        error.argument = argument
+        return error
+
+
+class UnsupportedError(ConfigurationError):
+    """The service does not announce what the call needs, to this API key. Nothing was sent.
+
+    `Client.extensions()` returns what it announces.
+    """
 
 
 class ConnectionFailedError(KnowledgeBotError):
@@ -127,7 +153,11 @@ class APIError(KnowledgeBotError):
         message: the `message` of the error body, at most 500 characters, or the start of the body.
         request_id: the answer's `X-Request-Id`, or None.
         retry_after: seconds that the answer's `Retry-After` asks to wait, or None.
+        created_id: of `idempotency_key_reused`, the id of what the first request with the key
+            created, where the body names it.
     """
+
+    created_id: str | None = None
 
     def __init__(
         self,
@@ -192,6 +222,15 @@ class ConflictError(APIError):
     """409: the request conflicts with the state of the service."""
 
 
+class PreconditionFailedError(APIError):
+    """412: the source has another revision, or an idempotency key has expired.
+
+    `REFUSED`; but `UNKNOWN` where an earlier attempt of the same call may have made the revision.
+    """
+
+    advice = "Look at the source as it is now before replacing it"
+
+
 class RateLimitError(APIError):
     """429: too many requests; `retry_after` holds the seconds to wait, if it named them."""
 
@@ -200,6 +239,26 @@ class RateLimitError(APIError):
 
 class ServerError(APIError):
     """5xx: the service failed. 503 and 507 with `Retry-After` are `REFUSED`, others `UNKNOWN`."""
+
+
+class MissingExtraError(ModuleNotFoundError):
+    """An extra of the distribution is not installed; the text says how to install it.
+
+    Attributes:
+        extra: its name, as `pip install` takes it.
+        name: a module that it would have brought.
+    """
+
+    def __init__(self, needed_by: str, extra: str, module: str) -> None:
+        super().__init__(
+            f"{needed_by} needs the extra \"{extra}\": pip install 'knowledge-bot[{extra}]'",
+            name=module,
+        )
+        self.extra = extra
+        self._needed_by = needed_by
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._needed_by, self.extra, self.name)
 
 
 def _rebuild(

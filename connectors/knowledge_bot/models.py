@@ -7,7 +7,7 @@ of a newer service loses nothing on its way through.
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainSerializer
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -73,6 +73,24 @@ class Source(Model, frozen=True):
     status: str
     created_at: Timestamp
     """When it was created, in UTC."""
+
+
+class SourceDetails(Source, frozen=True):
+    """A source with its state, from a service that announces `sources`.
+
+    `status` is that of `revision`: `pending`, `processing`, `ready` or `failed`.
+    """
+
+    revision: str | None = None
+    """Opaque, a new one with each replacement."""
+    ready_revision: str | None = None
+    """The revision that questions are answered from; None: there is none yet."""
+    reason: str | None = None
+    """Why `revision` failed."""
+    warnings: Annotated[tuple[str, ...], BeforeValidator(lambda given: given or ())] = ()
+    """What was left out of it, such as pages without text."""
+    ready_at: Timestamp | None = None
+    """When `ready_revision` became ready, in UTC."""
 
 
 class Message(Model, frozen=True):

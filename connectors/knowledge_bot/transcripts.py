@@ -71,11 +71,13 @@ class Turn:
 
     def __post_init__(self) -> None:
         if self.role not in _ROLES:
-            raise ConfigurationError(
-                f"role: {str(self.role)[:40]!r} is not one of {', '.join(_ROLES)}"
+            raise ConfigurationError.of(
+                "role", f"{str(self.role)[:40]!r} is not one of {', '.join(_ROLES)}"
             )
         if not isinstance(self.text, str):
-            raise ConfigurationError(f"text: expected a string, not {type(self.text).__name__}")
+            raise ConfigurationError.of(
+                "text", f"expected a string, not {type(self.text).__name__}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +96,14 @@ class Transcript:
     def __post_init__(self) -> None:
         for turn in self.turns:
             if not isinstance(turn, Turn):
-                raise ConfigurationError(f"turns: expected Turns, not {type(turn).__name__}")
+                raise ConfigurationError.of("turns", f"expected Turns, not {type(turn).__name__}")
         if not self.turns:
-            raise ConfigurationError("turns: there are none. End the list with a question")
+            raise ConfigurationError.of("turns", "there are none. End the list with a question")
         if (last := self.turns[-1].role) != "user":
-            raise ConfigurationError(
-                f"turns: the last one is of role {last}, so that nothing is asked. End the list "
-                "with a question of the user's"
+            raise ConfigurationError.of(
+                "turns",
+                f"the last one is of role {last}, so that nothing is asked. End the list "
+                "with a question of the user's",
             )
 
     @property
@@ -146,9 +149,10 @@ def render(turns: Iterable[Turn]) -> str:
     transcript = Transcript(tuple(turns))
     question = transcript.question
     if not question.strip():
-        raise ConfigurationError(
-            "turns: what the user says at the end is empty, so that nothing is asked. End the list "
-            "with a question"
+        raise ConfigurationError.of(
+            "turns",
+            "what the user says at the end is empty, so that nothing is asked. End the list "
+            "with a question",
         )
     if not transcript.history and not _opens(question):
         return question

@@ -6,12 +6,15 @@ import pytest
 
 from knowledge_bot import (
     APIError,
+    Client,
     ConfigurationError,
     Delivery,
     KnowledgeBotError,
     RateLimitError,
     UnexpectedResponseError,
 )
+from knowledge_bot.adapters import require
+from knowledge_bot.errors import MissingExtraError
 
 
 def subclasses(kind):
@@ -54,3 +57,23 @@ def test_an_error_survives_pickling_with_all_it_knows(error):
     assert type(copy) is type(error)
     assert str(copy) == str(error)
     assert vars(copy) == vars(error)
+
+
+def test_a_wrong_argument_is_named():
+    client = Client("key", "https://service.test")
+    with pytest.raises(ConfigurationError, match=r"^bot_id: ") as caught:
+        client.send_message(bot_id="guide", content="When?")
+    assert caught.value.argument == "bot_id"
+    assert pickle.loads(pickle.dumps(caught.value)).argument == "bot_id"
+    assert ConfigurationError("Nothing was given").argument is None
+
+
+def test_a_missing_extra_is_named():
+    with pytest.raises(MissingExtraError) as caught:
+        require("A shelf", "furniture", "no_such_module.of_wood")
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert (error.extra, error.name) == ("furniture", "no_such_module.of_wood")
+    assert str(error) == (
+        "A shelf needs the extra \"furniture\": pip install 'knowledge-bot[furniture]'"
+    )
+    assert isinstance(error, ModuleNotFoundError)

@@ -10,4 +10,4 @@ from faults import FAULTS
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_fault_ends_as_the_table_says(fault, client):
-    assert observe(FAULTS[fault], client) == expected(FAULTS[fault], client)
+    assert observe(FAULTS[fault], client) == expected(FAULTS[fault])

@@ -33,7 +33,7 @@ PUBLIC_MODULES = (
 )
 
 # Without an underscore, and yet not for import.
-PROGRAMS = ("knowledge_bot.cli",)
+PROGRAMS = ("knowledge_bot.adapters", "knowledge_bot.cli")
 FOLDERS = ("knowledge_bot.ingest.sources",)  # of private modules
 
 DECISION = """

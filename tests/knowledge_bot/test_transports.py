@@ -252,6 +252,8 @@ async def test_a_mock_transport_of_the_http_library_answers_both_clients(library
     received = []
 
     def reply(request):
+        if request.url.path.endswith("/ping"):
+            return library.Response(200, text="pong")
         received.append((request.method, request.url.path, request.read()))
         body = {"data": []} if request.method == "GET" else SOURCE
         return library.Response(200, json=MESSAGE if "messages" in request.url.path else body)
@@ -322,7 +324,8 @@ def test_a_transport_of_the_user_gets_the_request_and_is_closed_with_the_client(
         assert create(client).id == "src_1"
         assert transport.closed == 0
     assert transport.closed == 1
-    first, second = transport.sent
+    asked, first, second = transport.sent
+    assert (asked.method, asked.timeout) == ("GET", 3)
     assert (first.method, first.url) == ("POST", "https://service.test/public/v1/sources/write")
     assert (first.timeout, second.timeout) == (3, 7)
     assert dict(first.headers)["X-API-KEY"] == KEY

@@ -210,7 +210,7 @@ def test_a_small_file_that_changes_while_it_is_read_is_not_sent(call, scripted, 
     with pytest.raises(ConfigurationError, match=word) as caught:
         call(sender(file=Changing(20, later)), server.url)
     assert caught.value.delivery is Delivery.NOT_DELIVERED
-    assert server.connections == 0
+    assert server.started == 0
 
 
 @pytest.mark.parametrize("size", [1, MIB // 2])

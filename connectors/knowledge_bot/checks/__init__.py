@@ -24,8 +24,9 @@ Importing this package loads neither pydantic nor the client; a name is loaded w
 used. Regular expressions (`matches`) and YAML need the extra `checks`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from knowledge_bot._lazy import lazy_names
 
 if TYPE_CHECKING:
     from knowledge_bot.checks._files import load_questions
@@ -57,7 +58,6 @@ _HOMES = {
     ),
     "_run": ("CheckOptions", "Progress", "acheck", "check"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Baseline",
@@ -77,14 +77,4 @@ __all__ = [
     "load_questions",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-    globals()[name] = value  # found without this function from now on
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -27,8 +27,8 @@ def load_questions(path: str | os.PathLike[str]) -> list[Question]:
     - `.jsonl`: a line of JSON for each, with the same fields,
     - `.yaml`, `.yml`, `.json`: a configuration of promptfoo. Its `prompts`, `tests` with `vars` and
       `assert`, and `defaultTest` are read, with the assertions `contains`, `contains-any`,
-      `contains-all`, the same beginning with `i`, `regex`, `equals`, and each with `not-` in front.
-      Needs the extra `checks`.
+      `contains-all`, the same beginning with `i`, `regex`, `equals`, and each with `not-` in front;
+      `fresh: true` in a test's `metadata` is the field of this name. Needs the extra `checks`.
 
     Args:
         path: the file.

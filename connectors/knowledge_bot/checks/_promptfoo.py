@@ -6,11 +6,10 @@ bot is named elsewhere.
 """
 
 import itertools
-import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
@@ -56,14 +55,6 @@ _A_FILE = re.compile(r"file://|\S+\.(?:cjs|csv|j2|js|json|jsonl|md|mjs|py|ts|txt
 
 _PLACE = re.compile(r"\{\{-?(.*?)-?\}\}", re.DOTALL)
 
-# A character beyond 16 bits as JSON escapes it, which PyYAML would read as two halves.
-_TWO_HALVES = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
-
-# PyYAML reads YAML 1.1, where a text in brackets ends at a question mark: [Who?, When?]. A private
-# character replaces the mark where it does not introduce a key.
-_NOT_A_KEY_MARK = re.compile(r"(?<=[^\s,{\[])\?")
-_QUESTION_MARK = "\ue03f"
-
 # Vars with lists multiply; more questions than this are a mistake.
 _MOST = 100_000
 
@@ -92,15 +83,17 @@ def read_promptfoo(text: str, name: str) -> list[tuple[str, Question]]:
     require("A file of promptfoo", "checks", "yaml")
     import yaml
 
-    text = _TWO_HALVES.sub(lambda halves: str(json.loads(f'"{halves[0]}"')), text)
-    text = _NOT_A_KEY_MARK.sub(_QUESTION_MARK, text)
     try:
         # Without resolving: a time such as 9:30 stays a text, as in promptfoo's YAML 1.2.
         root = yaml.compose(text, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f", line {mark.line + 1}"
-        raise ConfigurationError(f"{name}{line}: is not valid YAML: {error.problem}") from None
+        problem = f"{name}{line}: is not valid YAML: {error.problem}"
+        # PyYAML reads YAML 1.1, where a text in brackets ends at a question mark: [Who?, When?].
+        if mark is not None and text[mark.index : mark.index + 1] == "?":
+            problem += "; in brackets, put a text with a question mark into quotes"
+        raise ConfigurationError(problem) from None
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{name}: is not valid YAML: {error}") from None
     except RecursionError:
@@ -149,7 +142,8 @@ class _Reader:
                 *self._items(default.get("assert"), "assert"),
                 *self._items(test.get("assert"), "assert"),
             ]
-            if not asserted:
+            fresh = self._is_fresh(default.get("metadata"), test.get("metadata"))
+            if not asserted and not fresh:
                 self._fail(node, "nothing is expected of the answer: the test has no 'assert'")
             given_vars = {**default_vars, **self._vars(test.get("vars"))}
             count = math.prod(map(len, given_vars.values())) * max(1, len(prompts))
@@ -159,7 +153,7 @@ class _Reader:
                 expectations = [self._expectation(one, values) for one in asserted]
                 for prompt, template in prompts or [(node, self._default_prompt(node, values))]:
                     asked = self._rendered(prompt, template, values).strip()
-                    fields = {"ask": asked, "expectations": expectations}
+                    fields = {"ask": asked, "expectations": expectations, "fresh": fresh}
                     question = _with_a_unique_id(question_of(fields, self._where(node)), ids)
                     found.append((self._where(node), question))
         return found
@@ -206,6 +200,18 @@ class _Reader:
             if key not in _HARMLESS_OPTIONS:
                 self._fail(value, f"the option {key!r} is not read here, and may change a verdict")
         return fields
+
+    def _is_fresh(self, *given: Node) -> bool:
+        """Return whether metadata, the later before the earlier, say that answers are fresh."""
+        merged: dict[str, Node] = {}
+        for node in given:
+            merged.update(self._fields(node, "metadata"))
+        if "fresh" not in merged:
+            return False
+        text = self._text(merged["fresh"], "fresh")
+        if text not in ("true", "false"):
+            self._fail(merged["fresh"], "fresh: expected true or false")
+        return text == "true"
 
     def _vars(self, node: Node) -> dict[str, list[str]]:
         """Return the vars, each with the values it may have."""
@@ -264,6 +270,8 @@ class _Reader:
             )
             shown = f"{texts[0]!r}{of_expression}" if of_expression else problem
             self._fail(fields["value"], f"the assertion {named!r}: {shown}")
+        except ValueError as error:
+            self._fail(fields["value"], f"the assertion {named!r}: {error}")
 
     def _values(self, node: Node, name: str, values: Mapping[str, str]) -> list[str]:
         what = f"the value of {name!r}"
@@ -331,7 +339,8 @@ class _Reader:
     def _text(self, node: Node, what: str) -> str:
         if not _is_scalar(node):
             self._fail(node, f"{what}: expected a text")
-        return str(node.value).replace(_QUESTION_MARK, "?")
+        # A character beyond 16 bits, as JSON escapes it, comes in two halves.
+        return str(node.value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def _where(self, node: Node) -> str:
         return f"{self._name}, line {node.start_mark.line + 1}" if node else self._name
@@ -374,42 +383,20 @@ def _separated(text: str) -> list[str]:
     ]
 
 
-# What JavaScript's \s stands for, for a class of characters.
+# A set of characters, an escape, a repetition, or any other character of an expression.
+_PIECE = re.compile(r"\[\^?(?:\\.|[^\]\\])*\]|\\.|\{\d+(?:,\d*)?\}|.", re.DOTALL)
+_MEMBER = re.compile(r"\\.|\[", re.DOTALL)
+_OF_JAVASCRIPT_ALONE = re.compile(r"\\(?![BDSWbdfnrstuvwx])[A-Za-z]|[{}]|\[\^?\]")
+
+# What both have, with the characters that JavaScript takes it for.
 _SPACES = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-
-Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]
-"""A piece of an expression of JavaScript, and what stands for it in Python."""
-
-
-def _rule(piece: str, instead: str | Callable[[re.Match[str]], str] | None = None) -> Rule:
-    """Make a rule; without `instead`, the piece stays as it is."""
-    text = instead if isinstance(instead, str) else ""
-    write = instead if callable(instead) else lambda found: text or found[0]
-    return re.compile(piece, re.DOTALL), write
-
-
-_ESCAPED = (
-    _rule(r"\\k<(\w+)>", lambda found: f"(?P={found[1]})"),
-    _rule(r"\\c([A-Za-z])", lambda found: f"\\x{ord(found[1]) % 32:02x}"),
-    _rule(r"\\0(?!\d)", r"\x00"),
-    _rule(r"\\[bBdDSfnrtuvwWx]"),
-    _rule(r"\\([A-Za-z])", lambda found: found[1]),  # a letter that means itself
-    _rule(r"\\."),
-)
-_OUTSIDE = (
-    _rule(r"\\s", f"[{_SPACES}]"),
-    _rule(r"\\S", f"[^{_SPACES}]"),
-    *_ESCAPED,
-    _rule(r"\[\^\]", r"[\s\S]"),
-    _rule(r"\[\]", "(?!)"),
-    _rule(r"\[\^?"),
-    _rule(r"\{\d+(?:,\d*)?\}"),
-    _rule(r"[{}]", lambda found: f"\\{found[0]}"),
-    _rule(r"\.", r"[^\n\r\u2028\u2029]"),
-    _rule(r"\$", r"\Z"),
-    _rule(r"."),
-)
-_INSIDE = (_rule(r"\\s", _SPACES), *_ESCAPED, _rule(r"\[", r"\["), _rule("."))
+_IN_A_SET = {r"\s": _SPACES, "[": r"\["}
+_ELSEWHERE = {
+    r"\s": f"[{_SPACES}]",
+    r"\S": f"[^{_SPACES}]",
+    ".": r"[^\n\r\u2028\u2029]",
+    "$": r"\Z",
+}
 
 
 def python_expression(javascript: str) -> str:
@@ -417,14 +404,22 @@ def python_expression(javascript: str) -> str:
 
     Args:
         javascript: the expression, without slashes around it.
+
+    Raises:
+        ValueError: something in it has another meaning in Python, or none.
     """
+
+    def written(found: re.Match[str]) -> str:
+        piece = found[0]
+        for one in (piece, *_MEMBER.findall(piece)):
+            if _OF_JAVASCRIPT_ALONE.fullmatch(one):
+                raise ValueError(
+                    f"{one!r} of a regular expression is JavaScript's alone; write it so that "
+                    "Python reads it as well"
+                )
+        if piece.startswith("["):
+            return f"[{_MEMBER.sub(lambda one: _IN_A_SET.get(one[0], one[0]), piece[1:])}"
+        return _ELSEWHERE.get(piece, piece)
+
     # `(?a)`: in JavaScript, a digit, a word's letter and its boundary are those of ASCII.
-    written, position, in_a_class = ["(?a)"], 0, False
-    while position < len(javascript):
-        for piece, instead in _INSIDE if in_a_class else _OUTSIDE:
-            if found := piece.match(javascript, position):
-                written.append(instead(found))
-                position = found.end()
-                in_a_class = found[0] in ("[", "[^") or (in_a_class and found[0] != "]")
-                break
-    return "".join(written)
+    return f"(?a){_PIECE.sub(written, javascript)}"

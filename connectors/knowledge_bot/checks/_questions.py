@@ -36,7 +36,9 @@ NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 Texts = Annotated[tuple[NonEmpty, ...], BeforeValidator(_several)]
 """One text or several."""
 
-Kind = Literal["contains_all", "contains_any", "equals", "matches", "sources", "refuses"]
+Kind = Literal["contains_all", "contains_any", "equals", "matches", "sources", "refuses", "fresh"]
+
+_WITHOUT_VALUES = ("refuses", "fresh")
 
 
 class Expectation(BaseModel, frozen=True, extra="forbid"):
@@ -49,8 +51,8 @@ class Expectation(BaseModel, frozen=True, extra="forbid"):
         kind: what is looked at. `contains_all` and `contains_any` look for the values in the
             answer, `matches` for a regular expression, `equals` compares all of it (a list of
             sources behind it may be left out), `sources` looks for names in that list, `refuses`
-            asks whether nothing was found.
-        values: the texts, the expression or the names; none for `refuses`.
+            asks whether nothing was found, `fresh` whether each source is current in a ledger.
+        values: the texts, the expression or the names; none for `refuses` and `fresh`.
         case_sensitive: whether capitals matter. Names of sources are compared without.
         negated: whether it must not hold.
 
@@ -67,9 +69,11 @@ class Expectation(BaseModel, frozen=True, extra="forbid"):
 
     @model_validator(mode="after")
     def _check(self) -> "Expectation":
-        if (self.kind == "refuses") == bool(self.values):
+        if (self.kind in _WITHOUT_VALUES) == bool(self.values):
             problem = "takes no values" if self.values else "needs a value"
             raise ValueError(f"{self.kind} {problem}")
+        if self.kind == "fresh" and self.negated:
+            raise ValueError("fresh cannot be negated")
         if self.kind in ("equals", "matches") and len(self.values) > 1:
             raise ValueError(f"{self.kind} takes one value, not {len(self.values)}")
         if self.kind == "matches":
@@ -87,6 +91,8 @@ class Expectation(BaseModel, frozen=True, extra="forbid"):
                 says = "says" if self.negated else "does not say"
                 holds = answer.refuses != self.negated
                 return "" if holds else f"{says} that nothing was found"
+            case "fresh":
+                return _staleness(answer)
             case "sources":
                 return self._unnamed(answer)
             case "matches":
@@ -138,6 +144,22 @@ class Expectation(BaseModel, frozen=True, extra="forbid"):
         return text if self.case_sensitive else text.lower()
 
 
+def _staleness(answer: Answer) -> str:
+    """Return why an answer is not known to be from current sources alone; empty where it is."""
+    if answer.refuses:
+        return ""
+    if answer.freshness is None:
+        return (
+            "could not be compared with a ledger; pass ledger= to the check, or to the model or "
+            "retriever that it asks"
+        )
+    stale = [one for one in answer.freshness if one["verdict"] != "current"]
+    if stale:
+        named = ", ".join(f'"{_short(one["name"])}" ({one["verdict"]})' for one in stale)
+        return f"is from sources that are not current: {named}"
+    return "" if answer.freshness else "names no source by its id, so nobody knows if it is current"
+
+
 def _derived_id(given: dict[str, Any]) -> str:
     content = {
         name: [one.model_dump() for one in value] if name == "expectations" else value
@@ -167,6 +189,8 @@ class Question(BaseModel, frozen=True, extra="forbid"):
         sources: names of sources that the answer names.
         refuses: True: the answer is that nothing was found. False: it is not. For services that
             say it neither in English nor as data, use `contains`.
+        fresh: True: each source that the answer names is current in the ledger of the check: not
+            changed, moved or gone since, and known to it. A refusal, which has none, passes.
         case_sensitive: whether capitals matter in `contains`, `contains_any`, `excludes`, `matches`
             and `equals`.
         expectations: more of them, each by itself; see `Expectation`.
@@ -187,6 +211,7 @@ class Question(BaseModel, frozen=True, extra="forbid"):
     equals: NonEmpty | None = None
     sources: Texts = ()
     refuses: Annotated[bool, Strict()] | None = None
+    fresh: Annotated[bool, Strict()] = False
     case_sensitive: Annotated[bool, Strict()] = False
     expectations: tuple[Expectation, ...] = ()
     id: NonEmpty = Field(default_factory=_derived_id)
@@ -204,6 +229,7 @@ class Question(BaseModel, frozen=True, extra="forbid"):
             equals: str | None = None,
             sources: str | Iterable[str] = (),
             refuses: bool | None = None,
+            fresh: bool = False,
             case_sensitive: bool = False,
             expectations: Iterable[Expectation] = (),
             id: str | None = None,  # noqa: A002 - what it is
@@ -223,7 +249,7 @@ class Question(BaseModel, frozen=True, extra="forbid"):
         if not self._expected:
             names = ("contains", "contains_any", "excludes", "matches", "equals", "sources")
             raise ValueError(
-                f"nothing is expected of the answer: give {', '.join(names)} or refuses"
+                f"nothing is expected of the answer: give {', '.join(names)}, refuses or fresh"
             )
         return self
 
@@ -257,12 +283,19 @@ class Question(BaseModel, frozen=True, extra="forbid"):
         ]
         if self.refuses is not None:
             found.append(Expectation(kind="refuses", negated=not self.refuses))
+        if self.fresh:
+            found.append(Expectation(kind="fresh"))
         return (*found, *self.expectations)
 
 
 def is_slow_to_judge(question: Question) -> bool:
     """Return whether judging an answer may take a noticeable time."""
     return bool(question.matches) or any(one.kind == "matches" for one in question.expectations)
+
+
+def needs_ledger(question: Question) -> bool:
+    """Return whether an answer can only be judged with a ledger."""
+    return question.fresh or any(one.kind == "fresh" for one in question.expectations)
 
 
 def question_of(fields: dict[str, Any], where: str) -> Question:

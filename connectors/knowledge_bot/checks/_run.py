@@ -1,8 +1,8 @@
 """`check` and `acheck`: ask, judge, and ask again what has not passed.
 
-`Schedule` decides which question is due and what an outcome means, without I/O. `ThreadRunner`
-carries it out in threads, `TaskRunner` in tasks; both take any function that answers, so that a
-chain of another framework is checked as a bot is.
+`Schedule` decides which question is due and what an outcome means, without I/O. `Runner` carries it
+out in tasks of an event loop, for blocking callers in a loop of its own. It takes any function that
+answers, so that a chain of another framework is checked as a bot is.
 """
 
 import asyncio
@@ -14,15 +14,17 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 
 from knowledge_bot._answers import Answer
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._configuration import API_KEY_VARIABLE
 from knowledge_bot._endpoints import check_number, identifier
-from knowledge_bot.checks._questions import Question, is_slow_to_judge
+from knowledge_bot._freshness import awith_freshness, ledger_of
+from knowledge_bot.checks._questions import Question, is_slow_to_judge, needs_ledger
 from knowledge_bot.checks._report import CheckReport, CheckStop, Result, Verdict, shortened
 from knowledge_bot.errors import (
     APIError,
@@ -36,6 +38,11 @@ from knowledge_bot.errors import (
     PermissionDeniedError,
 )
 from knowledge_bot.models import Bot
+
+if TYPE_CHECKING:
+    import os
+
+    from knowledge_bot.ingest import Ledger
 
 # Seconds to wait for answers under way when a check ends early, and between two looks at whether it
 # should.
@@ -82,6 +89,16 @@ OnResult = Callable[[Result], object]
 OnProgress = Callable[[Progress], object]
 """Called whenever something changes, in the same way."""
 
+KeyOf = Callable[[Result], str | None]
+"""Called before each attempt with what is known of the question, in the same thread as it."""
+
+
+C = TypeVar("C", Client, AsyncClient)
+T = TypeVar("T")
+
+Asking: TypeAlias = Callable[[Result], Awaitable[Answer]]
+"""Takes what is known of a question, and awaits the answer."""
+
 
 class Event(Protocol):
     """A `threading.Event`, or an `asyncio.Event`."""
@@ -105,6 +122,9 @@ class CheckOptions(TypedDict, total=False):
             count as passed, with no attempts.
         on_result: called with what came of each attempt.
         on_progress: called with how far the check is.
+        key_of: returns the idempotency key of a question's next message, where the service takes
+            keys: a check that sends it again, as after a kill, gets the first one's answer. None,
+            and without this function: each message has a key of its own.
         stop: ends the check early when it is set.
     """
 
@@ -115,6 +135,7 @@ class CheckOptions(TypedDict, total=False):
     passed_before: Collection[str]
     on_result: OnResult | None
     on_progress: OnProgress | None
+    key_of: KeyOf | None
     stop: Event | None
 
 
@@ -129,6 +150,7 @@ class Options:
     passed_before: Collection[str] = ()
     on_result: OnResult | None = None
     on_progress: OnProgress | None = None
+    key_of: KeyOf | None = None
     stop: Event | None = None
 
     def __post_init__(self) -> None:
@@ -137,20 +159,24 @@ class Options:
         check_number("concurrency", self.concurrency, 1, whole=True)
         check_number("min_pass", self.min_pass, 0, 1)
         if isinstance(self.passed_before, str):
-            raise ConfigurationError("passed_before: expected several ids, not a string")
-        for name in ("on_result", "on_progress"):
+            raise ConfigurationError.of("passed_before", "expected several ids, not a string")
+        for name in ("on_result", "on_progress", "key_of"):
             given = getattr(self, name)
             if given is not None and not callable(given):
                 kind = type(given).__name__
-                raise ConfigurationError(f"{name}: expected a function, not {kind}")
+                raise ConfigurationError.of(name, f"expected a function, not {kind}")
         if self.stop is not None and not hasattr(self.stop, "is_set"):
-            raise ConfigurationError(f"stop: expected an Event, not {type(self.stop).__name__}")
+            raise ConfigurationError.of(
+                "stop", f"expected an Event, not {type(self.stop).__name__}"
+            )
 
 
 def check(
     client: Client,
     bot_id: str | Sequence[str],
     questions: Iterable[Question],
+    *,
+    ledger: "Ledger | str | os.PathLike[str] | None" = None,
     **options: Unpack[CheckOptions],
 ) -> CheckReport:
     """Ask a bot questions, each in a new conversation, and judge its answers.
@@ -164,6 +190,8 @@ def check(
         client: sends the messages.
         bot_id: the bot that is asked, `bot_…`, or several.
         questions: what is asked, and what is expected; see `load_questions`.
+        ledger: what the bot's sources were ingested with, for questions with `fresh`: a `Ledger`,
+            its address, or the path of a SQLite file.
         options: `wait`, `interval` and the others of `CheckOptions`: for their meaning, see
             `help(knowledge_bot.checks.CheckOptions)`.
 
@@ -172,33 +200,20 @@ def check(
 
     Raises:
         TypeError: there is no such option. Nothing was sent.
-        ConfigurationError: there are no questions, two of them have the same id, or an argument
-            cannot be used. Nothing was sent.
+        ConfigurationError: there are no questions, two of them have the same id, one with `fresh`
+            has no ledger, or an argument cannot be used. Nothing was sent.
+        LedgerError: the ledger cannot be read. Nothing was sent.
         Exception: what a callback raised.
     """
     if not isinstance(client, Client):
-        raise ConfigurationError(
-            f"client: expected a Client, not {type(client).__name__}; acheck takes an AsyncClient"
+        kind = type(client).__name__
+        raise ConfigurationError.of(
+            "client", f"expected a Client, not {kind}; acheck takes an AsyncClient"
         )
-    schedule = Schedule(_bots(bot_id), questions, Options(**options))
-    _check_can_ask(client)
-    if schedule.options.wait:  # it asks again itself
-        client = client.with_options(max_retries=0)
-    seen: set[str] = set()
-
-    def ask(bot: str, text: str) -> Answer:
-        try:
-            return Answer.of(client.send_message(bot_id=bot, content=text))
-        except (BadRequestError, NotFoundError) as error:
-            if bot not in seen:
-                seen.add(bot)
-                with contextlib.suppress(KnowledgeBotError):
-                    _check_bot(bot, client.list_bots(), error)
-            raise
-
+    schedule, client, known = _prepared(client, bot_id, questions, ledger, options)
     with client._run_span("check") as counted:  # noqa: SLF001 - the core's own
-        report = ThreadRunner(schedule, ask).run()
-        counted(_counts(report))
+        report = _waited_for(Runner(schedule, _asking(schedule, client, known, _in_thread)))
+        counted(Counter(str(one.verdict) for one in report.results))
     return report
 
 
@@ -206,6 +221,8 @@ async def acheck(
     client: AsyncClient,
     bot_id: str | Sequence[str],
     questions: Iterable[Question],
+    *,
+    ledger: "Ledger | str | os.PathLike[str] | None" = None,
     **options: Unpack[CheckOptions],
 ) -> CheckReport:
     """Check as `check` does, without blocking.
@@ -215,33 +232,15 @@ async def acheck(
     loop's thread. Arguments, result and errors are those of `check`.
     """
     if not isinstance(client, AsyncClient):
-        raise ConfigurationError(
-            f"client: expected an AsyncClient, not {type(client).__name__}; check takes a Client"
+        kind = type(client).__name__
+        raise ConfigurationError.of(
+            "client", f"expected an AsyncClient, not {kind}; check takes a Client"
         )
-    schedule = Schedule(_bots(bot_id), questions, Options(**options))
-    _check_can_ask(client)
-    if schedule.options.wait:  # as above
-        client = client.with_options(max_retries=0)
-    seen: set[str] = set()
-
-    async def ask(bot: str, text: str) -> Answer:
-        try:
-            return Answer.of(await client.send_message(bot_id=bot, content=text))
-        except (BadRequestError, NotFoundError) as error:
-            if bot not in seen:
-                seen.add(bot)
-                with contextlib.suppress(KnowledgeBotError):
-                    _check_bot(bot, await client.list_bots(), error)
-            raise
-
+    schedule, client, known = _prepared(client, bot_id, questions, ledger, options)
     with client._run_span("check") as counted:  # noqa: SLF001 - the core's own
-        report = await TaskRunner(schedule, ask).run()
-        counted(_counts(report))
+        report = await Runner(schedule, _asking(schedule, client, known, _in_this_loop)).run()
+        counted(Counter(str(one.verdict) for one in report.results))
     return report
-
-
-def _counts(report: CheckReport) -> dict[str, int]:
-    return Counter(str(one.verdict) for one in report.results)
 
 
 def check_function(
@@ -249,7 +248,9 @@ def check_function(
 ) -> CheckReport:
     """Check what a function answers, as `check` does a bot; whatever it raises is a result."""
     schedule = Schedule(("",), questions, Options(**options))
-    return ThreadRunner(schedule, lambda _bot, text: ask(text), (Exception,)).run()
+    return _waited_for(
+        Runner(schedule, lambda one: _in_thread(ask, one.question.ask), (Exception,))
+    )
 
 
 async def acheck_function(
@@ -257,28 +258,107 @@ async def acheck_function(
 ) -> CheckReport:
     """Check what a function answers, as `acheck` does a bot; whatever it raises is a result."""
     schedule = Schedule(("",), questions, Options(**options))
-    return await TaskRunner(schedule, lambda _bot, text: ask(text), (Exception,)).run()
+    return await Runner(schedule, lambda one: ask(one.question.ask), (Exception,)).run()
 
 
-def _bots(given: str | Sequence[str]) -> tuple[str, ...]:
-    if not isinstance(given, Sequence):
-        kind = type(given).__name__
-        raise ConfigurationError(
-            f"bot_id: expected a bot's id or several, not {kind}. Nothing was asked"
-        )
-    bots = (given,) if isinstance(given, str) else tuple(dict.fromkeys(given))
-    if not bots:
-        raise ConfigurationError("bot_id: there are none. Name the bot to ask")
-    return tuple(identifier("bot_id", bot, "bot_") for bot in bots)
-
-
-def _check_can_ask(client: Client | AsyncClient) -> None:
+def _prepared(
+    client: C,
+    bot_id: str | Sequence[str],
+    questions: Iterable[Question],
+    ledger: Any,
+    options: CheckOptions,
+) -> "tuple[Schedule, C, Ledger | None]":
+    """Return what to do, with which client, and with which ledger if a question needs one."""
+    schedule = Schedule(_bots(bot_id), questions, Options(**options))
     if client._is_closed:  # noqa: SLF001 - the core's own, not a user's
         raise ConfigurationError("check: the client is closed; make a new one")
     if client._configuration.api_key is None:  # noqa: SLF001 - as above
         raise ConfigurationError(
             f"check: no API key; pass api_key= or set {API_KEY_VARIABLE}. Nothing was sent"
         )
+    if not any(map(needs_ledger, schedule.questions)):
+        known = None
+    elif ledger is None:
+        raise ConfigurationError.of("ledger", "a question with fresh needs one. Nothing was asked")
+    else:
+        known = ledger_of(ledger, made=True)
+    if schedule.options.wait:  # it asks again itself
+        client = client.with_options(max_retries=0)
+    return schedule, client, known
+
+
+def _asking(
+    schedule: "Schedule", client: Client | AsyncClient, ledger: "Ledger | None", call: Any
+) -> Asking:
+    """Return what asks a bot of a service.
+
+    Args:
+        schedule: has the keys of idempotency.
+        client: asks.
+        ledger: what answers are compared with.
+        call: calls a function that uses the client, and awaits what it returns.
+    """
+    looked_up: set[str] = set()
+    turn = asyncio.Lock()
+
+    def send(one: Result) -> Any:
+        return client.send_message(
+            bot_id=one.bot_id, content=one.question.ask, idempotency_key=schedule.key_of(one)
+        )
+
+    async def ask(one: Result) -> Answer:
+        bot = one.bot_id
+        try:
+            message = await call(send, one)
+        except (BadRequestError, NotFoundError) as error:
+            async with turn:  # the others wait for what the first one finds out
+                if bot not in looked_up:
+                    looked_up.add(bot)
+                    with contextlib.suppress(KnowledgeBotError):
+                        _check_bot(bot, await call(client.list_bots), error)
+            raise
+        return Answer.of(await awith_freshness(message, ledger, client.base_url))
+
+    return ask
+
+
+def _in_this_loop(function: Callable[..., Awaitable[T]], *arguments: Any) -> Awaitable[T]:
+    return function(*arguments)
+
+
+def _in_thread(function: Callable[..., T], *arguments: Any) -> "asyncio.Future[T]":
+    """Call a function in a thread; one that still waits does not delay the program's exit."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(done: Callable[[Any], None], outcome: Any) -> None:
+        if not future.done():  # it was given up
+            done(outcome)
+
+    def work() -> None:
+        try:
+            done: Any = (future.set_result, function(*arguments))
+        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+            done = (future.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, *done)
+
+    # Tracing and callbacks of frameworks travel in context variables.
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(work,), daemon=True, name="check").start()
+    return future
+
+
+def _bots(given: str | Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(given, Sequence):
+        kind = type(given).__name__
+        raise ConfigurationError.of(
+            "bot_id", f"expected a bot's id or several, not {kind}. Nothing was asked"
+        )
+    bots = (given,) if isinstance(given, str) else tuple(dict.fromkeys(given))
+    if not bots:
+        raise ConfigurationError.of("bot_id", "there are none. Name the bot to ask")
+    return tuple(identifier("bot_id", bot, "bot_") for bot in bots)
 
 
 class _NoSuchBotError(Exception):
@@ -328,6 +408,11 @@ class Schedule:
         self._closed = False
 
     @property
+    def questions(self) -> list[Question]:
+        """What is asked of whom."""
+        return [one.question for one in self._results]
+
+    @property
     def concurrency(self) -> int:
         """How many questions may be under way."""
         return max(1, min(self.options.concurrency, len(self._due)))
@@ -355,6 +440,10 @@ class Schedule:
         """Return what is known of a question."""
         return self._results[number]
 
+    def key_of(self, one: Result) -> str | None:
+        """Return the key of a question's next message; None: it gets one of its own."""
+        return None if self.options.key_of is None else self.options.key_of(one)
+
     def answered(self, number: int, answer: Answer, unmet: str, seconds: float) -> None:
         """Note an answer, and what is missing in it."""
         passed = not unmet
@@ -365,8 +454,8 @@ class Schedule:
             verdict=Verdict.PASSED if passed else Verdict.FAILED,
             reason="" if passed else f"The answer {unmet}.",
             answer=shortened(answer.text),
-            message_id=answer.message_id,
-            conversation_id=answer.conversation_id,
+            message_id=answer.message and answer.message.id,
+            conversation_id=answer.message and answer.message.conversation_id,
             error=None,
         )
 
@@ -453,18 +542,21 @@ class Schedule:
 def _unasked(bots: Sequence[str], questions: Iterable[Question]) -> list[Result]:
     if isinstance(questions, str | bytes | dict | Question) or not isinstance(questions, Iterable):
         kind = type(questions).__name__
-        raise ConfigurationError(f"questions: expected several Questions, not {kind}")
+        raise ConfigurationError.of("questions", f"expected several Questions, not {kind}")
     given = list(questions)
     if not given:
-        raise ConfigurationError("questions: there are none. Nothing was asked")
+        raise ConfigurationError.of("questions", "there are none. Nothing was asked")
     by_id: dict[str, Question] = {}
     for one in given:
         if not isinstance(one, Question):
-            raise ConfigurationError(f"questions: expected Questions, not {type(one).__name__}")
+            raise ConfigurationError.of(
+                "questions", f"expected Questions, not {type(one).__name__}"
+            )
         if one.id in by_id:
-            raise ConfigurationError(
-                f"questions: two have the id {one.id!r}: {by_id[one.id].ask!r} and {one.ask!r}. "
-                "Leave one out, or give each an id of its own. Nothing was asked"
+            raise ConfigurationError.of(
+                "questions",
+                f"two have the id {one.id!r}: {by_id[one.id].ask!r} and {one.ask!r}. "
+                "Leave one out, or give each an id of its own. Nothing was asked",
             )
         by_id[one.id] = one
     return [
@@ -485,125 +577,26 @@ def _unanswered(error: Exception, reason: str) -> str:
     return text
 
 
-class ThreadRunner:
-    """Carries out a schedule in threads, while the caller waits.
-
-    Args:
-        schedule: what is to be asked.
-        ask: takes a bot's id and a question, and returns the answer.
-        errors: what `ask` may raise for a single question; anything else ends the check.
-    """
-
-    def __init__(
-        self,
-        schedule: Schedule,
-        ask: Callable[[str, str], Answer],
-        errors: tuple[type[Exception], ...] = (KnowledgeBotError,),
-    ) -> None:
-        self._schedule, self._ask = schedule, ask
-        self._errors: tuple[type[Exception], ...] = (*errors, _NoSuchBotError)
-        self._lock, self._wake = threading.Lock(), threading.Event()
-        self._failure: BaseException | None = None
-
-    def run(self) -> CheckReport:
-        """Ask until all have passed, time is up, or the check is stopped.
-
-        Raises:
-            Exception: what `ask` or a callback raised.
-        """
-        # Tracing and callbacks of frameworks travel in context variables. Daemons, since a thread
-        # that still waits for an answer must not delay the program's exit.
-        threads = [
-            threading.Thread(
-                target=contextvars.copy_context().run, args=(self._work,), daemon=True, name="check"
-            )
-            for _ in range(self._schedule.concurrency)
-        ]
-        try:
-            for thread in threads:
-                thread.start()
-            self._wait(threads, math.inf)
-        except KeyboardInterrupt:
-            stop = self._schedule.options.stop
-            was_ending = self._schedule.stopped or (stop is not None and stop.is_set())
-            self._end("it was interrupted")
-            if not was_ending:
-                with contextlib.suppress(KeyboardInterrupt):
-                    self._wait(threads, _GRACE)
-        except BaseException:  # such as a signal's handler raises
-            self._end("it was ended")
-            raise
-        if self._failure is not None:
-            raise self._failure
-        with self._lock:
-            return self._schedule.report()
-
-    def _wait(self, threads: Sequence[threading.Thread], seconds: float) -> None:
-        """Wait for the threads; once the check is stopped, only for the last answers."""
-        stop, until = self._schedule.options.stop, time.monotonic() + seconds
-        while alive := [thread for thread in threads if thread.is_alive()]:
-            if time.monotonic() >= until:
-                return
-            if stop is not None and stop.is_set() and until == math.inf:
-                self._end("it was asked to")
-                until = time.monotonic() + _GRACE
-            # In steps: where a lock cannot be interrupted (Windows), Ctrl-C is seen in between.
-            alive[0].join(_POLL)
-
-    def _end(self, reason: str) -> None:
-        with self._lock:
-            self._schedule.stop(CheckStop.REQUESTED, reason)
-        self._wake.set()
-
-    def _work(self) -> None:
-        try:
-            while True:
-                with self._lock:
-                    step = None if self._failure else self._schedule.take()
-                if step is None:
-                    break
-                if isinstance(step, float):
-                    self._wake.wait(step)
-                else:
-                    self._settle(step)
-        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
-            self._failure = self._failure or error
-        if self._failure or self._schedule.stopped:
-            self._wake.set()  # the others need not wait
-
-    def _settle(self, number: int) -> None:
-        one = self._schedule[number]
-        began = time.monotonic()
-        try:
-            answer = self._ask(one.bot_id, one.question.ask)
-        except self._errors as error:
-            with self._lock:
-                self._schedule.failed(number, error, time.monotonic() - began)
-            return
-        seconds = time.monotonic() - began
-        unmet = one.question.unmet(answer)
-        with self._lock:
-            self._schedule.answered(number, answer, unmet, seconds)
-
-
-class TaskRunner:
+class Runner:
     """Carries out a schedule in tasks of the running event loop.
 
     Args:
         schedule: what is to be asked.
-        ask: takes a bot's id and a question, and awaits the answer.
+        ask: takes a question with its bot, and awaits the answer.
         errors: what `ask` may raise for a single question; anything else ends the check.
     """
 
     def __init__(
         self,
         schedule: Schedule,
-        ask: Callable[[str, str], Awaitable[Answer]],
+        ask: "Asking",
         errors: tuple[type[Exception], ...] = (KnowledgeBotError,),
     ) -> None:
         self._schedule, self._ask = schedule, ask
         self._errors: tuple[type[Exception], ...] = (*errors, _NoSuchBotError)
         self._wake = asyncio.Event()
+        self.interrupted = 0
+        """Set by another thread: 1 ends the check as `stop` does, 2 without its last answers."""
 
     async def run(self) -> CheckReport:
         """Ask until all have passed, time is up, or the check is stopped.
@@ -614,16 +607,16 @@ class TaskRunner:
         stop, until = self._schedule.options.stop, math.inf
         tasks = {asyncio.create_task(self._work()) for _ in range(self._schedule.concurrency)}
         try:
-            while tasks and time.monotonic() < until:
+            while tasks and time.monotonic() < until and self.interrupted < 2:
                 done, tasks = await asyncio.wait(
-                    tasks,
-                    timeout=None if stop is None else _POLL,
-                    return_when=asyncio.FIRST_EXCEPTION,
+                    tasks, timeout=_POLL, return_when=asyncio.FIRST_EXCEPTION
                 )
                 for task in done:
                     task.result()
-                if stop is not None and stop.is_set() and until == math.inf:
-                    self._schedule.stop(CheckStop.REQUESTED, "it was asked to")
+                asked = stop is not None and stop.is_set()
+                if until == math.inf and (asked or self.interrupted):
+                    reason = "it was interrupted" if self.interrupted else "it was asked to"
+                    self._schedule.stop(CheckStop.REQUESTED, reason)
                     self._wake.set()
                     until = time.monotonic() + _GRACE
             return self._schedule.report()
@@ -631,6 +624,11 @@ class TaskRunner:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether only the last answers are waited for."""
+        return self._schedule.stopped
 
     async def _work(self) -> None:
         while (step := self._schedule.take()) is not None:
@@ -646,7 +644,7 @@ class TaskRunner:
         one = self._schedule[number]
         began = time.monotonic()
         try:
-            answer = await self._ask(one.bot_id, one.question.ask)
+            answer = await self._ask(one)
         except self._errors as error:
             self._schedule.failed(number, error, time.monotonic() - began)
             return
@@ -656,3 +654,34 @@ class TaskRunner:
         else:
             unmet = one.question.unmet(answer)
         self._schedule.answered(number, answer, unmet, seconds)
+
+
+def _waited_for(runner: Runner) -> CheckReport:
+    """Run in an event loop of its own, in a thread, and wait for the report.
+
+    Ctrl-C ends the check with what is known; the second one does so at once.
+
+    Raises:
+        BaseException: what the runner raised, or a signal's handler in this thread.
+    """
+    outcome: Future[CheckReport] = Future()
+
+    def work() -> None:
+        try:
+            outcome.set_result(asyncio.run(runner.run()))
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
+            outcome.set_exception(error)
+
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(work,), daemon=True, name="check")
+    thread.start()
+    while thread.is_alive():
+        try:
+            # In steps: where a lock cannot be interrupted (Windows), Ctrl-C is seen in between.
+            thread.join(_POLL)
+        except KeyboardInterrupt:
+            runner.interrupted += 2 if runner.is_ending else 1
+        except BaseException:  # such as a signal's handler raises
+            runner.interrupted = 2
+            raise
+    return outcome.result()

@@ -7,7 +7,8 @@ twice: `pytest questions.toml --knowledge-bot-questions questions.toml`.
 
 The service and its key come from the environment (`KNOWLEDGE_BOT_BASE_URL` and
 `KNOWLEDGE_BOT_API_KEY`). The bot comes from the option or from `KNOWLEDGE_BOT_BOT`, or is the only
-one that the service has. Each question is asked once, in a new conversation.
+one that the service has. Each question is asked once, in a new conversation. The ledger that one
+with `fresh` needs comes from the environment too (`KNOWLEDGE_BOT_LEDGER`).
 
 Where the distribution is installed, pytest knows the options by itself. This module is therefore
 loaded in every run, and imports nothing before the options are used.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 _BOT_VARIABLE = "KNOWLEDGE_BOT_BOT"
+_LEDGER = "KNOWLEDGE_BOT_LEDGER"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -94,7 +96,8 @@ class _Asked:
             raise _NotPassedError(self._hopeless)
         try:
             self._client = self._client or Client()
-            report = check(self._client, self._bot_to_ask(self._client), [question])
+            bot = self._bot_to_ask(self._client)
+            report = check(self._client, bot, [question], ledger=os.environ.get(_LEDGER))
         except ConfigurationError as error:
             self._hopeless = str(error)
             raise _NotPassedError(self._hopeless) from None

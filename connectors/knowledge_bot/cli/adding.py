@@ -1,13 +1,13 @@
 """`kbot add page`, `text` and `file`: sources, one at a time."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from knowledge_bot import KnowledgeBotError
-from knowledge_bot.cli.connection import Connection
 from knowledge_bot.cli.exits import (
     AnswerLost,
     Exit,
@@ -20,6 +20,7 @@ from knowledge_bot.cli.exits import (
 from knowledge_bot.cli.ids import collections_option, collections_to_add_to
 from knowledge_bot.cli.output import as_json_option, fields_of, write_line, write_table
 from knowledge_bot.cli.progress import upload_progress
+from knowledge_bot.cli.settings import Connection
 from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.cli.texts import read_text
 
@@ -27,12 +28,26 @@ if TYPE_CHECKING:
     from knowledge_bot import Client, Source
 
 
+_replace_option = click.option(
+    "--replace",
+    metavar="SOURCE_ID",
+    help="Replace this source in place, where the service announces `sources`. Its name and its "
+    "collections stay, unless others are given.",
+)
+
+
+def _adding(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that a `_Place` takes, and `--json`."""
+    made: Callable[..., None] = click.pass_obj(command)
+    return collections_option(_replace_option(as_json_option(made)))
+
+
 @click.group()
 def add() -> None:
     """Add a page, a text or files to the service.
 
-    Each call creates a new source, even of what was added before; use `kbot ingest` for content
-    that is added again and again.
+    Each call creates a new source, even of what was added before, unless --replace names one; use
+    `kbot ingest` for content that is added again and again.
     """
 
 
@@ -47,17 +62,15 @@ def add() -> None:
     help="Header that the service sends to fetch the page. @FILE reads them from a file, one "
     "per line, to keep secrets off the command line (@- from stdin). Repeatable.",
 )
-@collections_option
-@as_json_option
-@click.pass_obj
+@_adding
 def page(
     connection: Connection,
-    *,
     url: str,
     name: str | None,
     headers: tuple[str, ...],
-    collections: tuple[str, ...],
+    *,
     as_json: bool,
+    **where: Any,
 ) -> None:
     """Add the web page at URL; the service fetches it.
 
@@ -67,11 +80,9 @@ def page(
     """  # noqa: D301 - \b is for click
     listed = _headers(headers)
     with connection.client(needs_key=True) as client:
-        wanted = collections_to_add_to(connection, client, collections)
+        add_to = _Place(connection, client, **where)
         with posting():
-            source = client.create_webpage_source(
-                name=name or url, collections=wanted, url=url, headers=listed
-            )
+            source = add_to("create_webpage_source", name, url, url=url, headers=listed)
     _write_source(source, as_json=as_json)
 
 
@@ -79,17 +90,15 @@ def page(
 @click.argument("source", required=False, metavar="[FILE]")
 @click.option("--content", help="The text itself, instead of a file.")
 @click.option("--name", help="The source's name.  [default: the file's]")
-@collections_option
-@as_json_option
-@click.pass_obj
+@_adding
 def text(
     connection: Connection,
-    *,
     source: str | None,
     content: str | None,
     name: str | None,
-    collections: tuple[str, ...],
+    *,
     as_json: bool,
+    **where: Any,
 ) -> None:
     """Add a text: UTF-8 from FILE, from stdin (`-`), or as --content.
 
@@ -99,14 +108,14 @@ def text(
     """  # noqa: D301 - \b is for click
     if (source is None) == (content is None):
         raise click.UsageError("name a FILE (or `-`), or pass --content, one of the two")
-    if not name and source in (None, "-"):
+    if not name and source in (None, "-") and not where["replace"]:
         raise click.UsageError("a text without a file needs a --name")
     body = content if source is None else read_text(source)
-    title = name or Path(source or "").name
     with connection.client(needs_key=True) as client:
-        wanted = collections_to_add_to(connection, client, collections)
+        add_to = _Place(connection, client, **where)
         with posting():
-            created = client.create_text_source(name=title, collections=wanted, content=body or "")
+            title = Path(source or "").name
+            created = add_to("create_text_source", name, title, content=body or "")
     _write_source(created, as_json=as_json)
 
 
@@ -119,16 +128,9 @@ def text(
     type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
 )
 @click.option("--name", help="The source's name, for a single file.  [default: the file's]")
-@collections_option
-@as_json_option
-@click.pass_obj
+@_adding
 def file(
-    connection: Connection,
-    *,
-    paths: tuple[str, ...],
-    name: str | None,
-    collections: tuple[str, ...],
-    as_json: bool,
+    connection: Connection, paths: tuple[str, ...], name: str | None, *, as_json: bool, **where: Any
 ) -> None:
     """Upload files, one source each; `-` uploads stdin.
 
@@ -138,16 +140,16 @@ def file(
     kbot add file handbook.pdf --collection col_handbook
     tar cz notes | kbot add file - --name notes.tar.gz
     """  # noqa: D301 - \b is for click
-    if name and len(paths) > 1:
-        raise click.UsageError("--name is for a single file")
+    if (name or where["replace"]) and len(paths) > 1:
+        raise click.UsageError("--name and --replace are for a single file")
     if "-" in paths and not name:
         raise click.UsageError("`-` has no name of its own: pass --name, and no other file")
     ends: list[Exit] = []
     with connection.client(needs_key=True) as client:
-        wanted = collections_to_add_to(connection, client, collections)
+        add_to = _Place(connection, client, **where)
         for number, path in enumerate(paths, 1):
             try:
-                _write_source(_upload(client, path, name, wanted), as_json=as_json)
+                _write_source(_upload(add_to, path, name), as_json=as_json)
             except AnswerLost as error:
                 if number == len(paths):
                     raise
@@ -157,28 +159,45 @@ def file(
                 if len(paths) == 1:
                     raise
                 write_stderr(f"Error: {path}: {error}")
-                ends.append(_end(error))
+                unknown = isinstance(error, OutcomeUnknown)
+                account = Exit.ACCOUNT if is_account_error(error) else Exit.SOME_FAILED
+                ends.append(Exit.UNKNOWN if unknown else account)
                 if Exit.ACCOUNT in ends:
                     break
     if ends:
         raise Failed("Not every file was added; see above.", max(ends))
 
 
-def _upload(
-    client: "Client", path: str, name: str | None, collections: tuple[str, ...]
-) -> "Source":
+class _Place:
+    """Where sources are added: to collections, or in the place of a source."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        client: "Client",
+        collections: tuple[str, ...],
+        replace: str | None,
+    ) -> None:
+        self._client, self._old = client, None if replace is None else client.get_source(replace)
+        if self._old is not None and not collections:
+            self._collections = tuple(one.id for one in self._old.collections)
+        else:
+            self._collections = collections_to_add_to(connection, client, collections)
+
+    def __call__(self, method: str, name: str | None, title: str, **content: Any) -> "Source":
+        """Create a source, or replace the one that is named."""
+        old, fields = self._old, {"collections": self._collections, **content}
+        if old is not None:
+            return self._client.replace_source(old.id, name=name or old.name, **fields)
+        source: Source = getattr(self._client, method)(name=name or title, **fields)
+        return source
+
+
+def _upload(add_to: _Place, path: str, name: str | None) -> "Source":
     content: str | BinaryIO = sys.stdin.buffer if path == "-" else path
     title = name or Path(path).name
     with posting(), upload_progress(title) as on_progress:
-        return client.upload_source(
-            name=title, collections=collections, file=content, on_progress=on_progress
-        )
-
-
-def _end(error: Exception) -> Exit:
-    if isinstance(error, OutcomeUnknown):
-        return Exit.UNKNOWN
-    return Exit.ACCOUNT if is_account_error(error) else Exit.SOME_FAILED
+        return add_to("upload_source", name, title, file=content, on_progress=on_progress)
 
 
 def _headers(given: tuple[str, ...]) -> dict[str, str]:
@@ -199,7 +218,7 @@ def _headers(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _write_source(source: "Source", *, as_json: bool) -> None:
-    with falling_back_to_stderr(f"{source.id} ({source.name}) was created all the same."):
+    with falling_back_to_stderr(f"{source.id} ({source.name}) is there all the same."):
         if as_json:
             write_line(fields_of(source))
         else:

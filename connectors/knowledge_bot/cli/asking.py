@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from knowledge_bot import ConfigurationError, KnowledgeBotError
-from knowledge_bot.cli.connection import Connection
+from knowledge_bot._answers import Answer
+from knowledge_bot._freshness import ledger_of, with_freshness
 from knowledge_bot.cli.exits import (
     OutcomeUnknown,
     falling_back_to_stderr,
     is_account_error,
     posting,
 )
-from knowledge_bot.cli.ids import bot_ids, bot_to_ask, conversation_ids, is_a_bots
+from knowledge_bot.cli.ids import bot_and, bot_ids, bot_to_ask, conversation_ids
 from knowledge_bot.cli.output import (
     as_json_option,
     fields_of,
@@ -23,7 +24,8 @@ from knowledge_bot.cli.output import (
     write_line,
     write_text,
 )
-from knowledge_bot.cli.terminal import printable
+from knowledge_bot.cli.settings import Connection
+from knowledge_bot.cli.terminal import one_line, printable, write_stderr
 from knowledge_bot.cli.texts import given_text, read_lines
 
 if TYPE_CHECKING:
@@ -40,34 +42,53 @@ _HINT = "Asking again is safe; the question may then be in the conversation twic
 
 
 @click.command()
+@click.option(
+    "--ledger",
+    "ledger_address",
+    metavar="FILE|URL",
+    help="Say which sources of the answer are not current in this ledger: SQLite file, or "
+    "postgresql://… (a password best in ~/.pgpass).",
+)
 @click.argument("words", nargs=-1, required=True, metavar="[BOT] QUESTION", shell_complete=bot_ids)
 @_conversation
 @as_json_option
 @click.pass_obj
 def ask(
-    connection: Connection, words: tuple[str, ...], conversation: str | None, as_json: bool
+    connection: Connection,
+    words: tuple[str, ...],
+    conversation: str | None,
+    ledger_address: str | None,
+    as_json: bool,
 ) -> None:
     """Ask BOT a QUESTION and print the answer.
 
     Without BOT, the service's only bot is asked. QUESTION is `-` to read it from stdin. The
-    conversation's id goes to stderr.
+    conversation's id goes to stderr, as do with --ledger the sources that are not current.
 
     \b
     kbot ask bot_guide "When do you open on Saturday?"
     kbot ask "And on Sunday?" --conversation conv_42
     git log -1 --format=%B | kbot ask bot_guide - --json | jq -r .answer
     """  # noqa: D301 - \b is for click
-    given, question = _bot_and_question(words)
+    given, question = bot_and(
+        "QUESTION", words, several="a QUESTION is one argument: put it into quotes"
+    )
     content = given_text(question)
+    ledger = None if ledger_address is None else ledger_of(ledger_address, made=True)
     with connection.client(needs_key=True) as client:
         bot = bot_to_ask(client, given)
         with posting(_HINT):
             message = client.send_message(bot_id=bot, content=content, conversation_id=conversation)
+        message = with_freshness(message, ledger, client.base_url)
     with falling_back_to_stderr(_answered(message)):
         if as_json:
             write_document(fields_of(message))
             return
         write_text(message.answer)
+    for source in Answer.of(message).freshness or ():
+        if source["verdict"] != "current":
+            line = f"({source['name']}: {source['verdict']}, as of {source['as_of']})"
+            write_stderr(one_line(line))
     _show_conversation(message.conversation_id)
 
 
@@ -94,14 +115,6 @@ def chat(connection: Connection, bot: str | None, conversation: str | None, as_j
         finally:
             if talk.conversation_id is not None:
                 _show_conversation(talk.conversation_id)
-
-
-def _bot_and_question(words: tuple[str, ...]) -> tuple[str | None, str]:
-    if len(words) > 2:
-        raise click.UsageError("a QUESTION is one argument: put it into quotes")
-    if len(words) == 1 and is_a_bots(words[0]):
-        raise click.UsageError(f"there is no QUESTION for {words[0]}")
-    return (words[0] if len(words) == 2 else None), words[-1]
 
 
 def _turn(talk: "Chat", question: str, *, as_json: bool) -> None:

@@ -1,14 +1,23 @@
 """`kbot ping`, `collections`, `bots`, `conversations` and `api`: one request each."""
 
 import re
+from typing import TYPE_CHECKING
 
 import click
 
-from knowledge_bot.cli.connection import Connection
 from knowledge_bot.cli.exits import Exit, Failed, falling_back_to_stderr, posting
 from knowledge_bot.cli.ids import bot_ids
-from knowledge_bot.cli.output import as_json_option, write_bytes, write_listing, write_text
+from knowledge_bot.cli.output import listing, write_bytes, write_text
+from knowledge_bot.cli.settings import Connection
 from knowledge_bot.cli.texts import given_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from knowledge_bot import Bot, Collection, Conversation
+    from knowledge_bot._endpoints import Method
+
+_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
 @click.command()
@@ -26,52 +35,52 @@ def ping(connection: Connection) -> None:
 
 
 @click.command()
-@as_json_option
+@listing("id", "name")
 @click.pass_obj
-def collections(connection: Connection, as_json: bool) -> None:
+def collections(connection: Connection) -> "Sequence[Collection]":
     """List the collections.
 
     Example: kbot collections --json | jq -r '.[].id'
     """
     with connection.client() as client:
-        write_listing(client.list_collections(), as_json=as_json)
+        return client.list_collections()
 
 
 @click.command()
-@as_json_option
+@listing("id", "name")
 @click.pass_obj
-def bots(connection: Connection, as_json: bool) -> None:
+def bots(connection: Connection) -> "Sequence[Bot]":
     """List the bots.
 
     Example: kbot bots | cut -f1
     """
     with connection.client() as client:
-        write_listing(client.list_bots(), as_json=as_json)
+        return client.list_bots()
 
 
 @click.command()
 @click.argument("bot", shell_complete=bot_ids)
-@as_json_option
+@listing("id", "name")
 @click.pass_obj
-def conversations(connection: Connection, bot: str, as_json: bool) -> None:
+def conversations(connection: Connection, bot: str) -> "Sequence[Conversation]":
     """List the conversations of BOT, an id as in `kbot bots`.
 
     Example: kbot conversations bot_guide
     """
     with connection.client() as client:
-        write_listing(client.list_conversations(bot), as_json=as_json)
+        return client.list_conversations(bot)
 
 
 @click.command()
-@click.argument("method", type=click.Choice(["GET", "POST"], case_sensitive=False))
+@click.argument("method", type=click.Choice(_METHODS, case_sensitive=False))
 @click.argument("path")
 @click.option("--data", metavar="JSON", help="The body, sent as it is; `-` reads it from stdin.")
 @click.pass_obj
-def api(connection: Connection, method: str, path: str, data: str | None) -> None:
+def api(connection: Connection, method: "Method", path: str, data: str | None) -> None:
     """Send one request and print the answer's body as it came.
 
     PATH is relative to the base URL. Bodies are sent as given: wrap them in "value", as the
-    interface does. A POST is retried only if it cannot have arrived, as everywhere else.
+    interface does. A POST is retried only if that cannot duplicate anything, as everywhere else.
 
     \b
     kbot api GET /bots | jq .value.data
@@ -79,17 +88,18 @@ def api(connection: Connection, method: str, path: str, data: str | None) -> Non
     """  # noqa: D301 - \b is for click
     _check_path(path)
     body = None if data is None else _json_body(given_text(data))
-    if method == "GET" and body is not None:
-        raise click.UsageError("a GET has no body: leave --data out, or send a POST")
+    if method in ("GET", "DELETE") and body is not None:
+        raise click.UsageError(f"a {method} has no body: leave --data out, or send a POST")
 
     from knowledge_bot._endpoints import Request
 
-    with connection.client(needs_key=method == "POST") as client:
+    with connection.client(needs_key=method != "GET") as client:
         if method == "GET":
             write_bytes(client._call(Request("GET", path, bytes)))  # noqa: SLF001 - the core's own
             return
+        sent = None if method == "DELETE" else body or b"{}"
         with posting():
-            answer = client._call(Request("POST", path, bytes, body or b"{}"))  # noqa: SLF001
+            answer = client._call(Request(method, path, bytes, sent))  # noqa: SLF001
     with falling_back_to_stderr(f"The answer:\n{answer.decode('utf-8', 'replace')}"):
         write_bytes(answer)
 

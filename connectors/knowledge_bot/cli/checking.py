@@ -4,19 +4,27 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from knowledge_bot.cli.connection import Connection
-from knowledge_bot.cli.exits import Exit, Failed, StdoutError
-from knowledge_bot.cli.ids import bot_ids, bot_to_ask, is_a_bots
-from knowledge_bot.cli.output import write_document, write_table, write_text
-from knowledge_bot.cli.terminal import console, give_up, one_line, write_stderr
-from knowledge_bot.cli.texts import read_text, seconds
+from knowledge_bot.cli.exits import Exit, Failed, falling_back_to_stderr
+from knowledge_bot.cli.ids import bot_and, bot_ids, bot_to_ask
+from knowledge_bot.cli.ledgers import ledger_option, open_ledger
+from knowledge_bot.cli.output import (
+    as_json_option,
+    quiet_option,
+    write_document,
+    write_table,
+    write_text,
+)
+from knowledge_bot.cli.progress import BottomLines
+from knowledge_bot.cli.settings import Connection
+from knowledge_bot.cli.terminal import console, one_line, write_stderr
+from knowledge_bot.cli.texts import read_text, time_option
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
@@ -30,26 +38,14 @@ _REDRAWN_EVERY = 0.25
 
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="[BOT] FILE", shell_complete=bot_ids)
-@click.option(
-    "--bots",
-    metavar="ID,ID",
-    help="Ask each of these bots, instead of one BOT.",
-)
-@click.option(
+@click.option("--bots", metavar="ID,ID", help="Ask each of these bots, instead of one BOT.")
+@time_option(
     "--wait",
-    callback=seconds,
-    default="0",
-    metavar="TIME",
-    help="Repeat the questions that have not passed, up to this time: 600, 10m, 1h30m. A service "
-    "that is away is tried again as well.  [default: ask once]",
+    "0",
+    "Repeat the questions that have not passed, up to this time: 600, 10m, 1h30m. A service that "
+    "is away is tried again as well.  [default: ask once]",
 )
-@click.option(
-    "--interval",
-    callback=seconds,
-    default="15s",
-    metavar="TIME",
-    help="Time between two attempts at a question.  [default: 15s]",
-)
+@time_option("--interval", "15s", "Time between two attempts at a question.  [default: 15s]")
 @click.option(
     "--min-pass",
     type=click.FloatRange(0, 1),
@@ -72,9 +68,10 @@ _REDRAWN_EVERY = 0.25
     "whatever --min-pass says.",
 )
 @click.option("--save-baseline", metavar="FILE", help="Save the results, to compare with later.")
+@ledger_option
 @click.option("--junit", metavar="FILE", help="Write JUnit XML, which CI servers show.")
-@click.option("--quiet", is_flag=True, help="Write only errors to stderr.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@quiet_option
+@as_json_option
 @click.pass_obj
 def check(
     connection: Connection,
@@ -85,6 +82,7 @@ def check(
     baseline_file: str | None,
     save_baseline: str | None,
     junit: str | None,
+    ledger_address: str | None,
     quiet: bool,
     as_json: bool,
     **how: Any,
@@ -92,7 +90,8 @@ def check(
     """Ask BOT the questions of FILE, and check its answers.
 
     Without BOT, the service's only bot is asked. FILE is TOML, lines of JSON (`-` reads these from
-    stdin), or the YAML of promptfoo. Each question is asked in a new conversation.
+    stdin), or the YAML of promptfoo. Each question is asked in a new conversation. One with
+    `fresh = true` passes if all sources of the answer are as the ledger knows them now.
 
     The exit code is 0 if enough questions passed, otherwise 3. Without an answer, a question has
     not passed.
@@ -100,7 +99,7 @@ def check(
     \b
     [[questions]]
     ask = "When do you open on Saturday?"
-    contains = "9:30"          # or contains_any, excludes, matches, equals, sources, refuses
+    contains = "9:30"          # or contains_any, excludes, matches, equals, sources, refuses, fresh
 
     \b
     kbot check bot_guide questions.toml
@@ -108,8 +107,13 @@ def check(
     kbot check bot_guide questions.toml --baseline last.json --save-baseline last.json
     """  # noqa: D301 - \b is for click
     from knowledge_bot.checks import Baseline
+    from knowledge_bot.checks._questions import needs_ledger
 
-    bot, file = _bot_and_file(words, bots)
+    bot, file = bot_and(
+        "FILE of questions", words, several="name one BOT and one FILE; several bots go into --bots"
+    )
+    if bots is not None and bot is not None:
+        raise click.UsageError("name either a BOT or --bots")
     questions = _questions(file)
     baseline = None
     # On the first run, a file that is given for both does not exist yet.
@@ -119,31 +123,18 @@ def check(
         baseline = Baseline.load(baseline_file)
     for output in (junit, save_baseline):
         _check_that_it_can_be_written(output)
+    if any(map(needs_ledger, questions)):
+        how["ledger"] = open_ledger(ledger_address)
     with connection.client(needs_key=True) as client:
-        asked = _several(bots) if bots is not None else [bot_to_ask(client, bot)]
+        several = [one.strip() for one in (bots or "").split(",") if one.strip()]
+        asked = several if bots is not None else [bot_to_ask(client, bot)]
         report = _checked(client, asked, questions, quiet=quiet, **how)
     comparison = None if baseline is None else report.compare(baseline)
     problems = _written(report, junit, save_baseline, baseline)
     _show(report, comparison, as_json=as_json, quiet=quiet)
     code, reason = _end(report, comparison)
-    if problems:
-        raise Failed(" ".join([*problems, reason]), code if code is not Exit.DONE else Exit.FAILED)
-    if code is not Exit.DONE:
-        raise Failed(reason, code)
-
-
-def _bot_and_file(words: tuple[str, ...], bots: str | None) -> tuple[str | None, str]:
-    if len(words) > 2:
-        raise click.UsageError("name one BOT and one FILE; several bots go into --bots")
-    if bots is not None and len(words) == 2:
-        raise click.UsageError("name either a BOT or --bots")
-    if len(words) == 1 and is_a_bots(words[0]):
-        raise click.UsageError(f"there is no FILE of questions for {words[0]}")
-    return (words[0] if len(words) == 2 else None), words[-1]
-
-
-def _several(bots: str) -> list[str]:
-    return [one.strip() for one in bots.split(",") if one.strip()]
+    if problems or code is not Exit.DONE:
+        raise Failed(" ".join([*problems, reason]), code or Exit.FAILED)
 
 
 def _questions(file: str) -> "list[Question]":
@@ -198,32 +189,26 @@ def _checked(
 
 
 @contextmanager
-def _shown_progress(*, quiet: bool) -> "Iterator[Any]":
+def _shown_progress(*, quiet: bool) -> "Iterator[Callable[[Progress], None] | None]":
     """Show how far a check is on stderr; yields the callback for it."""
     if quiet:
         yield None
-    elif not sys.stderr.isatty():
-        yield _Lines().on_progress
-    else:
+    elif sys.stderr.isatty():
         line = _Line()
         try:
             yield line.on_progress
         finally:
             line.close()
+    else:  # a log: only when it begins to wait, and more has passed
+        seen = -1
 
+        def on_progress(progress: "Progress") -> None:
+            nonlocal seen
+            if progress.pause and progress.passed != seen:
+                seen = progress.passed
+                write_stderr(f"{seen} of {progress.total} passed; the others are asked again.")
 
-class _Lines:
-    """Lines for a log: how far a check is when it begins to wait and more has passed."""
-
-    def __init__(self) -> None:
-        self._passed = -1
-
-    def on_progress(self, progress: "Progress") -> None:
-        if progress.pause and progress.passed != self._passed:
-            self._passed = progress.passed
-            write_stderr(
-                f"{progress.passed} of {progress.total} passed; the others are asked again."
-            )
+        yield on_progress
 
 
 class _Line:
@@ -233,15 +218,6 @@ class _Line:
     """
 
     def __init__(self) -> None:
-        from rich.live import Live
-
-        self._live = Live(
-            console=console(stderr=True),
-            auto_refresh=False,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
         self._progress: tuple[Progress, float] | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._draw, name="progress", daemon=True)
@@ -255,17 +231,11 @@ class _Line:
         self._thread.join()
 
     def _draw(self) -> None:
-        from rich.text import Text
-
-        try:
-            while not self._closed.wait(_REDRAWN_EVERY):
-                if self._progress is not None:
-                    self._live.start()
-                    text = Text(self._text(*self._progress), no_wrap=True, overflow="ellipsis")
-                    self._live.update(text, refresh=True)
-            self._live.stop()
-        except OSError:  # a terminal that was closed
-            give_up(sys.stderr)
+        lines = BottomLines()
+        while not self._closed.wait(_REDRAWN_EVERY):
+            if self._progress is not None:
+                lines.show(self._text(*self._progress))
+        lines.close()
 
     @staticmethod
     def _text(progress: "Progress", at: float) -> str:
@@ -286,24 +256,22 @@ def _written(
     from knowledge_bot.checks._report import write_whole
 
     problems = []
-    try:
-        if junit is not None:
-            write_whole(junit, report.junit())
-    except OSError as error:
-        problems.append(f"{junit}: cannot be written: {error.strerror}.")
-    try:
-        if save_baseline is not None and _says_something(report):
-            report.baseline(previous).save(save_baseline)
-        elif save_baseline is not None:
+
+    def write(path: str, save: Callable[[], None]) -> None:
+        try:
+            save()
+        except OSError as error:
+            problems.append(f"{path}: cannot be written: {error.strerror}.")
+
+    if junit is not None:
+        write(junit, lambda: write_whole(junit, report.junit()))
+    if save_baseline is not None:
+        if report.stopped is None and _was_answered(report):
+            write(save_baseline, lambda: report.baseline(previous).save(save_baseline))
+        else:
             why = "the check ended early" if report.stopped else "no question was answered"
             problems.append(f"{save_baseline} was left as it was: {why}.")
-    except OSError as error:
-        problems.append(f"{save_baseline}: cannot be written: {error.strerror}.")
     return problems
-
-
-def _says_something(report: "CheckReport") -> bool:
-    return report.stopped is None and _was_answered(report)
 
 
 def _was_answered(report: "CheckReport") -> bool:
@@ -313,7 +281,8 @@ def _was_answered(report: "CheckReport") -> bool:
 def _show(
     report: "CheckReport", comparison: "Comparison | None", *, as_json: bool, quiet: bool
 ) -> None:
-    try:
+    code, reason = _end(report, comparison)
+    with falling_back_to_stderr(reason, code):
         if as_json:
             compared = None if comparison is None else comparison.as_dict()
             write_document({**report.as_dict(), "comparison": compared})
@@ -321,24 +290,12 @@ def _show(
             write_text(report.table(console().width))
         else:
             head = ("verdict", "tries", "seconds", "bot", "question", "reason")
-            seconds = [f"{one.seconds:.2f}" for one in report.results]
-            rows = [
-                (one.verdict, one.attempts, taken, one.bot_id, one.question.ask, one.reason)
-                for one, taken in zip(report.results, seconds, strict=True)
-            ]
+            rows = (
+                (one.verdict, one.attempts, f"{one.seconds:.2f}", one.bot_id, question, one.reason)
+                for one in report.results
+                for question in [one.question.ask]
+            )
             write_table(head, rows)
-    except BrokenPipeError:
-        give_up(sys.stdout)
-        code, reason = _end(report, comparison)
-        raise Failed(
-            f"The reader of stdout has gone away. {reason}",
-            Exit.INTERRUPTED if code is Exit.DONE else code,
-        ) from None
-    except StdoutError as error:
-        code, reason = _end(report, comparison)
-        raise Failed(
-            f"{error.message} {reason}", Exit.FAILED if code is Exit.DONE else code
-        ) from None
     if comparison is not None and not as_json:
         lines = str(comparison).splitlines()
         hidden = len(lines) - 1 - _SHOWN

@@ -11,12 +11,11 @@ import click
 from click.core import ParameterSource
 
 from knowledge_bot import KnowledgeBotError
-from knowledge_bot.cli.connection import PROFILE_VARIABLE, Connection
 from knowledge_bot.cli.exits import Exit, Failed, is_account_error
 from knowledge_bot.cli.kbot import PLUGINS
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 from knowledge_bot.cli.output import as_json_option, write_document, write_table, write_text
-from knowledge_bot.cli.settings import FILE_VARIABLE, settings_file
+from knowledge_bot.cli.settings import Connection
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
@@ -25,8 +24,6 @@ _DISTRIBUTION = "knowledge-bot"
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-
-_DEFAULT = "default"
 
 # Seconds to wait for an answer; somebody is sitting in front of it.
 _PATIENCE = 10.0
@@ -76,16 +73,11 @@ def doctor(ctx: click.Context, ledger_address: str | None, as_json: bool) -> Non
         tried = [{"name": one.name, "ok": one.ok, "detail": one.detail} for one in checks]
         write_document({"ok": not failed, "settings": found, "checks": tried})
     else:
-        write_table(
-            ("setting", "value", "from"),
-            [(one.name, one.value or "-", one.origin or "-") for one in settings],
-        )
+        write_table(("setting", "value", "from"), ([field or "-" for field in s] for s in settings))
         write_text("")
         results = {True: "ok", False: "failed", None: "-"}
-        write_table(
-            ("check", "result", "detail"),
-            [(one.name, results[one.ok], one.detail) for one in checks],
-        )
+        rows = ((one.name, results[one.ok], one.detail) for one in checks)
+        write_table(("check", "result", "detail"), rows)
     if failed:
         names = ", ".join(check.name for check in failed)
         raise Failed(f"Not in order: {names}.", max(check.code for check in failed))
@@ -94,20 +86,14 @@ def doctor(ctx: click.Context, ledger_address: str | None, as_json: bool) -> Non
 def _settings(
     ctx: click.Context, connection: Connection, ledger_address: str | None
 ) -> Iterator[_Setting]:
-    file = settings_file()
-    there = str(file) if file.exists() else f"{file} (not there)"
-    yield _Setting("file", there, FILE_VARIABLE if os.environ.get(FILE_VARIABLE) else _DEFAULT)
-    yield _read("profile", lambda: _profile(connection))
-    yield _read("address", lambda: connection.address)
-    yield _read("key", lambda: ("set", connection.key.origin) if connection.key else (None, None))
-
-    def collections() -> tuple[str | None, str]:
-        named = connection.collections(())
-        return " ".join(named.ids) or None, named.origin
-
-    yield _read("collections", collections)
     named = _named_by(ctx, "ledger_address", "--ledger", "KNOWLEDGE_BOT_LEDGER")
-    yield _read("ledger", lambda: (str(open_ledger(ledger_address)), named))
+    ledger = ("ledger", lambda: (str(open_ledger(ledger_address)), named))
+    for name, read in (*connection.explained(), ledger):
+        try:
+            value, origin = read()
+        except (Failed, KnowledgeBotError):  # a check says why
+            value = origin = None
+        yield _Setting(name, value or None, origin or None)
     timeout = _named_by(ctx.find_root(), "timeout", "--timeout", "")
     yield _Setting("timeout", f"{connection.timeout:g} s", timeout)
     yield from _proxies(connection)
@@ -116,35 +102,16 @@ def _settings(
             yield _Setting("certificates", value, name)
 
 
-def _read(name: str, value: Callable[[], tuple[str | None, str | None]]) -> _Setting:
-    try:
-        found, origin = value()
-        return _Setting(name, found or None, origin or None)
-    except (Failed, KnowledgeBotError):  # a check says why
-        return _Setting(name, None, None)
-
-
-def _profile(connection: Connection) -> tuple[str | None, str | None]:
-    if connection.profile:
-        return connection.profile, "--profile"
-    if connection.profile_name:
-        return connection.profile_name, PROFILE_VARIABLE
-    saved = connection.saved
-    return (saved.name, f"{_DEFAULT} of the file") if saved else (None, None)
-
-
 def _named_by(ctx: click.Context, parameter: str, option: str, variable: str) -> str:
-    return {
-        ParameterSource.COMMANDLINE: option,
-        ParameterSource.ENVIRONMENT: variable,
-    }.get(ctx.get_parameter_source(parameter) or ParameterSource.DEFAULT, _DEFAULT)
+    sources = {ParameterSource.COMMANDLINE: option, ParameterSource.ENVIRONMENT: variable}
+    return sources.get(ctx.get_parameter_source(parameter) or ParameterSource.DEFAULT, "default")
 
 
 def _proxies(connection: Connection) -> Iterator[_Setting]:
     from urllib.request import getproxies, proxy_bypass
 
     try:
-        parts = urlsplit(connection.address.base_url)
+        parts = urlsplit(connection.address.value)
         host = parts.hostname or ""
     except (Failed, ValueError):
         parts, host = None, ""
@@ -164,44 +131,42 @@ def _proxies(connection: Connection) -> Iterator[_Setting]:
 
 def _checks_of_the_service(connection: Connection) -> Iterator[_Check]:
     try:
-        if not connection.address.base_url:
+        if not connection.address.value:
             yield _Check("service", False, "No service is named: `kbot login` saves one.")
             return
-        key = connection.key
+        key = connection.key.value
     except Failed as error:
-        # Of the settings, or of the keyring alone.
-        yield _Check("settings", False, error.message, _account_or_failed(Exit(error.exit_code)))
+        yield _failed("settings", error)  # of the settings, or of the keyring alone
         return
     try:
         opened = connection.client()
     except (Failed, KnowledgeBotError) as error:
-        code = _account_or_failed(Exit(error.exit_code)) if isinstance(error, Failed) else None
-        yield _Check("service", False, str(error), code or Exit.FAILED)
+        yield _failed("service", error)
         return
     with opened:
         client = opened.with_options(timeout=min(connection.timeout, _PATIENCE))
         answers = _tried("service", lambda: _pinged(client))
         yield answers
-        if key is None:
+        if not key:
             yield _Check("key", False, connection.no_key(), Exit.ACCOUNT)
         if not answers.ok:
             return
-        if key is not None:
+        if key:
             yield _tried("key", lambda: f"With it the service lists {_bots(client)}.")
         yield _collections(connection, client)
+        yield from _extensions(client)
 
 
-def _account_or_failed(code: Exit) -> Exit:
-    return code if code is Exit.ACCOUNT else Exit.FAILED
+def _failed(name: str, error: Exception) -> _Check:
+    of_account = getattr(error, "exit_code", None) == Exit.ACCOUNT or is_account_error(error)
+    return _Check(name, False, str(error), Exit.ACCOUNT if of_account else Exit.FAILED)
 
 
 def _tried(name: str, what: Callable[[], str]) -> _Check:
     try:
         return _Check(name, True, what())
     except KnowledgeBotError as error:
-        return _Check(
-            name, False, str(error), Exit.ACCOUNT if is_account_error(error) else Exit.FAILED
-        )
+        return _failed(name, error)
 
 
 def _pinged(client: "Client") -> str:
@@ -215,21 +180,43 @@ def _bots(client: "Client") -> str:
 
 
 def _collections(connection: Connection, client: "Client") -> _Check:
-    wanted = connection.collections(()).ids
-    there: set[str] = set()
+    wanted = connection.collections(()).value
+    missing: list[str] = []
 
     def what() -> str:
-        there.update(one.id for one in client.list_collections())
+        there = [one.id for one in client.list_collections()]
+        missing.extend(one for one in wanted if one not in there)
         if wanted:
-            return f"The service has {', '.join(wanted)}."
+            return f"The service has {'no ' * bool(missing)}{', '.join(missing or wanted)}."
         if len(there) == 1:
-            return f"{there.copy().pop()} is the only one, and used where none is named."
+            return f"{there[0]} is the only one, and used where none is named."
         return f"The service has {len(there)}; name one where sources are added."
 
     check = _tried("collections", what)
-    if check.ok and (missing := [one for one in wanted if one not in there]):
-        return _Check("collections", False, f"The service has no {', '.join(missing)}.")
-    return check
+    return check._replace(ok=False) if missing else check
+
+
+def _extensions(client: "Client") -> Iterator[_Check]:
+    """Say what the service announces to this key, and what it does not (docs/extensions.md)."""
+    try:
+        announced = client.extensions()
+    except KnowledgeBotError as error:
+        yield _Check("extensions", False, str(error))
+        return
+    for name in sorted({*_EXTENSIONS, *announced}):
+        if name not in announced:
+            yield _Check(f"extension {name}", None, f"Not announced: {_EXTENSIONS[name]}.")
+            continue
+        parameters = [
+            key if value is True else f"{key} {value}" for key, value in announced[name].items()
+        ]
+        yield _Check(f"extension {name}", True, ", ".join(parameters) or "Announced.")
+
+
+_EXTENSIONS = {
+    "idempotency": "what is unknown is not sent again",
+    "sources": "sources are not listed, replaced or deleted",
+}
 
 
 def _check_of_the_ledger(address: str | None) -> _Check:

@@ -73,25 +73,20 @@ class StdoutError(Failed):
 
 
 class AnswerLost(Failed):
-    """The service has acted, but its answer, which the text holds, cannot be written to stdout."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, Exit.UNKNOWN)
+    """The service has acted, but what it did, which the text holds, cannot be written to stdout."""
 
 
 class OutcomeUnknown(Failed):
     """The service may have acted on a request that has no answer."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, Exit.UNKNOWN)
-
 
 @contextmanager
-def falling_back_to_stderr(answer: str) -> Iterator[None]:
-    """Surround the writing of a POST's answer to stdout: where that fails, it goes to stderr.
+def falling_back_to_stderr(text: str, code: Exit = Exit.UNKNOWN) -> Iterator[None]:
+    """Surround the writing of what was done to stdout: where that fails, it goes to stderr.
 
     Args:
-        answer: a sentence with the answer, for stderr.
+        text: sentences with what was done, for stderr.
+        code: the exit code then; where it says that all is done, it says what happened to stdout.
 
     Raises:
         AnswerLost: stdout cannot be written, or its reader has gone.
@@ -99,10 +94,11 @@ def falling_back_to_stderr(answer: str) -> Iterator[None]:
     try:
         yield
     except StdoutError as error:
-        raise AnswerLost(f"{error.message} {answer}") from None
+        raise AnswerLost(f"{error.message} {text}", code or Exit.FAILED) from None
     except BrokenPipeError:
         give_up(sys.stdout)
-        raise AnswerLost(f"The reader of stdout has gone away. {answer}") from None
+        text = f"The reader of stdout has gone away. {text}"
+        raise AnswerLost(text, code or Exit.INTERRUPTED) from None
 
 
 def exit_of(error: KnowledgeBotError) -> Exit:
@@ -134,12 +130,12 @@ def posting(hint: str = "") -> Iterator[None]:
     except KnowledgeBotError as error:
         if error.delivery is not Delivery.UNKNOWN:
             raise
-        raise OutcomeUnknown(f"{error} {hint}".rstrip()) from None
+        raise OutcomeUnknown(f"{error} {hint}".rstrip(), Exit.UNKNOWN) from None
     except KeyboardInterrupt as interruption:
         # The client notes on it what was under way; without a note nothing was.
         notes = getattr(interruption, "__notes__", [])
         if not notes:
             raise
-        if getattr(interruption, "delivery", Delivery.UNKNOWN) is not Delivery.UNKNOWN:
-            raise Failed(" ".join(["Interrupted.", *notes]), Exit.INTERRUPTED) from None
-        raise Failed(" ".join(["Interrupted.", *notes, hint]).rstrip(), Exit.UNKNOWN) from None
+        unknown = getattr(interruption, "delivery", Delivery.UNKNOWN) is Delivery.UNKNOWN
+        text = " ".join(["Interrupted.", *notes, hint * unknown]).rstrip()
+        raise Failed(text, Exit.UNKNOWN if unknown else Exit.INTERRUPTED) from None

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from knowledge_bot.cli.connection import Connection
 from knowledge_bot.cli.exits import Exit, Failed
-from knowledge_bot.cli.output import F
-from knowledge_bot.cli.settings import read_settings
+from knowledge_bot.cli.settings import Connection, read_settings
 from knowledge_bot.cli.terminal import one_line, write_stderr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -44,7 +42,7 @@ def collections_to_add_to(
     Raises:
         Failed: none is named, and the service has several, or none.
     """
-    if named := connection.collections(given).ids:
+    if named := connection.collections(given).value:
         return named
     only = _only(
         client.list_collections(),
@@ -82,24 +80,20 @@ def bot_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> "lis
 
 
 def collection_ids(
-    ctx: click.Context,
-    param: click.Parameter,  # noqa: ARG001 - click's
-    incomplete: str,
+    ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> "list[CompletionItem]":
     """Complete a collection's id."""
     return _completed(ctx, incomplete, lambda client: client.list_collections())
 
 
 def conversation_ids(
-    ctx: click.Context,
-    param: click.Parameter,  # noqa: ARG001 - click's
-    incomplete: str,
+    ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> "list[CompletionItem]":
     """Complete the id of a conversation of the bot that is named, or of the only one."""
 
     def found(client: "Client") -> "Sequence[Conversation]":
         words = ctx.params.get("words") or (ctx.params.get("bot"),)
-        named = words[0] if words[0] and is_a_bots(words[0]) else None
+        named = words[0] if words[0] and _is_a_bots(words[0]) else None
         bots = [named] if named else [one.id for one in client.list_bots()]
         return client.list_conversations(bots[0]) if len(bots) == 1 else []
 
@@ -107,40 +101,43 @@ def conversation_ids(
 
 
 def profile_names(
-    ctx: click.Context,  # noqa: ARG001 - click's
-    param: click.Parameter,  # noqa: ARG001 - click's
-    incomplete: str,
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> "list[CompletionItem]":
     """Complete a profile's name."""
-    from click.shell_completion import CompletionItem
-
     try:
         profiles = read_settings().profiles.values()
     except Failed:
         return []
-    return [
-        CompletionItem(one.name, help=one_line(one.base_url))
-        for one in profiles
-        if one.name.startswith(incomplete) and _HARMLESS_WORD.fullmatch(one.name)
-    ]
+    return _items(((one.name, one.base_url) for one in profiles), incomplete)
 
 
-def is_a_bots(word: str) -> bool:
+def bot_and(what: str, words: tuple[str, ...], *, several: str) -> tuple[str | None, str]:
+    """Return the bot that is named, if one is, and what comes after it.
+
+    Raises:
+        click.UsageError: there are `several` words too many, or there is only a bot.
+    """
+    if len(words) > 2:
+        raise click.UsageError(several)
+    if len(words) == 1 and _is_a_bots(words[0]):
+        raise click.UsageError(f"there is no {what} for {words[0]}")
+    return (words[0] if len(words) == 2 else None), words[-1]
+
+
+def _is_a_bots(word: str) -> bool:
     """Return whether a word can only be meant as a bot's id."""
     return re.fullmatch(r"bot_\S*", word) is not None
 
 
-def collections_option(command: F) -> F:
-    """Add the option `--collection`, which may be given several times."""
-    return click.option(
-        "--collection",
-        "collections",
-        multiple=True,
-        metavar="ID",
-        shell_complete=collection_ids,
-        help="Add to this collection. Repeatable.  [default: KNOWLEDGE_BOT_COLLECTION, the ones of "
-        "`kbot login`, or the only one there is]",
-    )(command)
+collections_option = click.option(
+    "--collection",
+    "collections",
+    multiple=True,
+    metavar="ID",
+    shell_complete=collection_ids,
+    help="Add to this collection. Repeatable.  [default: KNOWLEDGE_BOT_COLLECTION, the ones of "
+    "`kbot login`, or the only one there is]",
+)
 
 
 def _only(found: "Sequence[Any]", kind: str, ways: str) -> "Bot | Collection":
@@ -169,8 +166,6 @@ def _completed(
     ctx: click.Context, incomplete: str, find: "Callable[[Client], Sequence[Any]]"
 ) -> "list[CompletionItem]":
     """Ask the service; if that fails or takes long, complete nothing and say nothing."""
-    from click.shell_completion import CompletionItem
-
     found: list[Any] = []
     options = ctx.find_root().params
     connection = Connection(
@@ -190,8 +185,14 @@ def _completed(
         asking = threading.Thread(target=ask, daemon=True)
         asking.start()
         asking.join(_SECONDS_TO_COMPLETE)
+    return _items([(one.id, one.name) for one in list(found)], incomplete)
+
+
+def _items(found: "Iterable[tuple[str, str]]", incomplete: str) -> "list[CompletionItem]":
+    from click.shell_completion import CompletionItem
+
     return [
-        CompletionItem(one.id, help=one_line(one.name) or None)
-        for one in list(found)
-        if one.id.startswith(incomplete) and _HARMLESS_WORD.fullmatch(one.id)
+        CompletionItem(word, help=one_line(text) or None)
+        for word, text in found
+        if word.startswith(incomplete) and _HARMLESS_WORD.fullmatch(word)
     ]

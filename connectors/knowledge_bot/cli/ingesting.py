@@ -2,21 +2,24 @@
 
 import json
 import re
+import shlex
+import subprocess
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from knowledge_bot.cli.connection import Connection
 from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.ids import collections_option, collections_to_add_to
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
-from knowledge_bot.cli.texts import seconds
+from knowledge_bot.cli.output import quiet_option
+from knowledge_bot.cli.settings import Connection
+from knowledge_bot.cli.texts import time_option
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest import Ledger
+    from knowledge_bot.ingest import Entry, Ledger, SupersededSource
 
 # What SQLite puts beside a file while it is open.
 _BESIDE_A_LEDGER = ("-wal", "-shm", "-journal")
@@ -51,13 +54,11 @@ _OPTIONS = (
         metavar="N",
         help="Send at most N items per second.  [default: as fast as the service takes them]",
     ),
-    click.option(
+    time_option(
         "--ledger-wait",
-        callback=seconds,
-        default="5m",
-        metavar="TIME",
-        help="How long to wait, in one outage, for a ledger whose database is locked, restarts or "
-        "fails over: 600, 10m, 1h30m.  [default: 5m]",
+        "5m",
+        "How long to wait, in one outage, for a ledger whose database is locked, restarts or fails "
+        "over: 600, 10m, 1h30m.  [default: 5m]",
     ),
     click.option(
         "--origin",
@@ -75,11 +76,30 @@ _OPTIONS = (
         "place itself may be at fault: 0 to 1.",
     ),
     click.option(
+        "--prune",
+        type=click.Choice(["gone", "excluded"]),
+        help="Delete in the service what is gone from the origin, and what was superseded; with "
+        "`--prune excluded` also what a filter leaves out by now. Many at once are deleted when "
+        "the next complete run misses them too, and what --gone-limit withholds never.",
+    ),
+    click.option(
+        "--prune-command",
+        metavar="COMMAND",
+        help="For services that cannot delete: run this for each instead, such as "
+        "'remove-source {source_id}'. It is run without a shell, and again if it fails.",
+    ),
+    time_option(
+        "--wait-ready",
+        "0",
+        "How long to wait at the end until the service answers from all that was sent: 60, 10m. "
+        "What it cannot read is reported as failed.  [default: 0]",
+    ),
+    click.option(
         "--dry-run",
         is_flag=True,
         help="Compare with the ledger, list what would be created, and send nothing.",
     ),
-    click.option("--quiet", is_flag=True, help="Write only errors to stderr."),
+    quiet_option,
     click.option(
         "--json",
         "as_json",
@@ -102,6 +122,36 @@ def ingest() -> None:
     """
 
 
+class Ingesting(click.Command):
+    """A command where `--prune` needs no value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Give it the usual one, unless a value follows."""
+        given = [
+            "--prune=gone" if one == "--prune" and following != "excluded" else one
+            for one, following in zip(args, [*args[1:], ""], strict=True)
+        ]
+        return super().parse_args(ctx, given)
+
+
+def _run_for(command: list[str], entry: "Entry | SupersededSource") -> None:
+    """Run a user's command for a source.
+
+    Raises:
+        KnowledgeBotError: it failed.
+    """
+    from knowledge_bot import KnowledgeBotError
+
+    filled = [part.replace("{source_id}", entry.source_id or "") for part in command]
+    try:
+        done = subprocess.run(filled, capture_output=True, check=False)  # noqa: S603 - the user's own
+    except OSError as error:
+        raise KnowledgeBotError(f"{filled[0]} cannot be run: {error.strerror}") from None
+    if done.returncode != 0:
+        said = " ".join(done.stderr.decode(errors="replace").split())[-200:]
+        raise KnowledgeBotError(f"{filled[0]} ended with {done.returncode}: {said}")
+
+
 def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
     """Make a command of a function that finds items: add the common options, and ingest."""
 
@@ -113,6 +163,8 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
         ledger_address: str | None,
         as_json: bool,
         quiet: bool,
+        prune: str | None,
+        prune_command: str | None,
         watch: bool = False,
         **given: Any,
     ) -> None:
@@ -120,10 +172,15 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
         from knowledge_bot.ingest import Ingestion, LedgerError
 
         how = {name: given.pop(name) for name in set(given) & set(Ingestion.__dataclass_fields__)}
+        if prune and prune_command:
+            raise click.UsageError("pass --prune or --prune-command, one of the two")
+        how["prune"] = {None: False, "gone": True}.get(prune, prune)
+        if prune_command:
+            how["prune"] = partial(_run_for, shlex.split(prune_command))
         try:
             ledger = open_ledger(ledger_address, for_writing=not how["dry_run"])
             if "exclude" in given and "path" in given:
-                given["exclude"] += _own_files(ledger, given["path"])
+                given["exclude"] += own_files(given["path"], *_files_of(ledger))
             with connection.client(needs_key=not how["dry_run"]) as client:
                 wanted = collections_to_add_to(connection, client, collections, quiet=quiet)
                 options = Ingestion(collections=wanted, ledger=ledger, **how)
@@ -138,47 +195,67 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
             raise Failed(f"Nothing was sent: {error}", Exit.SOME_FAILED) from None
 
     command.__name__, command.__doc__ = find.__name__, find.__doc__
-    made = click.pass_obj(command)
-    for option in reversed(_OPTIONS):
-        made = option(made)
+    made: Callable[..., None] = _with(*_OPTIONS)(click.pass_obj(command))
     return made
 
 
-def _own_files(ledger: "Ledger", folder: str) -> tuple[str, ...]:
-    """Return patterns for the files in a folder that every run writes: its ledger, its output."""
-    root, kept = Path(folder).resolve(), ledger.database.file
-    files = [Path(f"/dev/fd/{number}").resolve() for number in (1, 2)]  # as in `> log.txt`
-    if kept is not None:
-        files += [kept.resolve().with_name(kept.name + end) for end in ("", *_BESIDE_A_LEDGER)]
-    below = [file.relative_to(root).as_posix() for file in files if file.is_relative_to(root)]
+def _with(*options: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Add options to a command, in this order."""
+
+    def add(command: Callable[..., None]) -> Any:
+        return reduce(lambda made, option: option(made), reversed(options), command)
+
+    return add
+
+
+def _files_of(ledger: "Ledger") -> list[Path]:
+    kept = ledger.database.file
+    if kept is None:
+        return []
+    return [kept.resolve().with_name(kept.name + end) for end in ("", *_BESIDE_A_LEDGER)]
+
+
+def own_files(folder: str, *own: Path) -> tuple[str, ...]:
+    """Return patterns for what in a folder is written by every run: these, and its output."""
+    root = Path(folder).resolve()
+    files = [Path(f"/dev/fd/{number}") for number in (1, 2)]  # as in `> log.txt`
+    resolved = [file.resolve() for file in (*files, *own)]
+    below = [file.relative_to(root).as_posix() for file in resolved if file.is_relative_to(root)]
     return tuple("/" + re.sub(r"([\\*?\[\] ])", r"\\\1", path) for path in below)
 
 
-@ingest.command()
+def _patterns(name: str, text: str) -> Callable[..., Any]:
+    return click.option(name, multiple=True, metavar="PATTERN", help=f"{text} Repeatable.")
+
+
+_hidden_option = click.option("--hidden", is_flag=True, help="Include names that begin with a dot.")
+
+
+@ingest.command(cls=Ingesting)
 @click.argument("path", metavar="FOLDER", type=click.Path(exists=True, file_okay=False))
 @click.option(
     "--include",
+    "patterns",
     multiple=True,
     default=("*",),
     metavar="PATTERN",
     help="Only these files: *.md by name, docs/**/*.md by path. Repeatable.  [default: all]",
 )
+@_patterns("--exclude", "Not these files, in .gitignore syntax: *.tmp, drafts/.")
+@_hidden_option
 @click.option(
-    "--exclude",
-    multiple=True,
-    metavar="PATTERN",
-    help="Not these files, in .gitignore syntax: *.tmp, drafts/. Repeatable.",
+    "--marker",
+    metavar="NAME",
+    help="A file that must be in FOLDER, such as .kbot-origin; without it nothing is taken, and "
+    "nothing is gone.",
 )
-@click.option("--hidden", is_flag=True, help="Include names that begin with a dot.")
 @click.option(
     "--watch",
     is_flag=True,
     help="Keep running, and ingest again whenever a file changes, until Ctrl-C.",
 )
 @_ingestion
-def folder(
-    *, path: str, include: tuple[str, ...], exclude: tuple[str, ...], hidden: bool
-) -> Iterable[object]:
+def folder(path: str, **how: Any) -> Iterable[object]:
     """Upload the files in FOLDER and its subfolders.
 
     Links that leave the folder are skipped. Each source is named by the file's path in it. A file
@@ -187,18 +264,21 @@ def folder(
     \b
     kbot ingest folder handbook --collection col_handbook
     kbot ingest folder . --include '*.md' --exclude drafts/ --dry-run
+    kbot ingest folder handbook --prune --wait-ready 60
     kbot ingest folder handbook --watch
     """  # noqa: D301 - \b is for click
     from knowledge_bot.ingest import from_folder
 
-    return from_folder(path, include, exclude=exclude, hidden=hidden)
+    return from_folder(path, **how)
 
 
-def _settings(
-    context: click.Context,  # noqa: ARG001 - click's
-    option: click.Parameter,
-    given: tuple[str, ...],
-) -> dict[str, Any]:
+def _set_option(argument: str, text: str) -> Callable[..., Any]:
+    return click.option(
+        "--set", argument, multiple=True, metavar="NAME=VALUE", callback=_settings, help=text
+    )
+
+
+def _settings(_: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
     """Read `key=value` pairs; a value is JSON, or else a text."""
     settings: dict[str, Any] = {}
     for each in given:
@@ -213,29 +293,18 @@ def _settings(
     return settings
 
 
-@ingest.command()
+@ingest.command(cls=Ingesting)
 @click.argument("address", metavar="ADDRESS")
-@click.option(
-    "--exclude",
-    multiple=True,
-    metavar="PATTERN",
-    help="Not these objects, in .gitignore syntax: *.tmp, drafts/. Repeatable.",
-)
-@click.option("--hidden", is_flag=True, help="Include names that begin with a dot.")
-@click.option(
-    "--set",
+@_patterns("--exclude", "Not these objects, in .gitignore syntax: *.tmp, drafts/.")
+@_hidden_option
+@_set_option(
     "storage_options",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=_settings,
-    help="An option of the store for fsspec: endpoint_url=https://…, anon=true. VALUE is JSON or "
+    "An option of the store for fsspec: endpoint_url=https://…, anon=true. VALUE is JSON or "
     "plain text. Repeatable. Other users of the machine can see it; keep keys where the store's "
     "own tools look for them, such as ~/.aws.",
 )
 @_ingestion
-def objects(
-    *, address: str, exclude: tuple[str, ...], hidden: bool, storage_options: dict[str, Any]
-) -> Iterable[object]:
+def objects(address: str, **how: Any) -> Iterable[object]:
     """Upload the objects at ADDRESS in a store such as S3.
 
     The store's listing says which are new or changed; only these are read. ADDRESS is a URL of
@@ -248,18 +317,14 @@ def objects(
     """  # noqa: D301 - \b is for click
     from knowledge_bot.ingest import from_objects
 
-    return from_objects(address, exclude=exclude, hidden=hidden, storage_options=storage_options)
+    return from_objects(address, **how)
 
 
-@ingest.command()
+@ingest.command(cls=Ingesting)
 @click.argument("name", metavar="MODULE:CLASS")
-@click.option(
-    "--set",
+@_set_option(
     "arguments",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=_settings,
-    help="An argument of the class, or of its load_data. VALUE is JSON or plain text. Repeatable. "
+    "An argument of the class, or of its load_data. VALUE is JSON or plain text. Repeatable. "
     "Other users of the machine can see it; keep keys in the environment.",
 )
 @_ingestion
@@ -281,52 +346,34 @@ def loader(*, name: str, arguments: dict[str, Any]) -> Iterable[object]:
 
 def _compared(default: str | None, ways: str) -> Callable[[Callable[..., None]], Any]:
     """Add the options of commands that read pages to compare them."""
-
-    def add(command: Callable[..., None]) -> Any:
-        for option in (
-            click.option(
-                "--allow-private",
-                is_flag=True,
-                help="Let public pages lead to private addresses.",
-            ),
-            click.option(
-                "--requests",
-                type=click.FloatRange(min=0.001),
-                default=2.0,
-                show_default=True,
-                metavar="N",
-                help="Request at most N pages per second.",
-            ),
-            click.option(
-                "--compare",
-                type=click.Choice(["content", "lastmod"]),
-                default=default,
-                show_default=default is not None,
-                help=f"How to see that a page changed: {ways}",
-            ),
-        ):
-            command = option(command)
-        return command
-
-    return add
+    return _with(
+        click.option(
+            "--compare",
+            type=click.Choice(["content", "lastmod"]),
+            default=default,
+            show_default=default is not None,
+            help=f"How to see that a page changed: {ways}",
+        ),
+        click.option(
+            "--requests",
+            type=click.FloatRange(min=0.001),
+            default=2.0,
+            show_default=True,
+            metavar="N",
+            help="Request at most N pages per second.",
+        ),
+        click.option(
+            "--allow-private", is_flag=True, help="Let public pages lead to private addresses."
+        ),
+    )
 
 
-@ingest.command()
+@ingest.command(cls=Ingesting)
 @click.argument("url", metavar="URL")
 @click.option("--depth", default=10, show_default=True, help="How many links to follow from URL.")
 @click.option("--pages", default=10_000, show_default=True, help="How many pages to read at most.")
-@click.option(
-    "--include",
-    multiple=True,
-    metavar="PATTERN",
-    help="Only these pages, in .gitignore syntax: docs/, *.html. Repeatable.",
-)
-@click.option(
-    "--exclude",
-    multiple=True,
-    metavar="PATTERN",
-    help="Not these pages, in the same notation. Repeatable.",
-)
+@_patterns("--include", "Only these pages, in .gitignore syntax: docs/, *.html.")
+@_patterns("--exclude", "Not these pages, in the same notation.")
 @_compared("content", "by its main text, or by what the sitemap or its server says.")
 @click.option("--no-sitemaps", is_flag=True, help="Follow links only.")
 @_ingestion
@@ -346,7 +393,7 @@ def site(*, url: str, requests: float, no_sitemaps: bool, **how: Any) -> Iterabl
     return from_site(url, rate=requests, sitemaps=not no_sitemaps, **how)
 
 
-@ingest.command()
+@ingest.command(cls=Ingesting)
 @click.argument("address", metavar="URL|FILE")
 @_compared("lastmod", "by its main text, for which it is read, or by its lastmod.")
 @_ingestion
@@ -363,7 +410,7 @@ def sitemap(*, address: str, requests: float, **how: Any) -> Iterable[object]:
     return from_sitemap(address, rate=requests, **how)
 
 
-@ingest.command()
+@ingest.command(cls=Ingesting)
 @click.argument("address", metavar="URL|FILE")
 @_compared("lastmod", "by its main text, for which it is read, or by the time in the feed.")
 @_ingestion
@@ -377,7 +424,7 @@ def feed(*, address: str, requests: float, **how: Any) -> Iterable[object]:
     return from_feed(address, rate=requests, **how)
 
 
-@ingest.command()
+@ingest.command(cls=Ingesting)
 @click.argument("source", metavar="FILE")
 @_compared(
     None,
@@ -399,7 +446,7 @@ def urls(*, source: str, requests: float, **how: Any) -> Iterable[object]:
     return from_urls(source, rate=requests, **how)
 
 
-@ingest.command()
+@ingest.command(cls=Ingesting)
 @click.argument("source", metavar="FILE")
 @_ingestion
 def jsonl(*, source: str) -> Iterable[object]:

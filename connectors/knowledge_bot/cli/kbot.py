@@ -17,17 +17,18 @@ from typing import Any
 import click
 
 from knowledge_bot import KnowledgeBotError, __version__
-from knowledge_bot.cli.connection import (
+from knowledge_bot.cli.exits import Exit, Failed, StdoutError, exit_of
+from knowledge_bot.cli.ids import profile_names
+from knowledge_bot.cli.settings import (
     ADDRESS_VARIABLE,
     COLLECTION_VARIABLE,
+    FILE_VARIABLE,
     KEY_VARIABLE,
     PROFILE_VARIABLE,
     Connection,
 )
-from knowledge_bot.cli.exits import Exit, Failed, StdoutError, exit_of
-from knowledge_bot.cli.ids import profile_names
-from knowledge_bot.cli.settings import FILE_VARIABLE
 from knowledge_bot.cli.terminal import give_up, write_stderr
+from knowledge_bot.errors import MissingExtraError
 
 _COMMANDS = {
     "login": "login:login",
@@ -42,9 +43,11 @@ _COMMANDS = {
     "chat": "asking:chat",
     "check": "checking:check",
     "add": "adding:add",
+    "sources": "sources:sources",
     "ingest": "ingesting:ingest",
     "ledger": "ledgers:ledger",
     "api": "calling:api",
+    "conformance": "conformance:conformance",
     "completion": "manual:completion",
     "man": "manual:man",
 }
@@ -121,7 +124,7 @@ class _Kbot(click.Group):
             if error.name is None or error.name.startswith("knowledge_bot"):
                 raise
             text = f"This needs {error.name}, which is not installed; {_INSTALL}"
-            raise Failed(str(error) if "pip install" in str(error) else text) from None
+            raise Failed(str(error) if isinstance(error, MissingExtraError) else text) from None
         except BrokenPipeError:
             give_up(sys.stdout)
             ctx.exit(Exit.INTERRUPTED)

@@ -1,33 +1,38 @@
 """`kbot ledger`: what was sent, what is uncertain, and what a person found out about it."""
 
 import sys
-from collections.abc import Iterable, Iterator
-from datetime import datetime
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.ids import collection_ids
-from knowledge_bot.cli.output import F, as_json_option, write_document, write_table, write_text
+from knowledge_bot.cli.output import (
+    as_json_option,
+    listing,
+    write_document,
+    write_table,
+    write_text,
+)
 from knowledge_bot.cli.settings import data_folder
 from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.cli.texts import read_lines
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest import Entry, Ledger
+    from knowledge_bot.cli.settings import Connection
+    from knowledge_bot.ingest import Entry, Ledger, LedgerCounts, SupersededSource
 
 
-def ledger_option(command: F) -> F:
-    """Add the option `--ledger`."""
-    return click.option(
-        "--ledger",
-        "ledger_address",
-        envvar="KNOWLEDGE_BOT_LEDGER",
-        metavar="FILE|URL",
-        help="SQLite file, or postgresql://… (best in KNOWLEDGE_BOT_LEDGER, since it holds a "
-        "password).  [default: kbot/ledger.db where your system keeps data]",
-    )(command)
+ledger_option = click.option(
+    "--ledger",
+    "ledger_address",
+    envvar="KNOWLEDGE_BOT_LEDGER",
+    metavar="FILE|URL",
+    help="SQLite file, or postgresql://… (best in KNOWLEDGE_BOT_LEDGER, since it holds a "
+    "password).  [default: kbot/ledger.db where your system keeps data]",
+)
 
 
 def open_ledger(address: str | None, *, for_writing: bool = False) -> "Ledger":
@@ -58,32 +63,33 @@ def ledger() -> None:
     """
 
 
-@ledger.command()
-@ledger_option
-@as_json_option
-def status(ledger_address: str | None, as_json: bool) -> None:
+def _listing(*columns: str) -> Callable[[Callable[["Ledger"], Any]], click.Command]:
+    """Make a command of a function that finds records in the ledger."""
+
+    def decorate(find: Callable[["Ledger"], Any]) -> click.Command:
+        @wraps(find)
+        def command(ledger_address: str | None) -> Any:
+            return find(open_ledger(ledger_address))
+
+        return ledger.command()(ledger_option(listing(*columns)(command)))
+
+    return decorate
+
+
+_TROUBLED = ("key", "name", "collections", "since=updated_at", "what happened=error")
+
+
+@_listing("service", "collections", "created", "claimed", "refused", "unknown", "gone")
+def status(kept: "Ledger") -> "Iterable[LedgerCounts]":
     """Count what the ledger knows, by service and collections.
 
     Example: kbot ledger status
     """
-    held = open_ledger(ledger_address).status()
-    if as_json:
-        write_document([one._asdict() for one in held])
-        return
-    states = ("created", "claimed", "refused", "unknown", "gone")
-    write_table(
-        ("service", "collections", *states),
-        (
-            (one.service, _joined(one.collections), *(getattr(one, state) for state in states))
-            for one in held
-        ),
-    )
+    return kept.status()
 
 
-@ledger.command()
-@ledger_option
-@as_json_option
-def unknown(ledger_address: str | None, as_json: bool) -> None:
+@_listing(*_TROUBLED)
+def unknown(kept: "Ledger") -> "Iterable[Entry]":
     """List the items that the service may or may not have.
 
     Each was being sent when its worker was killed, or when no answer came. Look for it in the
@@ -91,86 +97,115 @@ def unknown(ledger_address: str | None, as_json: bool) -> None:
 
     Example: kbot ledger unknown --json | jq -r '.[].key'
     """
-    _write_troubled(open_ledger(ledger_address).unknown(), as_json=as_json)
+    return kept.unknown()
 
 
-@ledger.command()
-@ledger_option
-@as_json_option
-def refused(ledger_address: str | None, as_json: bool) -> None:
+@_listing(*_TROUBLED)
+def refused(kept: "Ledger") -> "Iterable[Entry]":
     """List the items that the service refused, or that did not reach it.
 
     The next `kbot ingest` that finds them tries them again.
 
     Example: kbot ledger refused | cut -f5 | sort | uniq -c
     """
-    _write_troubled(open_ledger(ledger_address).refused(), as_json=as_json)
+    return kept.refused()
 
 
-@ledger.command()
-@ledger_option
-@as_json_option
-def gone(ledger_address: str | None, as_json: bool) -> None:
+# By their ids: the same key may stand for an item in other collections that is still there.
+@_listing(
+    "id", "source=source_id", "name", "collections", "origin", "since=gone_at", "why=gone_reason"
+)
+def gone(kept: "Ledger") -> "Iterable[Entry]":
     """List the items that the service has, but that are gone from where they came from.
 
-    The interface cannot delete sources: remove them in the service by hand, then drop them from the
-    ledger with `kbot ledger forget`.
+    `kbot ingest --prune` deletes them where the service can. Elsewhere remove them there by hand,
+    then drop them from the ledger with `kbot ledger forget`.
 
     \b
     kbot ledger gone
     kbot ledger gone | cut -f1 | kbot ledger forget -
     """  # noqa: D301 - \b is for click
-    entries = open_ledger(ledger_address).gone()
-    if as_json:
-        write_document([entry._asdict() for entry in entries])
-        return
-    # By their ids: the same key may stand for an item in other collections that is still there.
-    write_table(
-        ("id", "source", "name", "collections", "origin", "since"),
-        (
-            (
-                entry.id,
-                entry.source_id or "",
-                entry.name,
-                _joined(entry.collections),
-                entry.origin or "",
-                _minute(entry.gone_at),
-            )
-            for entry in entries
-        ),
-    )
+    return kept.gone()
 
 
-@ledger.command()
-@ledger_option
-@as_json_option
-def superseded(ledger_address: str | None, as_json: bool) -> None:
+@_listing(
+    "source=source_id", "name", "collections", "replaced by=replaced_by", "since=superseded_at"
+)
+def superseded(kept: "Ledger") -> "Iterable[SupersededSource]":
     """List the sources that newer ones replaced.
 
-    The interface cannot delete sources: remove them in the service by hand, then drop them from the
-    ledger with `kbot ledger forget`.
+    `kbot ingest --prune` deletes them where the service can. Elsewhere remove them there by hand,
+    then drop them from the ledger with `kbot ledger forget`.
 
     \b
     kbot ledger superseded
     kbot ledger superseded | cut -f1 | kbot ledger forget -
     """  # noqa: D301 - \b is for click
-    sources = open_ledger(ledger_address).superseded()
-    if as_json:
-        write_document([source._asdict() for source in sources])
+    return kept.superseded()
+
+
+@ledger.command()
+@click.option(
+    "--plan",
+    type=click.File("w", encoding="utf-8"),
+    metavar="FILE",
+    help="Write what is listed there, to be approved.",
+)
+@click.option(
+    "--apply",
+    "approved",
+    type=click.File(encoding="utf-8"),
+    metavar="FILE",
+    help="Delete in the service exactly what this plan says, but for what moved on since.",
+)
+@click.option("--excluded", is_flag=True, help="Take what filters leave out, too.")
+@ledger_option
+@as_json_option
+@click.pass_obj
+def prune(
+    connection: "Connection",
+    *,
+    plan: TextIO | None,
+    approved: TextIO | None,
+    excluded: bool,
+    ledger_address: str | None,
+    as_json: bool,
+) -> None:
+    """List what could be deleted in the service, for a person to approve, and delete it.
+
+    That is what is gone, even if more than --gone-limit allows, and what was superseded. `kbot
+    ingest --prune` needs no plan for what its guards let pass.
+
+    \b
+    kbot ledger prune --plan plan.json
+    kbot ledger prune --apply plan.json
+    """  # noqa: D301 - \b is for click
+    from knowledge_bot.ingest import PrunePlan
+
+    kept = open_ledger(ledger_address)
+    if approved is not None:
+        from knowledge_bot.cli.run import Session
+        from knowledge_bot.ingest import Ingestion
+
+        if plan is not None or excluded:
+            raise click.UsageError("--apply goes with no --plan and no --excluded")
+        read = PrunePlan.from_json(approved.read())
+        if not read.lines:
+            write_stderr("The plan is empty: there is nothing to remove.")
+            return
+        with connection.client() as client:
+            options = Ingestion(collections=read.collections, ledger=kept, prune=read)
+            session = Session(client, options, as_json=as_json, quiet=False)
+            session.end(session.run(()))
         return
-    write_table(
-        ("source", "name", "collections", "replaced by", "since"),
-        (
-            (
-                source.source_id,
-                source.name,
-                _joined(source.collections),
-                source.replaced_by or "",
-                _minute(source.superseded_at),
-            )
-            for source in sources
-        ),
-    )
+    made = kept.prune_plan(excluded=excluded)
+    if plan is not None:
+        plan.write(f"{made.to_json()}\n")
+    if as_json:
+        write_text(made.to_json())
+        return
+    columns = ("key", "name", "source_id", "revision", "reason", "since")
+    write_table(columns, ([line[column] for column in columns] for line in made.lines))
 
 
 @ledger.command()
@@ -319,8 +354,7 @@ def _confirm(kept: "Ledger", collection: str | None, origin: str | None) -> None
         raise click.UsageError("there is no terminal to ask at: pass --yes")
     entries = list(kept.entries())
     count = sum(
-        (collection is None or collection in entry.collections)
-        and (origin is None or origin == entry.origin)
+        collection in (None, *entry.collections) and origin in (None, entry.origin)
         for entry in entries
     )
     question = (
@@ -331,36 +365,9 @@ def _confirm(kept: "Ledger", collection: str | None, origin: str | None) -> None
         raise Failed("Nothing is forgotten.")
 
 
-def _write_troubled(entries: Iterable["Entry"], *, as_json: bool) -> None:
-    if as_json:
-        write_document([entry._asdict() for entry in entries])
-        return
-    write_table(
-        ("key", "name", "collections", "since", "what happened"),
-        (
-            (
-                entry.key,
-                entry.name,
-                _joined(entry.collections),
-                _minute(entry.updated_at),
-                entry.error,
-            )
-            for entry in entries
-        ),
-    )
-
-
 def _keys(given: Iterable[str]) -> Iterator[str]:
     for key in given:
         if key == "-":
             yield from filter(None, read_lines("-"))
         else:
             yield key
-
-
-def _joined(collections: Iterable[str]) -> str:
-    return ", ".join(collections)
-
-
-def _minute(moment: datetime | None) -> str:
-    return f"{moment:%Y-%m-%d %H:%M}Z" if moment else ""

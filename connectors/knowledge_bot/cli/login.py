@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from knowledge_bot.cli.connection import ADDRESS_VARIABLE, KEY_VARIABLE, Connection
 from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.ids import collection_ids, profile_names
-from knowledge_bot.cli.output import F, as_json_option, write_document, write_table
+from knowledge_bot.cli.output import as_json_option, write_document, write_table
 from knowledge_bot.cli.settings import (
+    ADDRESS_VARIABLE,
+    KEY_VARIABLE,
     UNNAMED,
+    Connection,
     Profile,
     Settings,
     check_name,
@@ -30,15 +32,14 @@ if TYPE_CHECKING:
     from knowledge_bot import Collection
 
 
-def _profile_option(command: F) -> F:
-    # Also behind the command's name, where it reads best.
-    return click.option(
-        "--profile",
-        "own_name",
-        metavar="NAME",
-        shell_complete=profile_names,
-        help="The profile's name.  [default: KBOT_PROFILE, or the default one]",
-    )(command)
+# Also behind the command's name, where it reads best.
+_profile_option = click.option(
+    "--profile",
+    "own_name",
+    metavar="NAME",
+    shell_complete=profile_names,
+    help="The profile's name.  [default: KBOT_PROFILE, or the default one]",
+)
 
 
 @click.command()
@@ -46,7 +47,7 @@ def _profile_option(command: F) -> F:
 @click.option("--key-stdin", is_flag=True, help="Read the key from stdin instead of asking for it.")
 @click.option(
     "--keyring/--no-keyring",
-    "in_keyring",
+    "keyring",
     default=None,
     help="Keep the key in the operating system's keyring (needs the package keyring), or in the "
     "file.  [default: where it was, at first in the file]",
@@ -66,7 +67,7 @@ def login(
     *,
     own_name: str | None,
     key_stdin: bool,
-    in_keyring: bool | None,
+    keyring: bool | None,
     wanted: tuple[str, ...],
 ) -> None:
     """Keep a service's address and your key in a file.
@@ -88,16 +89,14 @@ def login(
     named = bool(own_name or connection.profile)
     base_url = connection.base_url or _address(known, named=named, ask=not key_stdin)
 
-    from pydantic import SecretStr
-
     from knowledge_bot import Client
 
-    if in_keyring is None:
-        in_keyring = known is not None and known.in_keyring
-    profile = Profile(name, base_url, in_keyring=in_keyring)
+    if keyring is None:
+        keyring = known is not None and known.keyring
+    profile = Profile(name, base_url, keyring=keyring)
     # A setting that cannot be used is reported before anybody types a key.
     Client("not-yet-known", base_url).close()
-    if in_keyring:
+    if keyring:
         profile.check_keyring()
     key = _piped_key() if key_stdin else _asked_key()
     with warnings.catch_warnings():
@@ -106,12 +105,12 @@ def login(
     with client:
         found = client.list_collections()
     chosen = _collections(wanted, found)
-    profile = replace(profile, api_key=None if in_keyring else SecretStr(key), collections=chosen)
-    if in_keyring:
+    profile = replace(profile, api_key="" if keyring else key, collections=chosen)
+    if keyring:
         profile.put_into_keyring(key)
-    settings = settings.with_profile(profile)
+    settings = settings.having({**settings.profiles, name: profile})
     file = write_settings(settings)
-    if known and known.in_keyring and replace(known, collections=chosen) != profile:
+    if known and replace(known, collections=chosen) != profile:
         _forget_key(known)
     if known and known.base_url != base_url:
         write_stderr(f"The profile {name} was {known.base_url} until now.")
@@ -132,26 +131,22 @@ def logout(connection: Connection, own_name: str | None, everything: bool) -> No
     kbot logout
     kbot logout --profile staging
     """  # noqa: D301 - \b is for click
-    if everything and (own_name or connection.profile):
-        raise click.UsageError("--all goes with no --profile")
-    file = settings_file()
     if everything:
+        if own_name or connection.profile:
+            raise click.UsageError("--all goes with no --profile")
         _remove_all()
         return
-    settings = read_settings(to_replace=True)
+    file, settings = settings_file(), read_settings(to_replace=True)
     profile = settings.find(own_name or connection.profile_name)
     if profile is None:
-        write_stderr(
-            f"There is no {file}." if not file.exists() else f"There is no profile in {file}."
-        )
+        write_stderr(f"There is no {'profile in ' if file.exists() else ''}{file}.")
         return
-    if profile.in_keyring:
-        profile.remove_from_keyring()
-    left = settings.without_profile(profile.name)
-    if not left.profiles:
-        remove_settings()
-        write_stderr(f"{file} is removed.")
+    profile.remove_from_keyring()
+    others = {name: one for name, one in settings.profiles.items() if name != profile.name}
+    if not others:
+        write_stderr(remove_settings())
         return
+    left = settings.having(others)
     write_settings(left)
     default = f"the default is {left.default}" if left.default else "none of them is the default"
     write_stderr(
@@ -187,7 +182,7 @@ def profiles(new_default: str | None, as_json: bool) -> None:
         {
             "name": one.name,
             "base_url": one.base_url,
-            "key": "keyring" if one.in_keyring else "file" if one.api_key else None,
+            "key": "keyring" if one.keyring else "file" if one.api_key else None,
             "collections": list(one.collections),
             "default": one.name == settings.default,
         }
@@ -195,23 +190,11 @@ def profiles(new_default: str | None, as_json: bool) -> None:
     ]
     if as_json:
         write_document(listed)
-        return
-    if not listed:
+    elif not listed:
         write_stderr("There is no profile; `kbot login` makes one.")
-        return
-    write_table(
-        ("profile", "service", "key in", "collections", "default"),
-        (
-            (
-                one["name"],
-                one["base_url"],
-                one["key"] or "",
-                ", ".join(settings.profiles[str(one["name"])].collections),
-                "default" if one["default"] else "",
-            )
-            for one in listed
-        ),
-    )
+    else:
+        rows = ([*{**one, "default": "default" * bool(one["default"])}.values()] for one in listed)
+        write_table(("profile", "service", "key in", "collections", "default"), rows)
 
 
 def _address(known: Profile | None, *, named: bool, ask: bool) -> str:
@@ -256,7 +239,7 @@ def _collections(wanted: tuple[str, ...], found: "Sequence[Collection]") -> tupl
 
 
 def _show_what_was_saved(profile: Profile, settings: Settings, file: str) -> None:
-    where = "the key to the keyring, the rest to " if profile.in_keyring else ""
+    where = "the key to the keyring, the rest to " if profile.keyring else ""
     write_stderr(f"The service answers. Written: {where}{file}, readable by you alone.")
     if profile.name != settings.default:
         write_stderr(f"Use it with --profile {profile.name} or KBOT_PROFILE={profile.name}.")
@@ -275,10 +258,8 @@ def _remove_all() -> None:
         write_stderr(f"Warning: {error.message} What it may have kept in a keyring stays there.")
         settings = Settings()
     for profile in settings.profiles.values():
-        if profile.in_keyring:
-            _forget_key(profile)
-    file = settings_file()
-    write_stderr(f"{file} is removed." if remove_settings() else f"There is no {file}.")
+        _forget_key(profile)
+    write_stderr(remove_settings())
 
 
 def _forget_key(profile: Profile) -> None:

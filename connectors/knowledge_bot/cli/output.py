@@ -3,10 +3,12 @@
 import codecs
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,18 +19,15 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from rich.console import Console
 
-F = TypeVar("F", bound=Callable[..., Any])
-"""A command under construction, as click's decorators take and return it."""
-
 # Columns whose cells may wrap at spaces. All others hold ids, addresses, times and numbers.
 _PROSE = ("name", "collections", "what happened", "detail", "value", "from")
 
 _BETWEEN_COLUMNS = 3
 
 
-def as_json_option(command: F) -> F:
-    """Add the option `--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+quiet_option = click.option("--quiet", is_flag=True, help="Write only errors to stderr.")
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -41,7 +40,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         StdoutError: stdout cannot be written, as everywhere in this module.
         BrokenPipeError: its reader has gone away (`| head`).
     """
-    lines = [[one_line(str(value)) for value in row] for row in rows]
+    lines = [list(map(_cell, row)) for row in rows]
     if not sys.stdout.isatty():
         for line in lines:
             _print("\t".join(line))
@@ -87,13 +86,45 @@ def fields_of(model: "BaseModel") -> dict[str, Any]:
     return model.model_dump(mode="json")
 
 
-def write_listing(models: Sequence["BaseModel"], *, as_json: bool) -> None:
-    """Print resources that have an id and a name."""
-    found: list[Mapping[str, Any]] = [fields_of(model) for model in models]
-    if as_json:
-        write_document(found)
-    else:
-        write_table(("id", "name"), [(one["id"], one["name"]) for one in found])
+def listing(
+    *columns: str, **computed: Callable[[dict[str, Any]], object]
+) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Make a function that returns resources or named tuples print them; adds the option `--json`.
+
+    JSON shows all fields. One record that is not in a list is a document of its own.
+
+    Args:
+        columns: the fields that a table shows; `title=field` where its column has another title.
+        computed: more columns, and what makes each of a record's fields.
+    """
+    titled = (one.partition("=") for one in columns)
+    shown = {title: itemgetter(field or title) for title, _, field in titled} | computed
+
+    def decorate(find: Callable[..., Any]) -> Callable[..., None]:
+        @wraps(find)
+        def command(*args: Any, as_json: bool, **options: Any) -> None:
+            found = find(*args, **options)
+            many = isinstance(found, Sequence | Iterator)
+            plain = [
+                one._asdict() if hasattr(one, "_asdict") else fields_of(one)
+                for one in (found if many else [found])
+            ]
+            if as_json:
+                write_document(plain if many else plain[0])
+            else:
+                write_table([*shown], ([get(one) for get in shown.values()] for one in plain))
+
+        return as_json_option(command)
+
+    return decorate
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M}Z"
+    if isinstance(value, tuple | list):
+        value = ", ".join(value)
+    return one_line("" if value is None else str(value))
 
 
 def _write_lines(

@@ -36,10 +36,10 @@ def upload_progress(name: str) -> Iterator[Callable[[int, int | None], None] | N
         yield lambda sent, total: bar.update(task, completed=sent, total=total)
 
 
-class IngestionProgress:
-    """Two lines at the bottom of a terminal: how far an ingestion is, and what it does now.
+class BottomLines:
+    """Lines at the bottom of a terminal; one that is closed does not end the run.
 
-    Used by one thread. A terminal that is closed does not end the run.
+    Used by one thread.
     """
 
     def __init__(self) -> None:
@@ -53,14 +53,11 @@ class IngestionProgress:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._began = time.monotonic()
-        self._samples = deque([(self._began, 0)])
 
-    def show(self, report: "Report") -> None:
-        """Write both lines anew."""
+    def show(self, *lines: str) -> None:
+        """Write the lines anew."""
         from rich.text import Text
 
-        lines = [self._how_far(report), self._what_now(report)]
         text = Text("\n".join(map(one_line, lines)), no_wrap=True, overflow="ellipsis")
         try:
             self._live.start()
@@ -74,6 +71,20 @@ class IngestionProgress:
             self._live.stop()
         except OSError:
             give_up(sys.stderr)
+
+
+class IngestionProgress:
+    """Two lines: how far an ingestion is, and what it does now."""
+
+    def __init__(self) -> None:
+        self._lines = BottomLines()
+        self._began = time.monotonic()
+        self._samples = deque([(self._began, 0)])
+        self.close = self._lines.close
+
+    def show(self, report: "Report") -> None:
+        """Write both lines anew."""
+        self._lines.show(self._how_far(report), self._what_now(report))
 
     def _how_far(self, report: "Report") -> str:
         done = report.items + report.skipped

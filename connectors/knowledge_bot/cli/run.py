@@ -9,11 +9,12 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from knowledge_bot.cli.exits import Exit, Failed, StdoutError
+from knowledge_bot.cli.exits import Exit, Failed, StdoutError, falling_back_to_stderr
 from knowledge_bot.cli.output import write_line, write_row, write_table
 from knowledge_bot.cli.progress import IngestionProgress
-from knowledge_bot.cli.terminal import give_up, one_line, write_stderr
+from knowledge_bot.cli.terminal import one_line, write_stderr
 from knowledge_bot.ingest import Ingestion, Outcome, Report, Stop
+from knowledge_bot.ingest._report import DONE
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 _SECONDS_BETWEEN_EVENTS = 1.0
+
+_WOULD = {"created": "would_create", "moved": "would_move", "removed": "would_remove"}
 
 
 class Session:
@@ -93,25 +96,17 @@ class Session:
             raise Failed(conclusion(report), code)
 
     def _summarize(self, report: Report, lost: OSError | StdoutError | None) -> None:
-        try:
+        code = exit_of(report)
+        # The run was interrupted because stdout was lost, or by a terminal that was closed.
+        if lost is not None and code is Exit.INTERRUPTED:
+            code = Exit.DONE
+        with falling_back_to_stderr(_counts(report), code):
             if lost is not None:
                 raise lost
             if self._as_json:
                 write_line({"event": "summary", **_plain(report)})
             else:
-                names = _named_counts(report)
-                write_table(("outcome", "items"), list(names.items()))
-        except BrokenPipeError:
-            give_up(sys.stdout)
-            code = exit_of(report)
-            text = f"The reader of stdout has gone away. {_counts(report)}"
-            raise Failed(text, Exit.INTERRUPTED if code is Exit.DONE else code) from None
-        except StdoutError as error:
-            code = exit_of(report)
-            # The run was interrupted because stdout was lost, or by a terminal that was closed.
-            own = code is Exit.DONE or (code is Exit.INTERRUPTED and lost is not None)
-            text = f"{error.message} {_counts(report)}"
-            raise Failed(text, Exit.FAILED if own else code) from None
+                write_table(("outcome", "items"), list(_named_counts(report).items()))
         if not self._as_json:
             self._show_failures(report)
             self._show_what_to_look_at(report)
@@ -129,7 +124,8 @@ class Session:
         for (kind, error), names in by_error.items():
             shown = "".join(f"\n  {one_line(name)}" for name in names)
             write_stderr(f"{kind.replace('_', ' ')}: {error}{shown}")
-        count = report.failed + (0 if self._quiet else report.skipped + report.same_content)
+        count = report.missing + report.failed + report.unremoved
+        count += 0 if self._quiet else report.skipped + report.same_content
         counted = sum(one.kind != "unversioned" for one in listed)
         if (left := count - hidden - counted) > 0:
             write_stderr(f"… and {left} more; --json lists all.")
@@ -137,20 +133,21 @@ class Session:
     def _show_what_to_look_at(self, report: Report) -> None:
         if not report.dry_run:
             if report.superseded:
-                self.say("`kbot ledger superseded` lists the sources that were replaced.")
+                self.say("`kbot ledger superseded` lists the sources that newer ones replaced.")
             if report.gone:
                 self.say("`kbot ledger gone` lists what is gone, but still in the service.")
         if report.gone_withheld:
             self.say(
                 f"Vanished, but not recorded as gone: {report.gone_withheld}, which is more than "
                 f"the share of {self._options.gone_limit:g} that may vanish at once. If they are "
-                "really gone, run it again with --gone-limit 1."
+                "really gone, run it again with --gone-limit 1, or see `kbot ledger prune`."
             )
         if report.gone_unknown and report.stopped is None:
             self.say(f"What is gone cannot be said, since not all was seen: {report.gone_unknown}")
         if report.stopped is Stop.LIMIT:
             self.say(f"{_sentence(report.stop_reason)} The next run goes on.")
-        if report.items == 0 and report.stopped is None:
+        pruned = report.removed or report.unremoved
+        if report.items == 0 and not pruned and report.stopped is None:
             self.say("Nothing to send was found.")
         note = (
             "nothing was sent; compared with"
@@ -190,7 +187,7 @@ class _Output:
 
     def on_outcome(self, outcome: Outcome) -> None:
         """Write what became of an item."""
-        if self._as_json or (self._dry_run and outcome.kind == "created"):
+        if self._as_json or (self._dry_run and outcome.kind in DONE):
             self._jobs.put(lambda: self._write(outcome))
 
     def end(self) -> None:
@@ -232,13 +229,14 @@ class _Output:
         if self.lost is not None:
             return
         known = {"name": outcome.name, "key": outcome.key}
-        if outcome.kind != "created":
+        if outcome.kind not in DONE:
             kind = {"event": "failure", "kind": outcome.kind}
             write_line({**kind, **known, "error": outcome.error})
         elif not self._as_json:
-            write_row(outcome.name)
+            what = {"moved": " (moved)", "removed": " (to be removed)"}
+            write_row(outcome.name + what.get(outcome.kind, ""))
         elif self._dry_run:
-            write_line({"event": "would_create", **known})
+            write_line({"event": _WOULD[outcome.kind], **known})
 
 
 def exit_of(report: Report) -> Exit:
@@ -248,11 +246,11 @@ def exit_of(report: Report) -> Exit:
     if report.stopped in (Stop.AUTHENTICATION, Stop.PAYMENT):
         return Exit.ACCOUNT
     if report.stopped is Stop.UNAVAILABLE:
-        return Exit.SOME_FAILED if report.created + report.unchanged else Exit.FAILED
+        return Exit.SOME_FAILED if report.sent + report.unchanged else Exit.FAILED
     interrupted = report.stopped is Stop.REQUESTED
     # Items that were not delivered because the run was interrupted did not fail.
-    failed = report.failed - report.undelivered if interrupted else report.failed
-    if failed or report.stopped is Stop.LEDGER:
+    missing = report.missing - report.undelivered if interrupted else report.missing
+    if missing or report.failed or report.unremoved or report.stopped is Stop.LEDGER:
         return Exit.SOME_FAILED
     return Exit.INTERRUPTED if interrupted else Exit.DONE
 
@@ -264,16 +262,16 @@ def conclusion(report: Report) -> str:
         sentences.append("Interrupted: what was under way was finished, the next run does the rest")
     elif report.stopped not in (None, Stop.LIMIT):
         sentences.append(f"Stopped before the end: {report.stop_reason.rstrip('.')}")
-    if again := report.refused + report.undelivered:
-        sentences.append(f"{again} not created; the next run tries again")
-    if report.invalid:
-        sentences.append(f"{report.invalid} cannot be sent as they are")
-    if report.unknown:
-        sentences.append(
-            f"{report.unknown} may or may not have been created and will not be sent again: "
-            "`kbot ledger unknown` lists them; look for each in the service, then `kbot ledger "
-            "resolve KEY --created ID` or `--not-created`"
-        )
+    counted = {
+        "not created; the next run tries again": report.refused + report.undelivered,
+        "cannot be sent as they are": report.invalid,
+        "could not be read by the service": report.failed,
+        "not removed; the next run with --prune tries again": report.unremoved,
+        "may or may not have been created and will not be sent again: `kbot ledger unknown` lists "
+        "them; look for each in the service, then `kbot ledger resolve KEY --created ID` or "
+        "`--not-created`": report.unknown,
+    }
+    sentences += [f"{count} {text}" for text, count in counted.items() if count]
     return ". ".join(sentences) + "."
 
 

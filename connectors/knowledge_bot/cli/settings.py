@@ -1,4 +1,8 @@
-"""What `kbot login` keeps: for each profile a service, its key, and the collections to add to."""
+"""The settings of `kbot`: what `kbot login` keeps, what wins over it, and what each comes from.
+
+An option wins over the environment, and the environment over the profile. A profile that is named
+by an option wins over the environment as well: whoever names it means its service.
+"""
 
 import json
 import os
@@ -6,12 +10,13 @@ import re
 import stat
 import sys
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import click
@@ -19,8 +24,14 @@ import click
 from knowledge_bot.cli.exits import Exit, Failed
 
 if TYPE_CHECKING:
-    from pydantic import SecretStr
+    from knowledge_bot import Client
 
+T = TypeVar("T")
+
+ADDRESS_VARIABLE = "KNOWLEDGE_BOT_BASE_URL"
+KEY_VARIABLE = "KNOWLEDGE_BOT_API_KEY"
+COLLECTION_VARIABLE = "KNOWLEDGE_BOT_COLLECTION"
+PROFILE_VARIABLE = "KBOT_PROFILE"
 FILE_VARIABLE = "KBOT_CONFIG"
 
 # The profile of a login without a name, and of a file that was written before there were profiles.
@@ -34,20 +45,20 @@ _WITHOUT = "With --no-keyring the key is kept in a file that only you can read."
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A service and how it is used; its `repr` never shows the key.
+    """A service and how it is used, as a table of the file; its `repr` never shows the key.
 
     Attributes:
         name: what it is called.
         base_url: the service's address.
         api_key: the key, if it is in the file.
-        in_keyring: whether the key is in the operating system's keyring instead.
+        keyring: whether the key is in the operating system's keyring instead.
         collections: what to add to.
     """
 
     name: str
     base_url: str
-    api_key: "SecretStr | None" = None
-    in_keyring: bool = False
+    api_key: str = field(default="", repr=False)
+    keyring: bool = False
     collections: tuple[str, ...] = ()
 
     def serves(self, base_url: str) -> bool:
@@ -57,51 +68,37 @@ class Profile:
         """
         return same_service(base_url, self.base_url)
 
-    def key(self) -> "SecretStr | None":
-        """Return the key from where it is kept; None where the profile has none.
+    def key(self) -> str:
+        """Return the key from where it is kept; empty where the profile has none.
 
         Raises:
             Failed: the keyring does not give it.
         """
-        if not self.in_keyring:
+        if not self.keyring:
             return self.api_key
-        from pydantic import SecretStr
-
         again = f"Do `kbot login --profile {self.name}` again."
-        found = _in_keyring("get_password", self, f"It holds the key. {again}")
+        found: str | None = _in_keyring("get_password", self, f"It holds the key. {again}")
         if not found:
             raise Failed(
                 f"The keyring has no key for the profile {self.name} and {self.base_url}. {again}",
                 Exit.ACCOUNT,
             )
-        return SecretStr(found)
+        return found
 
     def check_keyring(self) -> None:
-        """Check that there is a keyring to keep the key in.
-
-        Raises:
-            Failed: there is none that can be used.
-        """
+        """Raise `Failed` where there is no keyring to keep the key in."""
         _in_keyring("get_password", self, _WITHOUT)
 
     def put_into_keyring(self, key: str) -> None:
-        """Keep the key in the operating system's keyring.
-
-        Raises:
-            Failed: it does not take the key.
-        """
+        """Keep the key in the operating system's keyring; raises `Failed` if it does not."""
         _in_keyring("set_password", self, _WITHOUT, key)
         if _in_keyring("get_password", self, _WITHOUT) != key:
             raise Failed(f"The keyring took the key and does not give it back. {_WITHOUT}")
 
     def remove_from_keyring(self) -> None:
-        """Let the keyring forget the key.
-
-        Raises:
-            Failed: it cannot; the text says what is left there.
-        """
+        """Let the keyring, if it has the key, forget it; raises `Failed` if it does not."""
         left = f"The key of the profile {self.name} is still in it."
-        if _in_keyring("get_password", self, left) is not None:
+        if self.keyring and _in_keyring("get_password", self, left) is not None:
             _in_keyring("delete_password", self, left)
 
 
@@ -136,15 +133,10 @@ class Settings:
             raise Failed(self._unknown(wanted), Exit.USAGE)
         return self.profiles[wanted]
 
-    def with_profile(self, profile: Profile) -> "Settings":
-        """Return the settings with this profile; the first one is the default."""
-        profiles = {**self.profiles, profile.name: profile}
-        return Settings(profiles, self.default or _first_choice(profiles))
-
-    def without_profile(self, name: str) -> "Settings":
-        """Return the settings without this profile; a single one that is left is the default."""
-        left = {one: profile for one, profile in self.profiles.items() if one != name}
-        return Settings(left, self.default if self.default in left else _first_choice(left))
+    def having(self, profiles: Mapping[str, Profile]) -> "Settings":
+        """Return the settings with these profiles; the only one is the default."""
+        kept = self.default if self.default in profiles else _first_choice(profiles)
+        return Settings(profiles, kept)
 
     def _named(self) -> str:
         return ", ".join(sorted(self.profiles))
@@ -207,9 +199,7 @@ def read_settings(*, to_replace: bool = False) -> Settings:
     """
     import tomllib
 
-    file = settings_file()
-    if to_replace:
-        _check_that_it_is_a_file(file)
+    file = _replaceable_file() if to_replace else settings_file()
     try:
         with file.open("rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode
@@ -223,8 +213,11 @@ def read_settings(*, to_replace: bool = False) -> Settings:
             f"{file}: is not valid TOML: {error}. Fix it, or remove it with `kbot logout --all`.",
             Exit.USAGE,
         ) from None
-    settings = _Reader(file).settings(found)
-    has_key = any(profile.api_key is not None for profile in settings.profiles.values())
+    try:
+        settings = _parsed(found)
+    except ValueError as error:
+        raise Failed(f"{file}: {error}.", Exit.USAGE) from None
+    has_key = any(profile.api_key for profile in settings.profiles.values())
     others = mode & (stat.S_IRWXG | stat.S_IRWXO)
     if has_key and others and os.name == "posix" and not to_replace:
         raise Failed(
@@ -244,8 +237,7 @@ def write_settings(settings: Settings) -> Path:
     Raises:
         Failed: it cannot be written.
     """
-    file = settings_file()
-    _check_that_it_is_a_file(file)
+    file = _replaceable_file()
     try:
         file = file.resolve()  # a link to it stays one
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -265,105 +257,241 @@ def write_settings(settings: Settings) -> Path:
     return file
 
 
-def remove_settings() -> bool:
-    """Remove the file; return whether there was one.
+def remove_settings() -> str:
+    """Remove the file; return a sentence on what became of it.
 
     Raises:
         Failed: it cannot be removed.
     """
-    file = settings_file()
-    _check_that_it_is_a_file(file)
+    file = _replaceable_file()
     try:
         file.unlink()
     except FileNotFoundError:
-        return False
+        return f"There is no {file}."
     except OSError as error:
         raise Failed(f"{file}: cannot be removed: {error.strerror}.") from None
-    return True
+    return f"{file} is removed."
 
 
-def _check_that_it_is_a_file(file: Path) -> None:
+class Setting(NamedTuple, Generic[T]):
+    """A value, and what it comes from; both are empty where nothing sets it."""
+
+    value: T
+    origin: str
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Which service a command talks to, with which key: the options before the command's name.
+
+    Args:
+        base_url: the address of `--base-url`.
+        profile: the name of `--profile`.
+        timeout: seconds.
+    """
+
+    base_url: str | None
+    profile: str | None
+    timeout: float
+
+    def client(self, *, needs_key: bool = False) -> "Client":
+        """Return a client of the service.
+
+        Args:
+            needs_key: the command cannot do anything without a key.
+
+        Raises:
+            Failed: no service, or no key although it is needed; the text says how to set it.
+            ConfigurationError: a value that cannot be used.
+        """
+        from knowledge_bot import Client
+
+        base_url, key = self.service(), self.key.value
+        # Without one, the client would take the environment's, which may be for another service.
+        if not key and (needs_key or os.environ.get(KEY_VARIABLE)):
+            raise Failed(self.no_key(), Exit.ACCOUNT)
+        return Client(key or None, base_url, timeout=self.timeout)
+
+    def service(self) -> str:
+        """Return the service's address.
+
+        Raises:
+            Failed: no service is named; the text says how to name one.
+        """
+        if not self.address.value:
+            raise Failed(
+                "No service is named. Do `kbot login`, set KNOWLEDGE_BOT_BASE_URL, or pass "
+                "--base-url; `kbot serve` runs a service on this machine.",
+                Exit.USAGE,
+            )
+        return self.address.value
+
+    @cached_property
+    def profile_name(self) -> str | None:
+        """The name of the profile to use; None: the default one."""
+        return self.profile or os.environ.get(PROFILE_VARIABLE) or None
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What `kbot login` kept; raises `Failed` where the file cannot be used."""
+        return read_settings()
+
+    @cached_property
+    def saved(self) -> Profile | None:
+        """The profile to use; None where none is kept.
+
+        Raises:
+            Failed: there is no profile of that name, or the file cannot be used.
+        """
+        return self.settings.find(self.profile_name)
+
+    @cached_property
+    def address(self) -> Setting[str]:
+        """The service's address."""
+        if self.base_url:
+            return Setting(self.base_url, "--base-url")
+        named = os.environ.get(ADDRESS_VARIABLE)
+        if named and not self.profile:
+            return Setting(named, ADDRESS_VARIABLE)
+        return Setting(self.saved.base_url, _label(self.saved)) if self.saved else Setting("", "")
+
+    @cached_property
+    def key(self) -> Setting[str]:
+        """The key of the service; empty where none is known for it.
+
+        Raises:
+            Failed: the file or the keyring cannot be used.
+        """
+        return self._of_the_service(os.environ.get(KEY_VARIABLE, ""), KEY_VARIABLE, Profile.key)
+
+    def collections(self, given: tuple[str, ...]) -> Setting[tuple[str, ...]]:
+        """Return the collections to add to: of the option, the environment, or the profile.
+
+        Args:
+            given: those of `--collection`.
+        """
+        if given:
+            return Setting(given, "--collection")
+        named = tuple(os.environ.get(COLLECTION_VARIABLE, "").split())
+        return self._of_the_service(named, COLLECTION_VARIABLE, lambda saved: saved.collections)
+
+    def _of_the_service(self, named: T, variable: str, kept: Callable[[Profile], T]) -> Setting[T]:
+        """Return what belongs to the service alone: of the environment, or of the profile."""
+        # With all in the environment, a file that is broken or unsafe does not matter.
+        if named and not self.profile:
+            return Setting(named, variable)
+        if self.saved and self.saved.serves(self.address.value) and (found := kept(self.saved)):
+            return Setting(found, _label(self.saved))
+        # The environment's may belong to a service that it names as well.
+        address = os.environ.get(ADDRESS_VARIABLE)
+        if named and (not address or same_service(address, self.address.value)):
+            return Setting(named, variable)
+        return Setting(type(named)(), "")
+
+    def no_key(self) -> str:
+        """Say that there is no key for the service, and where there is one for another."""
+        base_url = self.address.value
+        ways = "Do `kbot login`, or set KNOWLEDGE_BOT_API_KEY. Nothing was sent."
+        kept = self.settings.profiles.values()
+        if fitting := next((one for one in kept if one.serves(base_url)), None):
+            if fitting != self.saved:
+                return f"No API key for {base_url} here; --profile {fitting.name} has one. {ways}"
+        elif self.saved is not None and (self.saved.api_key or self.saved.keyring):
+            return (
+                f"No API key for {base_url}: the one in {settings_file()} is for "
+                f"{self.saved.base_url}. {ways}"
+            )
+        return f"No API key. {ways}"
+
+    def explained(self) -> "Iterator[tuple[str, Callable[[], tuple[str | None, str | None]]]]":
+        """Yield each setting's name and a function that returns its value and its origin.
+
+        A value never shows the key; where the file or the keyring cannot be used, the function
+        raises `Failed`.
+        """
+
+        def file() -> tuple[str, str]:
+            file, there = settings_file(), settings_file().exists()
+            named = FILE_VARIABLE if os.environ.get(FILE_VARIABLE) else "default"
+            return str(file) if there else f"{file} (not there)", named
+
+        def profile() -> tuple[str | None, str | None]:
+            if self.profile_name:
+                return self.profile_name, "--profile" if self.profile else PROFILE_VARIABLE
+            return (self.saved.name, "default of the file") if self.saved else (None, None)
+
+        def key() -> tuple[str | None, str | None]:
+            kept = self.key.origin.startswith("profile") and self.saved and self.saved.keyring
+            return "set" * bool(self.key.value), f"{'keyring, ' * bool(kept)}{self.key.origin}"
+
+        def collections() -> tuple[str, str]:
+            return " ".join(self.collections(()).value), self.collections(()).origin
+
+        yield "file", file
+        yield "profile", profile
+        yield "address", lambda: self.address
+        yield "key", key
+        yield "collections", collections
+
+
+def _label(profile: Profile) -> str:
+    return f"profile {profile.name} in {settings_file()}"
+
+
+def _replaceable_file() -> Path:
+    file = settings_file()
     # Root could replace or remove a device, such as /dev/null, for everybody.
     if file.exists() and not file.is_file():
         raise Failed(
             f"{file}: is not a file that can be replaced; set KBOT_CONFIG to another.", Exit.USAGE
         )
+    return file
 
 
-class _Reader:
-    """Parses the file. Its errors show names but no values: a value may be a misplaced key."""
+_KINDS = {str: "a string", bool: "true or false", list: "an array of strings", dict: "a table"}
+_OF_A_PROFILE = {"base_url": str, "api_key": str, "keyring": bool, "collections": list}
+_OF_ALL = {"default": str, "profiles": dict}
 
-    _OF_A_PROFILE: Mapping[str, type] = {
-        "base_url": str,
-        "api_key": str,
-        "keyring": bool,
-        "collections": list,
-    }
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+def _parsed(found: dict[str, Any]) -> Settings:
+    """Return the file's settings.
 
-    def settings(self, found: dict[str, Any]) -> Settings:
-        of_all = {"default": str, "profiles": dict}
-        self._check(found, {**of_all, **self._OF_A_PROFILE}, "")
-        tables = dict(found.get("profiles", {}))
-        # Written before there were profiles, or by a person with one service.
-        flat = {name: value for name, value in found.items() if name not in of_all}
-        if flat:
-            tables.setdefault(UNNAMED, flat)
-        profiles = {name: self._profile(name, table) for name, table in tables.items()}
-        return Settings(profiles, found.get("default") or _first_choice(profiles))
+    Raises:
+        ValueError: what is not valid. Names are shown but no values: one may be a misplaced key.
+    """
+    _check(found, {**_OF_ALL, **_OF_A_PROFILE}, "")
+    tables = dict(found.get("profiles", {}))
+    # Written before there were profiles, or by a person with one service.
+    if flat := {name: value for name, value in found.items() if name not in _OF_ALL}:
+        tables.setdefault(UNNAMED, flat)
+    profiles = {}
+    for name, table in tables.items():
+        _check({name: table}, {name: dict}, "profiles.")
+        _check(table, _OF_A_PROFILE, f"profiles.{name}.")
+        if not table.get("base_url"):
+            raise ValueError(f"profiles.{name}.base_url is missing")
+        collections = tuple(table.get("collections", ()))
+        profiles[name] = Profile(name, **{**table, "collections": collections})
+    return Settings(profiles, found.get("default") or _first_choice(profiles))
 
-    def _profile(self, name: str, found: object) -> Profile:
-        from pydantic import SecretStr
 
-        of = f"profiles.{name}."
-        if not isinstance(found, dict):
-            self._fail(f"profiles.{name} is not a table")
-        self._check(found, self._OF_A_PROFILE, of)
-        if not found.get("base_url"):
-            self._fail(f"{of}base_url is missing")
-        key = found.get("api_key")
-        return Profile(
-            name=name,
-            base_url=found["base_url"],
-            api_key=SecretStr(key) if key else None,
-            in_keyring=found.get("keyring", False),
-            collections=tuple(found.get("collections", ())),
-        )
-
-    def _check(self, found: dict[str, Any], wanted: Mapping[str, type], of: str) -> None:
-        kinds = {str: "a string", list: "an array of strings", bool: "true or false"}
-        for name, value in found.items():
-            if name not in wanted:
-                self._fail(f"{of + name!r} is not a setting; there are {', '.join(wanted)}")
-            fits = isinstance(value, wanted[name])
-            if fits and isinstance(value, list):
-                fits = all(isinstance(one, str) for one in value)
-            if not fits:
-                self._fail(f"{of}{name} is not {kinds.get(wanted[name], 'a table')}")
-
-    def _fail(self, what: str) -> NoReturn:
-        raise Failed(f"{self._file}: {what}.", Exit.USAGE)
+def _check(found: dict[str, Any], wanted: Mapping[str, type], of: str) -> None:
+    for name, value in found.items():
+        if name not in wanted:
+            raise ValueError(f"{of + name!r} is not a setting; there are {', '.join(wanted)}")
+        whole = not isinstance(value, list) or all(isinstance(one, str) for one in value)
+        if not (isinstance(value, wanted[name]) and whole):
+            raise ValueError(f"{of}{name} is not {_KINDS[wanted[name]]}")
 
 
 def _as_toml(settings: Settings) -> str:
-    lines = []
-    if settings.default is not None:
-        lines.append(f"default = {_string(settings.default)}\n")
+    lines = [f"default = {_string(settings.default)}\n"] if settings.default is not None else []
     for profile in settings.profiles.values():
-        key = profile.api_key
-        values = {
-            "base_url": profile.base_url,
-            "api_key": None if key is None else key.get_secret_value(),
-            "keyring": profile.in_keyring or None,
-            "collections": list(profile.collections) or None,
-        }
-        bare = re.fullmatch(r"[A-Za-z0-9_-]+", profile.name)
-        lines.append(f"\n[profiles.{profile.name if bare else _string(profile.name)}]\n")
-        lines += [
-            f"{name} = {_string(value)}\n" for name, value in values.items() if value is not None
-        ]
+        values = asdict(profile)
+        name = values.pop("name")
+        bare = re.fullmatch(r"[A-Za-z0-9_-]+", name)
+        lines.append(f"\n[profiles.{name if bare else _string(name)}]\n")
+        lines += [f"{name} = {_string(value)}\n" for name, value in values.items() if value]
     return "".join(lines).lstrip()
 
 

@@ -2,14 +2,16 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import click
 
 from knowledge_bot.cli.exits import Exit, Failed
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -40,12 +42,18 @@ def given_text(text: str) -> str:
     return read_text("-").removesuffix("\n").removesuffix("\r") if text == "-" else text
 
 
-def seconds(
-    context: click.Context,  # noqa: ARG001 - click's
-    option: click.Parameter,
-    given: str,
-) -> float:
-    """Read a time: `90`, `90s`, `10m`, `1h30m`."""
+def time_option(name: str, default: str, text: str) -> Callable[[F], F]:
+    """Return an option whose value is a time, in seconds; the user writes 90, 90s, 10m or 1h30m.
+
+    Args:
+        name: how it is written.
+        default: its value where it is not given.
+        text: what it means.
+    """
+    return click.option(name, callback=_seconds, default=default, metavar="TIME", help=text)
+
+
+def _seconds(_: click.Context, option: click.Parameter, given: str) -> float:
     parts = re.findall(r"(\d+(?:\.\d+)?)([smh]?)", given)
     if not parts or "".join(number + unit for number, unit in parts) != given:
         problem = f"{given!r} is not a time; write it as 90, 90s, 10m or 1h30m"

@@ -23,14 +23,21 @@ Importing this package loads neither pydantic nor sqlite3; each name is loaded o
 needs the extra `ingest`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from knowledge_bot._extras import require
+from knowledge_bot._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from knowledge_bot.ingest._freshness import Freshness
     from knowledge_bot.ingest._items import File, Item, Text, WebPage
-    from knowledge_bot.ingest._ledger import Entry, Ledger, LedgerCounts, SupersededSource
+    from knowledge_bot.ingest._ledger import (
+        Entry,
+        Ledger,
+        LedgerCounts,
+        PrunePlan,
+        SupersededSource,
+    )
     from knowledge_bot.ingest._listings import Skipped
     from knowledge_bot.ingest._report import IncompleteIngestionError, Outcome, Report, Stop
     from knowledge_bot.ingest._run import Ingestion, IngestionOptions, aingest, ingest
@@ -45,13 +52,14 @@ if TYPE_CHECKING:
     from knowledge_bot.ingest.sources._site import from_site
     from knowledge_bot.ingest.sources._sitemap import from_sitemap
 
-require(__name__, "ingest", "defusedxml", "feedparser", "pathspec")
+require(__name__, "ingest", "defusedxml", "feedparser", "lxml", "pathspec")
 
 _HOMES = {
     "_schema": ("LedgerError",),
     "_listings": ("Skipped",),
     "_items": ("File", "Item", "Text", "WebPage"),
-    "_ledger": ("Entry", "LedgerCounts", "Ledger", "SupersededSource"),
+    "_freshness": ("Freshness",),
+    "_ledger": ("Entry", "LedgerCounts", "Ledger", "PrunePlan", "SupersededSource"),
     "_report": ("IncompleteIngestionError", "Outcome", "Report", "Stop"),
     "_run": ("Ingestion", "IngestionOptions", "aingest", "ingest"),
     "_store": ("State",),
@@ -65,11 +73,11 @@ _HOMES = {
     "sources._site": ("from_site",),
     "sources._sitemap": ("from_sitemap",),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Entry",
     "File",
+    "Freshness",
     "IncompleteIngestionError",
     "Ingestion",
     "IngestionOptions",
@@ -78,6 +86,7 @@ __all__ = [
     "LedgerCounts",
     "LedgerError",
     "Outcome",
+    "PrunePlan",
     "Report",
     "Skipped",
     "State",
@@ -98,14 +107,4 @@ __all__ = [
     "ingest",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-    globals()[name] = value  # from now on found without this function
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -20,12 +20,17 @@ from collections.abc import AsyncIterable, Callable, Iterable, Sequence, Sized
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from knowledge_bot._database import Connection
-from knowledge_bot.errors import Delivery, KnowledgeBotError
-from knowledge_bot.ingest._limiter import TURNS_AHEAD, Limiter, RateLimiter
+from knowledge_bot._endpoints import UNKNOWN_SOURCE
+from knowledge_bot._extensions import Extensions
+from knowledge_bot._responses import KEY_REUSED
+from knowledge_bot.errors import APIError, ConfigurationError, Delivery, KnowledgeBotError
+from knowledge_bot.ingest._afterwards import Afterwards, check_supported, sources_of
+from knowledge_bot.ingest._ledger import PrunePlan
+from knowledge_bot.ingest._limiter import TURNS_AHEAD, Limiter, RateLimiter, settles
 from knowledge_bot.ingest._listings import ListedFile, Listing, fingerprint_of
 from knowledge_bot.ingest._plan import Job, Planned, Planner
 from knowledge_bot.ingest._report import (
+    DONE,
     FAILURES_KEPT,
     Kind,
     Outcome,
@@ -36,8 +41,10 @@ from knowledge_bot.ingest._report import (
 )
 from knowledge_bot.ingest._schema import LedgerError
 from knowledge_bot.ingest._store import (
+    CHANGED_THERE,
     Batch,
     Claim,
+    Gone,
     Row,
     State,
     Store,
@@ -57,11 +64,17 @@ _LISTED = 1000
 _CHARACTERS = 4_000_000
 _LONGEST_BUFFERED = 0.1
 
+# How long the end of a run waits for a plan that nobody wants any more, in seconds.
+_LONGEST_PLANNED = 1.0
+
 # How many windows of items that were left to other runs wait for the end of this run.
 _WINDOWS_LEFT = 16
 
 # Seconds that a claim waits for others to be committed with: less than a request takes.
 _GATHERING = 0.0005
+
+# How many times a source is replaced again that somebody else replaces meanwhile.
+_MOST_OVERTAKEN = 9
 
 # Seconds between two checks of what other runs are sending.
 _POLL_INTERVAL = 0.5
@@ -72,8 +85,8 @@ _TICK = 0.1
 # How many remarks of a kind are kept, so that they do not displace failures.
 _KEPT_OF = {"same_content": 20, "unversioned": 20}
 
-# How many replaced sources a report names: those that were sent last, as those of this job were.
-_REPLACED_KEPT = 1000
+# How many keys with an older content a report names: those sent last, as those of this job were.
+_OLDER_KEPT = 1000
 
 _CLAIMED_UNSENT = (
     "nothing was sent, but the ledger's connection broke during the claim, so its row may say that "
@@ -88,8 +101,18 @@ class Sender(Protocol):
     async def open(self) -> None:
         """Prepare to send, so that nothing is claimed before it can be sent."""
 
-    async def send(self, job: Job) -> str:
-        """Create the source of an item and return its id, or raise a `KnowledgeBotError`."""
+    @property
+    def extensions(self) -> Extensions:
+        """What the service announced, as far as it was asked."""
+
+    async def send(self, job: Job) -> tuple[str, str | None]:
+        """Send an item once; return id and revision of its source, or raise a `KnowledgeBotError`.
+
+        It is created, or takes the place of `job.target`.
+        """
+
+    async def call(self, method: str, *arguments: Any, **fields: Any) -> Any:
+        """Call a method of the client, which tries again by itself; return a list as a whole."""
 
     async def ping(self) -> object:
         """Ask whether the service is up, or raise a `KnowledgeBotError`."""
@@ -118,7 +141,7 @@ class Run:
         stop_requested: Callable[[], bool],
     ) -> None:
         self._service, self._sender, self._options = normalised_url(service), sender, options
-        self._origin, self._stop_requested = origin, stop_requested
+        self._origin, self._items, self._stop_requested = origin, items, stop_requested
         self._counters = Counters(dry_run=options.dry_run, on_outcome=options.on_outcome)
         rate_limiter = None if options.rate is None else RateLimiter(options.rate, self._reserve)
         self._limiter = Limiter(options.concurrency, rate_limiter, sender.ping, self.stop)
@@ -159,22 +182,46 @@ class Run:
         try:
             loop = asyncio.get_running_loop()
             await asyncio.to_thread(self._open, lambda: not loop.is_closed())
+            await self._check_supported()
             self._reader.start(self._plan, self._store)
             async with asyncio.TaskGroup() as workers:
                 await self._feed(workers)
+            await self._look_back()
             complete = True
         finally:
             ticking.cancel()
-            self._reader.end()
+            await self._reader.close()
             await self._close(complete=complete)
         self._warn_of_unversioned()
-        if self._error is not None:
-            self._error.add_note(f"Ingestion until then: {self.report()}")
-            raise self._error
         report = self.report()
         if self._options.on_progress is not None:
             self._options.on_progress(report)
+        if self._error is not None:
+            self._error.add_note(f"Ingestion until then: {report}")
+            raise self._error
         return report
+
+    async def _check_supported(self) -> None:
+        """Check that the service can what the options ask of it, before anything is sent.
+
+        Raises:
+            UnsupportedError: it cannot.
+            ConfigurationError: a plan is for another service.
+        """
+        options = self._options
+        if isinstance(options.prune, PrunePlan) and options.prune.service != self._service:
+            raise ConfigurationError(
+                f"prune: the plan is for {options.prune.service}, not for {self._service}. Nothing "
+                "was removed"
+            )
+        if options.dry_run or not (options.prune or options.wait_ready):
+            return
+        try:
+            extensions = await self._sender.call("extensions")
+        except KnowledgeBotError as error:  # the run will tell, or the service is back by then
+            logger.info("It is not known what the service can: %s", error)
+        else:
+            check_supported(options, extensions)
 
     def stop(self, stop: Stop, detail: str = "") -> None:
         """Begin nothing new, and finish what is in flight. Called in the loop's thread."""
@@ -220,7 +267,9 @@ class Run:
         self._store = store
         if store is not None and not options.dry_run:
             self._writer = Writer(store, options.concurrency, self._limiter)
-        self._planner = Planner(store, self._service, options.collections, options.on_unknown)
+        self._planner = Planner(
+            store, self._service, options.collections, options.on_unknown, self._items
+        )
 
     # What there is to do --------------------------------------------------------------------------
 
@@ -256,6 +305,9 @@ class Run:
                 self._left.append(planned.left)
             self._partial = self._partial or planned.partial
             return planned
+        if self._reader.exhausted and self._planner.waiting and not self._counters.stopped:
+            complete = not self._incomplete
+            return await asyncio.to_thread(self._planner.plan_waiting, complete=complete)
         if self._reader.exhausted:
             await self._queue.join()
         if self._counters.stopped is not None:
@@ -317,7 +369,8 @@ class Run:
             if self._reached_limit():
                 break
             self._would_create.add(job.id)
-            self._counters.add(Outcome("created", job.name, job.key))
+            kind: Kind = "moved" if job.moved is not None else "created"
+            self._counters.add(Outcome(kind, job.name, job.key))
             counts["superseded"] += bool(job.before and job.before.source_id)
         return []
 
@@ -385,64 +438,167 @@ class Run:
         Returns:
             The seconds after which it is to be sent again; None if it is not.
         """
-        if not await self._limiter.enter(waiting=self._queue.qsize() + 1):
-            if job.failure is not None:  # the run ended before it could be sent again
-                self._counters.add(job.failure)
-            return None
         claim = None
-        try:
+        async with self._limiter.turn(waiting=self._queue.qsize() + 1) as mine:
+            if not mine:
+                if job.failure is not None:  # the run ended before it could be sent again
+                    self._counters.add(job.failure)
+                return None
+            if job.moved is not None:
+                return await self._move(job, job.moved)
+            if not self._is_sent(job):
+                return None
             if self._writer is not None and self._store is not None:
                 claim = job.claim(self._store.run, self._store.origin)
                 if not await self._claimed(job, claim, self._writer, self._store):
                     return None
-                if self._store.lapsed:
-                    # While the machine slept, others may have considered this run dead.
-                    self._writer.release(claim)
-                    reason = "the machine slept before it was sent"
-                    job.failure = Outcome("undelivered", job.name[:500], job.key, reason)
-                    return 0.0
-            job.tries, began, self._current = job.tries + 1, time.monotonic(), job.name
+            wait = await self._try(job, claim)
+        while wait is not None and job.in_doubt:
+            # It keeps its claim while it waits, since it may have been acted on.
+            await asyncio.sleep(wait)
+            async with self._limiter.turn() as mine:
+                if not mine:
+                    self._record(job, claim, "unknown", job.failure.error if job.failure else "")
+                    return None
+                wait = await self._try(job, claim)
+        return wait
+
+    def _is_sent(self, job: Job) -> bool:
+        """Decide how an item is sent, and return whether it is; if not, say why."""
+        sent = job.choose(self._sender.extensions, resend=self._options.on_unknown == "resend")
+        if not sent and job.before is not None:
+            reason = f"held back: {job.before.error}"
+            self._counters.add(Outcome("unknown", job.name[:500], job.key, reason))
+        return sent
+
+    async def _try(self, job: Job, claim: Claim | None) -> float | None:
+        """Send an item once, and record the outcome; return as `_send` does."""
+        job.tries, began, self._current = job.tries + 1, time.monotonic(), job.name
+        try:
+            source_id, revision = await self._sender.send(job)
+        except KnowledgeBotError as error:
+            job.failure = Outcome("undelivered", job.name[:500], job.key, str(error))
+            if isinstance(error, APIError) and claim is not None and job.before is not None:
+                if job.target is not None and error.code == UNKNOWN_SOURCE:
+                    return self._once_more(job, claim, job.before.without_source())
+                if job.target is not None and error.status_code == 412:
+                    return await self._overtaken(job, claim, job.target, job.before)
+                if error.code == KEY_REUSED:
+                    return await self._found(job, claim, error)
+            return self._failed(job, claim, error, began)
+        except BaseException as error:
+            never = getattr(error, "delivery", None) is Delivery.NOT_DELIVERED
+            kind: Kind = "undelivered" if never and not job.in_doubt else "unknown"
+            reason = f"it was interrupted while it was being sent: {error!r}"
+            self._record(job, claim, kind, reason)
+            raise
+        self._limiter.succeeded()
+        await self._created(job, claim, source_id, revision)
+        return None
+
+    def _once_more(self, job: Job, claim: Claim, before: Row) -> float:
+        """Let an item be sent otherwise, as the service now says that it has what is known."""
+        job.before, job.in_doubt = before, False
+        if self._writer is not None:
+            self._writer.release(claim)
+        return 0.0
+
+    async def _overtaken(self, job: Job, claim: Claim, target: str, before: Row) -> float | None:
+        """Go on where the source has another revision than the one to be replaced."""
+        try:
+            job.revision = (await self._sender.call("get_source", target)).revision
+        except KnowledgeBotError as error:
+            logger.info("The revision of %s is not known: %s", target, error)
+            job.revision = None
+        if job.in_doubt and job.tries < _MOST_OVERTAKEN:  # an attempt of this run, or of a dead one
+            return 0.0
+        # Whatever the service has now, it is not what was sent.
+        job.before = before._replace(
+            digest=CHANGED_THERE, version=None, source_revision=job.revision
+        )
+        since = time.strftime("%Y-%m-%d %H:%M", time.gmtime(before.updated_at))
+        reason = f"{target} was changed in the service since {since} UTC; it was left as it is"
+        reason += ". The next run replaces it"
+        self._record(job, claim, "refused", reason)
+        return None
+
+    async def _found(self, job: Job, claim: Claim, error: APIError) -> float | None:
+        """Record what the first request with the key created, so that it can be replaced."""
+        assert self._store is not None and self._writer is not None and job.before is not None  # noqa: S101, PT018 - the caller knows
+        found = error.created_id
+        if found is None and "sources" in self._sender.extensions:
+            name, key = claim.name or claim.key, claim.idempotency_key or ""
             try:
-                source_id = await self._sender.send(job)
+                several = await sources_of(self._sender, self._store, name, key)
+            except KnowledgeBotError as unlisted:
+                logger.info("Sources named %r cannot be listed: %s", name, unlisted)
+            else:
+                found = several[0] if len(several) == 1 else None
+        if found is None:
+            reason = (
+                "an earlier request with its key was about another content, and created a source "
+                "that cannot be found here"
+            )
+            self._record(job, claim, "unknown", reason)
+            return None
+        row = job.found(claim, found)
+        self._writer.finish(claim, row, superseded_rows(job.before, found))
+        job.before, job.in_doubt = row, False
+        return 0.0
+
+    async def _move(self, job: Job, row: Row) -> float | None:
+        """Give a source that is already there to the item that has its content."""
+        assert self._writer is not None and self._store is not None  # noqa: S101, PT018 - a ledger knew the row
+        renamed = row.source_called == job.name
+        if not renamed and self._sender.extensions.get("sources", {}).get("rename"):
+            try:
+                await self._sender.call("replace_source", row.source_id, name=job.name)
+                renamed = True
             except KnowledgeBotError as error:
-                return self._failed(job, claim, error, began)
-            except BaseException as error:
-                never = getattr(error, "delivery", None) is Delivery.NOT_DELIVERED
-                reason = f"it was interrupted while it was being sent: {error!r}"
-                self._record(job, claim, "undelivered" if never else "unknown", reason)
-                raise
-            self._limiter.succeeded()
-            await self._created(job, claim, source_id)
-        finally:
-            self._limiter.leave()
+                if getattr(error, "code", None) == UNKNOWN_SOURCE:
+                    job.moved = None
+                    job.failure = Outcome("undelivered", job.name[:500], job.key, str(error))
+                    return 0.0  # somebody deleted it
+                logger.warning("%s keeps its name in the service: %s", row.source_id, error)
+        self._writer.move(job.moved_row(row, self._store.run, renamed=renamed))
+        self._counters.add(Outcome("moved", job.name, job.key, source_id=row.source_id))
         return None
 
     async def _claimed(self, job: Job, claim: Claim, writer: "Writer", store: Store) -> bool:
-        """Claim an item durably; False if another run was faster."""
+        """Claim an item durably; False if another run was faster, or may have been."""
         try:
-            if await writer.claim(claim):
-                return True
+            mine = await writer.claim(claim)
         except BaseException as error:
             writer.release(claim)
             if isinstance(error, LedgerError):
                 self._unsent.append((job, store.in_doubt, str(error)))
             raise
-        self._lost.append(job.item)
-        return False
+        if mine and store.lapsed:
+            # While the machine slept, others may have considered this run dead.
+            writer.release(claim)
+            mine = False
+        if not mine:
+            self._lost.append(job.item)
+        return mine
 
     def _failed(
         self, job: Job, claim: Claim | None, error: KnowledgeBotError, began: float
     ) -> float | None:
         """Record a failure, or return the seconds after which the item is to be sent again."""
         counts = self._counters.counts
-        succeeded = counts["created"] + counts["unchanged"]
-        decision = self._limiter.failed(error, began, job.tries, succeeded)
+        succeeded = counts["created"] + counts["replaced"] + counts["unchanged"]
+        keyed = job.idempotency_key is not None and "idempotency" in self._sender.extensions
+        replacing = job.target is not None
+        decision = self._limiter.failed(
+            error, began, job.tries, succeeded, keyed=keyed, replacing=replacing
+        )
+        kind: Kind = "unknown" if job.in_doubt and not settles(error) else decision.kind
         if decision.retry_in is None:
-            self._record(job, claim, decision.kind, str(error))
-        else:
-            job.failure = Outcome(decision.kind, job.name[:500], job.key, str(error))
-            if claim is not None and self._writer is not None:
-                self._writer.release(claim)  # it was not sent, so it is not claimed while it waits
+            self._record(job, claim, kind, str(error))
+        elif kind == "unknown":
+            job.in_doubt = True
+        elif claim is not None and self._writer is not None:
+            self._writer.release(claim)  # it was not sent, so it is not claimed while it waits
         if decision.stop is not None:
             self.stop(*decision.stop)
         return decision.retry_in
@@ -457,20 +613,24 @@ class Run:
                 state = State.UNKNOWN if kind == "unknown" else State.REFUSED
                 self._writer.finish(claim, job.failed(claim, state, _storable(error[:2000])))
 
-    async def _created(self, job: Job, claim: Claim | None, source_id: str) -> None:
-        changed = job.fingerprint is not None and claim is not None
+    async def _created(
+        self, job: Job, claim: Claim | None, source_id: str, revision: str | None
+    ) -> None:
+        changed, before = job.fingerprint is not None and claim is not None, job.before
         try:
             if changed:
                 found = await asyncio.to_thread(fingerprint_of, job.place)
                 changed = found != job.fingerprint
         finally:
             if claim is not None and self._writer is not None:
-                row = job.created(claim, _storable(source_id), changed=changed)
-                superseded = superseded_rows(job.before, source_id)
+                row = job.created(claim, _storable(source_id), revision, changed=changed)
+                superseded = superseded_rows(before, source_id)
                 self._writer.finish(claim, row, superseded)
-                if superseded and job.before is not None:
-                    self._counters.replaced(job.key, job.before.run)
-        self._counters.add(Outcome("created", job.name, job.key, source_id=source_id))
+                self._counters.counts["superseded"] += len(superseded)
+                if before is not None and (superseded or job.target is not None):
+                    self._counters.older(job.key, before.run)
+        kind: Kind = "created" if job.target is None else "replaced"
+        self._counters.add(Outcome(kind, job.name, job.key, source_id=source_id))
 
     def _fail(self, error: BaseException) -> None:
         self._error = self._error or error
@@ -478,61 +638,85 @@ class Run:
 
     # The end --------------------------------------------------------------------------------------
 
+    @property
+    def _incomplete(self) -> str:
+        """Why not all items of the origin were seen; empty if they were."""
+        ended = self._counters.stopped is not None or self._error is not None
+        return self._partial or self._reader.partial or ("the run ended early" if ended else "")
+
+    async def _look_back(self) -> None:
+        """Do what is left to do once all items were taken and sent."""
+        store, writer, options, gone = self._store, self._writer, self._options, None
+        if store is None:
+            return
+        doubts = getattr(self._items, "doubts", None)
+        afterwards = Afterwards(
+            store, self._sender, self._limiter, self._counters, options, doubts=doubts
+        )
+        try:
+            if writer is not None:
+                await writer.flush()
+            if store.origin is not None and not self._incomplete:
+                planner = self._planner
+                if writer is not None:
+                    await afterwards.settle(planner.seen)
+                gone = await asyncio.to_thread(
+                    store.mark_gone,
+                    planner.seen,
+                    planner.met,
+                    options.gone_limit,
+                    planner.gone_reason,
+                )
+                self._count_gone(gone)
+            ended = self._counters.stopped is not None and self._counters.stopped[0] != Stop.LIMIT
+            if options.wait_ready and not (ended or self._error or store.reading):
+                await afterwards.wait_until_ready()
+            if options.prune and not (ended or self._error):
+                await afterwards.prune(gone)
+        except LedgerError as error:
+            self.stop(Stop.LEDGER, str(error))
+        if store.origin is not None and (why := self._incomplete):
+            self._counters.gone_unknown = why
+            logger.info("Nothing was marked as gone from %s: %s", self._origin, why)
+
     async def _close(self, *, complete: bool) -> None:
-        """Write what is left and give up the ledger, with a look back if all items were taken."""
+        """Write what is left and give up the ledger."""
         store, writer = self._store, self._writer
         if store is None:
             return
-        why = self._partial or self._reader.partial
-        if self._counters.stopped is not None or self._error is not None:
-            why = why or "the run ended early"
         if writer is not None:
             await writer.pause()
-        same, gone = list[tuple[str, str, str]](), None
         try:
-            same, gone = await asyncio.to_thread(self._end, store, look=complete, mark=not why)
+            found = await asyncio.to_thread(self._end, store, look=complete)
         except LedgerError as error:
-            why = str(error)
-            self.stop(Stop.LEDGER, why)
-        for key, name, other in same:
+            self.stop(Stop.LEDGER, str(error))
+            found = []
+        for key, name, other in found:
             reason = f"{other!r} has the same content; both are sources now"
             self._counters.add(Outcome("same_content", name[:500], key, reason))
-        if gone is not None:
-            self._count_gone(*gone)
-        elif store.origin is not None and why:
-            self._counters.gone_unknown = why
-            logger.info("Nothing was marked as gone from %s: %s", self._origin, why)
         if writer is not None:
             self._count_unwritten(writer.batch)
 
-    def _end(
-        self, store: Store, *, look: bool, mark: bool
-    ) -> tuple[list[tuple[str, str, str]], tuple[int, int] | None]:
+    def _end(self, store: Store, *, look: bool) -> list[tuple[str, str, str]]:
         """Do all that is left to do with the ledger, in one hop to a thread.
 
         Returns:
-            What was created twice, and how many items are gone and withheld, where that was asked.
+            What was created twice, where that was asked.
         """
-
-        def gone(connection: Connection) -> tuple[int, int] | None:
-            if not (look and mark) or store.origin is None:
-                return None
-            limit, planner = self._options.gone_limit, self._planner
-            return store.mark_gone(connection, planner.seen, planner.met, limit)
-
         batch = Batch() if self._writer is None else self._writer.batch
         same = look and self._writer is not None and self._counters.counts["created"] > 0
         try:
-            found = store.finish(batch, same=same, gone=gone)
+            found = store.finish(batch, same=same)
             if self._writer is not None:
                 self._writer.batch = Batch()
             return found
         finally:
             store.close()
 
-    def _count_gone(self, gone: int, withheld: int) -> None:
-        self._counters.counts.update(gone=gone, gone_withheld=withheld)
-        if withheld:
+    def _count_gone(self, gone: Gone) -> None:
+        first, withheld = len(gone.first), 0
+        if gone.withheld:
+            first, withheld = 0, first
             logger.warning(
                 "%d items that %s no longer yields are not marked as gone: they are more than the "
                 "share of %g that gone_limit allows. Check that it is complete",
@@ -540,6 +724,7 @@ class Run:
                 self._origin,
                 self._options.gone_limit,
             )
+        self._counters.counts.update(gone=len(gone.again) + first, gone_withheld=withheld)
 
     def _count_unwritten(self, batch: Batch) -> None:
         """Count what the ledger could not be told: there the items become unknown."""
@@ -599,7 +784,7 @@ class Counters:
     def __init__(self, *, dry_run: bool, on_outcome: Callable[[Outcome], object] | None) -> None:
         self._dry_run, self._on_outcome = dry_run, on_outcome
         self.failures: list[Outcome] = []
-        self._replaced: list[tuple[int, str]] = []  # a heap
+        self._older: list[tuple[int, str]] = []  # a heap
         self._began = time.monotonic()
         self.counts: Counter[str] = Counter()
         self.stopped: tuple[Stop, str] | None = None  # and a detail, such as the error
@@ -608,7 +793,7 @@ class Counters:
     def add(self, outcome: Outcome) -> None:
         """Count an item, and keep it if it failed."""
         self.counts[outcome.kind] += 1
-        if outcome.kind != "created":
+        if outcome.kind not in DONE:
             most = _KEPT_OF.get(outcome.kind, FAILURES_KEPT)
             if len(self.failures) < FAILURES_KEPT and self.counts[outcome.kind] <= most:
                 self.failures.append(outcome)
@@ -616,12 +801,11 @@ class Counters:
         if self._on_outcome is not None:
             self._on_outcome(outcome)
 
-    def replaced(self, key: str, run: int) -> None:
-        """Count an older source that was replaced, and keep the run that had sent it."""
-        self.counts["superseded"] += 1
-        heapq.heappush(self._replaced, (run, key))
-        if len(self._replaced) > _REPLACED_KEPT:
-            heapq.heappop(self._replaced)
+    def older(self, key: str, run: int) -> None:
+        """Keep the run that had sent what a newer content took the place of."""
+        heapq.heappush(self._older, (run, key))
+        if len(self._older) > _OLDER_KEPT:
+            heapq.heappop(self._older)
 
     def report(self, **at_present: Any) -> Report:
         """Return the counts as they are now."""
@@ -634,13 +818,15 @@ class Counters:
             stop_reason="" if self.stopped is None else stop_reason(*self.stopped),
             dry_run=self._dry_run,
             gone_unknown=self.gone_unknown,
-            replaced=tuple(self._replaced),
+            older=tuple(self._older),
             **at_present,
         )
 
 
 class Reader:
     """Takes items, in a thread if that may block, and plans them a window at a time.
+
+    One window is planned while the one before it is sent and the next one is read.
 
     Args:
         items: what to take; a folder is taken as listings of its files.
@@ -653,16 +839,15 @@ class Reader:
 
     def __init__(self, items: Iterable[object] | AsyncIterable[object]) -> None:
         self._items: Any = items
-        self._buffer: deque[object] = deque()
-        self._plans: deque[Planned] = deque()
-        self._weight = 0.0  # of the buffer, in windows
+        self._window: deque[object] = deque()  # what is read and not yet planned
+        self._weight = 0.0  # of that, in windows
         self._count = 0
         self._filled, self._taken = asyncio.Event(), asyncio.Event()
         self._room = threading.Event()  # the same as `taken`, for a thread
-        self._flushing = threading.Lock()
         self._done = False
         self._error: BaseException | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._ahead: asyncio.Task[Planned | None] | None = None
         self.total: int | None = len(items) if isinstance(items, Sized) else None
         self.exhausted = False
         self.partial = ""
@@ -677,7 +862,7 @@ class Reader:
         if hasattr(self._items, "listings"):
             self._items = self._items.listings()
         if isinstance(self._items, AsyncIterable):
-            self._task = asyncio.create_task(self._aread())
+            self._reading = asyncio.create_task(self._aread())
         else:
             # Not an executor's thread: the items may block for ever, and nobody may wait for that.
             work = partial(contextvars.copy_context().run, self._read)
@@ -690,17 +875,9 @@ class Reader:
             LedgerError: the ledger cannot be read.
             Exception: what the items raised.
         """
-        while not (self._plans or self._done or self.exhausted):
-            self._filled.clear()
-            waking = self._loop.call_later(_LONGEST_BUFFERED, self._filled.set)
-            await self._filled.wait()
-            waking.cancel()
-            if self._buffer and not self._plans and self._loop.time() >= waking.when():
-                await asyncio.to_thread(self._flush)
-        if self._plans and not self.exhausted:
-            planned = self._plans.popleft()
-            self._taken.set()
-            self._room.set()
+        planned = await (self._ahead or self._planned())
+        if planned is not None and not self.exhausted:
+            self._ahead = asyncio.create_task(self._planned())
             return planned
         self.end()
         error, self._error = self._error, None
@@ -708,16 +885,42 @@ class Reader:
             raise error
         return None
 
+    async def _planned(self) -> Planned | None:
+        while not self.exhausted:
+            waking = self._loop.call_later(_LONGEST_BUFFERED, self._filled.set)
+            await self._filled.wait()
+            waking.cancel()
+            done, self._weight = self._done, 0.0
+            items = [self._window.popleft() for _ in range(len(self._window))]
+            self._taken.set()
+            self._room.set()
+            if not done:  # there may be more
+                self._filled.clear()
+            try:
+                if items:
+                    return await asyncio.to_thread(self._plan, items)
+            except Exception as error:  # noqa: BLE001 - raised by planned()
+                self._fail(error)
+                done = done or isinstance(error, LedgerError)
+            if done:
+                break
+        return None
+
     def end(self) -> None:
         """Take no further items. Called in the loop's thread."""
         self.exhausted = True
         self._filled.set()
         self._room.set()
-        if self._task is not None:
-            self._task.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
 
-    def _add(self, item: object) -> bool:
-        """Add an item to the buffer; return whether that is full."""
+    async def close(self) -> None:
+        """Take no further items, and let what is being planned leave the ledger alone."""
+        self.end()
+        if self._ahead is not None:
+            await asyncio.wait([self._ahead], timeout=_LONGEST_PLANNED)
+
+    def _add(self, item: object) -> None:
         weight, count = 1 / _WINDOW, 1
         if type(item) is Listing:
             count = len(item.keys)
@@ -725,35 +928,19 @@ class Reader:
         elif (text := getattr(item, "content", None)) is not None:
             weight = max(weight, len(text) / _CHARACTERS)
         self._count += count
-        self._buffer.append(item)
+        self._window.append(item)
         self._weight += weight
-        return self._weight >= 1
-
-    def _flush(self) -> None:
-        """Plan what is in the buffer, and hand it over."""
-        with self._flushing:
-            self._weight = 0.0
-            items = [self._buffer.popleft() for _ in range(len(self._buffer))]
-            try:
-                if items and not self.exhausted:
-                    self._plans.append(self._plan(items))
-            except BaseException as error:  # noqa: BLE001 - raised by planned()
-                self._fail(error)
-        self._tell()
-
-    def _tell(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._filled.set)
 
     def _read(self) -> None:
         try:
             for item in self._items:
-                if self._add(item):
-                    self._flush()
-                while len(self._plans) > 1 and not self.exhausted and not self._loop.is_closed():
+                self._add(item)
+                while self._weight >= 1 and not self._is_over:
                     self._room.clear()
-                    self._room.wait(0.1)
-                if self.exhausted or self._done or self._loop.is_closed():
+                    self._tell()
+                    if self._weight >= 1:  # it was not taken since
+                        self._room.wait(0.1)
+                if self._is_over:
                     return
         except BaseException as error:  # noqa: BLE001 - raised by planned()
             self._fail(error)
@@ -762,26 +949,32 @@ class Reader:
     async def _aread(self) -> None:
         try:
             async for item in self._items:
-                if self._add(item):
-                    await asyncio.to_thread(self._flush)
-                while len(self._plans) > 1:
+                self._add(item)
+                while self._weight >= 1:
                     self._taken.clear()
+                    self._filled.set()
                     await self._taken.wait()
         except Exception as error:  # noqa: BLE001 - raised by planned()
             self._fail(error)
-        await asyncio.to_thread(self._finish)
+        self._finish()
+
+    @property
+    def _is_over(self) -> bool:
+        return self.exhausted or self._loop.is_closed()
 
     def _finish(self) -> None:
-        self._flush()
         if self._error is None:
             self.total = self._count
         self._done = True
         self._tell()
 
+    def _tell(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._filled.set)
+
     def _fail(self, error: BaseException) -> None:
         self._error = self._error or error
         self.partial = self.partial or str(error) or type(error).__name__
-        self._done = self._done or isinstance(error, LedgerError)
 
 
 class Writer:
@@ -832,6 +1025,11 @@ class Writer:
         self.batch.superseded += superseded
         self.put(row)
 
+    def move(self, row: Row) -> None:
+        """Write the row of an item that has another key now."""
+        self.batch.moved.append(row)
+        self._commit_soon()
+
     def put(self, *rows: Row) -> None:
         """Write rows in the next transaction."""
         self.batch.rows += rows
@@ -841,6 +1039,11 @@ class Writer:
         """Renew the lease if it is time."""
         if self._store.registered and self._store.due:
             self._commit_soon()
+
+    async def flush(self) -> None:
+        """Wait until what is in `batch` is written, or cannot be."""
+        while self.batch and self._committing is not None and not self._committing.done():
+            await asyncio.wait([self._committing])
 
     async def pause(self) -> None:
         """Wait until nothing is being written; what is left in `batch` is written at the end."""
@@ -884,7 +1087,7 @@ class Writer:
             lost = await asyncio.to_thread(self._store.write, batch)
         except BaseException as error:
             # Outcomes are kept and written later; writing one twice does no harm.
-            for name in ("rows", "released", "superseded"):
+            for name in ("rows", "released", "superseded", "moved"):
                 getattr(self.batch, name)[:0] = getattr(batch, name)
             self.batch.claims = []
             claims, self._claims = claims | self._claims, {}

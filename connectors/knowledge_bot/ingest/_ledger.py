@@ -1,20 +1,33 @@
 """The ledger for its users: what it holds, and how a person settles unknown outcomes."""
 
 import contextlib
+import hashlib
 import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from knowledge_bot._database import Connection
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._leases import DIED, dead_runs, expire, live_runs
 from knowledge_bot.ingest._schema import KEPT_TABLES, LedgerDatabase, LedgerError
-from knowledge_bot.ingest._store import State, item_ids, normalised_url, page_id
+from knowledge_bot.ingest._store import (
+    CHANGED_THERE,
+    Row,
+    State,
+    item_ids,
+    normalised_url,
+    page_id,
+)
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest._freshness import Freshness
+    from knowledge_bot.models import Message
 
 _SETTLED_AS_MISSING = "a person found that the service does not have it"
 
@@ -22,13 +35,13 @@ _SETTLED_AS_MISSING = "a person found that the service does not have it"
 # dead run was sending is unknown, as `expire` would write it.
 _HELD = """
     SELECT id, scope, origin, key, name, kind, location, state, source_id, attempts, error,
-        updated_at, gone_at, version
+        updated_at, gone_at, version, source_revision, ready_at, gone_reason
     FROM kbot_items WHERE id NOT IN (SELECT id FROM kbot_claims)
     UNION ALL
     SELECT claim.id, claim.scope, claim.origin, claim.key, claim.name, claim.kind, claim.location,
         CASE WHEN claim.run IN ({dead}) THEN 'unknown' ELSE 'claimed' END, item.source_id,
         coalesce(item.attempts, 0) + 1, CASE WHEN claim.run IN ({dead}) THEN '{died}' END,
-        claim.claimed_at, NULL, item.version
+        claim.claimed_at, NULL, item.version, item.source_revision, item.ready_at, NULL
     FROM kbot_claims AS claim LEFT JOIN kbot_items AS item ON item.id = claim.id
 """
 
@@ -37,7 +50,7 @@ _ENTRY = """
     id, service, collections, (SELECT name FROM kbot_origins WHERE number = origin), key,
     coalesce(name, key), kind, CASE WHEN kind <> 'text' THEN coalesce(location, key) END, state,
     source_id, attempts, coalesce(error, ''), updated_at, gone_at,
-    CASE WHEN kind = 'webpage' THEN version END
+    CASE WHEN kind = 'webpage' THEN version END, source_revision, ready_at, gone_reason
 """
 
 _SUPERSEDE = """
@@ -82,6 +95,10 @@ class Entry(NamedTuple):
         updated_at: when the state was written, in UTC, to the second.
         gone_at: when its origin was first seen without it, in UTC; None if it is there.
         version: the page's version; None for everything else.
+        source_revision: the source's revision in the service, where that names one.
+        ready_at: when the service answered from it for certain, in UTC; None if nobody looked.
+        gone_reason: why it is gone: `missing`, `excluded` by a filter, `404` or `410`. Without
+            `gone_at`, more were missing than `gone_limit` allows.
     """
 
     id: str
@@ -99,6 +116,9 @@ class Entry(NamedTuple):
     updated_at: datetime
     gone_at: datetime | None
     version: str | None
+    source_revision: str | None
+    ready_at: datetime | None
+    gone_reason: str | None
 
 
 class SupersededSource(NamedTuple):
@@ -112,6 +132,7 @@ class SupersededSource(NamedTuple):
         key: the item's key.
         name: the name that the older source was sent under.
         superseded_at: when the newer source was recorded, in UTC.
+        source_revision: the older source's revision in the service, where that names one.
     """
 
     source_id: str
@@ -121,6 +142,85 @@ class SupersededSource(NamedTuple):
     key: str
     name: str
     superseded_at: datetime
+    source_revision: str | None
+
+
+@dataclass(frozen=True)
+class PrunePlan:
+    """What could be removed from a service; `Ledger.prune_plan` makes it.
+
+    Attributes:
+        service: the base URL.
+        lines: what is to be removed: `key`, `name`, `collections`, `source_id`, `revision`,
+            `reason` (`missing`, `excluded`, `404`, `410`, or `superseded`), and `since`, which is
+            None for what was withheld.
+        found: the same as the ledger has it; empty in a plan that was read.
+    """
+
+    service: str
+    lines: tuple[dict[str, Any], ...]
+    found: "tuple[Entry | SupersededSource, ...]" = field(default=(), repr=False, compare=False)
+
+    @classmethod
+    def of(cls, connection: Connection, service: str, *, excluded: bool = True) -> "PrunePlan":
+        """Return the plan of what a ledger knows now."""
+        gone = entries_of(
+            connection,
+            "service = ? AND (gone_at IS NOT NULL OR gone_reason IS NOT NULL) "
+            "AND state IN ('created', 'refused')",
+            service,
+        )
+        found: list[Entry | SupersededSource] = [
+            one for one in gone if excluded or one.gone_reason != "excluded"
+        ]
+        found += [one for one in superseded_of(connection) if one.service == service]
+        lines = []
+        for one in found:
+            if isinstance(one, Entry):
+                reason, since = one.gone_reason or "missing", one.gone_at
+            else:
+                reason, since = "superseded", one.superseded_at
+            line: dict[str, Any] = {
+                "key": one.key,
+                "name": one.name,
+                "collections": list(one.collections),
+            }
+            line |= {"source_id": one.source_id, "revision": one.source_revision, "reason": reason}
+            lines.append({**line, "since": since.isoformat() if since else None})
+        return cls(service, tuple(lines), tuple(found))
+
+    @property
+    def collections(self) -> list[str]:
+        """The ids of all collections that the sources are in."""
+        return sorted({each for line in self.lines for each in line["collections"] or ()})
+
+    @property
+    def digest(self) -> str:
+        """What stands for exactly these lines."""
+        text = json.dumps([self.service, self.lines], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def to_json(self) -> str:
+        """Return it as text, for `from_json`."""
+        plan = {"service": self.service, "digest": self.digest, "remove": self.lines}
+        return json.dumps(plan, indent=1, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "PrunePlan":
+        """Read what `to_json` returned.
+
+        Raises:
+            LedgerError: it is not that, or was changed since.
+        """
+        try:
+            read = json.loads(text)
+            plan = cls(str(read["service"]), tuple(map(dict, read["remove"])))
+            whole = read["digest"] == plan.digest
+        except (ValueError, TypeError, LookupError) as error:
+            raise LedgerError(f"this is not a plan of what to remove: {error}") from None
+        if not whole:
+            raise LedgerError("the plan was changed after it was made; make a new one")
+        return plan
 
 
 class LedgerCounts(NamedTuple):
@@ -211,11 +311,25 @@ class Ledger:
         """Yield an entry for each item, or for those in one state, sorted by key."""
         with self._reading() as connection:
             if state is None:
-                yield from _entries(connection)
+                yield from entries_of(connection)
             elif state == State.CREATED:
-                yield from _entries(connection, "state = 'created'")
+                yield from entries_of(connection, "state = 'created'")
             else:  # by the index of what is not settled
-                yield from _entries(connection, "state <> 'created' AND state = ?", str(state))
+                yield from entries_of(connection, "state <> 'created' AND state = ?", str(state))
+
+    def of_keys(
+        self, keys: Iterable[str], *, service: str, collections: Iterable[str]
+    ) -> list[Entry]:
+        """Return the entries of keys; one that the ledger does not know has none.
+
+        Args:
+            keys: the items' keys.
+            service: the base URL of the service that they were sent to.
+            collections: the ids of the collections, all of them.
+        """
+        ids = list(map(item_ids(normalised_url(service), collections), keys))
+        with self._reading() as connection:
+            return entries_of(connection, "id {ids}", ids=ids) if ids else []
 
     def unknown(self) -> Iterator[Entry]:
         """Yield the items whose outcome is unknown, claims of dead workers included."""
@@ -235,7 +349,7 @@ class Ledger:
             service: the base URL of one service; by default the items of all services.
         """
         with self._reading() as connection:
-            for entry in _entries(connection, "gone_at IS NOT NULL"):
+            for entry in entries_of(connection, "gone_at IS NOT NULL"):
                 if service is None or entry.service == normalised_url(service):
                     yield entry
 
@@ -246,14 +360,51 @@ class Ledger:
             service: as for `gone`.
         """
         with self._reading() as connection:
-            for source_id, replaced_by, of, joined, key, name, at in connection.rows(
-                "SELECT source_id, replaced_by, service, collections, key, name, superseded_at "
-                "FROM kbot_superseded JOIN kbot_scopes ON kbot_scopes.number = scope "
-                "ORDER BY superseded_at, source_id"
-            ):
-                if service is None or of == normalised_url(service):
-                    collections, time = tuple(joined.split(",")), _time(at)
-                    yield SupersededSource(source_id, replaced_by, of, collections, key, name, time)
+            for source in superseded_of(connection):
+                if service is None or source.service == normalised_url(service):
+                    yield source
+
+    def prune_plan(self, *, service: str | None = None, excluded: bool = False) -> "PrunePlan":
+        """Return what could be removed from a service, for a person to look at and approve.
+
+        That is what is gone, more than `gone_limit` allows included, and what was superseded.
+        `ingest([], prune=plan, …)` removes exactly this.
+
+        Args:
+            service: the base URL; by default the ledger's only one.
+            excluded: whether to take what filters leave out.
+
+        Raises:
+            LedgerError: the ledger has several services.
+        """
+        with self._reading() as connection:
+            if service is None:
+                services = connection.rows("SELECT DISTINCT service FROM kbot_scopes")
+                if len(services) > 1:
+                    named = ", ".join(sorted(each for (each,) in services))
+                    raise LedgerError(f"the ledger has several services, name one: {named}")
+                service = services[0][0] if services else ""
+            return PrunePlan.of(connection, normalised_url(service), excluded=excluded)
+
+    def freshness(self, message: "Message", *, service: str | None = None) -> "list[Freshness]":
+        """Return whether the sources that a bot's answer names still say what it was given from.
+
+        Files are looked at now, if they are on this machine; all else is as the ledger knows it. A
+        source is never called current for which that is not certain.
+
+        Args:
+            message: the answer, or its fields as a mapping. Only a service that names the sources
+                of an answer, with their ids, can be asked about.
+            service: as for `gone`.
+
+        Returns:
+            An entry for each source; an empty list if the answer names none.
+        """
+        from knowledge_bot.ingest._freshness import freshness
+
+        with self._reading() as connection:
+            of = None if service is None else normalised_url(service)
+            return list(freshness(connection, message, of))
 
     def resolve(self, key: str, *, created: bool, source_id: str | None = None) -> Entry:
         """Settle an unknown outcome, after a person looked at the service.
@@ -311,7 +462,7 @@ class Ledger:
         if everything == any(value is not None for value in named.values()):
             raise LedgerError("name what to forget: a key, a collection, an origin, or everything")
         with self._writing() as connection:
-            found = _entries(connection) if key is None else _of_key(connection, key)
+            found = entries_of(connection) if key is None else _of_key(connection, key)
             entries = [
                 entry
                 for entry in found
@@ -325,19 +476,47 @@ class Ledger:
                     "when the run has ended"
                 )
             for entry in entries:
-                identifier = bytes.fromhex(entry.id)
                 connection.run(
                     "DELETE FROM kbot_superseded WHERE (scope, key) IN "
                     "(SELECT scope, key FROM kbot_items WHERE id = ?)",
-                    identifier,
+                    bytes.fromhex(entry.id),
                 )
-                connection.run("DELETE FROM kbot_items WHERE id = ?", identifier)
-                if entry.kind == "webpage":  # so that it is read again
-                    page = page_id(entry.location or entry.key)
-                    connection.run("DELETE FROM kbot_pages WHERE id = ?", page)
+            drop(connection, entries)
             if entries or key is None:
                 return len(entries)
             return connection.run("DELETE FROM kbot_superseded WHERE source_id = ?", key)
+
+    def note(self, name: str, change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        """Change what a caller keeps in the ledger under a name, in one transaction.
+
+        It is for whoever runs ingestions and has to remember something between them, such as what
+        was announced. The ledger makes no use of it.
+
+        Args:
+            name: for example of a scheduled task. Each has a note of its own.
+            change: takes the note, empty at first, and changes it in place: names with plain JSON.
+                An empty one is not kept.
+
+        Returns:
+            The note as it is now.
+        """
+        database = self.database
+        connection = database.open(reading=False)
+        assert connection is not None  # noqa: S101 - only readers get None
+        with (
+            contextlib.closing(connection),
+            database.explaining("written"),
+            connection.transaction(),
+        ):
+            if not connection.sqlite:  # where SQLite excludes other writers anyway
+                connection.run("LOCK TABLE kbot_notes IN SHARE ROW EXCLUSIVE MODE")
+            kept = connection.rows("SELECT note FROM kbot_notes WHERE name = ?", name)
+            note: dict[str, Any] = json.loads(kept[0][0]) if kept else {}
+            change(note)
+            connection.run("DELETE FROM kbot_notes WHERE name = ?", name)
+            if note:
+                connection.run("INSERT INTO kbot_notes VALUES (?, ?)", name, json.dumps(note))
+            return note
 
     def export(self) -> Iterator[str]:
         """Yield refused items as lines of JSON, for `from_jsonl` and `kbot ingest jsonl`.
@@ -447,8 +626,8 @@ def _held(connection: Connection) -> str:
     return f"({held}) AS held JOIN kbot_scopes ON kbot_scopes.number = held.scope"
 
 
-def _entries(
-    connection: Connection, condition: str = "1 = 1", *values: str, ids: Sequence[bytes] = ()
+def entries_of(
+    connection: Connection, condition: str = "1 = 1", *values: Any, ids: Sequence[bytes] = ()
 ) -> list[Entry]:
     """Return the entries that meet a condition, which has `{ids}` where these are to be found."""
     query = f"SELECT {_ENTRY} FROM {_held(connection)} WHERE {condition}"  # noqa: S608 - of ours
@@ -456,6 +635,80 @@ def _entries(
     return sorted(
         map(_entry, rows), key=lambda entry: (entry.service, entry.collections, entry.key)
     )
+
+
+def superseded_of(connection: Connection, condition: str = "1 = 1") -> list[SupersededSource]:
+    """Return the superseded sources that meet a condition, the oldest first."""
+    rows = connection.rows(
+        "SELECT source_id, replaced_by, service, collections, key, name, superseded_at, "  # noqa: S608 - of ours
+        "source_revision FROM kbot_superseded JOIN kbot_scopes ON kbot_scopes.number = scope "
+        f"WHERE {condition} ORDER BY superseded_at, source_id"
+    )
+    read = [SupersededSource(*row) for row in rows]
+    return [
+        one._replace(collections=tuple(row[3].split(",")), superseded_at=_time(row[6]))
+        for one, row in zip(read, rows, strict=True)
+    ]
+
+
+def withdraw(connection: Connection, entries: Iterable[Entry]) -> list[Entry]:
+    """Record of items that their sources are about to be removed, before any is.
+
+    Once a removal may have left, and until it is recorded, nobody knows whether the service has the
+    source. So an item that comes back meanwhile is sent again, though its content is the same.
+
+    Returns:
+        The items that are still as they are given and that nobody is sending.
+    """
+    return [
+        each
+        for each in entries
+        if connection.run(
+            "UPDATE kbot_items SET digest = ?, version = NULL, revision = revision + 1 WHERE id = ?"
+            " AND coalesce(source_id, '') = ? AND coalesce(gone_reason, '') = ?"
+            " AND id NOT IN (SELECT id FROM kbot_claims)",
+            CHANGED_THERE,
+            bytes.fromhex(each.id),
+            each.source_id or "",
+            each.gone_reason or "",
+        )
+    ]
+
+
+def drop(connection: Connection, several: Iterable[Entry | SupersededSource]) -> None:
+    """Forget sources that the service does not have any more, and the items that they were of."""
+    for each in several:
+        if isinstance(each, SupersededSource):
+            connection.run("DELETE FROM kbot_superseded WHERE source_id = ?", each.source_id)
+            continue
+        connection.run(
+            "DELETE FROM kbot_items WHERE id = ? AND coalesce(source_id, '') = ? "
+            "AND id NOT IN (SELECT id FROM kbot_claims)",
+            bytes.fromhex(each.id),
+            each.source_id or "",
+        )
+        if each.kind == "webpage":  # so that it is read again
+            page = page_id(each.location or each.key)
+            connection.run("DELETE FROM kbot_pages WHERE id = ?", page)
+
+
+def forget_unsent(connection: Connection, row: Row) -> None:
+    """Forget an item of unknown outcome that the service turned out not to have."""
+    connection.run(
+        "DELETE FROM kbot_items WHERE id = ? AND revision = ? "
+        "AND id NOT IN (SELECT id FROM kbot_claims)",
+        row.id,
+        row.revision,
+    )
+
+
+def forget_revision(connection: Connection, source: Entry | SupersededSource) -> None:
+    """Record that somebody else changed a source, so that its revision is asked for next time."""
+    there = "source_revision = NULL WHERE source_id = ? AND source_revision = ?"
+    known = source.source_id, source.source_revision
+    connection.run(f"UPDATE kbot_superseded SET {there}", *known)  # noqa: S608 - of ours
+    changed = "revision = revision + 1, version = NULL, digest = ?"
+    connection.run(f"UPDATE kbot_items SET {changed}, {there}", CHANGED_THERE, *known)  # noqa: S608
 
 
 def _entry(row: Sequence[Any]) -> Entry:
@@ -466,6 +719,7 @@ def _entry(row: Sequence[Any]) -> Entry:
         state=State(read.state),
         updated_at=_time(row[12]),
         gone_at=None if row[13] is None else _time(row[13]),
+        ready_at=None if read.ready_at is None else _time(row[16]),
     )
 
 
@@ -475,13 +729,13 @@ def _of_key(connection: Connection, key: str) -> list[Entry]:
     ids = [item_ids(service, collections.split(","))(key) for service, collections in scopes]
     if re.fullmatch("[0-9a-f]{32}", key):
         ids.append(bytes.fromhex(key))
-    return _entries(connection, "id {ids}", ids=ids) if ids else []
+    return entries_of(connection, "id {ids}", ids=ids) if ids else []
 
 
 def _single_entry(connection: Connection, key: str) -> Entry:
     entries = _of_key(connection, key)
     if not entries:
-        unsettled = _entries(connection, "state = 'unknown'")
+        unsettled = entries_of(connection, "state = 'unknown'")
         near = [entry.key for entry in unsettled if entry.key.endswith(f"/{key}")][:5]
         meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise LedgerError(f"the ledger has no item with the key {key!r}{meant}")

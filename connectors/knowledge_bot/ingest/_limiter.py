@@ -10,9 +10,11 @@ import contextlib
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 
+from knowledge_bot._responses import KEY_IN_USE
 from knowledge_bot._retries import NOT_NOW, seconds_to_wait
 from knowledge_bot.errors import (
     APIError,
@@ -33,12 +35,16 @@ from knowledge_bot.ingest._schema import LedgerError
 # restart takes less.
 _LONGEST_OUTAGE = 60.0
 
+# Statuses that a service answers once it has looked at the key, or at the source.
+_DEFINITE = frozenset({400, 404, 413, 415, 422})
+
 # How many times an item is sent that is put off.
 _TRIES = 9
 
 # Exponential backoff, and the longest Retry-After that is honoured, in seconds.
 _FIRST_BACKOFF = 0.25
 _LONGEST_BACKOFF = 15.0
+_LONGEST_WAIT = 8.0  # of one item
 _LONGEST_PING_BACKOFF = 5.0
 _LONGEST_RETRY_AFTER = 120.0
 
@@ -52,7 +58,7 @@ _SAME_REFUSALS = 50
 TURNS_AHEAD = 0.25
 """How far ahead a run with a rate reserves turns, in seconds; at least one turn."""
 
-# After this many failed pings one item is tried instead: some proxies do not let pings through.
+# After this many failed pings one item is tried: some proxies do not let pings through.
 _PINGS = 4
 
 
@@ -166,12 +172,22 @@ class Limiter:
             if _is_unavailable(error):
                 self._note_outage(time.monotonic())
 
-    async def enter(self, *, waiting: int = 1) -> bool:
-        """Wait for a turn; False if the run ends first.
+    @asynccontextmanager
+    async def turn(self, *, waiting: int = 1) -> AsyncIterator[bool]:
+        """Wait for a turn, which lasts until what is inside ends; False if the run ends first.
 
         Args:
             waiting: how many items are known to wait, this one included.
         """
+        mine = await self._enter(waiting)
+        try:
+            yield mine
+        finally:
+            if mine:
+                self.in_flight -= 1
+                self._changed.set()
+
+    async def _enter(self, waiting: int) -> bool:
         if self._is_free and not self._entering.locked():
             self.in_flight += 1
             return True
@@ -211,11 +227,6 @@ class Limiter:
         """Whether the service puts everything off."""
         return self._put_off_in_a_row >= max(2, int(self._allowed))
 
-    def leave(self) -> None:
-        """End a turn."""
-        self.in_flight -= 1
-        self._changed.set()
-
     def end(self) -> None:
         """Give no more turns."""
         self.ended = True
@@ -242,7 +253,14 @@ class Limiter:
         self._put_off_in_a_row = self._unknown_in_a_row = self._rounds = 0
 
     def failed(  # noqa: C901, PLR0911 - one return for each meaning of an error
-        self, error: KnowledgeBotError, began: float, tries: int, succeeded: int
+        self,
+        error: KnowledgeBotError,
+        began: float,
+        tries: int,
+        succeeded: int,
+        *,
+        keyed: bool,
+        replacing: bool,
     ) -> Decision:
         """Decide what to do after an error.
 
@@ -251,9 +269,13 @@ class Limiter:
             began: when it was sent, by the monotonic clock.
             tries: how many times the item was sent so far.
             succeeded: how many items of this run are created or unchanged.
+            keyed: whether the service acts once, however often the same is sent.
+            replacing: whether the item replaces a source, which fewer API keys may.
         """
         if isinstance(error, ConfigurationError):
             return Decision("invalid")  # the item cannot be sent as it is
+        if isinstance(error, PermissionDeniedError) and replacing:
+            return self._refused(error, succeeded)
         if isinstance(error, AuthenticationError | PermissionDeniedError):
             return Decision("refused", stop=(Stop.AUTHENTICATION, str(error)))
         if isinstance(error, PaymentRequiredError):
@@ -268,6 +290,8 @@ class Limiter:
             if isinstance(error, APIError) and error.status_code in NOT_NOW:
                 return self._put_off(error, began, tries)
             return self._refused(error, succeeded)
+        if isinstance(error, APIError) and error.code == KEY_IN_USE:
+            return replace(self._put_off(error, began, tries), kind="unknown")
         if isinstance(error, UnexpectedResponseError) and 300 <= error.status_code < 400:
             return Decision("unknown", stop=(Stop.UNAVAILABLE, str(error)))
         if _is_unavailable(error):
@@ -276,7 +300,9 @@ class Limiter:
                 self._slow_down(error, began)
         self._unknown_in_a_row += 1
         if self._unknown_in_a_row < self._most + _UNKNOWN_IN_A_ROW:
-            return Decision("unknown")
+            again = (keyed or replacing) and tries < _TRIES
+            wait = seconds_to_wait(_backoff(tries, _LONGEST_WAIT)) if again else None
+            return Decision("unknown", retry_in=wait)
         reason = f"{self._unknown_in_a_row} requests failed in a row, the last with: {error}"
         return Decision("unknown", stop=(Stop.UNAVAILABLE, reason))
 
@@ -293,13 +319,13 @@ class Limiter:
         )
 
     async def _is_back(self) -> bool:
-        """Ping the service; without an answer, everything waits."""
+        """Ping the service, which tells what it can, too; without an answer, everything waits."""
         self._pings += 1
-        if self._pings % _PINGS == 0 and self.in_flight == 0:
-            return True
         try:
             await self._ping()
         except KnowledgeBotError as error:
+            if self._pings % _PINGS == 0 and self.in_flight == 0:
+                return True
             if _is_unavailable(error):
                 if stop := self._outage_too_long(error):
                     self._on_stop(*stop)
@@ -319,7 +345,7 @@ class Limiter:
         if asked and (error.status_code == 429 or self._is_put_off):
             self._pause(asked, "the service asked for it")
         if tries < _TRIES and now - since <= _LONGEST_OUTAGE:
-            wait = seconds_to_wait(max(asked, _backoff(tries, 8.0)))
+            wait = seconds_to_wait(max(asked, _backoff(tries, _LONGEST_WAIT)))
             return Decision("undelivered", retry_in=wait)
         self._given_up += 1
         if self._given_up < 2:
@@ -370,6 +396,11 @@ class Limiter:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
+
+
+def settles(error: KnowledgeBotError) -> bool:
+    """Return whether the service says by an error that no earlier attempt was acted on."""
+    return isinstance(error, APIError) and bool(error.code) and error.status_code in _DEFINITE
 
 
 def _is_unavailable(error: KnowledgeBotError) -> bool:

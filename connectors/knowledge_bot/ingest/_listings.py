@@ -22,12 +22,15 @@ class Skipped:
             `report.invalid`, not in `report.skipped`.
         partial: whether it may hide further items, as a folder does that cannot be read; then
             nothing can be marked as gone.
+        gone: why the item with `name` as its key is no longer there, if the ledger has one:
+            `excluded` (it is there, and left out), `404` or `410`; empty if that says nothing.
     """
 
     name: str
     reason: str
     invalid: bool = False
     partial: bool = False
+    gone: str = ""
 
 
 class ListedFile(NamedTuple):

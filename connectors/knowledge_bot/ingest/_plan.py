@@ -6,16 +6,26 @@ import re
 import stat
 import threading
 import time
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal
 
+from knowledge_bot._extensions import end_of_life, new_key
 from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, fingerprint, fingerprint_of
 from knowledge_bot.ingest._report import Outcome
-from knowledge_bot.ingest._store import DIGEST_SIZE, Claim, Row, State, Store, item_ids
+from knowledge_bot.ingest._store import (
+    DIGEST_SIZE,
+    NO_ROW,
+    OF_ITEM,
+    Claim,
+    Row,
+    State,
+    Store,
+    item_ids,
+)
 
 if TYPE_CHECKING:  # pydantic is slow to load, and a night without changes makes no item
     from knowledge_bot.ingest._items import Item, WebPage
@@ -35,10 +45,15 @@ _MOST_READ_AHEAD = 8000
 _SMALL = 512 * 1024
 _KEPT = 8_000_000
 
-# Stands for a row that is not there; no row has this number.
-_NO_ROW: tuple[str, int, str | None, bytes] = ("", 0, None, b"")
+# Stands for a row that was not read ahead; no row has this number.
+_NOT_AHEAD: tuple[str, int, str | None, bytes] = ("", 0, None, b"")
 
 _UNVERSIONED = "it has no version, so no later change will be seen"
+
+# How many contents of an origin are compared to find what was moved, and how many new items wait
+# until all are seen.
+_MOST_CONTENTS = 1_000_000
+_MOST_WAITING = 20_000
 
 # How many windows of jobs may be on their way to the ledger.
 _WINDOWS = 4
@@ -68,6 +83,11 @@ class Job:
         content: of a small file, as it was hashed.
         digest: the hash of its content.
         before: its row in the ledger; None if it is new.
+        moved: the row of the same content under a key that is no longer there; None if it is sent.
+        target: the source that it replaces in place; None if a new one is created.
+        revision: of that source, which is the one to be replaced; None: whichever it is.
+        idempotency_key: that its request carries; None: it has none.
+        in_doubt: whether an attempt with this key, or on this revision, may have been acted on.
         tries: how many times it was sent in this run.
         failure: what became of the last try, if it is to be sent again.
     """
@@ -85,8 +105,46 @@ class Job:
     content: bytes | None = None
     digest: bytes = b""
     before: Row | None = None
+    moved: Row | None = None
+    target: str | None = None
+    revision: str | None = None
+    idempotency_key: str | None = None
+    in_doubt: bool = False
     tries: int = 0
     failure: Outcome | None = None
+
+    @property
+    def location(self) -> str | None:
+        """Where it is, as a row says it; None if that is its key."""
+        return None if self.kind == "text" or self.place == self.key else self.place
+
+    def choose(self, extensions: Mapping[str, Mapping[str, Any]], *, resend: bool) -> bool:
+        """Decide how the item is sent to a service that announces so much; False if it is not.
+
+        What may have been sent before is sent again with the same key or on the same revision, if
+        the service still knows that; else only if unknown items are resent.
+        """
+        before, now = self.before, time.time()
+        manages = bool(extensions.get("sources", {}).get("manage"))
+        keyed = "idempotency" in extensions
+        self.target = self.revision = self.idempotency_key = None
+        self.in_doubt = False
+        if before is not None and before.state == State.UNKNOWN:
+            key = before.idempotency_key or ""
+            if key.startswith('"') and manages:
+                self.target, self.revision = before.source_id, key.strip('"') or None
+                self.in_doubt = True
+                return True
+            if key and not key.startswith('"') and keyed and now < end_of_life(key, extensions):
+                self.idempotency_key, self.in_doubt = key, True
+                return True
+            if not resend:
+                return False
+        if before is not None and before.source_id is not None and manages:
+            self.target, self.revision = before.source_id, before.source_revision
+        elif keyed:
+            self.idempotency_key = new_key()
+        return True
 
     def claim(self, run: int, origin: int | None) -> Claim:
         """Return the row that claims the item for a run."""
@@ -99,44 +157,82 @@ class Job:
             self.key,
             None if self.name == self.key else self.name,
             self.kind,
-            None if self.kind == "text" or self.place == self.key else self.place,
+            self.location,
             self.digest,
+            self.idempotency_key if self.target is None else f'"{self.revision or ""}"',
             int(time.time()),
             before.revision if before else 0,
         )
 
-    def created(self, claim: Claim, source_id: str, *, changed: bool) -> Row:
+    def created(self, claim: Claim, source_id: str, revision: str | None, *, changed: bool) -> Row:
         """Return the row of the item as a source.
 
         Args:
             claim: what was claimed.
             source_id: the source.
+            revision: the source's revision, where the service names one.
             changed: whether the file changed while it was sent. Nobody knows which content the
                 service got, so the next run compares it again.
         """
-        digest = b"changed while it was sent" if changed else self.digest
-        version = None if changed else self.version
-        return self._row(claim, State.CREATED, digest, None, version, source_id, None, None)
+        return self._row(
+            claim,
+            State.CREATED,
+            digest=b"changed while it was sent" if changed else self.digest,
+            version=None if changed else self.version,
+            source_id=source_id,
+            source_name=None,
+            source_revision=revision,
+            ready_at=None,
+        )
 
     def failed(self, claim: Claim, state: State, error: str) -> Row:
         """Return the row of the item as one that was not sent, or whose outcome is unknown."""
-        before = self.before
-        if before is None:
-            version = self.version if self.kind == "webpage" else None
-            return self._row(claim, state, None, self.digest, version, None, None, error)
-        version = self.version if self.kind == "webpage" else before.version
-        older = before.source_name or before.name or before.key
-        source = before.source_id, older
-        return self._row(claim, state, before.digest, self.digest, version, *source, error)
+        before, known = self.before, dict[str, Any](pending=self.digest, error=error)
+        if state is State.UNKNOWN:
+            known["idempotency_key"] = claim.idempotency_key
+        if self.kind == "webpage":
+            known["version"] = self.version
+        if before is not None:
+            known["source_name"] = before.source_called
+        return self._row(claim, state, **known)
 
-    def _row(self, claim: Claim, state: State, *values: Any) -> Row:
-        *content, error = values
-        before = self.before
-        revision, attempts = (before.revision, before.attempts) if before else (0, 0)
-        _, run, scope, origin, key, name, kind, location, *_ = claim
-        written = (run, revision + 1, attempts + 1, error, int(time.time()), None)
-        of_item = (self.id, scope, origin, key, name, kind, location)
-        return Row._make((*of_item, state, *content, *written, 0))
+    def _row(self, claim: Claim, state: State, **known: Any) -> Row:
+        before, at = self.before or NO_ROW, int(time.time())
+        known = {"pending": None, "error": None, "idempotency_key": None, **known}
+        return before._replace(
+            **{name: getattr(claim, name) for name in OF_ITEM},
+            state=state,
+            run=claim.run,
+            revision=before.revision + 1,
+            attempts=before.attempts + 1,
+            updated_at=at,
+            gone_at=None,
+            gone_reason=None,
+            **known,
+        )
+
+    def found(self, claim: Claim, source_id: str) -> Row:
+        """Return the row of the item with the source that an earlier request made of it."""
+        before = self.before or NO_ROW
+        content = {"digest": before.pending, "version": None, "source_name": None}
+        source = {"source_id": source_id, "source_revision": None, "ready_at": None}
+        return self._row(claim, State.CREATED, **content, **source)
+
+    def moved_row(self, row: Row, run: int, *, renamed: bool) -> Row:
+        """Return the row of an item with another key, as this one."""
+        return row._replace(
+            id=self.id,
+            key=self.key,
+            name=None if self.name == self.key else self.name,
+            location=self.location,
+            version=self.version,
+            source_name=None if renamed else row.source_called,
+            run=run,
+            revision=row.revision + 1,
+            updated_at=int(time.time()),
+            gone_at=None,
+            gone_reason=None,
+        )
 
 
 @dataclass(slots=True)
@@ -174,11 +270,14 @@ class Planner:
         service: the base URL, normalised.
         collections: where items go that name no collections.
         on_unknown: what to do with items whose outcome is unknown.
+        source: where the items come from. It may say why an item is gone (`gone_reason`).
 
     Attributes:
         seen: for each row number, whether the row was seen.
         met: how many rows of the origin were seen.
         unversioned: how many pages without a version were seen.
+        waiting: new items with a content that the origin had under another key. Whether they were
+            moved is not known before its end.
     """
 
     def __init__(
@@ -187,9 +286,11 @@ class Planner:
         service: str,
         collections: tuple[str, ...],
         on_unknown: OnUnknown,
+        source: object,
     ) -> None:
-        self._store, self._on_unknown = store, on_unknown
+        self._store, self._on_unknown, self._source = store, on_unknown, source
         self._collections = collections
+        self._reading = store is not None and store.reading
         self._ids = cache(lambda several: item_ids(service, several))
         self.unversioned: int = 0
         self._turn = threading.Lock()
@@ -199,6 +300,9 @@ class Planner:
         self._ahead: dict[str, tuple[str, int, str | None, bytes]] = {}
         self._last_number, self._more_ahead = 0, store is not None and store.knows_origin
         self._recent: deque[dict[bytes, bytes]] = deque(maxlen=_WINDOWS)
+        self.waiting: list[Job] = []
+        self._contents: set[bytes] | None = None  # of the origin, once a new item comes
+        self._left_out: dict[str, str] = {}  # why, by the key
 
     def plan(self, items: Sequence[object], *, again: bool = False, share: bool = False) -> Planned:
         """Decide what to do with some items.
@@ -223,7 +327,10 @@ class Planner:
         for job in self._look_up(jobs, planned, share=share):
             comes_twice = job.before is not None and not self._mark_seen(job.before.number)
             if self._is_usable(job, planned, now):
-                self._decide(job, planned, comes_twice=comes_twice and not again)
+                if not again and self._may_be_moved(job):
+                    self._keep(job, planned)
+                else:
+                    self._decide(job, planned, comes_twice=comes_twice and not again)
         if not again:
             self.unversioned += planned.unversioned
             planned.outcomes += [
@@ -251,6 +358,56 @@ class Planner:
             planned.unchanged += len(jobs) - len(left)
             return planned
 
+    # Moved and gone -------------------------------------------------------------------------------
+
+    def _may_be_moved(self, job: Job) -> bool:
+        """Return whether a new item has a content that its origin has, or had, elsewhere."""
+        store = self._store
+        if job.before or job.kind == "webpage" or store is None or not store.knows_origin:
+            return False
+        if self._contents is None:
+            self._contents = store.digests(_MOST_CONTENTS)
+        return job.digest in self._contents
+
+    def _keep(self, job: Job, planned: Planned) -> None:
+        """Let an item wait for the end of its origin; if too many do, all of them are new."""
+        if job.content is not None:  # it is read again
+            job.content, job.fingerprint = None, fingerprint_of(job.place)
+        self.waiting.append(job)
+        if len(self.waiting) > _MOST_WAITING:
+            self._contents, waiting, self.waiting = set(), self.waiting, []
+            for each in waiting:
+                self._append(each, planned)
+
+    def plan_waiting(self, *, complete: bool) -> Planned:
+        """Decide about the items that wait, at the end.
+
+        An item was moved if its content is known under one key that did not come, and came under
+        no other new one.
+
+        Args:
+            complete: whether all items of the origin were seen.
+        """
+        with self._turn:
+            planned, waiting, self.waiting = Planned(), self.waiting, []
+            alike = Counter(job.digest for job in waiting)
+            found: dict[bytes | None, list[Row]] = {}
+            for row in self._store.with_contents(list(alike)) if self._store and complete else ():
+                if not self.seen[row.number] and self.gone_reason(row.key) != "excluded":
+                    found.setdefault(row.digest, []).append(row)
+            for job in waiting:
+                rows = found.get(job.digest, [])
+                if len(rows) == alike[job.digest] == 1 and rows[0].kind == job.kind:
+                    job.moved = rows[0]
+                    self.seen[job.moved.number] = 1
+                self._append(job, planned)
+            return planned
+
+    def gone_reason(self, key: str) -> str:
+        """Return why an item with this key did not come: `missing`, `excluded`, `404` or `410`."""
+        known = getattr(self._source, "gone_reason", None)
+        return self._left_out.get(key) or ("missing" if known is None else str(known(key)))
+
     # Listed files ---------------------------------------------------------------------------------
 
     def _differing(self, listing: Listing, planned: Planned) -> list[ListedFile | Skipped]:
@@ -258,14 +415,14 @@ class Planner:
         keys, versions, item = listing
         if self._more_ahead and len(self._ahead) < len(keys):
             self._read_ahead()
-        rows = list(map(self._ahead.pop, keys, repeat(_NO_ROW)))
+        rows = list(map(self._ahead.pop, keys, repeat(_NOT_AHEAD)))
         places = [
             place
             for place, (row, version) in enumerate(zip(rows, versions, strict=True))
             if row[2] != version
         ]
         for place in places:
-            rows[place] = _NO_ROW
+            rows[place] = _NOT_AHEAD
         seen = self.seen
         for _, number, _, _ in rows:
             seen[number] = 1
@@ -295,6 +452,8 @@ class Planner:
         if isinstance(item, Skipped):
             kind: Literal["invalid", "skipped"] = "invalid" if item.invalid else "skipped"
             planned.outcomes.append(Outcome(kind, item.name[:500], None, item.reason))
+            if item.gone:
+                self._left_out[item.name] = item.gone
             if item.partial:
                 planned.partial = f"{item.name[:500]}: {item.reason}"
             return None
@@ -465,7 +624,7 @@ class Planner:
                 )
             kind: Literal["skipped", "invalid"] = "skipped" if same else "invalid"
             planned.outcomes.append(Outcome(kind, job.name[:500], job.key, reason))
-        elif row.state == State.UNKNOWN and self._on_unknown == "hold":
+        elif row.state == State.UNKNOWN and self._holds(row):
             reason = f"held back: {row.error}"
             planned.outcomes.append(Outcome("unknown", job.name[:500], job.key, reason))
         elif row.state != State.UNKNOWN and (same_row := _if_unchanged(job, row)) is not None:
@@ -473,12 +632,22 @@ class Planner:
             self._note_content(job)
             origin = store.origin or row.origin
             right = same_row._replace(
-                state=State.CREATED, pending=None, error=None, origin=origin, gone_at=None
+                state=State.CREATED,
+                pending=None,
+                error=row.error if row.state == State.CREATED else None,
+                origin=origin,
+                location=job.location,
+                gone_at=None,
+                gone_reason=None,
             )
             if right != row:
                 planned.rows.append(right._replace(revision=row.revision + 1))
         else:
             self._append(job, planned)
+
+    def _holds(self, row: Row) -> bool:
+        """Return whether an item of unknown outcome is not sent again, as far as is known here."""
+        return self._on_unknown == "hold" and (row.idempotency_key is None or self._reading)
 
     def _append(self, job: Job, planned: Planned) -> None:
         planned.jobs.append(job)

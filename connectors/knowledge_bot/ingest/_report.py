@@ -12,6 +12,11 @@ logger: logging.Logger = logging.getLogger("knowledge_bot.ingest")
 
 Kind = Literal[
     "created",
+    "replaced",
+    "moved",
+    "removed",
+    "failed",
+    "unremoved",
     "refused",
     "unknown",
     "undelivered",
@@ -22,7 +27,11 @@ Kind = Literal[
 ]
 """The outcome of an item, or a remark about it; the report has a count of the same name."""
 
-_FAILED: tuple[Kind, ...] = ("refused", "unknown", "undelivered", "invalid")
+_MISSING: tuple[Kind, ...] = ("refused", "unknown", "undelivered", "invalid")
+_FAILED: tuple[Kind, ...] = (*_MISSING, "failed", "unremoved")
+
+DONE: tuple[Kind, ...] = ("created", "replaced", "moved", "removed")
+"""What went well."""
 
 # Limits the memory of a run in which everything fails, and remarks do not displace failures.
 FAILURES_KEPT = 1000
@@ -74,8 +83,9 @@ class Outcome:
         kind: the count it belongs to.
         name: the item's name.
         key: the item's key; None if it could not be read.
-        error: what happened, as a sentence; empty for a created item.
-        source_id: the source that was created; None otherwise, and in a dry run.
+        error: what happened, as a sentence; empty where all went well.
+        source_id: the source that was created, replaced, moved or removed, or is meant by a
+            failure; None otherwise, and in a dry run.
     """
 
     kind: Kind
@@ -86,7 +96,7 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Whether the item was not ingested, and should have been."""
+        """Whether the service does not have the item as it should."""
         return self.kind in _FAILED
 
 
@@ -94,21 +104,29 @@ class Outcome:
 class Report:
     """The counts of a run, so far or at its end.
 
-    Every item is counted once, as one of `created`, `unchanged`, `refused`, `unknown`,
-    `undelivered`, `invalid`, `skipped` and `elsewhere`. The other counts are about some of these,
-    or about items that are no longer there.
+    Every item is counted once, as one of `created`, `replaced`, `moved`, `unchanged`, `refused`,
+    `unknown`, `undelivered`, `invalid`, `skipped` and `elsewhere`. The other counts are about some
+    of these, or about items that are no longer there.
 
     Attributes:
-        created: sources that were created; in a dry run, that would be created.
+        created: sources that were created; in a dry run, that would be created or replaced.
+        replaced: sources that took the new content of their item in place, with the same id, where
+            the service can do that.
+        moved: items that were found under another key, with the same content. Nothing was sent of
+            them; the source is the same, under the new name where the service can rename.
         unchanged: items that the service already has.
-        superseded: older sources that were replaced in this run. The service offers no deletion:
-            `Ledger.superseded` names what a person may remove.
+        superseded: older sources that newer ones took the place of in this run, where the service
+            cannot replace; see `Ledger.superseded`.
+        removed: sources that `prune` removed: what is gone, and what was superseded.
         gone: items that the service has and that the run's origin no longer yields, whether since
             this run or an earlier one; see `Ledger.gone`. 0 if the origin was not read to its end.
         gone_withheld: items that would be gone too, but are more than `gone_limit` allows.
         unversioned: pages without a version, of which no later change is seen; new ones are named
             in a warning.
         same_content: created items whose content the collections have under another key.
+        failed: sources that the service could not read, as far as `wait_ready` found out; they
+            fail again in each such run until they are replaced or removed.
+        unremoved: sources that `prune` could not remove; they stay listed in the ledger.
         refused: items that the service refused; the next run tries them again.
         unknown: items that the service may or may not have; see `Ledger.unknown`.
         undelivered: items that did not reach the service, or that it put off to the end; the next
@@ -117,8 +135,8 @@ class Report:
         skipped: things left out on purpose, such as hidden and empty files.
         elsewhere: items that another worker is sending.
         duration: seconds since the run began.
-        failures: the first 1,000 items that are refused, unknown, undelivered, invalid or skipped,
-            and some that are unversioned or have the same content as another.
+        failures: the first 1,000 items that are refused, unknown, undelivered, invalid, skipped,
+            failed or unremoved, and some that are unversioned or have the same content as another.
         stopped: why the run ended early; None if it came to the end of its items.
         stop_reason: the same as a sentence.
         dry_run: whether nothing was sent.
@@ -128,17 +146,22 @@ class Report:
         gone_unknown: why it is not known what is gone from the run's origin, such as an item that
             cannot be read; empty if it is known, or there is no origin.
         run: the number of the run in the ledger; 0 without a ledger.
-        replaced: the keys whose older sources were replaced, each with the number of the run that
-            had sent the older one; the 1,000 sent last.
+        older: the keys whose older content was replaced or superseded, each with the number of the
+            run that had sent it; the 1,000 sent last.
     """
 
     created: int = 0
+    replaced: int = 0
+    moved: int = 0
     unchanged: int = 0
     superseded: int = 0
+    removed: int = 0
     gone: int = 0
     gone_withheld: int = 0
     unversioned: int = 0
     same_content: int = 0
+    failed: int = 0
+    unremoved: int = 0
     refused: int = 0
     unknown: int = 0
     undelivered: int = 0
@@ -155,7 +178,7 @@ class Report:
     paused: str = ""
     gone_unknown: str = ""
     run: int = 0
-    replaced: tuple[tuple[int, str], ...] = ()
+    older: tuple[tuple[int, str], ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -164,24 +187,33 @@ class Report:
         return {name: getattr(self, name) for name in names[: names.index("duration")]}
 
     @property
-    def failed(self) -> int:
-        """How many items were not ingested."""
+    def missing(self) -> int:
+        """How many items did not get into the collections as they are now."""
         return self.refused + self.unknown + self.undelivered + self.invalid
 
     @property
+    def sent(self) -> int:
+        """How many items the service took in this run: `created` and `replaced`."""
+        return self.created + self.replaced
+
+    @property
     def ok(self) -> bool:
-        """Whether every item was ingested, now or earlier, or is being sent by another worker."""
-        return self.failed == 0 and self.stopped in (None, Stop.LIMIT)
+        """Whether the service has all as it should, or another worker is sending the rest.
+
+        Nothing is missing, nothing failed to be read, and nothing is left that was to be removed.
+        """
+        troubled = self.missing + self.failed + self.unremoved
+        return troubled == 0 and self.stopped in (None, Stop.LIMIT)
 
     @property
     def items(self) -> int:
         """How many items the run has handled, `skipped` not counted."""
-        return self.created + self.unchanged + self.failed + self.elsewhere
+        return self.sent + self.moved + self.unchanged + self.missing + self.elsewhere
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON; without `run` and `replaced`."""
+        """Return the report as plain values, for JSON; without `run` and `older`."""
         values = asdict(self)
-        del values["run"], values["replaced"]
+        del values["run"], values["older"]
         return values
 
     def __str__(self) -> str:
@@ -238,7 +270,8 @@ def _reasons(report: Report) -> str:
     for one in failures[:_FAILURES_SHOWN]:
         alike.setdefault((one.kind, one.error.rstrip(". ")), []).append(shortened(one.name))
     reasons = [f"{', '.join(names)}: {kind}, {error}" for (kind, error), names in alike.items()]
-    left = report.failed - min(len(failures), _FAILURES_SHOWN)
+    troubled = report.missing + report.failed + report.unremoved
+    left = troubled - min(len(failures), _FAILURES_SHOWN)
     return ". ".join([*reasons, f"And {left} more"] if left > 0 and reasons else reasons)
 
 
@@ -252,7 +285,10 @@ def _what_to_do(report: Report, again: str) -> str:
             "Look for unknown items in the service, and settle each with `kbot ledger resolve`, or "
             "set on_unknown='resend'"
         )
-    if report.refused or report.undelivered or report.elsewhere or report.stopped is not None:
+    if report.failed:
+        advice.append("What failed cannot be read by the service until it is corrected or removed")
+    unfinished = report.refused + report.undelivered + report.elsewhere + report.unremoved
+    if unfinished or report.stopped is not None:
         advice.append(f"{again}: what was created is not sent again")
     return ". ".join(advice)
 

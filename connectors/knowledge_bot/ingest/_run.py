@@ -5,13 +5,14 @@ import contextlib
 import contextvars
 import os
 import threading
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
     Any,
     BinaryIO,
+    Literal,
     Protocol,
     Required,
     TypedDict,
@@ -26,14 +27,18 @@ from knowledge_bot._endpoints import (
     Collections,
     check_number,
     collection_ids,
-    read_source_id,
+    read_source_reference,
 )
+from knowledge_bot._extensions import Extensions
 from knowledge_bot._signals import stop_on_signals
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._engine import Run
-from knowledge_bot.ingest._ledger import Ledger
+from knowledge_bot.ingest._ledger import Entry, Ledger, PrunePlan, SupersededSource
 from knowledge_bot.ingest._plan import Job, OnUnknown
 from knowledge_bot.ingest._report import Outcome, Report, Stop
+
+Prune = bool | Literal["excluded"] | Callable[[Entry | SupersededSource], object] | PrunePlan
+"""What happens to sources that are gone or superseded; see `IngestionOptions`."""
 
 OnProgress = Callable[[Report], object]
 """Called a few times a second and at the end with the report, in the engine's thread."""
@@ -61,6 +66,8 @@ class SharedOptions(TypedDict, total=False):
     rate: float | None
     wait: float
     ledger_wait: float
+    prune: Prune
+    wait_ready: float
 
 
 class IngestionOptions(SharedOptions, total=False):
@@ -91,6 +98,16 @@ class IngestionOptions(SharedOptions, total=False):
             90 a dead worker is certainly noticed.
         ledger_wait: seconds to wait, in one outage, for a ledger's database that is locked,
             restarts, fails over or has lost its sessions; then the run ends.
+        prune: what happens at the end to sources that are gone or superseded. False: they stay, and
+            the ledger lists them. True: the service deletes what was superseded, once the newer
+            source is ready, and what its origin has no more, under the guards that
+            `docs/how-to/ingest.md` explains; `"excluded"`: what filters leave out by now, too. Both
+            need a service with the extension `sources`. A function is called with each of them (an
+            `Entry` or a `SupersededSource`), in a thread, and may be called again; unless it
+            raises, the ledger forgets the source. A `PrunePlan` is removed as it stands.
+        wait_ready: seconds to wait at the end until the service answers from all that was sent, now
+            or in earlier runs; needs the extension `sources`. What it could not read is reported as
+            `failed`.
         share: whether runs that feed the same collections at once divide the items among them.
             True suits runs with the same items, False runs that each have their own.
         stop: when this is set, the run ends early.
@@ -114,7 +131,8 @@ class IngestionOptions(SharedOptions, total=False):
 
 def shared_options(face: object) -> SharedOptions:
     """Return the values that an object has for them, as attributes of these names."""
-    values = {name: getattr(face, name) for name in SharedOptions.__annotations__}
+    names = SharedOptions.__annotations__
+    values = {name: getattr(face, name) for name in names if hasattr(face, name)}
     return cast("SharedOptions", values)
 
 
@@ -139,6 +157,8 @@ class Ingestion:
     rate: float | None = None
     wait: float = 0.0
     ledger_wait: float = 300.0
+    prune: Prune = False
+    wait_ready: float = 0.0
     share: bool = True
     stop: Event | None = None
     handle_signals: bool = True
@@ -159,6 +179,15 @@ class Ingestion:
             check_number("rate", self.rate, 0.001, 1e6)
         check_number("wait", self.wait, 0)
         check_number("ledger_wait", self.ledger_wait, 0)
+        check_number("wait_ready", self.wait_ready, 0)
+        known = isinstance(self.prune, bool | PrunePlan) or self.prune == "excluded"
+        if not (known or callable(self.prune)):
+            raise ConfigurationError(
+                f"prune: expected True, False, 'excluded', a function or a plan, not {self.prune!r}"
+            )
+        if self.ledger is None and (self.prune or self.wait_ready):
+            needs = "prune" if self.prune else "wait_ready"
+            raise ConfigurationError(f"{needs}: needs a ledger, which knows the sources")
         if self.on_unknown not in get_args(OnUnknown):
             raise ConfigurationError(
                 f"on_unknown: expected 'hold' or 'resend', not {self.on_unknown!r}"
@@ -374,23 +403,33 @@ class _AsyncSender:
     def __init__(self, client: AsyncClient) -> None:
         # The engine retries by itself, so that the whole run slows down.
         self._client = client._derive(max_retries=0)  # noqa: SLF001 - the core's own
+        self._patient = client
+
+    @property
+    def extensions(self) -> Extensions:
+        return self._client._connections.announced.extensions or {}  # noqa: SLF001 - as above
 
     async def open(self) -> None:
         await self._client._open()  # noqa: SLF001 - the core's own
 
-    async def send(self, job: Job) -> str:
+    async def send(self, job: Job) -> tuple[str, str | None]:
         method, fields = _call(job)
         if (opened := fields.get("file")) is not None and callable(opened):
             fields["file"] = await asyncio.to_thread(_opened, opened)
         try:
             if type(self._client) is not AsyncClient:  # it may do more than send
-                return str((await getattr(self._client, method)(**fields)).id)
+                return _reference(await getattr(self._client, method)(**fields))
             request = getattr(AsyncClient, method)(**fields)
-            request.read = read_source_id
-            return str(await self._client._call(request))  # noqa: SLF001 - as above
+            request.read = read_source_reference
+            sent: tuple[str, str | None] = await self._client._call(request)  # noqa: SLF001 - as above
+            return sent
         finally:
             if opened is not None and callable(opened):
                 await asyncio.to_thread(fields["file"].close)
+
+    async def call(self, method: str, *arguments: Any, **fields: Any) -> Any:
+        called = getattr(self._patient, method)(*arguments, **fields)
+        return [one async for one in called] if hasattr(called, "__aiter__") else await called
 
     async def ping(self) -> object:
         timeout = min(_PING_TIMEOUT, self._client._configuration.timeout)  # noqa: SLF001 - as above
@@ -401,39 +440,60 @@ class _ThreadSender:
     """Sends with a blocking client, in threads."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client._derive(max_retries=0)  # noqa: SLF001 - the core's own
+        self._client, self._patient = client._derive(max_retries=0), client  # noqa: SLF001 - the core's own
+
+    @property
+    def extensions(self) -> Extensions:
+        return self._client._connections.announced.extensions or {}  # noqa: SLF001 - as above
 
     async def open(self) -> None:
         """Do nothing: there is nothing to prepare."""
 
-    def send(self, job: Job) -> Awaitable[str]:
+    def send(self, job: Job) -> Awaitable[tuple[str, str | None]]:
         return asyncio.to_thread(self._send, job)
 
-    def _send(self, job: Job) -> str:
+    def _send(self, job: Job) -> tuple[str, str | None]:
         method, fields = _call(job)
         with contextlib.ExitStack() as closing:
             if callable(opened := fields.get("file")):
                 fields["file"] = closing.enter_context(contextlib.closing(_opened(opened)))
-            return str(getattr(self._client, method)(**fields).id)
+            return _reference(getattr(self._client, method)(**fields))
+
+    def call(self, method: str, *arguments: Any, **fields: Any) -> Awaitable[Any]:
+        return asyncio.to_thread(self._called, method, *arguments, **fields)
+
+    def _called(self, method: str, *arguments: Any, **fields: Any) -> Any:
+        called = getattr(self._patient, method)(*arguments, **fields)
+        return list(called) if isinstance(called, Iterator) else called
 
     def ping(self) -> Awaitable[object]:
         return asyncio.to_thread(self._client.ping)
 
 
+def _reference(source: Any) -> tuple[str, str | None]:
+    return str(source.id), getattr(source, "revision", None)
+
+
 def _call(job: Job) -> tuple[str, dict[str, Any]]:
-    """Return the client method that creates the source of an item, and its arguments."""
+    """Return the client method that creates or replaces the source of an item, its arguments."""
     item: Any = job.item
     fields: dict[str, Any] = {"name": job.name, "collections": job.collections}
     if job.kind == "text":
-        return "create_text_source", {**fields, "content": item.content}
-    if job.kind == "webpage":
+        method, fields["content"] = "create_text_source", item.content
+    elif job.kind == "webpage":
         from knowledge_bot.models import Header
 
         headers = [Header(name=name, value=text.get_secret_value()) for name, text in item.headers]
-        return "create_webpage_source", {**fields, "url": item.url, "headers": headers}
-    filename = job.place.rpartition("/" if job.kind == "object" else os.sep)[2] or job.name
-    content = job.content if job.content is not None else item.open or job.place
-    return "upload_source", {**fields, "file": content, "filename": filename}
+        method, fields["url"], fields["headers"] = "create_webpage_source", item.url, headers
+    else:
+        name = job.place.rpartition("/" if job.kind == "object" else os.sep)[2] or job.name
+        content = job.content if job.content is not None else item.open or job.place
+        method, fields["file"], fields["filename"] = "upload_source", content, name
+    if job.target is not None:
+        return "replace_source", {"source_id": job.target, "revision": job.revision, **fields}
+    if job.idempotency_key is not None:
+        fields["idempotency_key"] = job.idempotency_key
+    return method, fields
 
 
 def _opened(opening: Callable[[], BinaryIO]) -> BinaryIO:

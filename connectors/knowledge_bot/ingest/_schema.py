@@ -61,7 +61,7 @@ CREATE TABLE kbot_items (         -- what became of each item
     source_name TEXT,             -- ... and its name, where the item has a newer one
     source_revision TEXT,         -- ... and its revision in the service
     ready_at BIGINT,              -- ... and when the service answered from it
-    idempotency_key TEXT,         -- of the attempt whose outcome is unknown
+    idempotency_key TEXT,         -- of the attempt whose outcome is unknown, as in a claim
     run BIGINT NOT NULL,          -- the run that wrote the row last
     revision INTEGER NOT NULL,    -- writing compares and swaps it
     attempts INTEGER NOT NULL,
@@ -84,7 +84,8 @@ CREATE TABLE kbot_claims (        -- the requests in flight: items that are bein
     kind TEXT NOT NULL,
     location TEXT,                -- NULL: the same as the key
     pending {bytes},              -- of the content being sent
-    idempotency_key TEXT,         -- that the request carries
+    idempotency_key TEXT,         -- that the request carries; where it replaces a source, the
+                                  -- revision that it replaces, in quotes, which no key begins with
     claimed_at BIGINT NOT NULL
 ){keyed};
 CREATE TABLE kbot_superseded (
@@ -96,10 +97,9 @@ CREATE TABLE kbot_superseded (
     name TEXT NOT NULL,
     superseded_at BIGINT NOT NULL
 );
-CREATE TABLE kbot_announced (     -- up to which run results were told to somebody else
+CREATE TABLE kbot_notes (         -- what whoever runs ingestions has to remember between them
     name TEXT PRIMARY KEY,
-    run BIGINT NOT NULL,
-    announced_at BIGINT NOT NULL
+    note TEXT NOT NULL            -- JSON
 );
 CREATE TABLE kbot_pages (         -- validators for conditional requests
     id {bytes} PRIMARY KEY,       -- a hash of the address
@@ -131,9 +131,7 @@ CREATE TABLE kbot_claims (
     key TEXT NOT NULL, name TEXT, kind TEXT NOT NULL, location TEXT, pending {bytes},
     idempotency_key TEXT, claimed_at BIGINT NOT NULL
 ){keyed};
-CREATE TABLE kbot_announced (
-    name TEXT PRIMARY KEY, run BIGINT NOT NULL, announced_at BIGINT NOT NULL
-);
+CREATE TABLE kbot_notes (name TEXT PRIMARY KEY, note TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS kbot_rates (
     service TEXT PRIMARY KEY, free_at DOUBLE PRECISION NOT NULL
 );
@@ -147,7 +145,7 @@ _ALWAYS_THERE = {
 
 # What tells which items were sent. The other tables are of use for a moment only.
 KEPT_TABLES = (
-    "kbot_scopes", "kbot_origins", "kbot_items", "kbot_superseded", "kbot_announced", "kbot_pages"
+    "kbot_scopes", "kbot_origins", "kbot_items", "kbot_superseded", "kbot_notes", "kbot_pages"
 )  # fmt: skip
 
 

@@ -10,7 +10,8 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
@@ -36,6 +37,12 @@ from knowledge_bot.ingest._schema import LedgerDatabase
 T = TypeVar("T")
 
 _PORTS = {"http": 80, "https": 443}
+
+CHANGED_THERE = b"changed in the service"
+"""Stands for the digest of a source that somebody else has changed, or that may be removed."""
+
+# How many items of an origin may always disappear at once.
+_FEW = 5
 
 DIGEST_SIZE = 16
 """Bytes kept of a SHA-256: enough to distinguish contents, and rows stay small."""
@@ -70,13 +77,48 @@ class Row(NamedTuple):
     version: str | None
     source_id: str | None
     source_name: str | None
+    source_revision: str | None
+    ready_at: int | None
+    idempotency_key: str | None
     run: int
     revision: int
     attempts: int
     error: str | None
     updated_at: int
     gone_at: int | None
+    gone_reason: str | None
     number: int = 0  # the database gives it; never written
+
+    @property
+    def source_called(self) -> str:
+        """The name that the service knows the source by."""
+        return self.source_name or self.name or self.key
+
+    def settled(self, source_id: str | None) -> "Row":
+        """Return the row of an unknown item as one with this source, whatever that says."""
+        return self._replace(
+            state=State.CREATED,
+            digest=CHANGED_THERE,
+            pending=None,
+            version=None,
+            source_id=source_id,
+            source_name=None,
+            source_revision=None,
+            ready_at=None,
+            idempotency_key=None,
+            revision=self.revision + 1,
+            error=None,
+        )
+
+    def without_source(self) -> "Row":
+        """Return the row of an item whose source is not there any more."""
+        return self._replace(source_id=None, source_revision=None, state=State.REFUSED)
+
+
+NO_ROW = Row._make(
+    (b"", 0, None, "", None, "", None, State.REFUSED, *[None] * 8, 0, 0, 0, None, 0, None, None, 0)
+)
+"""What an item has before it has a row."""
 
 
 class Claim(NamedTuple):
@@ -95,6 +137,7 @@ class Claim(NamedTuple):
     kind: str
     location: str | None
     pending: bytes
+    idempotency_key: str | None
     claimed_at: int
     revision: int
 
@@ -127,6 +170,9 @@ def item_ids(service: str, collections: Iterable[str]) -> Callable[[str], bytes]
 
 _COLUMNS = ", ".join(Row._fields)
 
+# What a claim and a row have in common.
+OF_ITEM = ("id", "scope", "origin", "key", "name", "kind", "location")
+
 _WRITE = f"""
     INSERT INTO kbot_items ({", ".join(Row._fields[:-1])})
     VALUES {{rows}}
@@ -148,9 +194,18 @@ _CLAIMS = f"SELECT {', '.join(Claim._fields[:-1])} FROM kbot_claims WHERE id {{i
 _RELEASE = "DELETE FROM kbot_claims WHERE id {ids} AND run = ?"
 
 _SUPERSEDE = """
-    INSERT INTO kbot_superseded (source_id, replaced_by, scope, key, name, superseded_at)
-    VALUES {rows} ON CONFLICT DO NOTHING
+    INSERT INTO kbot_superseded (
+        source_id, source_revision, replaced_by, scope, key, name, superseded_at
+    ) VALUES {rows} ON CONFLICT DO NOTHING
 """
+
+# An item that is found under another key keeps its row, unless that was written meanwhile.
+_MOVE = f"""
+    UPDATE kbot_items SET {", ".join(f"{name} = ?" for name in Row._fields[:-1])}
+    WHERE number = ? AND state = 'created' AND digest = ?
+      AND id NOT IN (SELECT id FROM kbot_claims)
+      AND NOT EXISTS (SELECT 1 FROM kbot_items AS other WHERE other.id = ?)
+"""  # noqa: S608 - names of ours
 
 _UNCLAIMED = "revision = revision + 1 WHERE number {ids} AND id NOT IN (SELECT id FROM kbot_claims)"
 
@@ -168,13 +223,24 @@ _SAME_CONTENTS = """
 """
 
 
-def write_rows(connection: Connection, rows: Sequence[Row]) -> set[bytes]:
+def write_rows(connection: Connection, rows: Sequence[Row], claimed: Set[bytes]) -> set[bytes]:
     """Write rows; return the ids of those that another run wrote since they were read.
 
     Each row has the revision after the one it was read with. The outcome of a claim is always
-    written while the claim, or the row, still belongs to that run.
+    written while the claim, or the row, still belongs to that run. A row that was read and is not
+    there any more stays away: its source was removed.
+
+    Args:
+        connection: to the ledger.
+        rows: what to write.
+        claimed: the ids of those rows that are outcomes of claims.
     """
     last = {row.id: row for row in rows}  # a statement of PostgreSQL writes no row twice
+    read = {row.id for row in last.values() if row.revision > 1} - claimed
+    if read:
+        there = connection.of_ids("SELECT id FROM kbot_items WHERE id {ids}", sorted(read))
+        for each in read.difference(each for (each,) in there):
+            del last[each]
     if connection.insert(_WRITE, [row[:-1] for row in last.values()]) == len(last):
         return set()
     found = find_rows(connection, list(last))
@@ -187,6 +253,12 @@ def find_rows(connection: Connection, ids: Sequence[bytes]) -> dict[bytes, Row]:
     return {row.id: row for row in map(Row._make, connection.of_ids(query, ids))}
 
 
+def rows_of_sources(connection: Connection, source_ids: Sequence[str]) -> list[Row]:
+    """Return the rows with these sources. It reads all rows."""
+    query = f"SELECT {_COLUMNS} FROM kbot_items WHERE source_id {{ids}}"  # noqa: S608 - as above
+    return list(map(Row._make, connection.of_ids(query, source_ids)))
+
+
 def _is_written(row: Row, found: Row | None) -> bool:
     """Return whether a row was written, such as by a commit whose answer was lost."""
     if found is None:
@@ -197,18 +269,18 @@ def _is_written(row: Row, found: Row | None) -> bool:
 def _unknown(claim: Claim, row: Row | None) -> Row:
     """Return the row of what a dead run was sending, as `expire` would write it."""
     if row is None:
-        where = claim.scope, claim.origin, claim.key, claim.name, claim.kind, claim.location
-        nothing = (None,) * 4
-        row = Row(claim.id, *where, State.UNKNOWN, *nothing, None, claim.run, 0, 0, None, 0, None)
-    return row._replace(state=State.UNKNOWN, pending=claim.pending, error=DIED)
+        of_item = {name: getattr(claim, name) for name in OF_ITEM}
+        row = NO_ROW._replace(run=claim.run, **of_item)
+    key = claim.idempotency_key
+    return row._replace(state=State.UNKNOWN, pending=claim.pending, idempotency_key=key, error=DIED)
 
 
 def superseded_rows(row: Row | None, source_id: str | None) -> list[tuple[Any, ...]]:
     """Return the row of `kbot_superseded` for the source that a new one replaces, if any."""
     if row is None or row.source_id is None or row.source_id == source_id:
         return []
-    name = row.source_name or row.name or row.key
-    return [(row.source_id, source_id, row.scope, row.key, name, int(time.time()))]
+    of_source = row.source_id, row.source_revision, source_id
+    return [(*of_source, row.scope, row.key, row.source_called, int(time.time()))]
 
 
 def page_id(url: str) -> bytes:
@@ -225,15 +297,17 @@ class Batch:
         released: claims that end, with their outcome in `rows` or because nothing was sent.
         claims: what is sent next.
         superseded: sources that were replaced, as `superseded_rows` returns them.
+        moved: rows with the digest, whose items have another key.
     """
 
     rows: list[Row] = field(default_factory=list)
     released: list[Claim] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     superseded: list[tuple[Any, ...]] = field(default_factory=list)
+    moved: list[Row] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.rows or self.released or self.claims or self.superseded)
+        return any((self.rows, self.released, self.claims, self.superseded, self.moved))
 
 
 class Holdings(NamedTuple):
@@ -250,6 +324,23 @@ class Holdings(NamedTuple):
     left: set[bytes]
 
 
+@dataclass(slots=True)
+class Gone:
+    """What an origin no longer yields.
+
+    Attributes:
+        total: how many items the ledger had of it.
+        again: key and reason of what an earlier complete run had missed too, by the item's id.
+        first: likewise, what is missed for the first time, or for another reason.
+        withheld: whether the latter is more than the limit allows, and so not recorded as gone.
+    """
+
+    total: int
+    again: dict[bytes, tuple[str, str]] = field(default_factory=dict)
+    first: dict[bytes, tuple[str, str]] = field(default_factory=dict)
+    withheld: bool = False
+
+
 class Store:
     """A ledger as one run uses it; its threads take turns.
 
@@ -263,6 +354,7 @@ class Store:
 
     Attributes:
         run: the run's number.
+        began: when it began, as the ledger writes times.
         origin: the number of the origin named when the ledger was opened.
         highest: the highest row number at that time.
         knows_origin: whether the origin had been recorded before.
@@ -280,6 +372,7 @@ class Store:
         self._database, self.reading, self._alive = database, reading, alive
         self._owner = Owner.of_this_process()
         self.run: int = self._owner.run
+        self.began: int = int(time.time())
         self.origin: int | None = None
         self.highest: int = 0
         self.knows_origin: bool = False
@@ -430,26 +523,22 @@ class Store:
         """Write a batch durably; return the ids of what another run wrote or claimed first."""
         return self._session.do("written", lambda connection: self._write(connection, batch))
 
-    def finish(
-        self, batch: Batch, *, same: bool, gone: Callable[[Connection], T]
-    ) -> tuple[list[tuple[str, str, str]], T]:
+    def finish(self, batch: Batch, *, same: bool) -> list[tuple[str, str, str]]:
         """Write what is left and give up the lease; the claims left then become unknown.
 
         Args:
             batch: what to write.
             same: whether to look for what this run created twice.
-            gone: what to do about what is gone, after that.
 
         Returns:
-            Key and name of what this run created, with another key of the same content; and what
-            `gone` returns.
+            Key and name of what this run created, with another key of the same content.
         """
 
-        def end(connection: Connection) -> tuple[list[tuple[str, str, str]], T]:
+        def end(connection: Connection) -> list[tuple[str, str, str]]:
             if batch or self.registered:
                 self._write(connection, batch, leave=True)
             rows = connection.rows(_SAME_CONTENTS, self.run, self.run) if same else []
-            return [(key, name or key, other) for key, name, other in rows], gone(connection)
+            return [(key, name or key, other) for key, name, other in rows]
 
         found = self._session.do("written", end)
         if self._wrote:
@@ -461,16 +550,19 @@ class Store:
         with connection.transaction():
             if self.due:  # first, so that a run considered dead is live before its claims
                 self._renew(connection)
-            lost = write_rows(connection, batch.rows) if batch.rows else set[bytes]()
+            released = {each.id for each in batch.released}
+            lost = write_rows(connection, batch.rows, released) if batch.rows else set[bytes]()
             if batch.superseded:
                 connection.insert(_SUPERSEDE, batch.superseded)
+            for row in batch.moved:
+                connection.run(_MOVE, *row, row.digest, row.id)
             for row in batch.rows if lost else ():
                 # Another run or a person settled it meanwhile: the service has it twice.
                 if row.id in lost and row.state == State.CREATED and row.source_id:
                     (there,) = find_rows(connection, [row.id]).values()
                     connection.insert(_SUPERSEDE, superseded_rows(row, there.source_id))
             if batch.released:
-                connection.run_for_ids(_RELEASE, [each.id for each in batch.released], self.run)
+                connection.run_for_ids(_RELEASE, sorted(released), self.run)
             if batch.claims:
                 lost |= self._claim(connection, batch.claims)
             if leave:
@@ -511,39 +603,136 @@ class Store:
         """Whether the lease may have expired unnoticed, such as while the machine slept."""
         return clock() - self._renewed > LEASE / 2
 
+    def digests(self, most: int) -> set[bytes]:
+        """Return the contents of the origin's files and texts; none if there are more than that."""
+        query = (
+            "SELECT digest FROM kbot_items WHERE origin = ? AND scope = ? AND state = 'created' "
+            "AND kind <> 'webpage' AND number <= ? LIMIT ?"
+        )
+        values = (self.origin, self._scope, self.highest, most + 1)
+        rows = self._session.do("read", lambda connection: connection.rows(query, *values))
+        return {digest for (digest,) in rows} if len(rows) <= most else set()
+
+    def with_contents(self, digests: Sequence[bytes]) -> list[Row]:
+        """Return the rows that `digests` looks at with one of these contents."""
+        query = (
+            f"SELECT {_COLUMNS} FROM kbot_items WHERE digest {{ids}} AND origin = ? AND scope = ? "  # noqa: S608 - as above
+            "AND state = 'created' AND kind <> 'webpage' AND number <= ?"
+        )
+        values = (self.origin, self._scope, self.highest)
+        found = self._session.do(
+            "read", lambda connection: connection.of_ids(query, digests, *values)
+        )
+        return list(map(Row._make, found))
+
+    def unsettled(self, seen: bytearray) -> list[Row]:
+        """Return the unknown items of the origin that could be asked about and were not seen."""
+        query = (
+            f"SELECT {_COLUMNS} FROM kbot_items WHERE state = 'unknown' AND origin = ? "  # noqa: S608 - as above
+            "AND scope = ? AND number <= ? AND idempotency_key IS NOT NULL"
+        )
+        values = (self.origin, self._scope, self.highest)
+        rows = self.read(lambda connection: connection.rows(query, *values))
+        return [row for row in map(Row._make, rows) if not seen[row.number]]
+
+    @property
+    def scopes(self) -> dict[tuple[str, ...], int]:
+        """The numbers of the service with the collections that this run has met."""
+        return self._scopes
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """Read with the run's connection."""
+        return self._session.do("read", work)
+
+    def write_with(self, work: Callable[[Connection], T]) -> T:
+        """Write with the run's connection, in a transaction."""
+
+        def write(connection: Connection) -> T:
+            with connection.transaction():
+                return work(connection)
+
+        return self._session.do("written", write)
+
+    def unready(self) -> list[Row]:
+        """Return the rows of this run's scopes that the service may not answer from yet."""
+        scopes = ", ".join(map(str, self._scopes.values()))
+        query = (
+            f"SELECT {_COLUMNS} FROM kbot_items WHERE scope IN ({scopes}) AND ready_at IS NULL "  # noqa: S608 - as above
+            "AND source_revision IS NOT NULL AND state = 'created'"
+        )
+        return list(map(Row._make, self.read(lambda connection: connection.rows(query))))
+
+    def mark_ready(self, ready: Sequence[Row], failed: Sequence[Row]) -> None:
+        """Record from which revisions the service answers now, and why others cannot be read."""
+        there = f"UPDATE kbot_items SET ready_at = {int(time.time())}, error = NULL "  # noqa: S608 - as above
+
+        def mark(connection: Connection) -> None:
+            known = [(row.number, row.source_revision) for row in ready]
+            where = "WHERE (number, source_revision) IN (VALUES {rows})"
+            connection.insert(there + where, known)
+            where = "WHERE number = ? AND source_revision = ?"
+            for row in failed:
+                update = f"UPDATE kbot_items SET error = ? {where}"  # noqa: S608 - as above
+                connection.run(update, (row.error or "")[:2000], row.number, row.source_revision)
+
+        self.write_with(mark)
+
+    def holds(self, source_ids: Sequence[str]) -> set[str]:
+        """Return which of some sources are in the ledger, as any item's. It reads all items."""
+
+        def look(connection: Connection) -> set[str]:
+            tables = "kbot_items", "kbot_superseded"
+            query = "SELECT source_id FROM {} WHERE source_id {{ids}}"
+            found = [connection.of_ids(query.format(table), source_ids) for table in tables]
+            return {each for rows in found for (each,) in rows}
+
+        return self._session.do("read", look) if source_ids else set()
+
     def mark_gone(
-        self, connection: Connection, seen: bytearray, met: int, limit: float
-    ) -> tuple[int, int]:
+        self, seen: bytearray, met: int, limit: float, reason_of: Callable[[str], str]
+    ) -> "Gone":
         """Record which items the origin no longer yields, after it was read to its end.
 
+        What is more than the limit gets a reason, but no time: it is withheld.
+
         Args:
-            connection: to the ledger.
             seen: for each row number, whether it was seen.
             met: how many rows of the origin are known to have been seen; where these are all of
                 them, the rows need not be looked at.
-            limit: the share of its items that may disappear at once, 0 to 1.
-
-        Returns:
-            How many of its items are gone, and how many more would be without the limit.
+            limit: the share of its items that may disappear at once, 0 to 1; five always may,
+                unless it is 0.
+            reason_of: returns why the item with a key is gone, one of `REASONS`.
         """
-        known = "FROM kbot_items WHERE origin = ? AND digest IS NOT NULL AND number <= ?"
-        query = f"SELECT count(*), count(gone_at) {known}"
-        if connection.rows(query, self.origin, self.highest) == [(met, 0)]:
-            return 0, 0
-        query = f"SELECT number, gone_at IS NULL {known}"
-        rows = connection.rows(query, self.origin, self.highest)
-        vanished = [number for number, there in rows if there and not seen[number]]
-        back = [number for number, there in rows if seen[number] and not there]
-        there = sum(there for _, there in rows)
-        withheld = len(vanished) if len(vanished) > limit * there else 0
-        gone = [] if withheld else vanished
-        if (gone or back) and not self.reading:
-            with connection.transaction():
-                for numbers, at in ((gone, int(time.time())), (back, None)):
-                    update = f"UPDATE kbot_items SET gone_at = {at or 'NULL'}, "  # noqa: S608 - ours
-                    connection.run_for_ids(update + _UNCLAIMED, numbers)
-        before = len(rows) - there - len(back)
-        return before + len(gone), withheld
+
+        def mark(connection: Connection) -> Gone:
+            known = "FROM kbot_items WHERE origin = ? AND digest IS NOT NULL AND number <= ?"
+            query = f"SELECT count(*), count(gone_at), count(gone_reason) {known}"
+            if connection.rows(query, self.origin, self.highest) == [(met, 0, 0)]:
+                return Gone(met)
+            query = f"SELECT number, gone_at, gone_reason {known}"
+            rows = connection.rows(query, self.origin, self.highest)
+            vanished = {number: (at, why) for number, at, why in rows if not seen[number]}
+            gone, changes = Gone(len(rows)), defaultdict[tuple[str, str], list[int]](list)
+            query = "SELECT number, id, key FROM kbot_items WHERE number {ids}"
+            for number, identifier, key in connection.of_ids(query, list(vanished)):
+                (at, before), reason = vanished[number], reason_of(key)
+                again = at is not None and before in (None, reason)
+                (gone.again if again else gone.first)[identifier] = key, reason
+                if not again or before is None:
+                    changes["gone_at" if again else "now", f"'{reason}'"].append(number)
+            there = sum(at is None for _, at, _ in rows)
+            gone.withheld = len(gone.first) > (limit and max(_FEW, limit * there)) and limit < 1
+            changes["NULL", "NULL"] = [n for n, at, why in rows if seen[n] and (at or why)]
+            now = "NULL" if gone.withheld else str(int(time.time()))
+            if any(changes.values()) and not self.reading:
+                with connection.transaction():
+                    for (at, reason), numbers in changes.items():
+                        at = now if at == "now" else at  # noqa: PLW2901
+                        update = f"UPDATE kbot_items SET gone_at = {at}, gone_reason = {reason}, "  # noqa: S608 - ours
+                        connection.run_for_ids(update + _UNCLAIMED, numbers)
+            return gone
+
+        return self._session.do("read" if self.reading else "written", mark)
 
     def recall(self, url: str) -> bytes | None:
         """Return what is remembered of a page; None if nothing is."""

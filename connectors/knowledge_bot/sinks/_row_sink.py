@@ -10,6 +10,7 @@ from typing import Any, Required
 
 from knowledge_bot._client import Client
 from knowledge_bot._endpoints import Collections
+from knowledge_bot._freshness import ledger_of
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest import (
     IncompleteIngestionError,
@@ -20,8 +21,9 @@ from knowledge_bot.ingest import (
     Text,
 )
 from knowledge_bot.ingest._plan import OnUnknown
+from knowledge_bot.ingest._removal import remove
 from knowledge_bot.ingest._report import FAILURES_KEPT, Outcome, shortened
-from knowledge_bot.ingest._run import SharedOptions, shared_options
+from knowledge_bot.ingest._run import Prune, SharedOptions, shared_options
 from knowledge_bot.ingest.sources._rows import (
     Column,
     MissingColumnError,
@@ -61,9 +63,11 @@ class RowSink:
     It can be pickled if its columns are names. The pickle holds the ledger's address, and the
     client with its API key if one was given.
 
-    `knowledge_bot.ingest.IngestionOptions` describes `concurrency`, `on_unknown`, `rate`, `wait`
-    and `ledger_wait`. All but the rate are for each worker; the wait is by default long enough to
-    notice that a worker on another machine died.
+    `knowledge_bot.ingest.IngestionOptions` describes `concurrency`, `on_unknown`, `rate`, `wait`,
+    `ledger_wait`, `prune` and `wait_ready`. All but the rate are for each worker; the wait is by
+    default long enough to notice that a worker on another machine died. A changed row replaces its
+    source in place where the service announces the extension `sources` to this key. Parts of a job
+    have no origin, so `prune` removes there what was superseded, not what is gone.
 
     Attributes:
         collections: where the rows go: ids, or `Collection` objects.
@@ -97,19 +101,23 @@ class RowSink:
     rate: float | None = Ingestion.rate
     wait: float = 90.0
     ledger_wait: float = Ingestion.ledger_wait
+    prune: Prune = Ingestion.prune
+    wait_ready: float = Ingestion.wait_ready
 
     def __post_init__(self) -> None:
         ledger = self._ingestion().ledger
         if ledger is None:
-            raise ConfigurationError("ledger: expected a Ledger or its address, not None")
+            raise ConfigurationError.of("ledger", "expected a Ledger or its address, not None")
         _ = ledger.database  # raises now if the address cannot be used
         object.__setattr__(self, "ledger", ledger)  # its repr shows no password
         check_fields(self._fields)
         table: object = self.table
         if table is not None and not (isinstance(table, str) and table.strip()):
-            raise ConfigurationError(f"table: expected a name, not {table!r}")
+            raise ConfigurationError.of("table", f"expected a name, not {table!r}")
         if self.client is not None and not isinstance(self.client, Client):
-            raise ConfigurationError(f"client: expected a Client, not {type(self.client).__name__}")
+            raise ConfigurationError.of(
+                "client", f"expected a Client, not {type(self.client).__name__}"
+            )
 
     @property
     def _fields(self) -> dict[str, Column | None]:
@@ -124,13 +132,15 @@ class RowSink:
         there = list(columns)
         for option, column in self._fields.items():
             if isinstance(column, str) and column not in there:
-                raise ConfigurationError(f"{option}: {MissingColumnError(column, there)}")
+                raise ConfigurationError.of(option, f"{MissingColumnError(column, there)}")
 
-    def write(self, rows: Iterable[Any]) -> Report:
+    def write(self, rows: Iterable[Any], *, origin: str | None = None) -> Report:
         """Send the rows that are not created yet, and wait for that.
 
         Args:
             rows: mappings, named tuples, or objects with attributes; they are taken one at a time.
+            origin: a name for where these rows come from, if they are all that it has: rows that it
+                had before are then gone, and `prune` removes them.
 
         Returns:
             A report: how many sources were created, how many rows were unchanged.
@@ -144,7 +154,7 @@ class RowSink:
                 there is no address or API key; nothing was sent.
             LedgerError: the ledger cannot be opened; nothing was sent.
         """
-        return self.finish([self._write(rows, fewest=1)])
+        return self.finish([self._write(rows, fewest=1, origin=origin)])
 
     def write_part(self, rows: Iterable[Any]) -> Report:
         """Send one of several parts, as a worker of an engine does.
@@ -167,12 +177,37 @@ class RowSink:
         """
         return self._write(rows, fewest=_ROWS_CHECKED)
 
-    def _write(self, rows: Iterable[Any], *, fewest: int) -> Report:
+    def delete(self, rows: Iterable[Any]) -> list[str]:
+        """Delete the sources of rows, where the service announces that this key may.
+
+        Only the rows' keys are read. A row that is written again later is created again.
+
+        Returns:
+            The keys of those that were deleted; a row that the ledger does not know is fine.
+
+        Raises:
+            UnsupportedError: the service does not announce `sources` with `manage` to this key.
+            ConfigurationError: a row has no key, or there is no address or API key.
+            KnowledgeBotError: the service did not delete one; a call may be repeated.
+            LedgerError: the ledger cannot be used, or does not know what became of one.
+        """
+        fields = {"key": self.key, "text": self.key, "name": None, "version": None}
+        keys = []
+        for item in self._items(rows, fields):
+            if isinstance(item, Skipped):
+                raise ConfigurationError.of(
+                    "rows", f"{item.name}: {item.reason}. Nothing was deleted"
+                )
+            keys.append(item.key or "")
+        with self._client() as client:
+            return remove(client, ledger_of(self.ledger), self._ingestion().collections, keys)
+
+    def _write(self, rows: Iterable[Any], *, fewest: int, origin: str | None = None) -> Report:
         if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
-            raise ConfigurationError(f"rows: expected several rows, not {type(rows).__name__}")
-        with contextlib.ExitStack() as closing:
-            client = self.client or closing.enter_context(Client())
-            report = self._ingestion().run(client, self._items(self._checked(rows, fewest)))
+            raise ConfigurationError.of("rows", f"expected several rows, not {type(rows).__name__}")
+        items = self._items(self._checked(rows, fewest), self._fields)
+        with self._client() as client:
+            report = self._ingestion(origin).run(client, items)
         if report.stopped is not None or report.elsewhere:
             raise self._incomplete(report)
         return report
@@ -198,10 +233,14 @@ class RowSink:
     def _incomplete(self, report: Report) -> IncompleteIngestionError:
         return IncompleteIngestionError(report, self._ingestion().collections, _AGAIN)
 
-    def _ingestion(self) -> Ingestion:
+    def _client(self) -> contextlib.AbstractContextManager[Client]:
+        return Client() if self.client is None else contextlib.nullcontext(self.client)
+
+    def _ingestion(self, origin: str | None = None) -> Ingestion:
         return Ingestion(
             collections=self.collections,
             ledger=self.ledger,
+            origin=origin,
             share=False,  # the engine has divided the rows already
             **shared_options(self),
         )
@@ -226,12 +265,14 @@ class RowSink:
                     del missing[option]
         if missing and count >= fewest:
             option = next(iter(missing))
-            raise ConfigurationError(f"{option}: {absent[option]}. Nothing was sent")
+            raise ConfigurationError.of(option, f"{absent[option]}. Nothing was sent")
         return itertools.chain(first, each)
 
-    def _items(self, rows: Iterable[Any]) -> Iterator[Text | Skipped]:
+    def _items(
+        self, rows: Iterable[Any], fields: dict[str, Column | None]
+    ) -> Iterator[Text | Skipped]:
         for number, row in enumerate(rows, 1):
-            item = text_of(row, number, self._fields, {})
+            item = text_of(row, number, fields, {})
             if isinstance(item, Skipped):
                 yield item
                 continue
@@ -267,6 +308,6 @@ def _shared_keys(parts: list[Report]) -> Iterator[Outcome]:
     each other in every run.
     """
     runs = {part.run for part in parts}
-    keys = {key for part in parts for run, key in part.replaced if run in runs - {part.run}}
+    keys = {key for part in parts for run, key in part.older if run in runs - {part.run}}
     for key in sorted(keys):
         yield Outcome("invalid", key, key, _SHARED)

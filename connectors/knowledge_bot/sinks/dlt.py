@@ -12,6 +12,7 @@ dlt loads each file of a load package again after a crash; what was sent before 
 Needs the extra `dlt`.
 """
 
+import itertools
 import logging
 import re
 from collections.abc import Iterable, Iterator
@@ -29,6 +30,7 @@ import dlt  # noqa: E402 - after what it needs
 from dlt.common.destination.exceptions import DestinationTerminalException  # noqa: E402 - as above
 from dlt.common.json import json  # noqa: E402 - as above
 from dlt.common.storages import FileStorage  # noqa: E402 - as above
+from dlt.common.storages.load_package import ParsedLoadJobFileName  # noqa: E402 - as above
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest import Report
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
 __all__ = ["knowledge_bot_destination"]
 
 logger: logging.Logger = logging.getLogger("knowledge_bot.sinks")
+
+_LEFT_OUT = (
+    "The table %s: left out since they are marked as deleted: %d. If the service has sources of "
+    "these rows, they stay; prune=True deletes them where the service can do that"
+)
 
 # In the name of a column that holds what did not fit the type of another: `id▶v_text` of `id`, or
 # `id__v_text`, by the naming convention.
@@ -63,9 +70,14 @@ def knowledge_bot_destination(
 
     The key is the table's name and the row's key. Files are loaded one after the other, each with
     `concurrency` requests in flight. The dispositions `append` and `merge` do the same: unchanged
-    rows are not sent again, and changed rows are. `replace` and the strategy `scd2` are refused,
-    since the service deletes nothing. Merged rows with a mark in a `hard_delete` column are left
-    out, with a warning in the log; sources that they had stay in the service.
+    rows are not sent again, and changed rows are; where the service announces the extension
+    `sources`, they replace their sources in place.
+
+    With `prune=True` (or another value of it) `replace` also removes the rows that a table no
+    longer has, under the guards of every ingestion: many at once only when the next load misses
+    them, too. All files of a table are then loaded with its last one. Merged rows with a mark in a
+    `hard_delete` column are deleted. Without `prune`, `replace` is refused, and such rows are left
+    out, with a warning in the log. The strategy `scd2` is always refused.
 
     A value that did not fit its column's type, and that dlt put into a column of its own, such as
     `id▶v_text`, counts as the value of `id`.
@@ -86,13 +98,24 @@ def knowledge_bot_destination(
     loaded: dict[str, list[Report]] = {}  # of the files of one package, which hold one job's rows
 
     def load(file: str, table: dict[str, Any]) -> None:
-        _check_disposition(table)
+        _check_disposition(table, prunes=bool(sink.prune))
         of_table = replace(sink, table=sink.table or table["name"])
         package = Path(file).parents[1].name
         earlier = loaded.get(package, [])
         try:
             of_table.check_columns(table["columns"])
-            report = of_table.write_part(_without_deleted(_rows(file, table), table))
+            if table.get("write_disposition") == "replace":
+                files = _files_of_table(file)
+                if files:
+                    rows = itertools.chain.from_iterable(_rows(one, table) for one in files)
+                    of_table.write(rows, origin=of_table.table)
+                return
+            deleted: list[dict[str, Any]] = []
+            report = of_table.write_part(_without_deleted(_rows(file, table), table, deleted))
+            if deleted and sink.prune:
+                of_table.delete(deleted)
+            elif deleted:
+                logger.warning(_LEFT_OUT, table["name"], len(deleted))
             of_table.finish([*earlier, report])
         except KnowledgeBotError as error:
             raise DestinationTerminalException(f"The table {table['name']}: {error}") from error
@@ -102,36 +125,42 @@ def knowledge_bot_destination(
     return _knowledge_bot(destination_callable=load, destination_name=destination_name)
 
 
-def _check_disposition(table: dict[str, Any]) -> None:
+def _check_disposition(table: dict[str, Any], *, prunes: bool) -> None:
     refused = ""
-    if table.get("write_disposition") == "replace":
-        refused = "replaced"
+    if table.get("write_disposition") == "replace" and not prunes:
+        refused = "without prune=True nothing is removed, so nothing can be replaced"
     elif table.get("x-merge-strategy") == "scd2":
-        refused = "retired, as the strategy scd2 does"
+        refused = "no source can be retired, as the strategy scd2 does"
     if refused:
         raise DestinationTerminalException(
-            f"The table {table['name']}: the service deletes nothing, so nothing can be "
-            f"{refused}; use write_disposition='append'. Nothing was sent"
+            f"The table {table['name']}: {refused}; use write_disposition='append'. Nothing was "
+            "sent"
         )
 
 
-def _without_deleted(rows: Iterable[dict[str, Any]], table: dict[str, Any]) -> Iterator[Any]:
-    """Yield the rows that are not marked as deleted."""
+def _files_of_table(file: str) -> list[str]:
+    """Return all files of a table in a load package, if this is the last one to load."""
+    table, package = ParsedLoadJobFileName.parse(Path(file).name).table_name, Path(file).parents[1]
+
+    def found(folder: Path) -> list[str]:
+        names = (one.name for one in folder.iterdir())
+        same = (one for one in names if ParsedLoadJobFileName.parse(one).table_name == table)
+        return [str(folder / one) for one in same]
+
+    return [] if found(package / "new_jobs") else [*found(package / "completed_jobs"), file]
+
+
+def _without_deleted(
+    rows: Iterable[dict[str, Any]], table: dict[str, Any], deleted: list[dict[str, Any]]
+) -> Iterator[Any]:
+    """Yield the rows that are not marked as deleted, and put the others into a list."""
     columns = table["columns"] if table.get("write_disposition") == "merge" else {}
     marks = [name for name, column in columns.items() if column.get("hard_delete")]
-    deleted = 0
     for row in rows:
         if any(row.get(name) not in (None, False) for name in marks):
-            deleted += 1
+            deleted.append(row)
         else:
             yield row
-    if deleted:
-        logger.warning(
-            "The table %s: left out since they are marked as deleted: %d. The service's interface "
-            "deletes nothing: if it has sources of these rows, delete them there",
-            table["name"],
-            deleted,
-        )
 
 
 def _rows(file: str, table: dict[str, Any]) -> Iterator[dict[str, Any]]:

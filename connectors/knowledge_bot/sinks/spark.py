@@ -37,8 +37,10 @@ from pyspark.sql.datasource import (  # noqa: E402 - after what it needs
 
 __all__ = ["KnowledgeBotDataSource"]
 
-_NUMBERS = {"concurrency": int, "rate": float, "wait": float, "ledger_wait": float}
-_WORDS = ("ledger", "key", "text", "name", "version", "table", "on_unknown")
+_NUMBERS = {
+    "concurrency": int, "rate": float, "wait": float, "ledger_wait": float, "wait_ready": float
+}  # fmt: skip
+_WORDS = ("ledger", "key", "text", "name", "version", "table", "on_unknown", "prune")
 _NEEDED = ("collections", "ledger", "key", "text")
 _OF_THE_CLIENT = ("base_url", "api_key")
 _OPTIONS = ("collections", *_WORDS, *_NUMBERS, *_OF_THE_CLIENT)
@@ -52,8 +54,10 @@ class KnowledgeBotDataSource(DataSource):
     from the environment of the executors, or from the options `base_url` and `api_key`. Spark may
     show options in its plans and logs, so prefer the environment for the key.
 
-    The mode is `append`: unchanged rows are not sent again. `overwrite` is refused, since the
-    service deletes nothing.
+    The mode is `append`: unchanged rows are not sent again, and changed ones replace their sources
+    in place where the service announces the extension `sources`. `overwrite` is refused, since a
+    writer does not see which rows are gone; `RowSink.delete` deletes rows, and `RowSink.write` with
+    an `origin` and `prune` those that a table no longer has.
 
     Raises:
         ConfigurationError: an option is missing, unknown or wrong, a column is missing, or the mode
@@ -70,9 +74,10 @@ class KnowledgeBotDataSource(DataSource):
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
         """Return a writer for rows of a schema."""
         if overwrite:
-            raise ConfigurationError(
-                "mode: the service deletes nothing, so nothing can be overwritten; use "
-                "mode('append'): what is there already is not sent again. Nothing was sent"
+            raise ConfigurationError.of(
+                "mode",
+                "this writer removes nothing, so nothing can be overwritten; use "
+                "mode('append'): what is there already is not sent again. Nothing was sent",
             )
         sink = _sink_of(self.options)
         sink.check_columns(schema.fieldNames())
@@ -111,6 +116,8 @@ def _sink_of(options: Mapping[str, str]) -> RowSink:
     if missing:
         raise ConfigurationError(f"option({missing[0]!r}) is missing. Nothing was sent")
     values: dict[str, Any] = {name: given[name] for name in _WORDS if name in given}
+    if given.get("prune", "").lower() in ("true", "false"):
+        values["prune"] = given["prune"].lower() == "true"
     values["collections"] = [one.strip() for one in given["collections"].split(",")]
     for name, kind in _NUMBERS.items():
         if name in given:

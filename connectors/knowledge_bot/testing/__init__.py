@@ -18,11 +18,13 @@ from dataclasses import dataclass, field
 from email.parser import BytesParser
 from email.policy import HTTP
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
+from knowledge_bot._extensions import HEADER
 from knowledge_bot._retries import no_waiting
 from knowledge_bot._transports import AsyncTransport, HTTPRequest, HTTPResponse, Transport
 from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.testing._extensions import ANNOUNCED, Content, Keys, RefusedError, Sources
 from knowledge_bot.transcripts import read
 
 __all__ = ["Answers", "MemoryService", "ReceivedRequest", "no_waiting"]
@@ -42,16 +44,18 @@ class ReceivedRequest:
     """A request that arrived, whatever became of it.
 
     Attributes:
-        method: `GET` or `POST`.
+        method: for example `POST`.
         path: below the version, for example `/messages`.
-        headers: the headers, with names in lower case.
+        headers: the headers, with names in lower case; one that came twice with a comma between.
         body: the body's bytes.
+        query: what came behind the path, for example `status=failed`.
     """
 
     method: str
     path: str
     headers: Mapping[str, str]
     body: bytes = b""
+    query: str = ""
 
     @property
     def value(self) -> dict[str, Any]:
@@ -98,16 +102,24 @@ class MemoryService:
             with "I could not find that in my sources."
         collections: ids of the collections, or names by id.
         wrapped: whether answers are wrapped in `value`; the interface shows both forms (section 4).
+        extensions: what it announces and does beyond the interface, `idempotency` and `sources`; by
+            default nothing.
 
     Attributes:
-        requests: what arrived, in order, also where it was answered with a fault.
-        sources: the sources that were created, in order, as the service returned them.
+        requests: what arrived but for pings, in order, also where it was answered with a fault.
+        pings: the pings that arrived: clients send one to learn what is announced.
+        sources: the sources that are there, in the order in which they were created. They are
+            `pending`, as the service returned them; with the extension `sources` they have its
+            fields, and are ready at once, unless `hold_sources` or `fail_source` was called.
+        announcement: the header of its pings that names the extensions; tests may change it.
     """
 
     bots: Mapping[str, Answers] = field(default_factory=lambda: {"bot_default": {}})
     collections: Mapping[str, str] | Iterable[str] = ("col_default",)
     wrapped: bool = True
+    extensions: Iterable[str] = ()
     requests: list[ReceivedRequest] = field(default_factory=list, init=False)
+    pings: list[ReceivedRequest] = field(default_factory=list, init=False)
     sources: list[dict[str, Any]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -120,6 +132,11 @@ class MemoryService:
             for given in ids:
                 if not given.startswith(prefix):
                     raise ConfigurationError(f"{given!r} is not an id of the form {prefix}…")
+        self.extensions = frozenset(self.extensions)
+        if unknown := self.extensions - ANNOUNCED.keys():
+            raise ConfigurationError(f"extensions: {', '.join(map(repr, unknown))} is not one")
+        self.announcement: str = ", ".join(ANNOUNCED[name] for name in sorted(self.extensions))
+        self._sources, self._keys = Sources(self.sources), Keys()
         self._conversations: dict[str, str] = {}
         self._faults: list[_Fault] = []
         self._numbers = itertools.count(1)
@@ -213,6 +230,34 @@ class MemoryService:
         with self._lock:
             self._faults += [fault] * times
 
+    # What becomes of sources, with the extension `sources`
+
+    def hold_sources(self) -> None:
+        """Let sources that are created or replaced from now on be pending."""
+        self._sources.held = True
+
+    def finish_sources(self) -> None:
+        """Let what is pending be ready, or fail as `fail_source` says; hold nothing any more."""
+        with self._lock:
+            self._sources.held = False
+            self._sources.finish()
+
+    def fail_source(self, name: str, reason: str = "it cannot be read") -> None:
+        """Let the next text of a source with this name fail, or the one that is pending.
+
+        Args:
+            name: the source's name.
+            reason: what its `reason` says.
+        """
+        self._sources.fail(name, reason)
+
+    def ready_content(self, source_id: str) -> Content | None:
+        """Return what a bot would answer from: the text, page's address or file of a source.
+
+        It is that of `ready_revision`; None where there is no such source, or no text is ready.
+        """
+        return self._sources.content(source_id)
+
     # Answers
 
     def _begin(self, request: HTTPRequest) -> _Fault | None:
@@ -224,44 +269,90 @@ class MemoryService:
         return fault
 
     def _end(self, request: HTTPRequest, body: bytes, fault: _Fault | None) -> HTTPResponse:
-        path = urlsplit(request.url).path.partition("/public/v1")
-        headers = {name.lower(): text for name, text in request.headers}
-        received = ReceivedRequest(request.method, path[2] or path[0], headers, body)
+        url = urlsplit(request.url)
+        path = url.path.partition("/public/v1")
+        headers: dict[str, str] = {}
+        for name, text in request.headers:
+            before = headers.get(name.lower())
+            headers[name.lower()] = text if before is None else f"{before}, {text}"
+        received = ReceivedRequest(request.method, path[2] or path[0], headers, body, url.query)
+        is_ping = (received.method, received.path) == ("GET", "/ping")
         with self._lock:
-            self.requests.append(received)
+            (self.pings if is_ping else self.requests).append(received)
             if fault is not None and not fault.acts:
                 return fault.happen()
             answer = self._answer(received)
         return answer if fault is None else fault.happen()
 
     def _answer(self, received: ReceivedRequest) -> HTTPResponse:
-        status = 200
+        key = received.headers.get("idempotency-key")
         try:
-            answer = self._act(received)
-            if self.wrapped and not isinstance(answer, str):
-                answer = {"value": answer}
-        except _RefusedError as error:
-            status, answer = error.status, {"code": error.code, "message": str(error)}
-        content_type = {"content-type": "application/json"}
-        return HTTPResponse(status, content_type, json.dumps(answer).encode())
+            if received.method != "GET" and not received.headers.get("x-api-key"):
+                raise RefusedError(401, "unauthorized", "there is no API key")
+            keyed = received.method == "POST" and "idempotency" in self.extensions
+            if not keyed or key is None:
+                return self._acted(received)[0]
+            return self._keys.answer(key, _parts(received), lambda: self._acted(received))
+        except RefusedError as error:
+            headers = {"content-type": "application/json"}
+            if key is not None and "idempotency" in self.extensions and error.status != 401:
+                headers["idempotency-key"] = key
+            return HTTPResponse(error.status, headers, json.dumps(error.body).encode())
+
+    def _acted(self, received: ReceivedRequest) -> tuple[HTTPResponse, str]:
+        """Act on a request; return the answer, and the id of what it made."""
+        answer = self._act(received)
+        if answer is None:
+            return HTTPResponse(204, {}), ""
+        headers = {"content-type": "application/json"}
+        if received.path == "/ping" and self.announcement:
+            headers |= {HEADER: self.announcement, "cache-control": "no-store", "vary": "X-API-KEY"}
+        fields = answer if isinstance(answer, dict) else {}
+        if "revision" in fields:
+            headers["etag"] = f'"{fields["revision"]}"'
+        if self.wrapped and fields:
+            answer = {"value": answer}
+        return HTTPResponse(200, headers, json.dumps(answer).encode()), fields.get("id", "")
 
     def _act(self, received: ReceivedRequest) -> object:
         route = received.method, received.path
-        if received.method == "POST" and not received.headers.get("x-api-key"):
-            raise _RefusedError(401, "unauthorized", "there is no API key")
         if route == ("GET", "/ping"):
             return "pong"
-        if route == ("GET", "/collections"):
-            return {"data": [self._collection(known) for known in self._known]}
-        if route == ("GET", "/bots"):
-            return {"data": [{"id": bot, "name": bot} for bot in self.bots]}
+        if route in (("GET", "/collections"), ("GET", "/bots")):
+            known = [self._collection(one) for one in self._known]
+            bots = [{"id": bot, "name": bot} for bot in self.bots]
+            return {"data": known if received.path == "/collections" else bots}
         if received.method == "GET" and received.path.endswith("/conversations"):
             return self._listed(unquote(received.path.split("/")[2]))
         if route == ("POST", "/messages"):
             return self._message(_value_of(received))
         if received.method == "POST" and received.path in _SOURCES:
-            return self._source(received)
-        raise _RefusedError(404, "not_found", "there is nothing at this address")
+            return self._created(received)
+        return self._managed(received)
+
+    def _managed(self, received: ReceivedRequest) -> object:
+        """Act on a request of the extension `sources`."""
+        sources, if_match = self._sources, received.headers.get("if-match")
+        _, kind, *rest = unquote(received.path).split("/")
+        if kind != "sources" or "sources" not in self.extensions:
+            raise RefusedError(404, "not_found", "there is nothing at this address")
+        match received.method, rest:
+            case "GET", []:
+                return sources.listed(parse_qs(received.query, keep_blank_values=True))
+            case "GET", [source_id]:
+                return dict(sources.get(source_id))
+            case "PUT", [source_id, kind] if f"/sources/{kind}" in _SOURCES:
+                changes, content = self._read_source(received, f"/sources/{kind}")
+                return sources.replace(source_id, changes, content, if_match)
+            case "PATCH", [source_id]:
+                source, name = sources.get(source_id), _text(_value_of(received), "name")
+                sources.check(source, if_match)
+                source["name"] = name
+                return dict(source)
+            case "DELETE", [source_id]:
+                sources.delete(source_id, if_match)
+                return None
+        raise RefusedError(405, "not_allowed", "there is no such method here")
 
     @property
     def _known(self) -> Mapping[str, str]:
@@ -273,18 +364,18 @@ class MemoryService:
 
     def _listed(self, bot: str) -> object:
         if bot not in self.bots:
-            raise _RefusedError(404, "unknown_bot", f"there is no bot {bot}")
+            raise RefusedError(404, "unknown_bot", f"there is no bot {bot}")
         held = [conversation for conversation, of in self._conversations.items() if of == bot]
         return {"data": [{"id": each, "name": each} for each in held]}
 
     def _message(self, value: Mapping[str, Any]) -> object:
         bot, content = _text(value, "bot_id"), _text(value, "content")
         if bot not in self.bots:
-            raise _RefusedError(400, "unknown_bot", f"there is no bot {bot}")
+            raise RefusedError(400, "unknown_bot", f"there is no bot {bot}")
         conversation = value.get("conversation_id") or f"conv_{next(self._numbers)}"
         known = self._conversations.get(conversation) == bot
         if value.get("conversation_id") and not known:
-            raise _RefusedError(400, "unknown_conversation", f"{bot} has no {conversation}")
+            raise RefusedError(400, "unknown_conversation", f"{bot} has no {conversation}")
         answer = self._answer_of(bot, content)
         self._conversations[conversation] = bot
         return {
@@ -306,26 +397,34 @@ class MemoryService:
         assert isinstance(answer, str), f"what answers for {bot} returned {answer!r}"  # noqa: S101
         return answer
 
-    def _source(self, received: ReceivedRequest) -> object:
-        value = _value_of(received)
-        name, ids = _text(value, "name"), value.get("collections")
-        for needed in _SOURCES[received.path]:
-            _text(value, needed)
-        if received.path == "/sources/upload" and received.file is None:
-            raise _RefusedError(400, "invalid_request", "file is missing")
-        if not isinstance(ids, list) or not ids:
-            raise _RefusedError(400, "invalid_request", "collections is not a list of ids")
-        if unknown := [str(each) for each in ids if each not in self._known]:
-            raise _RefusedError(400, "unknown_collection", f"there is no {', '.join(unknown)}")
+    def _created(self, received: ReceivedRequest) -> object:
+        fields, content = self._read_source(received, received.path)
         source = {
             "id": f"src_{next(self._numbers)}",
-            "name": name,
-            "collections": [self._collection(each) for each in ids],
+            **fields,
             "status": "pending",
             "created_at": int(time.time() * 1000),
         }
+        if "sources" in self.extensions:
+            return self._sources.create(source, content)
         self.sources.append(source)
         return source
+
+    def _read_source(self, received: ReceivedRequest, kind: str) -> tuple[dict[str, Any], Content]:
+        """Read what a source is created or replaced with: its fields, and its content."""
+        value = _value_of(received)
+        name, ids = _text(value, "name"), value.get("collections")
+        needed = _SOURCES[kind]
+        content: Content = _text(value, needed) if needed else b""
+        if not needed:
+            if received.file is None:
+                raise RefusedError(400, "invalid_request", "file is missing")
+            content = received.file[1]
+        if not isinstance(ids, list) or not ids:
+            raise RefusedError(400, "invalid_request", "collections is not a list of ids")
+        if unknown := [str(each) for each in ids if each not in self._known]:
+            raise RefusedError(400, "unknown_collection", f"there is no {', '.join(unknown)}")
+        return {"name": name, "collections": [self._collection(each) for each in ids]}, content
 
 
 def _check(bots: Any, collections: Any) -> None:
@@ -346,27 +445,30 @@ def _check(bots: Any, collections: Any) -> None:
             )
 
 
-# The paths that create a source, and the fields that each needs beside `name` and `collections`.
-_SOURCES = {"/sources/webpage": ("url",), "/sources/write": ("content",), "/sources/upload": ()}
-
-
-class _RefusedError(Exception):
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.code = status, code
+# The paths that create a source, and the field that each needs beside `name` and `collections`.
+_SOURCES = {"/sources/webpage": "url", "/sources/write": "content", "/sources/upload": ""}
 
 
 def _value_of(received: ReceivedRequest) -> dict[str, Any]:
     try:
         return received.value
     except (ValueError, TypeError, AttributeError):
-        raise _RefusedError(400, "invalid_request", "the body is not a JSON object") from None
+        raise RefusedError(400, "invalid_request", "the body is not a JSON object") from None
+
+
+def _parts(received: ReceivedRequest) -> object:
+    """Return the parts of a request by which it is compared with another (docs/extensions.md)."""
+    value = _value_of(received)
+    collections = value.pop("collections", None)
+    if isinstance(collections, list):
+        collections = sorted(map(str, collections))
+    return received.path, value, collections, received.file
 
 
 def _text(value: Mapping[str, Any], name: str) -> str:
     text = value.get(name)
     if not isinstance(text, str) or not text.strip():
-        raise _RefusedError(400, "invalid_request", f"{name} is missing")
+        raise RefusedError(400, "invalid_request", f"{name} is missing")
     return text
 
 

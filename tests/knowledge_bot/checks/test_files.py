@@ -15,6 +15,7 @@ TOML = """\
 ask = "When do you open on Saturday?"
 contains = ["9:30"]
 sources = "hours.md"
+fresh = true
 
 [[questions]]
 id = "france"
@@ -25,12 +26,15 @@ refuses = true
 
 def test_toml_and_lines_of_json_say_the_same(written):
     expected = [
-        Question(ask="When do you open on Saturday?", contains="9:30", sources="hours.md"),
+        Question(
+            ask="When do you open on Saturday?", contains="9:30", sources="hours.md", fresh=True
+        ),
         Question(ask="What is the capital of France?", refuses=True, id="france"),
     ]
     assert load_questions(written("q.toml", TOML)) == expected
     lines = (
-        '\ufeff{"ask": "When do you open on Saturday?", "contains": "9:30", "sources": "hours.md"}'
+        '\ufeff{"ask": "When do you open on Saturday?", "contains": "9:30", "sources": "hours.md", '
+        '"fresh": true}'
         '\r\n\r\n{"id": "france", "ask": "What is the capital of France?", "refuses": true}'
     )
     assert load_questions(str(written("q.jsonl", lines))) == expected
@@ -48,9 +52,9 @@ def test_a_later_line_end_of_unicode_ends_no_line(written):
         ("q.jsonl", "\n \n", "", "is empty"),
         ("q.toml", "# nothing yet\n", "", "holds no questions"),
         ("q.toml", "ask = ", "", "is not valid TOML: Invalid value (at end of document)"),
-        ("q.toml", TOML + "[[questions]]\nask = 'x'\n", ", line 11", "nothing is expected"),
-        ("q.toml", TOML + "[[questions]]\nask='x'\ncontians='x'", ", line 11", "'contians' is no"),
-        ("q.toml", TOML.replace("true", '"yes?"'), ", line 7", "refuses: expected true or false"),
+        ("q.toml", TOML + "[[questions]]\nask = 'x'\n", ", line 12", "nothing is expected"),
+        ("q.toml", TOML + "[[questions]]\nask='x'\ncontians='x'", ", line 12", "'contians' is no"),
+        ("q.toml", TOML.replace("es = true", 'es = "?"'), ", line 8", "refuses: expected true"),
         ("q.toml", TOML.replace('["9:30"]', "[9, 30]"), ", line 2", "contains.0: expected a text"),
         ("q.toml", TOML.replace('["9:30"]', "9.30"), ", line 2", "a text or a list of texts"),
         ("q.toml", TOML.replace('["9:30"]', '""'), ", line 2", "is empty"),
@@ -64,8 +68,8 @@ def test_a_later_line_end_of_unicode_ends_no_line(written):
             ", question 2",
             "nothing is expected",
         ),
-        ("q.toml", TOML + "[[questions]]\nask='x'\nmatches='a('", ", line 11", "not a regular"),
-        ("q.toml", TOML + TOML.split("\n\n")[1], ", line 11", "has the id 'france', as the q"),
+        ("q.toml", TOML + "[[questions]]\nask='x'\nmatches='a('", ", line 12", "not a regular"),
+        ("q.toml", TOML + TOML.split("\n\n")[1], ", line 12", "has the id 'france', as the q"),
         ("q.jsonl", '{"ask": "x", "contains": "y"}\n{"ask"}', ", line 2", "is not JSON: Expecting"),
         ("q.jsonl", '\n["ask"]', ", line 2", "is not a JSON object"),
         ("q.jsonl", '{"contains": "y"}', ", line 1", "ask: is missing"),

@@ -101,6 +101,44 @@ def test_what_a_service_says_as_data_is_believed():
     )
 
 
+def known(*states):
+    return [
+        {"name": f"{state}.md", "source_id": "src_1", "verdict": state, "as_of": ""}
+        for state in states
+    ]
+
+
+@pytest.mark.parametrize(
+    ("freshness", "reason"),
+    [
+        (known("current", "current"), ""),
+        (known("current", "changed", "gone"), 'not current: "changed.md" (changed), "gone.md"'),
+        (known("moved"), '"moved.md" (moved)'),
+        (known("unknown"), '"unknown.md" (unknown)'),
+        ([], "names no source"),
+        (None, "could not be compared with a ledger"),
+    ],
+)
+def test_an_answer_is_fresh_if_each_of_its_sources_is_current(freshness, reason):
+    unmet = Question(ask="When?", fresh=True).unmet(Answer("At nine.", freshness=freshness))
+    assert reason in unmet
+    assert bool(unmet) == bool(reason)
+
+
+def test_a_refusal_has_no_sources_that_could_be_old():
+    assert Question(ask="When?", fresh=True).unmet(Answer(NOT_FOUND)) == ""
+
+
+def test_a_question_that_need_not_be_fresh_keeps_its_id():
+    assert (
+        Question(ask="When?", contains="9").id
+        == Question(ask="When?", contains="9", fresh=False).id
+    )
+    assert (
+        Question(ask="When?", contains="9").id != Question(ask="When?", contains="9", fresh=True).id
+    )
+
+
 def test_the_embedded_services_answers_are_read():
     """The one form of `Sources:`, and the refusal, written there and read here."""
     with (
@@ -149,6 +187,8 @@ def test_a_question_that_cannot_be_asked_is_refused(fields, message):
         {"kind": "contains_all"},
         {"kind": "equals", "values": ("a", "b")},
         {"kind": "refuses", "values": ("a",)},
+        {"kind": "fresh", "values": ("a",)},
+        {"kind": "fresh", "negated": True},
         {"kind": "similar", "values": ("a",)},
     ],
 )

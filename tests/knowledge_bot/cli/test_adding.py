@@ -170,7 +170,7 @@ def test_what_was_created_is_reported_also_when_stdout_cannot_be_written(program
     assert (done.returncode, len(server.requests)) == (8, 1)
     assert done.stderr == (
         "Error: stdout cannot be written: No space left on device. "
-        "src_1 (Handbook) was created all the same.\n"
+        "src_1 (Handbook) is there all the same.\n"
     )
 
 
@@ -202,4 +202,44 @@ def test_a_reader_that_went_away_before_the_id_is_reported_like_a_full_disk(prog
     )
     os.close(writing)
     assert (done.returncode, len(server.requests)) == (8, 1)
-    assert "src_1 (Handbook) was created all the same." in done.stderr
+    assert "src_1 (Handbook) is there all the same." in done.stderr
+
+
+REPLACED = {**SOURCE, "name": "New", "revision": "r2", "status": "processing"}
+ANNOUNCED = answer(
+    body="pong", headers={"Knowledge-Bot-Extensions": "sources=1;manage;rename, idempotency=1"}
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        (("text", "--content", "At ten."), "write"),
+        (("page", "https://h.example/a"), "webpage"),
+        (("file", "-", "--name", "Handbook"), "upload"),
+    ],
+)
+def test_a_source_is_replaced_in_place_and_keeps_its_name_and_collections(
+    run, answering, arguments, path
+):
+    server = answering(answer(body=SOURCE), answer(body=REPLACED), on_ping=ANNOUNCED)
+    done = run("add", *arguments, "--replace", "src_1", stdin="At ten.")
+    assert (done.exit_code, done.stdout) == (0, "src_1\tNew\tprocessing\n")
+    asked, sent = server.requests
+    assert (asked.method, asked.path) == ("GET", "/public/v1/sources/src_1")
+    assert (sent.method, sent.path) == ("PUT", f"/public/v1/sources/src_1/{path}")
+    assert b'"Handbook"' in sent.body
+    assert b'"col_1"' in sent.body
+
+
+def test_where_that_is_not_announced_nothing_is_added(run, answering):
+    server = answering(answer(body=SOURCE))
+    done = run("add", "text", "--content", "c", "--replace", "src_1", *IN_ONE)
+    assert (done.exit_code, server.requests) == (2, [])
+
+
+def test_one_source_takes_one_file(run, answering, tmp_path):
+    (tmp_path / "a").write_text("a")
+    server = answering(answer(body=SOURCE))
+    assert run("add", "file", tmp_path / "a", tmp_path / "a", "--replace", "src_1").exit_code == 2
+    assert server.requests == []

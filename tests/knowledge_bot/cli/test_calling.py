@@ -31,6 +31,15 @@ def test_a_post_without_an_answer_is_sent_once_and_ends_with_8(run, answering, r
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("method", ["put", "PATCH", "DELETE"])
+def test_what_has_no_second_effect_is_sent_again(run, answering, method):
+    server = answering(answer(503, headers={"Retry-After": "0"}), answer(body=b"{}"))
+    data = () if method == "DELETE" else ("--data", '{"value": {}}')
+    assert run("api", method, "/sources/src_1", *data).exit_code == 0
+    assert [request.method for request in server.requests] == [method.upper()] * 2
+    assert server.requests[0].body == (b"" if method == "DELETE" else b'{"value": {}}')
+
+
 def test_what_a_post_was_answered_is_reported_where_stdout_does_not_take_it(program, answering):
     server = answering(answer(body=b'{"id": "src_7"}'))
     done = subprocess.run(
@@ -64,7 +73,7 @@ def test_a_get_is_sent_again_as_everywhere(run, answering):
         ("GET", "/a\r\nX: y"),
         ("GET", "/ping", "--data", "{}"),
         ("POST", "/messages", "--data", "{not json"),
-        ("DELETE", "/sources/src_1"),
+        ("TRACE", "/sources/src_1"),
     ],
 )
 def test_what_cannot_be_meant_is_not_sent(run, answering, arguments):

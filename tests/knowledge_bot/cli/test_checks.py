@@ -198,7 +198,7 @@ def test_lines_of_json_come_through_a_pipe(kbot, bots):
 def test_a_file_of_promptfoo_is_read_and_what_it_cannot_is_named(run, bots, tmp_path):
     bots(bot_1=RIGHT)
     file = tmp_path / "promptfooconfig.yaml"
-    text = "prompts: ['{{q}}']\ntests:\n  - vars: {q: When do you open?}\n    assert:\n"
+    text = "prompts: ['{{q}}']\ntests:\n  - vars: {q: 'When do you open?'}\n    assert:\n"
     file.write_text(f"{text}      - {{type: icontains, value: 9:30}}\n")
     assert run("check", "bot_1", file).exit_code == 0
     file.write_text(f"{text}      - {{type: llm-rubric, value: kind}}\n")

@@ -214,3 +214,12 @@ def test_extras_that_are_installed_are_listed_with_their_versions(examined, of_t
     _, _, checks = examined()
     assert checks["extra serve"][0] is True
     assert "fastapi " in checks["extra serve"][1]
+
+
+def test_it_says_what_is_announced_and_what_is_not(examined, answering):
+    header = {"Knowledge-Bot-Extensions": "sources=1;manage, com.example.acl=1"}
+    answering(answer(body={"data": []}), on_ping=answer(body="pong", headers=header))
+    _, _, checks = examined()
+    assert checks["extension sources"] == (True, "manage")
+    assert checks["extension com.example.acl"][0] is True
+    assert checks["extension idempotency"][0] is None

@@ -31,8 +31,8 @@ def test_a_folder_is_sent_once_and_what_changed_is_sent_again(run, of_the_servic
     assert (second.exit_code, second.stdout) == (0, "created\t0\nunchanged\t3\nskipped\t1\n")
     (handbook / "a.md").write_text("This is new.")
     third = run("ingest", "folder", handbook)
-    assert third.stdout == "created\t1\nunchanged\t2\nsuperseded\t1\nskipped\t1\n"
-    assert "kbot ledger superseded" in third.stderr
+    assert third.stdout == "created\t0\nreplaced\t1\nunchanged\t2\nskipped\t1\n"
+    assert "kbot ledger superseded" not in third.stderr
 
 
 def test_the_ledger_is_kept_with_the_users_data_and_named(run, of_the_service, handbook, tmp_path):
@@ -114,17 +114,70 @@ def test_what_vanished_is_counted_and_where_it_is_named_is_reported(run, of_the_
     assert run("ledger", "gone").stdout.split("\t")[2] == "a.md"
 
 
-def test_when_too_much_vanished_none_is_gone_until_that_is_allowed(run, of_the_service, handbook):
+@pytest.fixture
+def vanished(run, of_the_service, handbook):
+    """More is gone than may be, at once."""
+    for number in range(8):
+        (handbook / f"{number}.txt").write_text(f"Number {number}.")
     assert run("ingest", "folder", handbook).exit_code == 0
-    (handbook / "a.md").unlink()
-    (handbook / "b.txt").unlink()
+    for path in [*handbook.glob("*.txt")]:
+        path.unlink()
+
+
+def test_when_too_much_vanished_none_is_gone_until_that_is_allowed(run, vanished, handbook):
     done = run("ingest", "folder", handbook)
-    assert (done.exit_code, "gone withheld\t2\n" in done.stdout) == (0, True)
-    assert "not recorded as gone: 2, which is more than the share of 0.5" in done.stderr
-    assert "--gone-limit 1." in done.stderr
+    assert (done.exit_code, "gone withheld\t9\n" in done.stdout) == (0, True)
+    assert "not recorded as gone: 9, which is more than the share of 0.5" in done.stderr
+    assert "--gone-limit 1," in done.stderr
     assert run("ledger", "gone").stdout == ""
-    assert "\ngone\t2\n" in run("ingest", "folder", handbook, "--gone-limit", "1").stdout
-    assert len(run("ledger", "gone").stdout.splitlines()) == 2
+    assert "\ngone\t9\n" in run("ingest", "folder", handbook, "--gone-limit", "1").stdout
+    assert len(run("ledger", "gone").stdout.splitlines()) == 9
+
+
+def test_what_a_person_approves_is_removed_and_nothing_else(run, vanished, handbook, tmp_path):
+    assert "removed" not in run("ingest", "folder", handbook, "--prune").stdout
+    plan = tmp_path / "plan.json"
+    listed = run("ledger", "prune", "--plan", plan)
+    assert len(listed.stdout.splitlines()) == 9
+    (handbook / "0.txt").write_text("Number 0.")
+    assert run("ingest", "folder", handbook).exit_code == 0
+    done = run("ledger", "prune", "--apply", plan)
+    assert done.exit_code == 3
+    assert "removed\t8\n" in done.stdout
+    assert "unremoved\t1\n" in done.stdout
+    assert "gone" not in done.stdout
+    assert "Nothing to send" not in done.stderr
+    assert run("ledger", "prune").stdout == ""
+    plan.write_text(plan.read_text().replace("src_", "src_9"))
+    assert run("ledger", "prune", "--apply", plan).exit_code == 1
+
+
+def test_what_is_gone_is_removed_and_what_was_sent_is_waited_for(run, of_the_service, handbook):
+    run("ingest", "folder", handbook)
+    (handbook / "a.md").unlink()
+    done = run("ingest", "folder", "--prune", handbook, "--wait-ready", "30", "--dry-run")
+    assert done.stdout.startswith("a.md (to be removed)\n")
+    done = run("ingest", "folder", "--prune", handbook, "--wait-ready", "30")
+    assert (done.exit_code, "removed\t1\n" in done.stdout) == (0, True)
+    (handbook / "b.txt").write_bytes(b"")
+    done = run("ingest", "folder", handbook, "--prune", "excluded", "--exclude", "deeper/")
+    assert (done.exit_code, "removed\t1\n" in done.stdout) == (0, True)
+
+
+def test_a_command_removes_what_is_gone(run, of_the_service, handbook, tmp_path):
+    run("ingest", "folder", handbook)
+    (handbook / "a.md").unlink()
+    done = run("ingest", "folder", handbook, "--prune-command", "false {source_id}")
+    assert (done.exit_code, "unremoved\t1\n" in done.stdout) == (3, True)
+    done = run("ingest", "folder", handbook, "--prune-command", f"touch {tmp_path}/{{source_id}}")
+    assert (done.exit_code, "removed\t1\n" in done.stdout) == (0, True)
+    assert len([*tmp_path.glob("src_*")]) == 1
+    assert run("ingest", "folder", handbook, "--prune", "--prune-command", "true").exit_code == 2
+
+
+def test_a_folder_without_its_marker_fails(run, of_the_service, handbook):
+    done = run("ingest", "folder", handbook, "--marker", ".kbot-origin")
+    assert (done.exit_code, "invalid\t1\n" in done.stdout) == (3, True)
 
 
 def test_the_same_content_under_two_names_is_sent_and_reported(run, of_the_service, handbook):

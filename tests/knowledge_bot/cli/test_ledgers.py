@@ -374,7 +374,7 @@ def test_a_ledger_is_copied_and_told_by_tables(run, send, tmp_path):
     done = run("ledger", "copy", str(ledger), str(other))
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
-        "scopes\t1", "origins\t0", "items\t2", "superseded\t0", "announced\t0", "pages\t0"
+        "scopes\t1", "origins\t0", "items\t2", "superseded\t0", "notes\t0", "pages\t0"
     ]  # fmt: skip
     again = run("ledger", "copy", str(other), f"sqlite:///{tmp_path / 'third.db'}", "--json")
     assert json.loads(again.stdout)["items"] == 2

@@ -44,7 +44,7 @@ def test_a_second_run_sends_what_changed_alone(run, of_the_service, site):
     assert "created\t3" in first.stdout
     site.answers["/hours"] = answer(b"<p>We open at ten.<a href=/>Home</a>")
     again = ingest(run, site)
-    assert "created\t1" in again.stdout
+    assert "replaced\t1" in again.stdout
     assert "unchanged\t2" in again.stdout
 
 
@@ -76,7 +76,7 @@ def test_a_list_is_compared_by_the_pages_main_texts(run, of_the_service, site, t
     assert "created\t1" in run(*command).stdout
     assert "unchanged\t1" in run(*command).stdout
     site.answers["/hours"] = answer(b"<p>We open at ten.<a href=/>Home</a>")
-    assert "created\t1" in run(*command).stdout
+    assert "replaced\t1" in run(*command).stdout
 
 
 def test_pages_whose_changes_nobody_will_see_are_named_when_they_are_new(run, of_the_service, site):

@@ -193,7 +193,7 @@ def test_an_address_to_read_from_that_is_none_is_reported(run, answering, kind):
     answering(answer(body=SOURCE))
     done = run("ingest", kind, "https://[::1/x.xml", *IN_ONE)
     assert done.exit_code == 3
-    assert "it is not an address" in done.stderr
+    assert "the address is malformed" in done.stderr
 
 
 def test_a_line_whose_headers_are_of_another_form_is_named_and_the_rest_is_sent(run, answering):

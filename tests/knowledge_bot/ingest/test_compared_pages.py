@@ -193,7 +193,7 @@ def test_a_host_that_does_not_answer_is_left_alone_and_the_others_are_read(site)
     urls = [f"{dead}/{number}" for number in range(15)]
     items = list(from_urls([*urls, f"{site.root}/a"], compare="content", **FAST))
     shown = [item.reason for item in items[:-1]]
-    assert all("cannot be fetched" in reason for reason in shown[:10])
+    assert all("could not be reached" in reason for reason in shown[:10])
     assert all("it was not read" in reason for reason in shown[10:])
     assert isinstance(items[-1], WebPage)
 
@@ -320,7 +320,7 @@ def test_a_public_list_leads_to_no_private_page(public):
         start = web.url("/s.xml", "public.example")
         refused, page = from_sitemap(start, compare="content", **FAST)
         assert isinstance(refused, Skipped)
-        assert "private address" in refused.reason
+        assert "not a public address" in refused.reason
         assert isinstance(page, WebPage)
         assert "127.0.0.1" not in public
         allowed = from_sitemap(start, compare="content", allow_private=True, **FAST)
@@ -332,7 +332,7 @@ def test_a_public_sitemap_is_not_redirected_into_a_network(public):
         web.answers["/s.xml"] = redirect(web.url("/inside.xml"))
         web.answers["/inside.xml"] = answer(sitemap_of("https://h.example/"))
         (shown,) = from_sitemap(web.url("/s.xml", "public.example"))
-        assert "private address" in shown.reason
+        assert "not a public address" in shown.reason
         assert len(list(from_sitemap(web.url("/s.xml", "public.example"), allow_private=True))) == 1
         assert len(list(from_sitemap(web.url("/s.xml")))) == 1  # private from the beginning
 
@@ -342,7 +342,7 @@ def test_a_list_of_one_s_own_may_name_private_pages_that_public_ones_may_not_lea
         web.answers["/to-inside"] = redirect(web.url("/inside"))
         urls = [web.url("/to-inside", "public.example"), web.url("/inside")]
         refused, page = from_urls(urls, compare="content", **FAST)
-        assert "private address" in refused.reason
+        assert "not a public address" in refused.reason
         assert isinstance(page, WebPage)
 
 

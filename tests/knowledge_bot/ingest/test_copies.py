@@ -92,7 +92,7 @@ def test_a_copy_holds_all_that_the_ledger_holds(send, filled, place, kind, to):
         "origins": 1,
         "items": 7,
         "superseded": 1,
-        "announced": 0,
+        "notes": 0,
         "pages": 0,
     }
     assert held(other) == held(ledger)

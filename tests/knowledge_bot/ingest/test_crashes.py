@@ -19,8 +19,10 @@ import pytest
 import ingest_worker
 from counting_server import CountingServer, counting
 from kill_ingestion import kill_ingestion
+from kill_pruning import database_away, kill_pruning, service_away
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
+from postgresql_server import postgresql
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -120,6 +122,44 @@ def test_a_thousand_killed_runs_lose_nothing_and_create_nothing_twice():
     counts = kill_ingestion(kills=1000, items=20_000, concurrency=16)
     assert (counts.twice, counts.lost) == (0, 0)
     assert counts.most_unknown_per_kill <= 16
+
+
+def test_killed_runs_that_prune_leave_the_service_as_the_folder_is():
+    counts = kill_pruning(kills=12)
+    assert counts.kills == 12
+    assert counts.right, counts
+
+
+def test_killed_runs_that_prune_with_a_ledger_in_postgresql_do_as_well(new_schema):
+    counts = kill_pruning(kills=6, ledger_of=lambda path: new_schema())
+    assert counts.right, counts
+
+
+def test_runs_that_prune_while_the_service_is_killed_do_as_well():
+    counts = kill_pruning(kills=4, outages=lambda service: [lambda: service_away(service)])
+    assert counts.outages == 4
+    assert counts.right, counts
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_three_hundred_killed_runs_leave_the_service_as_the_folder_is():
+    counts = kill_pruning(kills=300)
+    assert counts.right, counts
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("both", [False, True])
+def test_a_database_that_restarts_meanwhile_makes_no_difference(both):
+    with postgresql() as server:
+
+        def outages(service):
+            of_service = [lambda: service_away(service)] if both else []
+            return [*of_service, lambda: database_away(server)]
+
+        counts = kill_pruning(kills=60, ledger_of=lambda path: server.url(), outages=outages)
+    assert counts.right, counts
 
 
 @pytest.mark.slow

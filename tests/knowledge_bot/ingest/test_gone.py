@@ -303,18 +303,23 @@ def test_a_limit_of_nothing_reports_nothing(ingested, ledger):
 
 
 def test_what_is_gone_already_does_not_count_for_the_limit(ingested, ledger):
-    ingested(texts(8))
-    assert ingested(texts(4)).gone == 4
-    assert ingested(texts(2)).gone == 6
+    ingested(texts(24))
+    assert ingested(texts(12)).gone == 12
+    assert ingested(texts(6)).gone == 18
     report = ingested(texts(0), gone_limit=0.9)
-    assert (report.gone, report.gone_withheld) == (6, 2)
+    assert (report.gone, report.gone_withheld) == (18, 6)
 
 
 def test_an_empty_origin_is_taken_for_a_mistake(ingested, ledger):
-    ingested(texts(3))
+    ingested(texts(6))
     report = ingested([])
-    assert (report.gone, report.gone_withheld) == (0, 3)
-    assert ingested([], gone_limit=1).gone == 3
+    assert (report.gone, report.gone_withheld) == (0, 6)
+    assert ingested([], gone_limit=1).gone == 6
+
+
+def test_a_few_items_may_always_go_and_so_the_only_one(ingested, ledger):
+    ingested(texts(5))
+    assert ingested([]).gone == 5
 
 
 def test_two_origins_in_one_ledger_do_not_touch_each_other(ingested, ledger):

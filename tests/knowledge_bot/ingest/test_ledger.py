@@ -6,6 +6,7 @@ import pickle
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -281,3 +282,19 @@ def test_a_result_that_comes_after_its_owner_was_taken_for_dead_counts(service, 
     assert fill(service, ledger, 1).created == 1
     (holding,) = ledger.status()
     assert (holding.created, holding.unknown) == (1, 0)
+
+
+def test_a_note_is_kept_by_its_name_and_travels_with_a_copy(service, ledger, tmp_path):
+    assert ledger.note("a", lambda note: None) == {}
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(24):
+            pool.submit(ledger.note, "a", lambda note: note.update(n=note.get("n", 0) + 1))
+    ledger.note("b", lambda note: note.update(of={"b": [1, None]}))
+    ledger.copy_to(tmp_path / "copy.db")
+    for each in (ledger, Ledger(tmp_path / "copy.db")):
+        assert each.note("a", lambda note: None) == {"n": 24}
+        assert each.note("b", lambda note: None) == {"of": {"b": [1, None]}}
+    with pytest.raises(ZeroDivisionError):
+        ledger.note("a", lambda note: note.update(n=1 // 0))
+    assert ledger.note("a", dict.clear) == {}
+    assert ledger.note("a", lambda note: None) == {}

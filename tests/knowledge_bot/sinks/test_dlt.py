@@ -10,8 +10,11 @@ dlt = pytest.importorskip("dlt", reason="runs in an environment of its own")
 
 from dlt.pipeline.exceptions import PipelineStepFailed  # noqa: E402 - after what it needs
 
-from knowledge_bot.ingest import Ledger  # noqa: E402 - after what it needs
+from calls import KEY  # noqa: E402 - after what it needs
+from knowledge_bot import Client  # noqa: E402 - as above
+from knowledge_bot.ingest import Ledger  # noqa: E402 - as above
 from knowledge_bot.sinks.dlt import knowledge_bot_destination  # noqa: E402 - as above
+from knowledge_bot.testing import MemoryService  # noqa: E402 - as above
 from sink_contract import OnAnEngine, Service, SinkContract, rows_of  # noqa: E402 - as above
 
 pytestmark = pytest.mark.timeout(600)
@@ -49,6 +52,12 @@ class TestDestination(SinkContract):
 
         return write
 
+    @pytest.fixture
+    def in_memory(self, options):
+        service = MemoryService(collections=["col_1"], extensions={"sources"})
+        options["client"] = Client(KEY, "https://service.test", transport=service.transport)
+        return service
+
     def test_a_row_is_known_by_its_table(self, options, write):
         write(rows_of(0, 1), **options)
         (entry,) = Ledger(options["ledger"]).entries()
@@ -68,7 +77,7 @@ class TestDestination(SinkContract):
     def test_what_would_be_replaced_is_refused(self, service, options, write):
         scd2 = {"disposition": "merge", "strategy": "scd2"}
         for disposition in ("replace", scd2):
-            with pytest.raises(PipelineStepFailed, match="the service deletes nothing"):
+            with pytest.raises(PipelineStepFailed, match="Nothing was sent"):
                 write(rows_of(0, 5), mended=True, disposition=disposition, **options)
         assert service.created == []
 
@@ -78,6 +87,29 @@ class TestDestination(SinkContract):
         write(rows, disposition="merge", columns=columns, **options)
         assert service.created == ["b"]
         assert "marked as deleted: 1" in caplog.text
+
+    def test_rows_that_are_marked_as_deleted_are_deleted_with_prune(
+        self, in_memory, options, write
+    ):
+        rows = [{"id": "a", "body": "A.", "gone": False}, {"id": "b", "body": "B.", "gone": False}]
+        merging = {"disposition": "merge", "columns": {"gone": {"hard_delete": True}}}
+        write(rows, **merging, **options)
+        write([{"id": "a", "body": "A.", "gone": True}], **merging, **options)
+        assert len(in_memory.sources) == 2
+        write([{"id": "a", "body": None, "gone": True}], prune=True, **merging, **options)
+        assert [one["name"] for one in in_memory.sources] == ["b"]
+
+    def test_what_a_replaced_table_no_longer_has_is_removed_with_prune(
+        self, in_memory, options, write, monkeypatch
+    ):
+        monkeypatch.setenv("DATA_WRITER__FILE_MAX_ITEMS", "2")
+        monkeypatch.setenv("NORMALIZE__DATA_WRITER__FILE_MAX_ITEMS", "2")
+        replacing = {"disposition": "replace", "prune": True}
+        write(rows_of(0, 9), **replacing, **options)
+        assert len(in_memory.sources) == 9
+        write([*rows_of(2, 9), {"id": "r9", "body": "New."}], **replacing, **options)
+        names = sorted(one["name"] for one in in_memory.sources)
+        assert names == [f"r{number}" for number in range(2, 10)]
 
     def test_values_of_another_type_than_their_column_are_sent(self, service, options, write):
         write([{"id": 1, "body": 5}, {"id": "b", "body": "Text."}], **options)

@@ -12,9 +12,10 @@ from uuid import UUID
 import pytest
 
 from calls import KEY
-from knowledge_bot import Client, ConfigurationError, Delivery
+from knowledge_bot import Client, ConfigurationError, ConnectionLostError, Delivery
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger, LedgerError
 from knowledge_bot.sinks import RowSink
+from knowledge_bot.testing import MemoryService, no_waiting
 from scripted_server import reset
 from sink_contract import REFUSED, SinkContract, rows_of
 
@@ -34,6 +35,36 @@ class NAType:
         raise TypeError("boolean value of NA is ambiguous")
 
     __hash__ = None
+
+
+@pytest.fixture
+def in_memory(tmp_path):
+    """A service that deletes, and a sink of it."""
+    service = MemoryService(extensions={"sources"})
+    client = Client(KEY, "https://service.test", transport=service.transport)
+    needed = {**NEEDED, "collections": "col_default", "ledger": tmp_path / "kbot.db"}
+    return service, RowSink(**needed, table="articles", client=client)
+
+
+def test_rows_are_deleted_by_their_keys(in_memory):
+    service, sink = in_memory
+    sink.write(rows_of(0, 3))
+    assert sink.delete([{"id": "r1"}, {"id": "r9", "body": None}]) == ["articles/r1"]
+    assert [one["name"] for one in service.sources] == ["r0", "r2"]
+    with pytest.raises(ConfigurationError, match="row 2"):
+        sink.delete([{"id": "r0"}, {"body": "No key."}])
+    assert len(service.sources) == 2
+    assert sink.write(rows_of(0, 3)).created == 1
+
+
+def test_a_row_whose_deletion_is_in_doubt_is_created_again(in_memory):
+    service, sink = in_memory
+    sink.write(rows_of(0, 3))
+    service.lose_next_answer(times=3)
+    with no_waiting(), pytest.raises(ConnectionLostError):
+        sink.delete([{"id": "r1"}])
+    sink.write(rows_of(0, 3))
+    assert sorted(one["name"] for one in service.sources) == ["r0", "r1", "r2"]
 
 
 class TestRowSink(SinkContract):

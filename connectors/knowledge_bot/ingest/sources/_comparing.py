@@ -89,10 +89,10 @@ class Compared:
         return replace(self, _memory=memory)
 
     def __iter__(self) -> Iterator[WebPage | Skipped]:
-        from knowledge_bot.ingest.sources._fetching import Fetcher
+        from knowledge_bot.ingest.sources._fetching import PoliteFetcher
         from knowledge_bot.ingest.sources._pages import PageReader
 
-        fetcher = Fetcher(self._named_by, self.rate, allow_private=self._allow_private)
+        fetcher = PoliteFetcher(self._named_by, self.rate, allow_private=self._allow_private)
         reader = PageReader(
             fetcher,
             compare=self.compare,
@@ -127,7 +127,8 @@ def _compared(page: WebPage, reader: "PageReader", unanswered: Counter[str]) -> 
     try:
         version = _version(page.url, reader)
     except NoPageError as error:
-        return Skipped(page.url, str(error), invalid=True, partial=not error.gone)
+        partial = not error.gone
+        return Skipped(page.url, str(error), invalid=True, partial=partial, gone=error.gone)
     except UnreadableError as error:
         if isinstance(error, UnreachableError):
             unanswered[host] = before + 1
@@ -137,8 +138,8 @@ def _compared(page: WebPage, reader: "PageReader", unanswered: Counter[str]) -> 
 
 def _version(url: str, reader: "PageReader") -> str | None:
     """Return a page's version, following redirects."""
-    from knowledge_bot.ingest.sources._fetching import REDIRECTS
     from knowledge_bot.ingest.sources._pages import Moved, NoPageError
+    from knowledge_bot_web.fetching import REDIRECTS
 
     for _ in range(REDIRECTS + 1):
         found = reader.read(url)

@@ -1,17 +1,18 @@
 """What several sources of items share: documents that are fetched or opened."""
 
-import gzip
 import io
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._listings import Skipped
+from knowledge_bot_web.errors import FetchError
+from knowledge_bot_web.inflating import inflated
 
 TOO_LARGE = 50 * 1024 * 1024
 """Most bytes of a document, unpacked: sitemaps.org, protocol, "Using Sitemap index files"."""
@@ -19,6 +20,7 @@ TOO_LARGE = 50 * 1024 * 1024
 # The most documents fetched per second, such as the sitemaps of a sitemap index.
 _RATE = 20.0
 _GZIP = b"\x1f\x8b"
+_PIECE = 65536
 _LAYERS = 2  # a compressed file, sent compressed
 
 
@@ -89,11 +91,11 @@ def opening(start: str, *, allow_private: bool) -> Iterator[Opening]:
         start: the document that names the others; if it is public, no private one is opened.
         allow_private: whether private ones are opened even so.
     """
-    from knowledge_bot.ingest.sources._fetching import Fetcher
+    from knowledge_bot.ingest.sources._fetching import PoliteFetcher
 
     named_by = start if is_web_address(start) else ""
     allowed = allow_private or not named_by  # the caller's own file may name any address
-    with closing(Fetcher(named_by, _RATE, allow_private=allowed)) as fetcher:
+    with closing(PoliteFetcher(named_by, _RATE, allow_private=allowed)) as fetcher:
         yield lambda address: fetcher.opened(address) if _is_fetched(address) else _file(address)
 
 
@@ -112,39 +114,45 @@ def _file(path: str) -> Iterator[IO[bytes]]:
 
 def unpacked(file: IO[bytes]) -> IO[bytes]:
     """Return a document uncompressed; at most `TOO_LARGE` bytes of it are read."""
-    stream: IO[bytes] = file
+    pieces = iter(lambda: file.read(_PIECE), b"")
     for _ in range(_LAYERS):
-        start = _bounded(stream)
-        if start.peek(2)[:2] != _GZIP:
-            return start
-        stream = gzip.GzipFile(fileobj=start)  # type: ignore[assignment] # it reads as a stream
-    return _bounded(stream)
+        pieces = _unzipped(_bounded(pieces))
+    raw: Any = _Raw(_bounded(pieces))
+    return io.BufferedReader(raw, _PIECE)
 
 
-def _bounded(stream: IO[bytes]) -> io.BufferedReader:
-    raw: Any = _Raw(stream)
-    return io.BufferedReader(raw, 65536)
+def _unzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    first = next(filter(None, pieces), b"")
+    coding = "gzip" if first.startswith(_GZIP) else ""
+    yield from inflated(chain((first,), pieces), coding)
+
+
+def _bounded(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    left = TOO_LARGE
+    for piece in pieces:
+        left -= len(piece)
+        if left < 0:
+            raise UnreadableError(too_large_reason())
+        yield piece
 
 
 class _Raw(io.RawIOBase):
-    """A stream that raises after `TOO_LARGE` bytes."""
+    """A stream of pieces."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self._left = stream, TOO_LARGE
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._left = pieces, b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: bytearray) -> int:  # type: ignore[override] # a writable buffer
         try:
-            piece = self._stream.read(len(buffer))
-        except (OSError, EOFError, zlib.error) as error:
-            raise UnreadableError(f"it cannot be unpacked: {error}") from error
-        self._left -= len(piece)
-        if self._left < 0:
-            raise UnreadableError(too_large_reason())
-        buffer[: len(piece)] = piece
-        return len(piece)
+            piece = self._left or next(filter(None, self._pieces), b"")
+        except FetchError as error:
+            raise UnreadableError(f"it cannot be unpacked: {error}") from None
+        size = min(len(buffer), len(piece))
+        buffer[:size], self._left = piece[:size], piece[size:]
+        return size
 
 
 def too_large_reason() -> str:

@@ -14,6 +14,7 @@ from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, fingerp
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import File
+    from knowledge_bot.ingest.sources._pages import Memory
 
 # How many files a listing has at most.
 _LISTED = 500
@@ -29,6 +30,7 @@ def from_folder(
     exclude: str | Iterable[str] = (),
     hidden: bool = False,
     origin: str | None = None,
+    marker: str | None = None,
 ) -> "Folder":
     """Find the files below a folder.
 
@@ -45,10 +47,14 @@ def from_folder(
         hidden: whether to take names that begin with a dot.
         origin: a name for the folder that stays the same wherever it is mounted, such as
             `handbook`; by default the folder's resolved path.
+        marker: the name of a file that must be in the folder, such as `.kbot-origin`. Without it
+            the folder is not the one that is meant, such as a disk that is not mounted: then
+            nothing is taken, and nothing is gone.
 
     Returns:
         An iterable of a `File` for each file, and a `Skipped` for what is hidden, leaves the
-        folder, is not a file, has a path that is not UTF-8, or is a folder that cannot be read.
+        folder, is not a file, has a path that is not UTF-8, or is a folder that cannot be read, or
+        was another file system in the last run and is not now.
 
     Raises:
         ConfigurationError: there is no such folder, or a pattern is not valid.
@@ -74,7 +80,9 @@ def from_folder(
 
         left_out += patterns_of("exclude", exclude)
     excluding = matching(left_out)
-    found = Folder(str(root), str(root), name, matches, excluding, hidden)
+    if marker is not None and (not marker or "/" in marker):
+        raise ConfigurationError(f"marker: expected the name of a file, not {marker!r}")
+    found = Folder(str(root), str(root), name, matches, excluding, hidden, marker)
     return found if origin is None else found.named(origin)
 
 
@@ -94,10 +102,35 @@ class Folder:
     _matches: Callable[[str], object] | None
     _ignores: Callable[[str], bool] | None
     _hidden: bool
+    _marker: str | None = None
+    _memory: "Memory | None" = None
 
     def named(self, origin: str) -> "Folder":
         """Return the same folder under a name that stays the same wherever it is mounted."""
         return replace(self, prefix=origin, origin=origin)
+
+    def remembering(self, memory: "Memory") -> "Folder":
+        """Return the same folder, its mounted folders compared with what a memory holds of them."""
+        return replace(self, _memory=memory)
+
+    def gone_reason(self, key: str) -> str:
+        """Return why the file with a key did not come."""
+        path = self._path(key)
+        there = os.path.lexists(path) and not os.path.isdir(path)  # noqa: PTH112 - as above
+        return "excluded" if there else "missing"
+
+    def doubts(self, key: str) -> bool:
+        """Return whether a missing file may be on a disk that is not mounted.
+
+        A folder that held it is still there, but empty.
+        """
+        folder = os.path.dirname(self._path(key))  # noqa: PTH120 - a text, as elsewhere here
+        while not os.path.isdir(folder) and len(folder) > len(self.root):  # noqa: PTH112 - as above
+            folder = os.path.dirname(folder)  # noqa: PTH120 - as above
+        return len(folder) > len(self.root) and _is_empty(folder)
+
+    def _path(self, key: str) -> str:
+        return f"{self.root}/{key.removeprefix(f'{self.prefix}/')}"
 
     def __iter__(self) -> Iterator["File | Skipped"]:
         from knowledge_bot.ingest._items import File
@@ -109,21 +142,32 @@ class Folder:
                 else:
                     yield File(path=item.path, name=item.name, key=item.key)
 
-    def listings(self) -> Iterator[Listing]:  # noqa: C901, PLR0912 - one branch for each kind of entry
+    def listings(self) -> Iterator[Listing]:
         """Yield the same as listings, a few hundred files each.
 
         To make an item of each file would take longer than everything else about an unchanged one.
         """
+        if self._marker is None or os.path.lexists(f"{self.root}/{self._marker}"):
+            yield from self._walked()
+        else:
+            reason = f"{self._marker} is not in it, so it is another folder, or not mounted"
+            lacking = Skipped(_shown(self.root), reason, invalid=True, partial=True)
+            yield self._listing([lacking], [""])
+
+    def _walked(self) -> Iterator[Listing]:  # noqa: C901, PLR0912 - one branch for each kind of entry
         found: list[str | ListedFile | Skipped] = []
         versions: list[str] = []
+        devices: dict[str, int] = {}  # by folder
 
         def add(each: str | ListedFile | Skipped, version: str = "") -> None:
             found.append(each)
             versions.append(version)
 
         def listed(below: str) -> tuple[str, Iterator[os.DirEntry[str]]]:
+            path = f"{self.root}/{below}" if below else self.root
             try:
-                with os.scandir(f"{self.root}/{below}" if below else self.root) as entries:
+                with os.scandir(path) as entries:
+                    devices[below] = os.stat(path).st_dev  # noqa: PTH116 - a `Path` costs more
                     return below, iter(sorted(entries, key=attrgetter("name")))
             except OSError as error:
                 reason = f"the folder cannot be read: {error.strerror}"
@@ -149,7 +193,7 @@ class Folder:
                     if self._ignores is None or not self._ignores(f"{relative}/"):
                         waiting.append(listed(f"{relative}/"))
                         break
-                elif takes is None or takes(relative):
+                elif (takes is None or takes(relative)) and relative != self._marker:
                     try:
                         status = entry.stat(follow_symlinks=False)
                     except OSError:  # it was removed a moment ago
@@ -164,7 +208,27 @@ class Folder:
                         add(_skipped(relative, "it is not a regular file"))
             else:
                 waiting.pop()
+        for below in self._no_longer_mounted(devices):
+            reason = "it was another file system before, and is not now: is it mounted?"
+            add(Skipped(_shown(below), reason, invalid=True, partial=True))
         yield self._listing(found, versions)
+
+    def _no_longer_mounted(self, devices: dict[str, int]) -> list[str]:
+        """Return the folders that were mounted before and are not, and remember those that are.
+
+        One that is empty is remembered until it is mounted again or removed.
+        """
+        if self._memory is None:
+            return []
+        mounted = {below for below in devices if below and devices[below] != devices[_above(below)]}
+        about = f"the file systems in {self.prefix}"
+        known = os.fsdecode(self._memory.recall(about) or b"")
+        before = set(filter(None, known.split("\0")))
+        lost = {below for below in before - mounted if below in devices}
+        empty = {below for below in lost if _is_empty(f"{self.root}/{below}")}
+        if (now := mounted | empty) != before:
+            self._memory.remember(about, os.fsencode("\0".join(sorted(now))))
+        return sorted(lost)
 
     def _listing(self, found: list[str | ListedFile | Skipped], versions: list[str]) -> Listing:
         prefix = f"{self.prefix}/"
@@ -205,6 +269,18 @@ class Folder:
             reason = f"its path is not UTF-8 text, {_shown(path)}; rename it"
             return Skipped(_shown(name), reason, invalid=True)
         return ListedFile(path, name, f"{self.prefix}/{below}")
+
+
+def _is_empty(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is None
+    except OSError:
+        return True  # nothing that can be seen
+
+
+def _above(below: str) -> str:
+    return below[: below.rstrip("/").rfind("/") + 1]
 
 
 def _ignored_lines(root: Path) -> list[str]:

@@ -166,6 +166,14 @@ class Objects:
         """Return the same objects under a name that stays the same wherever they are."""
         return replace(self, prefix=origin, origin=origin)
 
+    def gone_reason(self, key: str) -> str:
+        """Return why the object with a key did not come."""
+        name = key.removeprefix(f"{self.prefix}/")
+        left_out = self._ignores is not None and self._ignores(name)
+        left_out = left_out or (self._matches is not None and not self._matches(name))
+        hidden = _is_hidden(name) and not self._hidden
+        return "excluded" if left_out or hidden else "missing"
+
     def __iter__(self) -> Iterator[File | Skipped]:
         try:
             store, root = self._connect()

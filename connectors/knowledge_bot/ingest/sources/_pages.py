@@ -13,8 +13,11 @@ from typing import Literal, Protocol, TypeAlias
 
 from knowledge_bot.ingest.sources._addresses import cleaned
 from knowledge_bot.ingest.sources._documents import UnreadableError
-from knowledge_bot.ingest.sources._fetching import AGENT, Answer, Fetcher
-from knowledge_bot.ingest.sources._html import decoded, extractors, parsed, version_of
+from knowledge_bot.ingest.sources._fetching import AGENT, PoliteFetcher
+from knowledge_bot.ingest.sources._html import extractors, read_page, version_of
+from knowledge_bot_web.charsets import declared_in, decoded
+from knowledge_bot_web.fetching import Answer, Validators
+from knowledge_bot_web.html import PageError
 
 Compare: TypeAlias = Literal["content", "lastmod"]
 """What the version of a page is made of: its main text, or the time that its server states."""
@@ -109,15 +112,18 @@ class Moved:
     address: str | None
 
 
+_GONE = {404: "404", 410: "410"}
+
+
 class NoPageError(Exception):
     """An address without a page.
 
     Attributes:
-        gone: whether there certainly is none.
+        gone: why there certainly is none, as `Skipped.gone` says it; empty if that is not certain.
         failed: whether its server failed.
     """
 
-    def __init__(self, reason: str, *, gone: bool = False, failed: bool = False) -> None:
+    def __init__(self, reason: str, *, gone: str = "", failed: bool = False) -> None:
         super().__init__(reason)
         self.gone, self.failed = gone, failed
 
@@ -135,7 +141,7 @@ class PageReader:
 
     def __init__(
         self,
-        fetcher: Fetcher,
+        fetcher: PoliteFetcher,
         *,
         compare: Compare,
         memory: Memory | None,
@@ -159,20 +165,22 @@ class PageReader:
         """
         before = self._recalled(url)
         reader = before.reader if before is not None else self._readers[0]
+        known = (
+            Validators(before.etag, before.last_modified) if before is not None else Validators()
+        )
         address = at or url
         answer = self._fetcher.get(
-            address, headers=_conditions(before), largest=self._largest, wanted=self._wanted
+            address, headers=known.headers(), largest=self._largest, wanted=self._wanted
         )
         if answer.status == 304 and before is not None:
             return Page(_confirmed(before, answer), unchanged=True)
-        if (location := answer.location(address)) is not None:
-            return Moved(location, cleaned(location))
+        if answer.location is not None:
+            return Moved(answer.location, cleaned(answer.location))
         if answer.status != 200:
-            gone, failed = answer.status in (404, 410), answer.status >= 500
+            gone, failed = _GONE.get(answer.status, ""), answer.status >= 500
             raise NoPageError(f"its server answered {answer.status}", gone=gone, failed=failed)
         if not self._wanted(answer):
-            kind = (answer.first("content-type") or "").partition(";")[0].strip().lower()
-            raise NoPageError(f"it is not a page but {kind[:80]}", gone=True)
+            raise NoPageError(f"it is not a page but {answer.kind[:80]}", gone="excluded")
         read = self._read if _is_page(answer) else self._read_document
         page = read(address, answer, reader)
         if self._memory is not None and not page.cut and page.known != before:
@@ -201,8 +209,12 @@ class PageReader:
 
     def _read(self, url: str, answer: Answer, reader: str) -> Page:
         charset = _CHARSET.search(answer.first("content-type") or "")
-        text, encoding = decoded(answer.body, charset[1] if charset else None)
-        document = parsed(text, url, encoding)
+        declared = [charset[1]] if charset else []
+        text, encoding = decoded(answer.body, declared + declared_in(answer.body), guess=False)
+        try:
+            document = read_page(text, url, encoding)
+        except PageError as error:
+            raise UnreadableError(str(error)) from None
         asked = _asked_by_header(answer)
         for name, content in document.robots:
             if name in ("robots", AGENT):
@@ -216,7 +228,7 @@ class PageReader:
             etag=answer.first("etag"),
             last_modified=modified,
             version=version,
-            links=() if asked & {"nofollow", "none"} else tuple(document.links),
+            links=() if asked & {"nofollow", "none"} else document.links,
             canonical=_canonical_by_header(answer, url) or document.canonical,
             noindex=bool(asked & {"noindex", "none"}),
             more_links=document.more_links,
@@ -243,15 +255,7 @@ def _is_there(answer: Answer) -> bool:
 
 
 def _is_page(answer: Answer) -> bool:
-    kind = (answer.first("content-type") or "").partition(";")[0].strip().lower()
-    return answer.status == 200 and (not kind or kind in _KINDS)
-
-
-def _conditions(before: Remembered | None) -> list[tuple[str, str]]:
-    if before is None:
-        return []
-    conditions = (("If-None-Match", before.etag), ("If-Modified-Since", before.last_modified))
-    return [(name, value) for name, value in conditions if value]
+    return answer.status == 200 and (not answer.kind or answer.kind in _KINDS)
 
 
 def _confirmed(before: Remembered, answer: Answer) -> Remembered:

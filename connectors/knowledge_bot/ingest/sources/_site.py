@@ -22,13 +22,13 @@ from knowledge_bot.ingest.sources._documents import (
     patterns_of,
 )
 from knowledge_bot.ingest.sources._folder import matching
-from knowledge_bot.ingest.sources._robots import LARGEST as LARGEST_ROBOTS
-from knowledge_bot.ingest.sources._robots import Robots
 from knowledge_bot.ingest.sources._sitemap import sitemap_pages
 from knowledge_bot.models import Header
+from knowledge_bot_web.robots import LARGEST as LARGEST_ROBOTS
+from knowledge_bot_web.robots import Robots
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest.sources._fetching import Fetcher
+    from knowledge_bot.ingest.sources._fetching import PoliteFetcher
     from knowledge_bot.ingest.sources._pages import Compare, Memory, Moved, Page, PageReader
 
 logger = logging.getLogger(__name__)
@@ -180,6 +180,10 @@ class Site:
             return False
         return self._included is None or any(map(self._included, spellings))
 
+    def gone_reason(self, key: str) -> str:
+        """Return why the page with a key did not come."""
+        return "missing" if self.takes(key) else "excluded"
+
     def headers_for(self, url: str) -> list[Header]:
         """Return the headers that the service sends to scrape a page; none for another host."""
         if site(url) != site(self.start):
@@ -187,10 +191,10 @@ class Site:
         return [Header(name=name, value=value) for name, value in self._headers]
 
     def __iter__(self) -> Iterator[WebPage | Skipped]:
-        from knowledge_bot.ingest.sources._fetching import Fetcher
+        from knowledge_bot.ingest.sources._fetching import PoliteFetcher
         from knowledge_bot.ingest.sources._pages import PageReader
 
-        fetcher = Fetcher(
+        fetcher = PoliteFetcher(
             self.start,
             self.bounds.rate,
             allow_private=self._allow_private,
@@ -233,7 +237,7 @@ class _Crawl:
     eight bytes, so the memory is bounded whatever the site links to.
     """
 
-    def __init__(self, of: Site, fetcher: "Fetcher", reader: "PageReader") -> None:
+    def __init__(self, of: Site, fetcher: "PoliteFetcher", reader: "PageReader") -> None:
         self._site, self._bounds = of, of.bounds
         self._fetcher, self._reader = fetcher, reader
         self._robots = Robots(b"", "")
@@ -289,9 +293,9 @@ class _Crawl:
         except NoPageError as error:
             link = f"; {entry.linked_from} links to it" if entry.linked_from else ""
             failed = error.failed or entry.depth == 0
-            yield Skipped(
-                entry.url, f"{error}{link}", invalid=failed, partial=failed or not error.gone
-            )
+            partial = failed or not error.gone
+            reason = f"{error}{link}"
+            yield Skipped(entry.url, reason, invalid=failed, partial=partial, gone=error.gone)
         except UnreadableError as error:
             if isinstance(error, UnreachableError):
                 self._unanswered = unanswered + 1
@@ -300,7 +304,7 @@ class _Crawl:
 
     def _move(self, entry: _Entry, moved: "Moved") -> Generator[Skipped, None, bool]:
         """Follow a redirect; return whether there is an address to follow."""
-        from knowledge_bot.ingest.sources._fetching import REDIRECTS
+        from knowledge_bot_web.fetching import REDIRECTS
 
         address, reason = moved.address, ""
         if address is None:
@@ -324,7 +328,7 @@ class _Crawl:
         elif not self._site.takes(address):
             reason = f"it redirects to {address}, which is left out"
         if reason or address is None:
-            yield Skipped(entry.url, reason)
+            yield Skipped(entry.url, reason, gone="excluded")
             return False
         next_one = entry._replace(url=address, asked_at=None, via=(*entry.via, entry.url))
         yield from self._enqueue(next_one.url, next_one, at_once=True)
@@ -337,9 +341,9 @@ class _Crawl:
             reason = f"it is larger than page_bytes, {self._bounds.page_bytes:,} bytes"
             yield Skipped(entry.url, reason, invalid=True, partial=True)
         elif known.noindex:
-            yield Skipped(entry.url, "it asks not to be indexed")
+            yield Skipped(entry.url, "it asks not to be indexed", gone="excluded")
         elif canonical not in (None, entry.url, *entry.via) and self._site.takes(canonical or ""):
-            yield Skipped(entry.url, f"it is a copy of {canonical}")
+            yield Skipped(entry.url, f"it is a copy of {canonical}", gone="excluded")
             copy = _Entry(canonical or "", entry.depth, None, entry.url, (*entry.via, entry.url))
             yield from self._enqueue(copy.url, copy)
         elif self._site.takes(entry.url):
@@ -367,7 +371,7 @@ class _Crawl:
             return
         self._seen.add(hashed)
         if reason:
-            yield Skipped(url[:LONGEST], reason, invalid=entry.depth == 0)
+            yield Skipped(url[:LONGEST], reason, invalid=entry.depth == 0, gone="excluded")
         elif at_once:
             self._waiting.appendleft(entry)
         else:
@@ -407,7 +411,7 @@ class _Crawl:
         self._host, self._scheme = site(url), urlsplit(url).scheme
         address = urljoin(url, "/robots.txt")
         try:
-            answer, _ = self._fetcher.follow(address, largest=LARGEST_ROBOTS + 1)
+            answer = self._fetcher.follow(address, largest=LARGEST_ROBOTS + 1)
         except UnreadableError as error:
             reason = f"{error}; without it nothing may be read (RFC 9309, section 2.3.1.4)"
             yield Skipped(address, reason, invalid=True, partial=True)

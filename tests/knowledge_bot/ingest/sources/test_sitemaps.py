@@ -120,7 +120,7 @@ def test_a_sitemap_that_is_not_there_is_reported(web):
         port = unused.getsockname()[1]
     with no_waiting():
         (last,) = from_sitemap(f"http://127.0.0.1:{port}/s.xml")
-    assert "cannot be fetched" in last.reason
+    assert "could not be reached" in last.reason
     for address, said in (
         ("/nowhere/s.xml", "there is no file /nowhere/s.xml"),
         ("ftp://h.example/s.xml", "is not an http:// or https:// address"),

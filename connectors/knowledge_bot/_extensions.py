@@ -1,0 +1,231 @@
+"""What a service can beyond the interface, as it announces it (docs/extensions.md), and keys.
+
+A client asks once an hour, and remembers the answer for all that share its connections. What is
+not announced is never tried.
+"""
+
+import base64
+import logging
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from knowledge_bot.errors import ConfigurationError, UnsupportedError
+
+logger: logging.Logger = logging.getLogger("knowledge_bot")
+
+Extensions: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""The parameters of each extension by its name."""
+
+HEADER = "knowledge-bot-extensions"
+
+_VERSION = 1  # of the contract, as it is spoken here
+
+# Seconds until a service is asked again: after an answer, and after none.
+_REMEMBERED = 3600.0
+_PAUSE = 60.0
+
+
+class Announced:
+    """What a service announced to one API key, and when to ask it again.
+
+    Attributes:
+        extensions: what it announced at last, without `idempotency` once it has ignored a key;
+            None: it has not been asked, or has not answered.
+    """
+
+    def __init__(self) -> None:
+        self.extensions: Extensions | None = None
+        self._ignores_keys = False
+        self._until = -math.inf
+        self._warned = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it need not be asked: it answered within the hour, or failed just now."""
+        return time.monotonic() < self._until
+
+    def learn(self, header: str | None) -> None:
+        """Remember the header of an answer to a ping."""
+        found: dict[str, Mapping[str, Any]] = {}
+        try:
+            found = spoken(header or "")
+        except ValueError as error:
+            if not self._warned:
+                self._warned = True
+                logger.warning(
+                    "The service announces its extensions in a header that cannot be read, so it "
+                    "is used as one that has none: %s",
+                    error,
+                )
+        if self._ignores_keys:
+            found.pop("idempotency", None)
+        self.extensions = MappingProxyType(found)
+        self._until = time.monotonic() + _REMEMBERED
+
+    def forget(self) -> None:
+        """Ask again before the next call that needs to know."""
+        self._until = -math.inf
+
+    def pause(self) -> None:
+        """Let calls that can do without the answer go on without it for a while."""
+        self._until = time.monotonic() + _PAUSE
+
+    def give_up_keys(self) -> None:
+        """Send no more keys to a service that ignored one."""
+        if not self._ignores_keys:
+            self._ignores_keys = True
+            logger.warning(
+                "The service announces idempotency, but an answer of it does not repeat the "
+                "request's Idempotency-Key. No more keys are sent to it, and what is unknown is "
+                "not sent again"
+            )
+        known = self.extensions or {}
+        self.extensions = MappingProxyType({k: v for k, v in known.items() if k != "idempotency"})
+
+
+def check_announced(needs: tuple[str, ...], what: object, extensions: Extensions) -> None:
+    """Check that a service announces an extension, and parameters of it.
+
+    Args:
+        needs: the extension's name, then those of parameters.
+        what: the call, for the error.
+        extensions: what is announced.
+
+    Raises:
+        UnsupportedError: one is missing.
+    """
+    name, *parameters = needs
+    if name not in extensions:
+        raise UnsupportedError(
+            f"{what}: the service does not announce the extension {name!r}, so this cannot be done "
+            "there. Nothing was sent"
+        )
+    for parameter in parameters:
+        if not extensions[name].get(parameter):
+            raise UnsupportedError(f"{what}: {_LACKING[parameter]}. Nothing was sent")
+
+
+_LACKING = {
+    "manage": "this API key may not replace and delete sources; use one with the role manage",
+    "rename": "the service cannot rename a source; give its content, url or file to replace it",
+}
+
+
+# Keys ---------------------------------------------------------------------------------------------
+
+# What a quoted string of a header holds without an escape, but for spaces (RFC 9110).
+_KEY = re.compile(r"[!#-\[\]-~]{1,255}")
+
+
+def new_key() -> str:
+    """Return a UUIDv7 (RFC 9562, section 5.7); `uuid.uuid7` is new in Python 3.14."""
+    random = int.from_bytes(os.urandom(10))
+    number = (time.time_ns() // 1_000_000) << 80 | random & ~(0xF << 76 | 0x3 << 62)
+    digits = f"{number | 0x7 << 76 | 0x2 << 62:032x}"
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def given_key(key: object) -> str | None:
+    """Return a caller's key, checked for what a header can carry.
+
+    Raises:
+        ConfigurationError: it is empty, longer than 255 characters, or holds others than ASCII.
+    """
+    if key is not None and not (isinstance(key, str) and _KEY.fullmatch(key)):
+        raise ConfigurationError(
+            f"idempotency_key: expected 1 to 255 characters of ASCII without spaces and quotes, "
+            f"not {str(key)[:80]!r}"
+        )
+    return key
+
+
+def end_of_life(key: str, extensions: Extensions) -> float:
+    """Return until when a key may be sent again, as Unix time in seconds.
+
+    A UUIDv7 lives from its birth, another key from now. Without a lifetime there is no such time.
+    """
+    lifetime = extensions.get("idempotency", {}).get("lifetime")
+    seconds = lifetime if type(lifetime) is int else 0
+    digits = key.replace("-", "")
+    is_uuid7 = re.fullmatch(r"[0-9a-fA-F]{12}7[0-9a-fA-F]{19}", digits) is not None
+    return (int(digits[:12], 16) / 1000 if is_uuid7 else time.time()) + seconds
+
+
+# The announcement: a dictionary of structured fields (RFC 9651, section 4.2.2) --------------------
+
+
+def spoken(header: str) -> dict[str, Mapping[str, Any]]:
+    """Return the extensions of an announcement that are spoken here, with their parameters.
+
+    Raises:
+        ValueError: it is not a dictionary of RFC 9651.
+    """
+    found = {name: (versions, parameters) for name, versions, parameters in _members(header)}
+    return {
+        name: MappingProxyType(parameters)
+        for name, (versions, parameters) in found.items()
+        if any(type(version) is int and version == _VERSION for version in versions)
+    }
+
+
+def _text(found: str) -> str:
+    return re.sub(r"\\(.)", r"\1", found[1:-1])
+
+
+def _displayed(found: str) -> str:
+    from urllib.parse import unquote_to_bytes
+
+    return unquote_to_bytes(found[2:-1]).decode("utf-8")
+
+
+# Bare items by their patterns, none of which has a group, and what each means.
+_BARE_ITEMS: Mapping[str, Callable[[str], Any]] = {
+    r"-?[0-9]{1,12}\.[0-9]{1,3}(?![0-9.])": float,
+    r"-?[0-9]{1,15}(?![0-9.])": int,
+    r'"(?:[ !#-\[\]-~]|\\["\\])*"': _text,
+    r"[A-Za-z*][!#$%&'*+.^_`|~0-9A-Za-z:/-]*": str,
+    r":[A-Za-z0-9+/=]*:": lambda found: base64.b64decode(found[1:-1]),
+    r"\?[01]": lambda found: found == "?1",
+    r"@-?[0-9]{1,15}(?![0-9.])": lambda found: int(found[1:]),
+    r'%"(?:[ !#$&-~]|%[0-9a-f]{2})*"': _displayed,
+}
+_NAME = r"[a-z*][a-z0-9_.*-]*"
+_ITEM = "|".join(_BARE_ITEMS)
+_PARAMETER = rf"; *({_NAME})(?:=({_ITEM}))?"
+_PARAMETERS = rf"(?:; *{_NAME}(?:=(?:{_ITEM}))?)*"
+_LISTED = rf" *((?:{_ITEM})){_PARAMETERS}(?=[ )])"
+_MEMBER = re.compile(
+    rf"({_NAME})(?:=(?:({_ITEM})|\(((?: *(?:{_ITEM}){_PARAMETERS}(?=[ )]))*) *\)))?({_PARAMETERS})"
+)
+_COMMA = re.compile(r"[ \t]*,[ \t]*(?=.)")  # and another member
+
+
+def _meaning(item: str | None) -> Any:
+    """Return what a bare item stands for; where there is none, it is true."""
+    if item is None:
+        return True
+    return next(of(item) for pattern, of in _BARE_ITEMS.items() if re.fullmatch(pattern, item))
+
+
+def _members(header: str) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
+    """Read a dictionary: the name of each member, its items, and its parameters."""
+    rest = header.strip(" ")
+    while rest:
+        member = _MEMBER.match(rest)
+        if member is None:
+            raise ValueError(f"a name with a value is expected before {rest[:40]!r}")
+        name, item, items, parameters = member.groups()
+        listed = [item] if items is None else re.findall(_LISTED, items + ")")
+        found = re.findall(_PARAMETER, parameters)
+        yield name, tuple(map(_meaning, listed)), {key: _meaning(of or None) for key, of in found}
+        end = member.end()
+        if comma := _COMMA.match(rest, end):
+            end = comma.end()
+        elif end < len(rest):
+            raise ValueError(f"a comma is expected before {rest[end:][:40]!r}")
+        rest = rest[end:]

@@ -1,0 +1,270 @@
+"""What is known of conversations: the last answer of each, and who sends the next message there.
+
+`knowledge_bot.conversations` decides what happens to a head; here one is kept and changed in one
+step, in memory or in a database.
+"""
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
+
+from knowledge_bot._client import Client
+from knowledge_bot._database import Connection, Database, DatabaseError, Session
+from knowledge_bot._endpoints import check_number
+from knowledge_bot.errors import ConfigurationError
+
+_DAY: Final = 86_400  # seconds
+
+
+class HeadsError(DatabaseError):
+    """The heads of conversations cannot be read or written. Nothing was sent."""
+
+
+class Head(NamedTuple):
+    """What is known of a conversation.
+
+    Attributes:
+        answer: the id of its last answer; None where that is not known.
+        sender: who has the turn after it; None where nobody has.
+        content: a digest of what is being sent.
+        lost: whether it may have been sent, and no answer will come.
+        said: a digest of all that was said up to the answer, where answers are recognised by it.
+    """
+
+    answer: str | None
+    sender: str | None = None
+    content: str | None = None
+    lost: bool = False
+    said: str | None = None
+
+
+Thread: TypeAlias = tuple[str, str]
+"""A service's address and the id of a conversation there."""
+
+Change: TypeAlias = Callable[[Head | None], Head | None]
+"""Returns what becomes of a head; None stands for no head. It may be called several times."""
+
+
+class Heads:
+    """The last answer of each conversation, as far as it is known here.
+
+    The service cannot be asked for it. Without an address, an object knows what went through it,
+    and takes the list's word for conversations it has not seen. With an address, all that have the
+    same one share what they know: workers, machines, and the same process after a restart. There, a
+    list that continues an unknown conversation is a fork, so no list is ever answered with messages
+    that are not in it.
+
+    May be shared between threads and event loops, and used in children of `os.fork`. A pickle of it
+    holds the address, and with it perhaps a password.
+
+    Args:
+        address: `sqlite:///file`, `postgresql://…`, or the path of a SQLite file; a ledger may be
+            in the same database. None: in this object alone.
+        remembered: without an address, how many conversations are remembered; the least recently
+            used is forgotten first.
+        days: with an address, after how many days without a message a conversation is forgotten.
+
+    Raises:
+        HeadsError: the address cannot be used. From a call: the database cannot be read or written.
+        ConfigurationError: a number cannot be used, or the address is neither text nor a path.
+    """
+
+    def __init__(
+        self,
+        address: str | os.PathLike[str] | None = None,
+        *,
+        remembered: int = 10_000,
+        days: int = 400,
+    ) -> None:
+        if not isinstance(address, str | os.PathLike | None):
+            raise ConfigurationError.of(
+                "heads",
+                "expected Heads, their address (sqlite:///file or postgresql://…) or the path of a "
+                f"SQLite file, not {type(address).__name__}",
+            )
+        check_number("remembered", remembered, 1, whole=True)
+        check_number("days", days, 1, whole=True)
+        self._made_of = (address, remembered, days)
+        self._store = (
+            _Memory(remembered) if address is None else _Table(_HeadsDatabase.of(address), days)
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._store.name})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _heads, self._made_of
+
+    @classmethod
+    def of(cls, client: Client) -> "Heads":
+        """Return the heads of a client's conversations in this process.
+
+        Args:
+            client: each has heads of its own, which are dropped with it.
+        """
+        with _of_clients_lock:
+            heads = _of_clients.get(client)
+            if heads is None:
+                heads = _of_clients[client] = cls()
+            return heads
+
+    @property
+    def shared(self) -> bool:
+        """Whether a database holds them, so that calls may take some milliseconds."""
+        return isinstance(self._store, _Table)
+
+    def check(self) -> None:
+        """Check that they can be read.
+
+        Raises:
+            HeadsError: they cannot.
+        """
+        self.find("", "")
+
+    def change(self, thread: Thread, change: Change) -> Head | None:
+        """Replace a head in one step; returns what became of it."""
+        return self._store.change(thread, change)
+
+    def find(self, service: str, said: str) -> tuple[str, str | None] | None:
+        """Return a conversation and its last answer, if nothing is under way after that.
+
+        Args:
+            service: its address.
+            said: the digest of all that was said up to the answer; of several such, any is found.
+        """
+        return self._store.find(service, said)
+
+
+def _heads(address: Any, remembered: int, days: int) -> Heads:
+    return Heads(address, remembered=remembered, days=days)
+
+
+_of_clients: "WeakKeyDictionary[Client, Heads]" = WeakKeyDictionary()
+_of_clients_lock = threading.Lock()
+
+
+class _Memory:
+    name = ""
+
+    def __init__(self, remembered: int) -> None:
+        self._heads: OrderedDict[Thread, Head] = OrderedDict()
+        self._of_said: dict[tuple[str, str], Thread] = {}
+        self._remembered = remembered
+        self._lock = threading.Lock()
+
+    def find(self, service: str, said: str) -> tuple[str, str | None] | None:
+        with self._lock:
+            thread = self._of_said.get((service, said))
+            head = self._heads.get(thread) if thread is not None else None
+        if thread is None or head is None or head.said != said or head.sender is not None:
+            return None
+        return thread[1], head.answer
+
+    def change(self, thread: Thread, change: Change) -> Head | None:
+        with self._lock:
+            before = self._heads.get(thread)
+            head = change(before)
+            self._forget(thread, before)
+            if head is not None:
+                self._heads[thread] = head  # as the newest
+                if head.said is not None:
+                    self._of_said[thread[0], head.said] = thread
+                if len(self._heads) > self._remembered:
+                    self._forget(*next(iter(self._heads.items())))
+            return head
+
+    def _forget(self, thread: Thread, head: Head | None) -> None:
+        self._heads.pop(thread, None)
+        if head is not None and head.said is not None:
+            of_said = (thread[0], head.said)
+            if self._of_said.get(of_said) == thread:
+                del self._of_said[of_said]
+
+
+class _HeadsDatabase(Database):
+    """The database of shared heads."""
+
+    noun = "store of heads"
+    error = HeadsError
+    busy = 0.5
+    tables = """
+CREATE TABLE kbot_heads (
+    service TEXT NOT NULL,
+    conversation TEXT NOT NULL,
+    answer TEXT,                  -- the id of the last one
+    sender TEXT,                  -- who has the turn after it
+    content TEXT,                 -- a digest of what is being sent
+    lost INTEGER NOT NULL,        -- 1: no answer to that will come
+    said TEXT,                    -- a digest of all that was said up to the answer
+    updated_at INTEGER NOT NULL,  -- Unix seconds
+    PRIMARY KEY (service, conversation)
+);
+CREATE INDEX kbot_heads_updated ON kbot_heads (updated_at);
+CREATE INDEX kbot_heads_said ON kbot_heads (said) WHERE said IS NOT NULL;
+"""
+
+    def version_of(self, connection: Connection) -> int:
+        """Return 1 where a database has the table; what else is in it does not matter."""
+        return int("kbot_heads" in connection.names())
+
+    def check_replaced(self, *, there: bool) -> None:
+        """Allow a new file: what it does not know is a fork."""
+
+
+class _Table:
+    def __init__(self, database: _HeadsDatabase, days: int) -> None:
+        self._session = Session(database, patience=3.0)  # a user is waiting for an answer
+        self.name = repr(database.name)
+        self._seconds = days * _DAY
+        self._tidied = 0.0
+
+    def change(self, thread: Thread, change: Change) -> Head | None:
+        def write(connection: Connection) -> Head | None:
+            with connection.transaction():
+                found = connection.rows(_FIND if connection.sqlite else _FIND_AND_LOCK, *thread)
+                before = None
+                for answer, sender, content, lost, said in found:
+                    before = Head(answer, sender, content, bool(lost), said)
+                after = change(before)
+                if after is None:
+                    connection.run(_REMOVE, *thread)
+                elif after != before:
+                    values = (after.answer, after.sender, after.content, int(after.lost))
+                    connection.run(_WRITE, *thread, *values, after.said, int(time.time()))
+                self._tidy(connection)
+            return after
+
+        return self._session.do("used", write)
+
+    def find(self, service: str, said: str) -> tuple[str, str | None] | None:
+        found = self._session.do("used", lambda database: database.rows(_FIND_SAID, service, said))
+        return next(((conversation, answer) for conversation, answer in found), None)
+
+    def _tidy(self, connection: Connection) -> None:
+        now = time.time()
+        if now - self._tidied > _DAY:
+            connection.run("DELETE FROM kbot_heads WHERE updated_at < ?", int(now - self._seconds))
+            self._tidied = now
+
+
+_FIND = (
+    "SELECT answer, sender, content, lost, said FROM kbot_heads "
+    "WHERE service = ? AND conversation = ?"
+)
+_FIND_SAID = (
+    "SELECT conversation, answer FROM kbot_heads "
+    "WHERE service = ? AND said = ? AND sender IS NULL ORDER BY updated_at DESC LIMIT 1"
+)
+_FIND_AND_LOCK = f"{_FIND} FOR UPDATE"
+_REMOVE = "DELETE FROM kbot_heads WHERE service = ? AND conversation = ?"
+_WRITE = (
+    "INSERT INTO kbot_heads "
+    "(service, conversation, answer, sender, content, lost, said, updated_at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (service, conversation) DO UPDATE SET "
+    "answer = excluded.answer, sender = excluded.sender, content = excluded.content, "
+    "lost = excluded.lost, said = excluded.said, updated_at = excluded.updated_at"
+)

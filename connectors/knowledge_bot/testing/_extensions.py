@@ -1,0 +1,178 @@
+"""The extensions of docs/extensions.md, from memory: keys of idempotency, and sources with a state.
+
+`MemoryService` holds one object of each, and asks it under its own lock.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from knowledge_bot._extensions import end_of_life
+from knowledge_bot._transports import HTTPResponse
+
+LIFETIME = 604_800  # seconds
+
+ANNOUNCED = {
+    "idempotency": f"idempotency=1;lifetime={LIFETIME}",
+    "sources": "sources=1;manage;rename",
+}
+
+Content = str | bytes
+"""The text of a source, a page's address, or a file."""
+
+
+class RefusedError(Exception):
+    """A request that is answered with an error, and what stands in its body."""
+
+    def __init__(self, status: int, code: str, message: str, **more: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body: dict[str, str] = {"code": code, "message": message, **more}
+
+
+class Keys:
+    """The answers to requests that had a key, kept for whoever sends one again."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[object, HTTPResponse, str]] = {}
+
+    def answer(
+        self, key: str, request: object, act: Callable[[], tuple[HTTPResponse, str]]
+    ) -> HTTPResponse:
+        """Return the answer to a request: the first one again, if its key was used for it.
+
+        Args:
+            key: as it came.
+            request: its parsed parts, to be compared.
+            act: acts on it, and returns the answer and the id of what was created.
+
+        Raises:
+            RefusedError: the key cannot be used, or not for this.
+        """
+        given, key = key, key.strip().strip('"')
+        if not 0 < len(key) <= 255 or "," in key:
+            raise RefusedError(400, "invalid_request", "the Idempotency-Key cannot be used")
+        if key in self._kept:
+            first, answer, created = self._kept[key]
+            if first != request:
+                raise RefusedError(
+                    422, "idempotency_key_reused", "it was another request", id=created
+                )
+            headers = {**answer.headers, "idempotent-replayed": "true"}
+            return HTTPResponse(answer.status, headers, answer.body)
+        if end_of_life(key, {"idempotency": {"lifetime": LIFETIME}}) < time.time():
+            raise RefusedError(412, "idempotency_key_expired", "the key is too old")
+        answer, created = act()
+        headers = {**answer.headers, "idempotency-key": given}
+        answer = HTTPResponse(answer.status, headers, answer.body)
+        self._kept[key] = request, answer, created
+        return answer
+
+
+class Sources:
+    """The sources of a service, with their revisions."""
+
+    def __init__(self, sources: list[dict[str, Any]]) -> None:
+        self._sources = sources
+        self._contents: dict[str, Content] = {}  # by revision
+        self._made: dict[str, tuple[str, object, dict[str, Any]]] = {}  # by id: what made it
+        self._failing: dict[str, str] = {}  # reasons by name
+        self._revisions = 0
+        self.held = False
+
+    def get(self, source_id: str) -> dict[str, Any]:
+        """Return a source."""
+        for source in self._sources:
+            if source["id"] == source_id:
+                return source
+        raise RefusedError(404, "unknown_source", f"there is no source {source_id}")
+
+    def listed(self, query: Mapping[str, Sequence[str]]) -> object:
+        """Return a page of the sources, the newest first."""
+        limit = (query.get("limit") or ["50"])[0]
+        if not limit.isdecimal() or not 1 <= int(limit) <= 500:
+            raise RefusedError(400, "invalid_request", "limit is not 1 to 500")
+        found = [one for one in reversed(self._sources) if _fits(one, query)]
+        if before := query.get("before"):
+            ids = [one["id"] for one in reversed(self._sources)]
+            if before[0] not in ids:
+                raise RefusedError(400, "invalid_request", "before names no page")
+            older = ids[ids.index(before[0]) + 1 :]
+            found = [one for one in found if one["id"] in older]
+        page = [dict(one) for one in found[: int(limit)]]
+        return {"data": page, "next": page[-1]["id"] if len(found) > len(page) else None}
+
+    def create(self, source: dict[str, Any], content: Content) -> dict[str, Any]:
+        """Add a source, and return the answer; it is ready soon after."""
+        source.update(ready_revision=None, ready_at=None)
+        self._sources.append(source)
+        return self._revise(source, content)
+
+    def replace(
+        self, source_id: str, changes: dict[str, Any], content: Content, if_match: str | None
+    ) -> dict[str, Any]:
+        """Give a source another content, and return the answer."""
+        source = self.get(source_id)
+        request = changes, content
+        made = self._made.get(source["revision"])
+        if made is not None and made[:2] == (if_match, request):
+            return made[2]  # its first answer was lost (RFC 9110, section 13.1.1)
+        self.check(source, if_match)
+        source.update(changes)
+        answer = self._revise(source, content)
+        if if_match is not None:
+            self._made[answer["revision"]] = if_match, request, answer
+        return answer
+
+    def check(self, source: Mapping[str, Any], if_match: str | None) -> None:
+        """Refuse what is meant for another revision."""
+        if if_match not in (None, "*", f'"{source["revision"]}"'):
+            raise RefusedError(412, "revision_changed", f"{source['id']} has another revision")
+
+    def delete(self, source_id: str, if_match: str | None) -> None:
+        """Forget a source."""
+        source = self.get(source_id)
+        self.check(source, if_match)
+        self._sources.remove(source)
+
+    def finish(self) -> None:
+        """Let what is pending be ready, or fail."""
+        for source in self._sources:
+            if source["status"] != "pending":
+                continue
+            reason = self._failing.pop(source["name"], None)
+            source["reason"], source["status"] = reason, "failed" if reason else "ready"
+            if not reason:
+                source.update(ready_revision=source["revision"], ready_at=_now())
+
+    def fail(self, name: str, reason: str) -> None:
+        """Let the next text of this name fail."""
+        self._failing[name] = reason
+
+    def content(self, source_id: str) -> Content | None:
+        """Return what questions are answered from."""
+        ready = next((s["ready_revision"] for s in self._sources if s["id"] == source_id), None)
+        return None if ready is None else self._contents[ready]
+
+    def _revise(self, source: dict[str, Any], content: Content) -> dict[str, Any]:
+        self._revisions += 1
+        revision = f"r{self._revisions}"
+        self._contents[revision] = content
+        source.update(revision=revision, status="pending", reason=None, warnings=[])
+        answer = dict(source)
+        if not self.held:
+            self.finish()
+        return answer
+
+
+def _fits(source: Mapping[str, Any], query: Mapping[str, Sequence[str]]) -> bool:
+    ids = {one["id"] for one in source["collections"]}
+    return (
+        ("name" not in query or source["name"] in query["name"])
+        and ("status" not in query or source["status"] in query["status"])
+        and ("collection" not in query or not ids.isdisjoint(query["collection"]))
+    )
+
+
+def _now() -> int:
+    return int(time.time() * 1000)

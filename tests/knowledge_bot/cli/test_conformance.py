@@ -1,0 +1,105 @@
+"""`kbot conformance`: what a service is told that does as it should, and one that does not."""
+
+import json
+
+import pytest
+
+from extended_services import API_KEYS, MUTANTS, ExtendedService, served
+from knowledge_bot import Client
+from knowledge_bot.cli.conformance import REQUIREMENTS, Kit
+from knowledge_bot.testing import MemoryService
+from scripted_server import answer
+
+
+@pytest.fixture
+def results_of():
+    """The results of the kit by requirement, over a real socket, and what it left there."""
+    servers = []
+
+    def tested(service):
+        servers.append(served(service))
+        first, second = (Client(key, servers[-1].url) for key in API_KEYS)
+        with first, second:
+            kit = Kit(first, "col_default", "bot_default", wait=10, second=second)
+            results = {result.id: result for result in kit.results()}
+        return results, kit.made
+
+    yield tested
+    for server in servers:
+        server.stop()
+
+
+def not_met(results):
+    return {name for name, result in results.items() if result.ok is False}
+
+
+def broken_documents_fail(service):
+    """Let a text fail as a service does that reads documents."""
+    take = service._sources._revise
+
+    def revise(source, content):
+        if isinstance(content, bytes) and content.startswith(b"%PDF"):
+            service.fail_source(source["name"])
+        return take(source, content)
+
+    service._sources._revise = revise
+    return service
+
+
+def test_a_service_that_does_what_the_contract_says_meets_every_requirement(results_of):
+    service = broken_documents_fail(ExtendedService())
+    results, left = results_of(service)
+    assert not_met(results) == set()
+    assert {name for name, one in results.items() if one.ok is None} == set()
+    assert results.keys() == REQUIREMENTS.keys()
+    assert (service.sources, left) == ([], [])
+
+
+@pytest.mark.parametrize("extensions", [(), ("idempotency",), ("sources",)])
+def test_the_service_from_memory_meets_what_it_announces(results_of, extensions):
+    results, _ = results_of(MemoryService(extensions=extensions))
+    assert not_met(results) == set()
+    tested = {name.partition("/")[0] for name, one in results.items() if one.ok}
+    assert tested - {"interface", "announcement"} == set(extensions)
+
+
+@pytest.mark.parametrize("fault", MUTANTS)
+def test_each_fault_is_found(results_of, fault):
+    mutant = MUTANTS[fault]
+    results, _ = results_of(broken_documents_fail(mutant.service()))
+    assert mutant.requirement in not_met(results)
+
+
+def test_there_is_a_fault_for_each_requirement():
+    assert {one.requirement for one in MUTANTS.values()} == REQUIREMENTS.keys()
+
+
+def test_what_does_not_answer_is_a_violation_and_no_crash(results_of):
+    service = MemoryService(extensions={"sources"})
+    service.refuse_next_connection(times=1000)
+    assert "interface/create" in not_met(results_of(service)[0])
+
+
+def test_so_is_a_ping_that_fails(scripted):
+    with Client(API_KEYS[0], scripted(answer(500), on_ping=answer(401)).url) as client:
+        results = [*Kit(client, "col_default", None, wait=1).results()]
+    of_sources = [one for one in results if one.id.startswith("sources/")]
+    assert {one.ok for one in of_sources} == {False}
+    assert len(of_sources) == sum(name.startswith("sources/") for name in REQUIREMENTS)
+
+
+def test_the_embedded_service_conforms(run, of_the_service):
+    done = run("conformance", of_the_service.base_url, "--json")
+    assert done.exit_code == 0, done.stdout
+    found = json.loads(done.stdout)
+    assert found["ok"] is True
+    assert [one["id"] for one in found["results"] if one["ok"] is False] == []
+    assert found["results"][0].keys() == {"id", "tier", "text", "ok", "detail"}
+
+
+def test_one_that_does_not_ends_with_3(run, answering):
+    server = answering(answer(500, {"code": "c", "message": "m"}))
+    done = run("conformance", "--collection", "col_1", "--bot", "bot_1")
+    assert done.exit_code == 3
+    assert "interface/create" in done.stderr
+    assert server.requests != []

@@ -1,0 +1,207 @@
+"""Whether an answer is still true: never `current` where a file says something else by now."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from knowledge_bot import Client, Message
+from knowledge_bot.ingest import Ledger, Text, WebPage, from_folder, ingest
+from knowledge_bot.testing import MemoryService, no_waiting
+
+pytestmark = pytest.mark.timeout(300)
+
+URL = "https://service.test"
+BOTH = frozenset({"sources", "idempotency"})
+
+
+@pytest.fixture(params=[BOTH, frozenset()], ids=["extensions", "plain"])
+def service(request) -> MemoryService:
+    return MemoryService(extensions=request.param)
+
+
+@pytest.fixture
+def night(service, ledger):
+    client = Client("key", URL, transport=service.transport)
+
+    def go(items, **options):
+        options = {"concurrency": 1, **options}  # so that sources come in order
+        return ingest(client, items, collections="col_default", ledger=ledger, **options)
+
+    return go
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "handbook"
+    (folder / "deep").mkdir(parents=True)
+    for name in ("a.md", "b.md", "deep/c.md"):
+        (folder / name).write_text(f"About {name}.")
+    return folder
+
+
+def answered(service: MemoryService, *numbers: int) -> Message:
+    """An answer from some sources, as they are now."""
+    named = [service.sources[number] for number in numbers]
+    fields = ("id", "name", "revision")
+    sources = [{key: one[key] for key in fields if key in one} for one in named]
+    message = {"id": "msg_1", "answer": "So.", "conversation_id": "conv_1", "created_at": 0}
+    return Message.model_validate({**message, "sources": sources})
+
+
+def verdicts(ledger: Ledger, message: Message) -> list[str]:
+    return [each.verdict for each in ledger.freshness(message)]
+
+
+@pytest.mark.parametrize("origin", [None, "handbook"])
+def test_a_file_is_looked_at_now(night, service, ledger, folder, origin):
+    night(from_folder(folder, origin=origin), wait_ready=1 if service.extensions else 0)
+    message = answered(service, 0, 1, 2)
+    assert verdicts(ledger, message) == ["current"] * 3
+    os.utime(folder / "a.md")  # touched, and the same
+    (folder / "b.md").write_text("About B.md.")
+    (folder / "deep" / "c.md").unlink()
+    found = ledger.freshness(message)
+    assert [each.verdict for each in found] == ["current", "changed", "gone"]
+    assert [each.name for each in found] == ["a.md", "b.md", "deep/c.md"]
+    assert all(each.key and each.as_of.tzinfo for each in found)
+
+
+def test_a_later_night_changes_what_an_older_answer_was_given_from(night, service, ledger, folder):
+    night(from_folder(folder, origin="handbook"))
+    message = answered(service, 0, 1, 2)
+    (folder / "a.md").write_text("News.")
+    (folder / "b.md").rename(folder / "deep" / "b.md")
+    (folder / "deep" / "c.md").unlink()
+    night(from_folder(folder, origin="handbook"))
+    assert verdicts(ledger, message) == ["changed", "moved", "gone"]
+    if service.extensions:
+        night(from_folder(folder, origin="handbook"), wait_ready=1)
+        assert verdicts(ledger, answered(service, 0)) == ["current"]
+
+
+def test_what_may_have_been_answered_from_the_text_before_is_unknown(ledger, folder):
+    service = MemoryService(extensions=BOTH)
+    client = Client("key", URL, transport=service.transport)
+    how = {"collections": "col_default", "ledger": ledger, "origin": "handbook", "concurrency": 1}
+    ingest(client, from_folder(folder), **how, wait_ready=1)
+    service.hold_sources()
+    (folder / "a.md").write_text("News.")
+    ingest(client, from_folder(folder), **how)
+    without = {"sources": [{"id": service.sources[0]["id"], "name": "a.md"}]}
+    assert verdicts(ledger, without) == ["unknown"]
+    assert verdicts(ledger, answered(service, 0)) == ["current"]
+
+
+def test_pages_and_texts_are_as_the_ledger_knows_them(night, service, ledger):
+    page = WebPage(name="Opening hours", url="https://a.test/hours", version="1")
+    night([page, Text(name="note", content="A note.", key="note-1")])
+    message = answered(service, 0, 1)
+    ready = "unknown" if service.extensions else "current"
+    without = {"sources": [{"id": one["id"], "name": one["name"]} for one in service.sources]}
+    assert verdicts(ledger, without) == [ready, ready]
+    assert verdicts(ledger, message) == ["current", "current"]
+    night([page.model_copy(update={"version": "2"})])
+    assert verdicts(ledger, message) == ["changed", "current"]
+
+
+def test_what_the_ledger_does_not_know_is_unknown(night, service, ledger, folder):
+    night(from_folder(folder))
+    message = {"sources": [{"id": "src_99", "name": "a.md"}, {"name": "no id"}, "odd"]}
+    assert verdicts(ledger, message) == ["unknown"]
+    for nothing in ({}, {"sources": None}, {"sources": []}):
+        assert ledger.freshness(nothing) == []
+    assert verdicts(ledger, answered(service, 0)) == ["current"] or service.extensions
+    other = ledger.freshness(answered(service, 0), service="https://other.test/public/v1")
+    assert [each.verdict for each in other] == ["unknown"]
+
+
+def test_a_folder_that_is_not_on_this_machine_says_nothing(night, service, ledger, folder):
+    night(from_folder(folder))
+    shutil.rmtree(folder)
+    assert verdicts(ledger, answered(service, 0)) == ["unknown"]
+
+
+def test_a_folder_that_was_mounted_elsewhere_is_looked_at_there(night, service, ledger, folder):
+    night(from_folder(folder, origin="handbook"), wait_ready=1 if service.extensions else 0)
+    other = folder.parent / "other"
+    shutil.copytree(folder, other)
+    assert night(from_folder(other, origin="handbook")).unchanged == 3
+    (other / "a.md").write_text("News.")
+    assert verdicts(ledger, answered(service, 0)) == ["changed"]
+
+
+EDITS = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "move", "delete", "touch", "night", "prune", "ask", "copy"]),
+        st.integers(0, 7),
+        st.integers(0, 7),
+        st.integers(0, 3),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(EDITS, st.booleans())
+def test_no_edit_move_or_deletion_leaves_a_false_current(edits, extended):
+    check_edits(edits, extended=extended)
+
+
+@pytest.mark.slow
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(EDITS, st.booleans())
+def test_ten_thousand_edits_leave_no_false_current(edits, extended):
+    check_edits(edits, extended=extended)
+
+
+def check_edits(edits: list[tuple[str, int, int, int]], *, extended: bool) -> None:
+    with tempfile.TemporaryDirectory() as place, no_waiting():
+        folder, asked = Path(place, "docs"), list[tuple[Message, dict[str, str]]]()
+        (folder / "sub").mkdir(parents=True)
+        paths = [folder / f"{n}.md" for n in range(4)] + [folder / f"sub/{n}.md" for n in range(4)]
+        service = MemoryService(extensions=BOTH if extended else ())
+        client = Client("key", URL, transport=service.transport)
+        ledger = Ledger(Path(place, "ledger.db"))
+        how = {"collections": "col_default", "ledger": ledger, "origin": "docs"}
+        ingest(client, from_folder(folder), **how)
+        for what, one, other, text in edits:
+            if what in ("night", "prune"):
+                prune = what == "prune" and extended
+                ingest(client, from_folder(folder), **how, prune=prune, wait_ready=int(prune))
+            elif what == "ask":
+                told = {each["id"]: _digest(service, each) for each in service.sources}
+                asked.append((answered(service, *range(len(service.sources))), told))
+            else:
+                edit(what, paths[one], paths[other], text)
+            for message, told in asked[-3:]:
+                for each in ledger.freshness(message):
+                    if each.verdict in ("current", "moved"):
+                        file = folder / str(each.key).removeprefix("docs/")
+                        assert hashlib.sha256(file.read_bytes()).hexdigest() == told[each.source_id]
+
+
+def edit(what: str, path: Path, other: Path, text: int) -> None:
+    if what == "write":
+        path.write_text(f"Text {text}")
+    elif path.exists() and what == "delete":
+        path.unlink()
+    elif path.exists() and what == "touch":
+        os.utime(path, ns=(0, text))
+    elif path.exists() and what == "move":
+        path.rename(other)
+    elif path.exists() and path != other:
+        shutil.copy2(path, other)
+
+
+def _digest(service: MemoryService, source: dict) -> str:
+    content = service.ready_content(source["id"]) if service.extensions else None
+    if content is None:
+        number = [one["id"] for one in service.sources].index(source["id"])
+        content = [one.file[1] for one in service.requests if one.file][number]
+    return hashlib.sha256(content if isinstance(content, bytes) else content.encode()).hexdigest()

@@ -1,0 +1,837 @@
+"""What a service announces, and what the clients then do: keys of idempotency, and sources."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import pickle
+import re
+import time
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calls import KEY, MESSAGE, SOURCE, ask, create, read, upload
+from knowledge_bot import (
+    APIError,
+    Client,
+    ConfigurationError,
+    ConflictError,
+    ConnectionLostError,
+    Delivery,
+    KnowledgeBotError,
+    NotFoundError,
+    PermissionDeniedError,
+    PreconditionFailedError,
+    ServerError,
+    SourceDetails,
+    UnexpectedResponseError,
+    UnsupportedError,
+)
+from knowledge_bot._endpoints import read_source_reference
+from knowledge_bot._extensions import end_of_life, new_key, spoken
+from knowledge_bot.testing import MemoryService, no_waiting
+from scripted_server import answer, close, raw, reset, then
+
+ALL = "idempotency=1;lifetime=604800, sources=1;manage;rename"
+BUSY = {"Retry-After": "0"}
+DETAILS = {
+    **SOURCE,
+    "status": "processing",
+    "revision": "r2",
+    "ready_revision": "r1",
+    "reason": None,
+    "warnings": ["page 3 has no text"],
+    "ready_at": 1_700_000_000_000,
+    "colour": "green",
+}
+UNKNOWN_SOURCE = answer(404, {"code": "unknown_source", "message": "it is not there"})
+
+
+def announcing(header=ALL):
+    """An answer to a ping."""
+    return answer(body="pong", headers={"Knowledge-Bot-Extensions": header} if header else {})
+
+
+class Echoing:
+    """Replies that repeat the request's key, one after the other; the last one repeats."""
+
+    def __init__(self, *replies):
+        self.replies, self.keys = replies, []
+
+    def __call__(self, received):
+        key = received.headers.get("idempotency-key")
+        self.keys.append(key)
+        status, body, more = self.replies[min(len(self.keys), len(self.replies)) - 1]
+        return answer(status, body, {"Idempotency-Key": key, **more} if key else more)
+
+
+CREATED = 200, SOURCE, {}
+FAILED = 500, {"code": "c", "message": "m"}, {}
+
+
+@pytest.fixture
+def extended(scripted):
+    """`extended(*replies, header=…, **options)`: a server that announces extensions."""
+
+    def start(*replies, header=ALL, **options):
+        return scripted(*(replies or (answer(body=SOURCE),)), on_ping=announcing(header), **options)
+
+    return start
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting():
+    with no_waiting():
+        yield
+
+
+# The announcement ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        (ALL, {"idempotency": {"lifetime": 604800}, "sources": {"manage": True, "rename": True}}),
+        ("", {}),
+        ("sources=2", {}),
+        ("sources=(1 2);manage", {"sources": {"manage": True}}),
+        ("sources=( 2 1;a )", {"sources": {}}),
+        ("sources=()", {}),
+        ("sources", {}),  # ?1, which is not the number 1
+        ("sources=1.0", {}),
+        ('sources="1"', {}),
+        ("com.example.acl=1;x, sources=1", {"com.example.acl": {"x": True}, "sources": {}}),
+        ("sources=1, sources=2", {}),
+        ("sources=1;manage=?0", {"sources": {"manage": False}}),
+        ('sources=1;a="b\\"c";d=e/f;g=:aGk=:;h=@0;i=-1.5;j=%"caf%c3%a9"', None),
+        (" sources=1 \t,\t a=*b ", {"sources": {}}),
+    ],
+)
+def test_an_announcement_is_a_dictionary_of_structured_fields(header, found):
+    if found is None:
+        values = {"a": 'b"c', "d": "e/f", "g": b"hi", "h": 0, "i": -1.5, "j": "café"}
+        found = {"sources": values}
+    assert spoken(header) == found
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *("sources=1,", ",", "sources=", "Sources=1", "sources =1", "sources= 1", "sources=1 2"),
+        *("sources=(1", "sources=(1,2)", "sources=1;", "sources=1;A", 'a="b', 'a="\u00e9"', "a=?2"),
+        *(
+            "a=1234567890123456",
+            "a=1.2345",
+            "a=1.",
+            "a=:b",
+            "a=:b:",
+            'a=%"%ff"',
+            "\tsources=1",
+            "=",
+        ),
+    ],
+)
+def test_what_is_none_is_told_once_and_announces_nothing(call, extended, caplog, header):
+    with pytest.raises(ValueError):  # noqa: PT011 - said in the log
+        spoken(header)
+    if not header.isascii() or header != header.strip():
+        return  # no header is sent like this
+    server = extended(header=header)
+
+    def use(client):
+        return client.extensions()
+
+    with caplog.at_level(logging.WARNING, "knowledge_bot"):
+        assert call(use, server.url) == {}
+    assert len(caplog.records) == 1
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=60))
+def test_any_header_is_read_or_refused(header):
+    with contextlib.suppress(ValueError):
+        assert isinstance(spoken(header), dict)
+
+
+def test_what_is_announced_is_asked_once_for_all_who_share_the_connections(scripted):
+    server = scripted(answer(body={"data": []}), on_ping=announcing())
+    with Client(KEY, server.url) as client:
+        derived = client.with_options(timeout=9)
+        assert client.extensions() == derived.extensions() == client.extensions()
+        assert "sources" in client.extensions()
+        read(client)
+        client.to_async()
+        asyncio.run(awaited(client))
+        assert len(server.pings) == 1
+        with Client(KEY, server.url) as other:
+            other.ping()
+            other.extensions()
+        assert len(server.pings) == 2
+        assert pickle.loads(pickle.dumps(client)).extensions() == client.extensions()
+        assert len(server.pings) == 3
+
+
+async def awaited(client):
+    async with client.to_async() as twin:
+        await twin.extensions()
+
+
+def test_what_is_announced_cannot_be_changed(extended):
+    with Client(KEY, extended().url) as client, pytest.raises(TypeError):
+        client.extensions()["sources"]["manage"] = False
+
+
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_it_is_asked_again_where_a_path_of_an_extension_is_not_there(call, extended, status):
+    server = extended(answer(status, b"no such page"))
+
+    async def use(client):
+        for _ in range(2):
+            with pytest.raises(APIError):
+                await result(client.get_source("src_1"))
+
+    call_any(call, use, server.url)
+    assert len(server.pings) == 2
+
+
+def test_a_source_that_is_not_there_is_no_path_that_is_not_there(call, extended):
+    server = extended(UNKNOWN_SOURCE)
+
+    async def use(client):
+        for _ in range(2):
+            with pytest.raises(NotFoundError):
+                await result(client.get_source("src_1"))
+
+    call_any(call, use, server.url)
+    assert len(server.pings) == 1
+
+
+def test_a_service_that_cannot_be_asked_is_no_service_without_extensions(call, scripted):
+    server = scripted(answer(503), on_ping=answer(503))
+    with pytest.raises(ServerError) as caught:
+        call(lambda client: client.get_source("src_1"), server.url)
+    assert (server.requests, len(server.pings)) == ([], 3)
+    assert caught.value.delivery is Delivery.NOT_DELIVERED
+
+
+async def result(value):
+    """What a call of either client returns."""
+    return await value if asyncio.iscoroutine(value) else value
+
+
+def call_any(call, use, url, **options):
+    """Call a coroutine function with either client."""
+
+    def run(client):
+        coroutine = use(client)
+        return coroutine if hasattr(client, "aclose") else asyncio.run(coroutine)
+
+    return call(run, url, **options)
+
+
+# Keys of idempotency ------------------------------------------------------------------------------
+
+
+def test_a_key_is_a_uuid7_of_now():
+    before = time.time_ns() // 1_000_000
+    key = uuid.UUID(new_key())
+    assert (key.version, key.variant) == (7, uuid.RFC_4122)
+    assert before <= key.int >> 80 <= time.time_ns() // 1_000_000
+    assert len({new_key() for _ in range(1000)}) == 1000
+
+
+def test_a_key_lives_from_its_birth_and_without_a_lifetime_not_at_all():
+    extensions = {"idempotency": {"lifetime": 60}}
+    assert abs(end_of_life(new_key(), extensions) - time.time() - 60) < 5
+    assert end_of_life("017f22e2-79b0-7cc3-98c4-dc0c0c07398f", extensions) == 1645557742.0 + 60
+    assert abs(end_of_life("my-own", extensions) - time.time() - 60) < 5
+    assert end_of_life(new_key(), {"idempotency": {"lifetime": "long"}}) <= time.time()
+
+
+@pytest.mark.parametrize(
+    "fault", [500, 502, 503, "lost", "cut short"], ids=lambda fault: str(fault).replace(" ", "_")
+)
+@pytest.mark.parametrize("use", [create, upload, ask])
+def test_what_is_unknown_is_sent_again_with_its_key(call, extended, use, fault):
+    seen = []
+
+    def reply(received):
+        key = received.headers["idempotency-key"]
+        seen.append(key)
+        echo = {"Idempotency-Key": f'"{key}"'}
+        if len(seen) < 3:
+            if fault == "lost":
+                return reset
+            if fault == "cut short":
+                return then(answer(200, SOURCE, echo, length=9999), close)
+            return answer(fault)
+        return answer(body=MESSAGE if "messages" in received.path else SOURCE, headers=echo)
+
+    server = extended(reply_to=reply)
+    assert call(use, server.url).id in ("src_1", "msg_1")
+    assert len(seen) == 3
+    assert len(set(seen)) == 1
+    assert uuid.UUID(seen[0]).version == 7
+
+
+def test_each_call_has_a_key_of_its_own(call, extended):
+    replies = Echoing(CREATED)
+    server = extended(reply_to=replies)
+
+    async def use(client):
+        for _ in range(3):
+            await result(create(client))
+
+    call_any(call, use, server.url)
+    assert len(set(replies.keys)) == 3
+    assert len(server.pings) == 1
+
+
+def test_where_nothing_is_announced_no_key_is_sent_and_nothing_unknown_is_sent_again(
+    call, scripted
+):
+    server = scripted(answer(500))
+    with pytest.raises(ServerError) as caught:
+        call(create, server.url)
+    (request,) = server.requests
+    assert "idempotency-key" not in request.headers
+    assert caught.value.idempotency_key is None
+
+
+def test_a_failing_ping_neither_fails_nor_repeats(call, scripted):
+    server = scripted(answer(body=SOURCE), on_ping=answer(500))
+
+    async def use(client):
+        for _ in range(3):
+            await result(create(client))
+
+    call_any(call, use, server.url)
+    assert (len(server.pings), len(server.requests)) == (1, 3)
+
+
+@pytest.mark.parametrize("broken", [raw(b"HTTP/1.1 200 OK\r\n\r\n<html>"), reset, answer(302)])
+def test_nor_does_one_that_says_something_else(call, scripted, broken):
+    server = scripted(answer(body=SOURCE), on_ping=broken)
+    assert call(create, server.url).id == "src_1"
+
+
+def test_what_stays_unknown_has_the_key_to_send_it_again_with(call, extended):
+    replies = Echoing(FAILED, FAILED, FAILED, CREATED)
+    server = extended(reply_to=replies)
+    with pytest.raises(ServerError) as caught:
+        call(create, server.url)
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert error.delivery is Delivery.UNKNOWN
+    assert error.idempotency_key == replies.keys[0]
+    assert error.idempotency_key in str(error)
+
+    def again(client):
+        return client.create_text_source(
+            name="n", collections="col_1", content="c", idempotency_key=error.idempotency_key
+        )
+
+    assert call(again, server.url).id == "src_1"
+    assert set(replies.keys) == {error.idempotency_key}
+
+
+GIVEN = {"idempotency_key": "mine-1"}
+WITH_A_KEY = {
+    "page": lambda c: c.create_webpage_source(
+        name="n", collections="col_1", url="https://h.example", **GIVEN
+    ),
+    "text": lambda c: c.create_text_source(name="n", collections="col_1", content="c", **GIVEN),
+    "file": lambda c: c.upload_source(name="n", collections="col_1", file=b"c", **GIVEN),
+}
+
+
+@pytest.mark.parametrize("use", WITH_A_KEY)
+def test_a_key_of_the_caller_is_sent_as_it_is(call, extended, use):
+    replies = Echoing(CREATED)
+    call(WITH_A_KEY[use], extended(reply_to=replies).url)
+    assert replies.keys == ["mine-1"]
+
+
+def test_so_is_that_of_a_message(call, extended):
+    replies = Echoing((200, MESSAGE, {}))
+    call(
+        lambda c: c.send_message(bot_id="bot_1", content="?", **GIVEN),
+        extended(reply_to=replies).url,
+    )
+    assert replies.keys == ["mine-1"]
+
+
+@pytest.mark.parametrize("key", ["", "a b", 'a"b', "ü", "x" * 256, "a\r\nb", 3])
+def test_a_key_that_cannot_be_sent_is_refused_before(call, extended, key):
+    server = extended()
+    with pytest.raises(ConfigurationError, match="idempotency_key"):
+        call(lambda c: c.send_message(bot_id="bot_1", content="?", idempotency_key=key), server.url)
+    assert (server.requests, server.pings) == ([], [])
+
+
+def test_a_key_of_the_caller_is_not_sent_where_none_is_taken(call, scripted):
+    server = scripted(answer(body=SOURCE))
+    with pytest.raises(UnsupportedError) as caught:
+        call(WITH_A_KEY["text"], server.url)
+    assert server.requests == []
+    assert caught.value.delivery is Delivery.NOT_DELIVERED
+
+
+@pytest.mark.parametrize("echo", [{}, {"Idempotency-Key": "another"}])
+def test_a_service_that_ignores_a_key_gets_no_more(call, extended, caplog, echo):
+    lied = 200, SOURCE, echo
+    seen = []
+
+    def reply(received):
+        seen.append(received.headers.get("idempotency-key"))
+        return answer(*(lied if len(seen) < 3 else FAILED))
+
+    server = extended(reply_to=reply)
+
+    async def use(client):
+        await result(create(client))
+        assert "idempotency" not in await result(client.extensions())
+        await result(create(client))
+        with pytest.raises(ServerError) as caught:
+            await result(create(client))
+        assert caught.value.idempotency_key is None
+
+    with caplog.at_level(logging.WARNING, "knowledge_bot"):
+        call_any(call, use, server.url)
+    assert seen[1:] == [None, None]
+    assert len(caplog.records) == 1
+
+
+def test_an_answer_that_cannot_be_read_and_names_no_key_is_not_asked_for_again(call, extended):
+    server = extended(answer(body=b"{"))
+    with pytest.raises(UnexpectedResponseError) as caught:
+        call(create, server.url)
+    assert len(server.requests) == 1
+    assert caught.value.idempotency_key is None
+
+
+def test_a_key_in_use_is_waited_for(call, extended):
+    in_use = 409, {"code": "idempotency_key_in_use", "message": "m"}, BUSY
+    replies = Echoing(in_use, in_use, CREATED)
+    assert call(create, extended(reply_to=replies).url).id == "src_1"
+    assert len(set(replies.keys)) == 1
+    replies = Echoing(in_use)
+    with pytest.raises(ConflictError) as caught:
+        call(create, extended(reply_to=replies).url)
+    assert caught.value.delivery is Delivery.UNKNOWN
+    assert len(replies.keys) == 3
+
+
+def test_no_other_409_is_repeated(call, extended):
+    replies = Echoing((409, {"code": "conflict", "message": "m"}, BUSY))
+    with pytest.raises(ConflictError) as caught:
+        call(create, extended(reply_to=replies).url)
+    assert (caught.value.delivery, len(replies.keys)) == (Delivery.REFUSED, 1)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "delivery"),
+    [
+        (400, "invalid_request", Delivery.REFUSED),  # the key counted, and nothing was done with it
+        (401, "unauthorized", Delivery.UNKNOWN),  # it was not looked at
+        (412, "idempotency_key_expired", Delivery.UNKNOWN),
+        (422, "idempotency_key_reused", Delivery.UNKNOWN),
+    ],
+)
+def test_a_refusal_after_an_unknown_attempt_says_nothing_of_that(
+    call, extended, status, code, delivery
+):
+    refusal = status, {"code": code, "message": "m"}, {}
+    with pytest.raises(APIError) as caught:
+        call(create, extended(reply_to=Echoing(FAILED, refusal)).url)
+    assert (caught.value.status_code, caught.value.code) == (status, code)
+    assert caught.value.delivery is delivery
+    with pytest.raises(APIError) as caught:
+        call(create, extended(reply_to=Echoing(refusal)).url)
+    assert caught.value.delivery is Delivery.REFUSED
+
+
+@pytest.mark.parametrize("later", ["refuse_next_connection", "fail_next"])
+def test_an_attempt_that_got_nowhere_does_not_settle_the_one_before_it(memory, client, later):
+    memory.lose_next_answer()
+    if later == "fail_next":
+        memory.fail_next(429, times=2)
+    else:
+        memory.refuse_next_connection(times=2)
+    with pytest.raises(ConnectionLostError) as caught:
+        add(client)
+    assert caught.value.delivery is Delivery.UNKNOWN
+    assert add(client, idempotency_key=caught.value.idempotency_key).id == memory.sources[0]["id"]
+    assert len(memory.sources) == 1
+
+
+def test_nothing_is_sent_again_when_its_key_has_expired(call, extended):
+    replies = Echoing(FAILED)
+    server = extended(reply_to=replies, header="idempotency=1;lifetime=0")
+    with pytest.raises(ServerError):
+        call(create, server.url)
+    assert len(replies.keys) == 1
+
+
+def test_a_stream_that_cannot_be_read_twice_is_not_sent_twice(call, extended):
+    class Pipe:
+        def __init__(self):
+            self.left = [b"once"]
+
+        def read(self, _size=-1):
+            return self.left.pop() if self.left else b""
+
+    replies = Echoing(FAILED)
+    with pytest.raises(ServerError):
+        call(
+            lambda c: c.upload_source(name="n", collections="col_1", file=Pipe()),
+            extended(reply_to=replies).url,
+        )
+    assert len(replies.keys) == 1
+
+
+def test_a_mock_that_knows_no_ping_answers_a_post():
+    class Mock:
+        def send(self, request):
+            assert request.method == "POST"
+            from knowledge_bot import HTTPResponse
+
+            return HTTPResponse(200, {}, json.dumps(SOURCE).encode())
+
+        def close(self): ...
+
+    assert create(Client(KEY, "https://service.test", transport=Mock())).id == "src_1"
+
+
+# Sources ------------------------------------------------------------------------------------------
+
+REPLACING = {
+    "text": (lambda c, **o: c.replace_source("src_1", content="new", **o), "write"),
+    "page": (lambda c, **o: c.replace_source("src_1", url="https://h.example", **o), "webpage"),
+    "file": (lambda c, **o: c.replace_source("src_1", file=b"new", filename="a.md", **o), "upload"),
+}
+WHERE = {"name": "n", "collections": "col_1"}
+MANAGED = {
+    "list": lambda c: listed(c.list_sources()),
+    "get": lambda c: c.get_source("src_1"),
+    "replace": lambda c: c.replace_source("src_1", content="c", **WHERE),
+    "rename": lambda c: c.replace_source("src_1", name="n"),
+    "delete": lambda c: c.delete_source("src_1"),
+}
+
+
+def listed(pages):
+    """All of an iterator of either client."""
+    if not hasattr(pages, "__aiter__"):
+        return list(pages)
+
+    async def all_of_them():
+        return [one async for one in pages]
+
+    return all_of_them()
+
+
+@pytest.mark.parametrize("use", MANAGED)
+def test_without_the_extension_nothing_is_sent(call, scripted, use):
+    server = scripted(answer(body=DETAILS))
+    with pytest.raises(UnsupportedError) as caught:
+        call(MANAGED[use], server.url)
+    assert isinstance(caught.value, ConfigurationError)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("use", "header"),
+    [
+        *((use, "sources=1;rename") for use in ("replace", "rename", "delete")),
+        ("replace", "sources=1;manage=?0"),
+        ("rename", "sources=1;manage"),
+    ],
+)
+def test_nor_with_a_key_that_may_not(call, extended, use, header):
+    server = extended(answer(body=DETAILS), header=header)
+    with pytest.raises(UnsupportedError):
+        call(MANAGED[use], server.url)
+    assert server.requests == []
+
+
+def test_a_source_has_its_state(call, extended):
+    server = extended(answer(body={"value": DETAILS}))
+    found = call(MANAGED["get"], server.url)
+    assert isinstance(found, SourceDetails)
+    assert (found.status, found.revision, found.ready_revision) == ("processing", "r2", "r1")
+    assert (found.warnings, found.ready_at.timestamp()) == (("page 3 has no text",), 1_700_000_000)
+    assert found.model_extra == {"colour": "green"}
+    assert server.requests[0].path == "/public/v1/sources/src_1"
+
+
+@pytest.mark.parametrize("fields", [SOURCE, {**SOURCE, "warnings": None}])
+def test_a_state_of_which_nothing_is_said_is_read(call, extended, fields):
+    found = call(MANAGED["get"], extended(answer(body=fields)).url)
+    assert (found.revision, found.reason, found.warnings, found.ready_at) == (None, None, (), None)
+
+
+def test_sources_are_listed_page_by_page(call, extended):
+    def page(number, following):
+        one = {**DETAILS, "id": f"src_{number}"}
+        return answer(body={"value": {"data": [one], "next": following}})
+
+    server = extended(page(3, "a&b"), page(2, "c"), page(1, None))
+
+    def use(client):
+        return listed(
+            client.list_sources(name="a b", status=("ready", "failed"), collection=["col_1"])
+        )
+
+    assert [one.id for one in call(use, server.url)] == ["src_3", "src_2", "src_1"]
+    first = "/public/v1/sources?limit=500&name=a+b&status=ready&status=failed&collection=col_1"
+    assert [request.path for request in server.requests] == [
+        first,
+        f"{first}&before=a%26b",
+        f"{first}&before=c",
+    ]
+
+
+def test_a_filter_that_cannot_be_sent_is_refused_before_the_first_page(extended):
+    with Client(KEY, extended().url) as client:
+        with pytest.raises(ConfigurationError, match="status"):
+            client.list_sources(status="")
+        with pytest.raises(ConfigurationError, match="collections"):
+            client.list_sources(collection="bot_1")
+
+
+@pytest.mark.parametrize("kind", REPLACING)
+def test_a_source_is_replaced_in_place(call, extended, kind):
+    use, path = REPLACING[kind]
+    server = extended(answer(body=DETAILS))
+    assert call(lambda c: use(c, revision="r1", **WHERE), server.url).revision == "r2"
+    (request,) = server.requests
+    assert (request.method, request.path) == ("PUT", f"/public/v1/sources/src_1/{path}")
+    assert request.headers["if-match"] == '"r1"'
+    assert "idempotency-key" not in request.headers
+
+
+def test_it_is_renamed_where_nothing_else_is_given(call, extended):
+    server = extended(answer(body=DETAILS))
+    call(MANAGED["rename"], server.url)
+    (request,) = server.requests
+    assert (request.method, request.path) == ("PATCH", "/public/v1/sources/src_1")
+    assert request.json() == {"value": {"name": "n"}}
+    assert "if-match" not in request.headers
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"content": "c", "url": "https://h.example", **WHERE}, "content"),
+        ({"content": "c", "name": "n"}, "collections"),
+        (WHERE, "collections"),
+        ({"name": ""}, "name"),
+        ({"name": "n", "revision": 'a"b'}, "revision"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before(call, extended, arguments, words):
+    server = extended()
+    with pytest.raises(ConfigurationError, match=words):
+        call(lambda c: c.replace_source("src_1", **arguments), server.url)
+    assert (server.requests, server.pings) == ([], [])
+
+
+def test_deleting_what_is_not_there_is_done(call, extended):
+    assert call(MANAGED["delete"], extended(UNKNOWN_SOURCE).url) is None
+
+
+@pytest.mark.parametrize("status", [404, 410, 403, 500])
+def test_deleting_is_not_done_by_what_somebody_else_says(call, extended, status):
+    server = extended(answer(status, b"<h1>Not here</h1>"))
+    with pytest.raises(APIError) as caught:
+        call(MANAGED["delete"], server.url)
+    assert isinstance(
+        caught.value, {404: NotFoundError, 403: PermissionDeniedError}.get(status, APIError)
+    )
+    assert len(server.requests) == (3 if status == 500 else 1)
+
+
+@pytest.mark.parametrize("use", ["replace", "rename", "delete"])
+@pytest.mark.parametrize("fault", [reset, answer(503)])
+def test_what_has_no_second_effect_is_sent_again(call, extended, use, fault):
+    server = extended(fault, fault, answer(200, DETAILS))
+    call(MANAGED[use], server.url)
+    assert server.started == 3
+
+
+def test_another_revision_is_told_and_after_a_lost_answer_it_may_be_ours(call, extended):
+    changed = answer(412, {"code": "revision_changed", "message": "m"})
+
+    def use(client):
+        return client.replace_source("src_1", content="c", revision="r1", **WHERE)
+
+    for replies, delivery in (
+        ((changed,), Delivery.REFUSED),
+        ((reset, changed), Delivery.UNKNOWN),
+    ):
+        with pytest.raises(PreconditionFailedError) as caught:
+            call(use, extended(*replies).url)
+        assert (caught.value.delivery, caught.value.code) == (delivery, "revision_changed")
+
+
+@pytest.mark.parametrize("use", ["replace", "rename", "delete"])
+def test_nothing_is_changed_without_an_api_key(call, extended, monkeypatch, use):
+    monkeypatch.delenv("KNOWLEDGE_BOT_API_KEY", raising=False)
+    server = extended(answer(body=DETAILS))
+    with pytest.raises(ConfigurationError, match="no API key"):
+        call(MANAGED[use], server.url, api_key=None)
+    assert (server.requests, server.pings) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ({"value": {"id": "src_1", "revision": "r1"}}, ("src_1", "r1")),
+        ({"id": "src_1"}, ("src_1", None)),
+        ({"id": "src_1", "revision": 3}, ("src_1", None)),
+    ],
+)
+def test_an_ingestion_reads_id_and_revision(body, found):
+    assert read_source_reference(json.dumps(body).encode()) == found
+
+
+# From memory --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def memory():
+    return MemoryService(extensions={"idempotency", "sources"})
+
+
+@pytest.fixture
+def client(memory):
+    return Client("k", "https://service.test", transport=memory.transport)
+
+
+def add(client, name="Hours", **options):
+    return client.create_text_source(
+        name=name, collections="col_default", content="At nine.", **options
+    )
+
+
+def test_without_extensions_a_service_from_memory_has_none():
+    service = MemoryService()
+    client = Client("k", "https://service.test", transport=service.transport)
+    assert client.extensions() == {}
+    with pytest.raises(UnsupportedError):
+        client.delete_source(add(client).id)
+    with pytest.raises(ConfigurationError):
+        MemoryService(extensions={"passages"})
+
+
+def test_a_lost_answer_is_had_again_from_memory(memory, client):
+    memory.lose_next_answer(times=2)
+    assert add(client).id == memory.sources[0]["id"]
+    assert (len(memory.sources), len(memory.requests), len(memory.pings)) == (1, 3, 1)
+
+
+def test_a_key_is_for_one_request(memory, client):
+    first = add(client, idempotency_key="k-1")
+    assert add(client, idempotency_key="k-1") == first
+    with pytest.raises(APIError) as caught:
+        add(client, "Another", idempotency_key="k-1")
+    assert (caught.value.status_code, caught.value.code) == (422, "idempotency_key_reused")
+    with pytest.raises(PreconditionFailedError):
+        add(client, idempotency_key="017f22e2-79b0-7cc3-98c4-dc0c0c07398f")
+    assert len(memory.sources) == 1
+
+
+def test_a_source_from_memory_is_ready_at_once_or_when_the_test_says(memory, client):
+    source = add(client)
+    assert source.status == "pending"
+    ready = client.get_source(source.id)
+    assert (ready.status, ready.ready_revision) == ("ready", ready.revision)
+    memory.hold_sources()
+    held = client.replace_source(
+        source.id, name="Hours", collections="col_default", content="At ten."
+    )
+    assert (held.status, held.ready_revision) == ("pending", ready.revision)
+    assert memory.ready_content(source.id) == "At nine."
+    memory.finish_sources()
+    assert memory.ready_content(source.id) == "At ten."
+    assert client.get_source(source.id).ready_revision == held.revision
+
+
+def test_one_that_fails_keeps_its_old_text(memory, client):
+    source = add(client)
+    memory.fail_source("Hours", "it is a picture")
+    client.replace_source(source.id, name="Hours", collections="col_default", file=b"scan")
+    failed = client.get_source(source.id)
+    assert (failed.status, failed.reason) == ("failed", "it is a picture")
+    assert failed.ready_revision not in (None, failed.revision)
+    assert memory.ready_content(source.id) == "At nine."
+    assert [one.id for one in client.list_sources(status="failed")] == [source.id]
+
+
+def test_a_revision_is_replaced_once(memory, client):
+    source = add(client)
+    before = client.get_source(source.id).revision
+
+    def replace(content):
+        return client.replace_source(
+            source.id, name="n", collections="col_default", content=content, revision=before
+        )
+
+    memory.lose_next_answer()
+    assert replace("new").revision == replace("new").revision  # the same request
+    with pytest.raises(PreconditionFailedError) as caught:
+        replace("newer")
+    assert caught.value.delivery is Delivery.REFUSED
+    with pytest.raises(PreconditionFailedError):
+        client.delete_source(source.id, revision=before)
+    assert client.replace_source(source.id, name="renamed").id == source.id
+    assert memory.sources[0]["name"] == "renamed"
+    client.delete_source(source.id)
+    client.delete_source(source.id)
+    assert memory.sources == []
+
+
+def test_a_list_from_memory_has_pages(memory, client):
+    made = [add(client, f"n{number}").id for number in range(501)]
+    assert [one.id for one in client.list_sources()] == made[::-1]
+    assert [request.query for request in memory.requests[-2:]] == [
+        "limit=500",
+        f"limit=500&before={made[1]}",
+    ]
+
+
+def test_an_error_names_no_api_key(memory):
+    client = Client("idempotency", "https://service.test", transport=memory.transport)
+    with pytest.raises(KnowledgeBotError) as caught:
+        client.delete_source("src_1", revision="x") or client.get_source("src_1")
+    assert re.search("unknown_source", caught.value.code)
+
+
+def test_an_interruption_while_it_is_asked_leaves_nothing_uncertain():
+    class Interrupted:
+        def send(self, request):
+            raise KeyboardInterrupt
+
+        def close(self): ...
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        create(Client(KEY, "https://service.test", transport=Interrupted()))
+    assert caught.value.delivery is Delivery.NOT_DELIVERED
+    assert "POST /sources/write" in caught.value.__notes__[0]
+
+
+def test_an_interrupted_post_names_its_key(memory):
+    class Interrupted:
+        def send(self, request):
+            if request.method == "POST":
+                raise KeyboardInterrupt
+            return memory.transport.send(request)
+
+        def close(self): ...
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        create(Client(KEY, "https://service.test", transport=Interrupted()))
+    assert caught.value.delivery is Delivery.UNKNOWN
+    assert caught.value.idempotency_key in caught.value.__notes__[0]
