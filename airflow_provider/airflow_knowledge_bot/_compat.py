@@ -36,7 +36,7 @@ else:
                 AirflowSensorTimeout,
             )
         except ImportError:
-            from knowledge_bot._extras import require
+            from knowledge_bot.adapters import require
 
             require("airflow_knowledge_bot", "airflow", "airflow")
             raise
@@ -47,7 +47,6 @@ __all__ = [
     "AirflowNotFoundException",
     "AirflowSensorTimeout",
     "aget_connection",
-    "answers_threads",
     "conf",
 ]
 
@@ -73,15 +72,3 @@ async def aget_connection(conn_id: str) -> "tuple[Connection, dict[str, Any]]":
         return found, found.extra_dejson
 
     return await asyncio.to_thread(looked_up)
-
-
-def answers_threads() -> bool:
-    """Return whether several threads of this task may call Airflow at once.
-
-    On a worker they may. Under `dag.test()`, Airflow removes the interface from its module during a
-    call: another thread then finds none, or restores None afterwards.
-    """
-    from airflow.sdk.execution_time import task_runner
-    from airflow.sdk.execution_time.comms import CommsDecoder
-
-    return isinstance(getattr(task_runner, "SUPERVISOR_COMMS", None), CommsDecoder)

@@ -4,6 +4,7 @@ import hashlib
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -12,12 +13,16 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 from airflow_knowledge_bot.failures import is_temporary, key_at_fault
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.links import service_page
+from airflow_knowledge_bot.memory import TaskMemory, living
 from airflow_knowledge_bot.operators.request import (
+    as_several,
     check_filled,
     check_several,
     given_or_default,
 )
+from airflow_knowledge_bot.places import service_page
+from knowledge_bot import Client
+from knowledge_bot.adapters import parse_questions, question_of
 from knowledge_bot.checks import (
     CheckReport,
     CheckStop,
@@ -28,25 +33,22 @@ from knowledge_bot.checks import (
     check,
     load_questions,
 )
-from knowledge_bot.checks._files import parse_questions
-from knowledge_bot.checks._questions import question_of
-from knowledge_bot.errors import ConfigurationError
+from knowledge_bot.errors import ConfigurationError, KnowledgeBotError
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from airflow.sdk import Context, ObjectStoragePath
+    from airflow.sdk import ObjectStoragePath
 
     from airflow_knowledge_bot.connections import Settings
 
 logger = logging.getLogger(__name__)
 
-# Holds `max_tries` and the digests of the questions that have `passed`.
-_KEY = "knowledge_bot_passed"
-
 # Seconds for which writes are collected, since each goes over the network. If the worker is killed
-# meanwhile, the questions that passed in this time are asked again.
+# meanwhile, the questions that were answered in this time are asked again.
 _SAVE_AFTER = 0.5
+
+_PING_TIMEOUT = 5.0
 
 # Seconds between two lines of progress.
 _LOG_EVERY = 10.0
@@ -74,36 +76,51 @@ class Task(Protocol):
     service_page: str
 
 
-class Passed:
-    """Which questions have passed, over all tries and pokes of one task instance.
+class Asked:
+    """What has become of the questions so far, over all tries and pokes of one task instance.
 
-    It is kept in the task's state store (Airflow 3.3), and without one only in this object. A task
-    that a person cleared starts over.
+    It is kept in the task's memory, and without one only in this object. A task that a person
+    cleared starts over.
 
     Args:
-        context: the task's context.
+        memory: the task's memory.
     """
 
-    def __init__(self, context: "Context") -> None:
-        self._store = context.get("task_state_store")
-        self._digests: set[str] = set()
+    def __init__(self, memory: TaskMemory) -> None:
+        self._memory = memory
+        kept = {} if memory.is_cleared else memory.earlier
+        self._passed: set[str] = set(kept.get("passed", ()))
+        # How often a question that has not passed got an answer.
+        self._answered: Counter[str] = Counter(kept.get("answered", {}))
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
-        if self._store is not None:
-            # Clearing a task raises its `max_tries`; a retry does not.
-            self._max_tries = context["ti"].max_tries
-            kept = cast("dict[str, Any]", self._store.get(_KEY) or {})
-            if kept.get("max_tries") == self._max_tries:
-                self._digests.update(kept["passed"])
 
-    def __contains__(self, digest: str) -> bool:
-        return digest in self._digests
+    def has_passed(self, digest: str) -> bool:
+        """Return whether a question has passed."""
+        return digest in self._passed
 
-    def add(self, digest: str) -> None:
-        """Remember a question that has passed; it is stored soon."""
+    def key(self, digest: str, client: Client) -> str | None:
+        """Return the idempotency key of a question's next message; None where there is none.
+
+        It is another one once there was an answer, since a later answer may be a better one.
+        """
+        if not self._memory.is_kept:
+            return None
+        try:
+            extensions = client.extensions()
+        except KnowledgeBotError:
+            return None
+        return living(self._memory.key(digest, self._answered[digest]), extensions)
+
+    def add(self, digest: str, *, passed: bool) -> None:
+        """Remember that a question got an answer; it is stored soon."""
         with self._lock:
-            self._digests.add(digest)
-            if self._store is not None and self._timer is None:
+            if passed:
+                self._passed.add(digest)
+                del self._answered[digest]
+            else:
+                self._answered[digest] += 1
+            if self._memory.is_kept and self._timer is None:
                 self._timer = threading.Timer(_SAVE_AFTER, self.save)
                 self._timer.daemon = True
                 self._timer.start()
@@ -111,17 +128,15 @@ class Passed:
     def save(self) -> None:
         """Store what is not stored yet."""
         with self._lock:
-            if self._store is None or self._timer is None:
-                return
-            self._timer.cancel()
-            self._timer = None
-            kept: dict[str, Any] = {"max_tries": self._max_tries, "passed": sorted(self._digests)}
-            self._store.set(_KEY, kept)
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+                self._memory.keep(passed=sorted(self._passed), answered=dict(self._answered))
 
 
 def ask(
     task: Task,
-    passed: Passed,
+    asked: Asked,
     *,
     wait: float = 0.0,
     interval: float = 15.0,
@@ -131,7 +146,7 @@ def ask(
 
     Args:
         task: the task whose questions are asked.
-        passed: what passed in earlier tries and pokes; what passes now is added.
+        asked: what came of earlier tries and pokes; what comes of this one is added.
         wait: for how many seconds a question may be asked again; 0: each is asked once.
         interval: seconds between two messages with the same question, at least.
         stop: ends it early.
@@ -151,12 +166,14 @@ def ask(
     bot_id = _bot_id(task, hook.settings)
     questions = questions_of(task.questions, task.file)
     digests = {one.id: _digest(base_url, bot_id, one) for one in questions}
-    before = [one.id for one in questions if digests[one.id] in passed]
+    before = [one.id for one in questions if asked.has_passed(digests[one.id])]
     still = len(questions) - len(before)
     logger.info("Asking %s %d of %d questions at %s", bot_id, still, len(questions), base_url)
-    watcher = _Watcher(passed, digests, stop, gives_up=wait == 0)
+    watcher = _Watcher(asked, digests, stop, gives_up=wait == 0)
     try:
         with hook.get_conn() as client:
+            # A check waits for a service that is away; what it can is asked in between.
+            quick = client.with_options(timeout=_PING_TIMEOUT, max_retries=0)
             report = check(
                 client,
                 bot_id,
@@ -168,10 +185,11 @@ def ask(
                 passed_before=before,
                 on_result=watcher.on_result,
                 on_progress=watcher.on_progress,
+                key_of=lambda one: asked.key(digests[one.id], quick),
                 stop=watcher,
             )
     finally:
-        passed.save()
+        asked.save()
     if watcher.gave_up and report.stopped is CheckStop.REQUESTED:
         # For the check a person stopped it; for the task the service is down.
         return replace(report, stopped=None, stop_reason="")
@@ -183,13 +201,13 @@ class _Watcher:
 
     def __init__(
         self,
-        passed: Passed,
+        asked: Asked,
         digests: Mapping[str, str],
         stop: threading.Event | None,
         *,
         gives_up: bool,
     ) -> None:
-        self._passed, self._digests, self._stop, self._gives_up = passed, digests, stop, gives_up
+        self._asked, self._digests, self._stop, self._gives_up = asked, digests, stop, gives_up
         self._unanswered, self._logged_at = 0, time.monotonic()
         self.gave_up = False
 
@@ -197,8 +215,8 @@ class _Watcher:
         return self.gave_up or (self._stop is not None and self._stop.is_set())
 
     def on_result(self, result: Result) -> None:
-        if result.passed:
-            self._passed.add(self._digests[result.id])
+        if result.verdict in (Verdict.PASSED, Verdict.FAILED):
+            self._asked.add(self._digests[result.id], passed=result.passed)
         self._unanswered = self._unanswered + 1 if _may_still_answer(result) else 0
         if self._gives_up and self._unanswered >= _GIVE_UP_AFTER:
             self.gave_up = True
@@ -238,6 +256,7 @@ def questions_of(
     if file is not None:
         check_filled("file", file)
         return _read(file)
+    questions = as_several(questions)
     check_several("questions", questions, Question, "questions")
     given = list(cast("Iterable[Any]", questions))
     check_filled("questions", given)
@@ -380,7 +399,7 @@ def failure_of(report: CheckReport, task: Task, *, waiting: bool = False) -> Exc
             return None
     else:
         again = report.stopped is CheckStop.REQUESTED
-    text = " ".join([*_sentences(report), _AGAIN if again else _advice(report, task)])
+    text = "\n".join([*_sentences(report), _AGAIN if again else _advice(report, task)])
     return AirflowException(text) if again else AirflowFailException(text)
 
 

@@ -19,6 +19,9 @@ from airflow_knowledge_bot.operators.ingest import ITEM_SOURCES
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+# The length of an argument in a mapped task's label.
+_LABEL = 40
+
 
 def knowledge_bot_text_task(
     python_callable: Callable[..., str] | None = None, **kwargs: Any
@@ -142,6 +145,12 @@ class _IngestTask(DecoratedOperator, KnowledgeBotIngestOperator):
         # What Airflow's web UI shows until the function has run.
         items = [f"(what {python_callable.__name__} yields)"]
         super().__init__(python_callable=python_callable, items=items, **kwargs)
+
+    @property
+    def label(self) -> str:
+        """A mapped task's name in Airflow's grid: what its function is called with."""
+        given = (*self.op_args, *self.op_kwargs.values())
+        return self.origin or ", ".join(" ".join(str(one).split())[:_LABEL] for one in given)
 
     def execute(self, context: "Context") -> dict[str, Any]:
         """Call the function, and ingest its items.

@@ -22,6 +22,7 @@ from knowledge_bot.errors import (
     RateLimitError,
     RequestTimeoutError,
     ServerError,
+    UnsupportedError,
 )
 from knowledge_bot.ingest import LedgerError
 
@@ -97,7 +98,7 @@ def _sentence(error: KnowledgeBotError, conn_id: str, parameters: Mapping[str, A
         return f"{error} {key_at_fault(conn_id)}"
     if isinstance(error, APIError) and (name := _parameter_at_fault(error, parameters)):
         return f"{error} The refusal is about the task's parameter {name!r}."
-    if isinstance(error, ConfigurationError):
+    if isinstance(error, ConfigurationError) and not isinstance(error, UnsupportedError):
         # The task's parameters are named like the client's arguments.
         return f"Nothing was sent: {error}"
     return str(error)

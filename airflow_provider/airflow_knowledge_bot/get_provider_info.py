@@ -44,14 +44,14 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "notifications": ["airflow_knowledge_bot.notifications.KnowledgeBotTextNotifier"],
-        "extra-links": ["airflow_knowledge_bot.links.KnowledgeBotServiceLink"],
+        "extra-links": ["airflow_knowledge_bot.places.KnowledgeBotServiceLink"],
         "asset-uris": [
             {
                 "schemes": ["knowledgebot"],
-                "handler": "airflow_knowledge_bot.assets.sanitize_uri",
-                "factory": "airflow_knowledge_bot.assets.create_asset",
+                "handler": "airflow_knowledge_bot.places.sanitize_uri",
+                "factory": "airflow_knowledge_bot.places.create_asset",
                 "to_openlineage_converter": (
-                    "airflow_knowledge_bot.assets.convert_asset_to_openlineage"
+                    "airflow_knowledge_bot.places.convert_asset_to_openlineage"
                 ),
             }
         ],

@@ -27,8 +27,11 @@ SOURCE_FIELDS: "dict[str, Any]" = {
     "status": True,
     "collections": {"__all__": {"id", "name"}},
     "created_at": True,
+    "revision": True,
 }
-"""A source's documented fields, in the form of pydantic's `include`."""
+"""A source's fields, in the form of pydantic's `include`; not every service tells a `revision`."""
+
+_DETAILS = SOURCE_FIELDS | dict.fromkeys(("ready_revision", "reason", "warnings", "ready_at"), True)
 
 MESSAGE_FIELDS: "dict[str, Any]" = {
     "id": True,
@@ -162,8 +165,8 @@ class KnowledgeBotHook(BaseHook):
             headers: request headers that the service sends while it scrapes.
 
         Returns:
-            `id`, `name`, `status`, `collections` (each with `id` and `name`) and `created_at` (Unix
-            milliseconds).
+            `id`, `name`, `status`, `collections` (each with `id` and `name`), `created_at` (Unix
+            milliseconds) and, where the service announces `sources`, `revision`.
         """
         into = collections or self._default("collections", "default_collection_id")
         source = self.get_conn().create_webpage_source(
@@ -211,6 +214,94 @@ class KnowledgeBotHook(BaseHook):
             name=name, collections=into, file=file, filename=filename
         )
         return _plain(source, SOURCE_FIELDS)
+
+    def extensions(self) -> dict[str, dict[str, Any]]:
+        """Return what the service can beyond the interface: parameters by an extension's name."""
+        return {name: dict(given) for name, given in self.get_conn().extensions().items()}
+
+    def list_sources(
+        self,
+        name: str | None = None,
+        status: list[str] | None = None,
+        collection: list[str] | None = None,
+    ) -> list[dict[str, Any]]:
+        """List sources, newest first, where the service announces `sources`.
+
+        Args:
+            name: only those of exactly this name.
+            status: only those with one of these: `pending`, `processing`, `ready`, `failed`.
+            collection: only those in one of these collections.
+
+        Returns:
+            Of each the same as `get_source`.
+        """
+        found = self.get_conn().list_sources(name=name, status=status, collection=collection)
+        return [_plain(one, _DETAILS) for one in found]
+
+    def get_source(self, source_id: str) -> dict[str, Any]:
+        """Return a source with its state, where the service announces `sources`.
+
+        Args:
+            source_id: the source's id.
+
+        Returns:
+            As for `create_webpage_source`, and `ready_revision` (the one that questions are
+            answered from, or None), `reason` (why `revision` failed), `warnings` and `ready_at`.
+        """
+        return _plain(self.get_conn().get_source(source_id), _DETAILS)
+
+    def replace_source(
+        self,
+        source_id: str,
+        name: str,
+        *,
+        collections: list[str] | None = None,
+        content: str | None = None,
+        url: str | None = None,
+        headers: dict[str, str] | None = None,
+        file: str | None = None,
+        filename: str | None = None,
+        revision: str | None = None,
+    ) -> dict[str, Any]:
+        """Replace a source in place, or rename it, where the service announces `sources`.
+
+        Questions are answered from the old text until the new one is ready.
+
+        Args:
+            source_id: the source's id, which stays.
+            name: its name from now on.
+            collections: its collections from now on; needed with a new text.
+            content: the new text. With neither this nor `url` nor `file`, only the name changes.
+            url: the address of the page that it is read from now on.
+            headers: request headers that the service sends while it scrapes.
+            file: the path of the new file on this machine.
+            filename: the name that the service sees; by default the file's own.
+            revision: replace only this one; by default whichever it is.
+
+        Returns:
+            As for `get_source`.
+        """
+        source = self.get_conn().replace_source(
+            source_id,
+            name=name,
+            collections=collections,
+            content=content,
+            url=url,
+            headers=headers,
+            file=file,
+            filename=filename,
+            revision=revision,
+        )
+        return _plain(source, _DETAILS)
+
+    def delete_source(self, source_id: str, revision: str | None = None) -> None:
+        """Delete a source, where the service announces `sources`; one that is not there is fine.
+
+        Args:
+            source_id: the source's id.
+            revision: delete only this one; by default whichever it is.
+        """
+        self.get_conn().delete_source(source_id, revision=revision)
 
     def test_connection(self) -> tuple[bool, str]:
         """Ping the service, then list its bots, so that a wrong key shows.

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,7 @@ from pydantic import ValidationError
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.objects import found
-from airflow_knowledge_bot.operators.request import check_several
+from airflow_knowledge_bot.operators.request import as_bool, as_number, as_several, check_several
 from airflow_knowledge_bot.rows import rows_of
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest import (
@@ -52,6 +51,9 @@ _FINDERS: dict[str, Callable[..., Any]] = {
 _TEXTS = ("page_content", "text")
 _FIELDS = 10
 
+# The default of an option that has none.
+_REQUIRED = inspect.Parameter.empty
+
 # The operator has its own parameter for it.
 _NO_OPTION = "origin"
 
@@ -64,7 +66,6 @@ class Items:
         value: its value; a function is called each time.
         options: the task's `source_options`.
         sql_conn_id: the connection of a query.
-        exclusive: makes a context in which code of the DAG's author may call Airflow.
 
     Attributes:
         origin: the source's name in the ledger; None where it has none.
@@ -82,10 +83,8 @@ class Items:
         options: Any = None,
         *,
         sql_conn_id: str | None = None,
-        exclusive: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._item_source, self._value, self._sql_conn_id = item_source, value, sql_conn_id
-        self._exclusive = exclusive
         self._options = _checked(item_source, options)
         self.collections: set[str] = set()
         self.found: Any = self._found()
@@ -94,7 +93,7 @@ class Items:
     def _found(self) -> Any:
         item_source, value = self._item_source, self._value
         if item_source in ("items", "documents"):
-            value = self._called(value)
+            value = value() if callable(value) else value
             check_several(item_source, value, Item, "items")
         elif item_source in ("folder", "jsonl"):
             value = _existing(item_source, value)
@@ -105,9 +104,9 @@ class Items:
         elif item_source in ("site", "sitemap", "feed") and not isinstance(value, str):
             raise _wrong_type(item_source, value, "an address as text")
         if item_source == "items":
-            return self._noting(map(_item, self._each(value)))
+            return self._noting(_each(_item, value))
         if item_source == "documents":
-            return from_loader(map(_document, self._each(value)), **self._options)
+            return from_loader(_each(_document, value), **self._options)
         if item_source == "sql":
             return rows_of(value, self._sql_conn_id, self._options)
         try:
@@ -122,23 +121,6 @@ class Items:
             return replace(items, take=lambda: self._noting(take()))
         return items
 
-    def _called(self, value: Any) -> Any:
-        if not callable(value):
-            return value
-        with self._exclusive():
-            return value()
-
-    def _each(self, given: Iterable[object]) -> Iterator[object]:
-        with self._exclusive():
-            iterator = iter(given)
-        while True:
-            with self._exclusive():
-                try:
-                    one = next(iterator)
-                except StopIteration:
-                    return
-            yield one
-
     def _noting(self, items: Iterable[object]) -> Iterator[object]:
         for item in items:
             if named := getattr(item, "collections", None):
@@ -146,18 +128,23 @@ class Items:
             yield item
 
 
+def _each(read: Callable[[object], object], given: Iterable[object]) -> Iterator[object]:
+    """Yield what each is read as; nothing is taken before the first is asked for."""
+    for one in given:
+        yield read(one)
+
+
 @cache
-def _options_of(item_source: str) -> dict[str, bool]:
-    """Return the names of a source's options, and whether each is required."""
+def _options_of(item_source: str) -> dict[str, Any]:
+    """Return the names of a source's options with their defaults; `_REQUIRED` is none."""
     if item_source == "items":
         return {}
     _, *parameters = inspect.signature(_FINDERS[item_source]).parameters.values()
-    return {each.name: each.default is each.empty for each in parameters if each.name != _NO_OPTION}
+    return {each.name: each.default for each in parameters if each.name != _NO_OPTION}
 
 
 def _checked(item_source: str, options: Any) -> dict[str, Any]:
-    if options is None:
-        options = {}
+    options = {} if options is None else options
     if not isinstance(options, Mapping):
         raise _wrong_type("source_options", options, "a dict, as in {'exclude': '*.tmp'}")
     known = _options_of(item_source)
@@ -168,13 +155,24 @@ def _checked(item_source: str, options: Any) -> dict[str, Any]:
                 f"The task's parameter 'source_options' has {name!r}, which {item_source!r} does "
                 f"not take. Its options: {options_are}. Nothing was sent."
             )
-    missing = [name for name, required in known.items() if required and not options.get(name)]
+    missing = [name for name, at in known.items() if at is _REQUIRED and not options.get(name)]
     if missing:
         raise AirflowFailException(
             f"The task's parameter 'source_options' lacks {' and '.join(map(repr, missing))}, "
             f"which {item_source!r} needs. Its options: {options_are}. Nothing was sent."
         )
-    return dict(options)
+    return {name: _read(name, value, known[name]) for name, value in options.items()}
+
+
+def _read(name: str, value: Any, default: Any) -> Any:
+    """Return an option's value, which a template may have turned into text."""
+    if not isinstance(value, str) or isinstance(default, str):
+        return value
+    if isinstance(default, bool):
+        return as_bool(name, value)
+    if isinstance(default, int | float):
+        return type(default)(as_number(name, value))
+    return as_several(value)
 
 
 def _item(given: object) -> object:

@@ -103,9 +103,13 @@ def _address(conn_id: str, connection: "Connection") -> str:
         return _postgresql_address(connection)
     elif connection.conn_type == KnowledgeBotLedgerHook.conn_type and connection.host:
         return _postgresql_address(connection) if connection.schema else connection.host
+    known = ("sqlite", KnowledgeBotLedgerHook.conn_type)
+    reason = (
+        "has no host" if connection.conn_type in known else f"is of type {connection.conn_type!r}"
+    )
     raise AirflowFailException(
-        f"The task's parameter 'ledger_conn_id' names the connection {conn_id!r}, which is of type "
-        f"{connection.conn_type!r} or empty: a ledger needs one of type 'knowledge_bot_ledger', "
+        f"The task's parameter 'ledger_conn_id' names the connection {conn_id!r}, which {reason}: "
+        "a ledger needs one of type 'knowledge_bot_ledger', "
         "'postgres', or 'sqlite' with the file's path as its host. Nothing was sent."
     )
 

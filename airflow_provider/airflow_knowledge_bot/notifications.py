@@ -9,7 +9,7 @@ from airflow_knowledge_bot.hooks import KnowledgeBotHook
 # isort: split
 from airflow.sdk import BaseNotifier
 
-from airflow_knowledge_bot.operators.request import given_or_default
+from airflow_knowledge_bot.operators.request import as_several, given_or_default
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -101,4 +101,4 @@ class KnowledgeBotTextNotifier(BaseNotifier):
         collections = given_or_default(
             "collections", self.collections, "default_collection_id", hook.settings
         )
-        return {"name": self.name, "content": self.content, "collections": collections}
+        return {"name": self.name, "content": self.content, "collections": as_several(collections)}

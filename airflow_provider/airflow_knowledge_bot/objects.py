@@ -8,10 +8,10 @@ from airflow.sdk import ObjectStoragePath
 from airflow.sdk.io import get_fs
 
 from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
-from knowledge_bot.ingest.sources._objects import objects_in
+from knowledge_bot.adapters import objects_in
 
 if TYPE_CHECKING:
-    from knowledge_bot.ingest.sources._objects import Objects
+    from knowledge_bot.adapters import Objects
 
 # Raised for an object that does not exist or may not be read; the last three, for a missing
 # connection or a protocol without an installed package. A retry may help against other failures.

@@ -8,14 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_knowledge_bot._compat import answers_threads
-
 if TYPE_CHECKING:
-    from airflow_knowledge_bot.tries import Tries
+    from airflow_knowledge_bot.history import History
     from knowledge_bot.ingest import Ledger, Outcome, Report
 
 NAMED = 20
 """How many items of a kind are named: nobody reads more, and XCom is for small values."""
+
+_KINDS = ("replaced", "moved", "removed", "failed", "unknown")
+"""The outcomes whose items are named."""
 
 _INTERVAL = 10.0  # seconds between two progress lines
 _CHARACTERS = 300
@@ -29,28 +30,27 @@ class Log(Protocol):
 
 
 class ProgressLog:
-    """Writes the progress of a run to the task's log and state store, every ten seconds.
+    """Writes the progress of a run to the task's log, and its counts to the ledger.
 
     Args:
         log: the task's logger.
-        tries: stores the counts.
+        history: keeps the counts.
 
     Attributes:
-        unknown: the first items of unknown outcome.
+        report: the newest one; None before there is any.
+        named: the first items that were replaced, moved or removed, that the service could not
+            read, or that are of unknown outcome.
     """
 
-    def __init__(self, log: Log, tries: "Tries") -> None:
-        self._log, self._tries = log, tries
-        self._report: Report | None = None
+    def __init__(self, log: Log, history: "History") -> None:
+        self._log, self._history = log, history
+        self.report: Report | None = None
         self._failed = 0
         self._skipped: set[tuple[str, str | None, str]] = set()
         self._began = self._last = time.monotonic()
         self._before = 0
         self._end = threading.Event()
-        self._answers_threads = answers_threads()
-        self._airflow = threading.Lock()
-        self._unsaved: Report | None = None
-        self.unknown: list[Outcome] = []
+        self.named: dict[str, list[Outcome]] = {kind: [] for kind in _KINDS}
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -70,27 +70,14 @@ class ProgressLog:
             self._end.set()
             thread.join()
 
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Keep this log from calling Airflow while the block runs, as `dag.test()` needs it.
-
-        There, Airflow answers one thread at a time, and the block runs code of the DAG's author,
-        which may ask for connections, variables or the state store. What should be stored
-        meanwhile is stored before the next block.
-        """
-        if self._answers_threads:
-            yield
-            return
-        with self._airflow:
-            self._save()
-            yield
-
     def on_progress(self, report: "Report") -> None:
         """Take the report as it is so far."""
-        self._report = report
+        self.report = report
 
     def on_outcome(self, outcome: "Outcome") -> None:
-        """Log an item that failed or was skipped, up to the first 20 of each."""
+        """Keep the name of an item, and log one that failed or was skipped; the first 20 each."""
+        if len(named := self.named.get(outcome.kind, [])) < NAMED:
+            named.append(outcome)
         if outcome.kind == "skipped":
             self._log_skipped(outcome)
         if not outcome.failed:
@@ -100,8 +87,6 @@ class ProgressLog:
             self._log.log(
                 logging.WARNING, "%s: %s: %s", outcome.kind, outcome.name, brief(outcome.error)
             )
-        if outcome.kind == "unknown" and len(self.unknown) < NAMED:
-            self.unknown.append(outcome)
 
     def end(
         self,
@@ -120,15 +105,17 @@ class ProgressLog:
         """
         self._log_more(logging.WARNING, self._failed - NAMED, "failures")
         self._log_more(logging.INFO, report.skipped - len(self._skipped), "skipped")
-        for what, level in (("superseded", logging.INFO), ("gone", logging.INFO)):
+        for what in ("replaced", "moved", "removed", "superseded", "gone"):
             for item in named[what]:
-                self._log.log(level, "%s: %s (source %s)", what, item["name"], item["source_id"])
-            self._log_more(level, getattr(report, what) - NAMED, what)
+                source = item["source_id"]
+                self._log.log(logging.INFO, "%s: %s (source %s)", what, item["name"], source)
+            self._log_more(logging.INFO, getattr(report, what) - NAMED, what)
         if report.superseded or report.gone:
             self._log.log(
                 logging.INFO,
-                "The service still answers from what is superseded or gone. Its API cannot delete: "
-                "remove the sources there, then run `kbot ledger forget`. %s",
+                "The service still answers from what is superseded or gone. prune=True removes it "
+                "where the service announces `sources`. Elsewhere, remove the sources there, then "
+                "run `kbot ledger forget`. %s",
                 shell_needs(ledger),
             )
         if report.gone_unknown and report.stopped is None:
@@ -172,8 +159,8 @@ class ProgressLog:
 
     def _work(self) -> None:
         while not self._end.wait(_INTERVAL):
-            if self._report is not None:
-                self._log_progress(self._report)
+            if self.report is not None:
+                self._log_progress(self.report)
 
     def _log_progress(self, report: "Report") -> None:
         now, done = time.monotonic(), report.items + report.skipped
@@ -188,17 +175,7 @@ class ProgressLog:
         )
         if report.paused:
             self._log.log(logging.WARNING, "Waiting: %s", brief(report.paused))
-        self._unsaved = report
-        if self._airflow.acquire(blocking=False):
-            try:
-                self._save()
-            finally:
-                self._airflow.release()
-
-    def _save(self) -> None:
-        report, self._unsaved = self._unsaved, None
-        if report is not None:
-            self._tries.note(report)
+        self._history.keep(report)
 
 
 def shell_needs(ledger: "Ledger") -> str:

@@ -11,6 +11,7 @@ from airflow_knowledge_bot.progress import NAMED, brief, shell_needs
 from knowledge_bot.ingest import IncompleteIngestionError, LedgerError, Stop
 
 if TYPE_CHECKING:
+    from airflow_knowledge_bot.history import History
     from knowledge_bot.ingest import Ledger, Outcome, Report
 
 _CHARACTERS = 500
@@ -20,12 +21,19 @@ _PASSING = (Stop.UNAVAILABLE, Stop.LEDGER, Stop.REQUESTED)
 _LASTING = (Stop.AUTHENTICATION, Stop.PAYMENT, Stop.REFUSED)
 
 
-def summary(report: "Report", named: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
-    """Return the report as a small plain dict.
+def summary(
+    report: "Report",
+    outcomes: Mapping[str, Iterable["Outcome"]],
+    ledger: "Ledger",
+    history: "History",
+) -> dict[str, Any]:
+    """Return the report as a small plain dict, which names the first items of some kinds.
 
     Args:
         report: the report over all tries.
-        named: the first items of some counts, by the counts' names.
+        outcomes: the first items of the last try, by what became of them.
+        ledger: knows what is superseded or gone.
+        history: knows when the first try began, and where the items go and come from.
     """
     # Those that fail the task go first.
     failures = sorted(report.failures, key=lambda outcome: not outcome.failed)[:NAMED]
@@ -37,37 +45,27 @@ def summary(report: "Report", named: Mapping[str, Sequence[Mapping[str, Any]]]) 
             {"kind": one.kind, "name": one.name, "error": one.error[:_CHARACTERS]}
             for one in failures
         ],
-        "named": {kind: list(items) for kind, items in named.items()},
+        "named": _named(report, outcomes, ledger, history),
     }
 
 
-def named_items(
+def _named(
     report: "Report",
-    unknown: Iterable["Outcome"],
+    outcomes: Mapping[str, Iterable["Outcome"]],
     ledger: "Ledger",
-    *,
-    service: str,
-    origin: str | None,
-    began: float,
+    history: "History",
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the first items that are superseded, gone or unknown, for a person to look at.
-
-    Args:
-        report: the report over all tries.
-        unknown: the first items of unknown outcome.
-        ledger: knows the sources of the others.
-        service: the base URL.
-        origin: the name of the items' source; None where it has none.
-        began: when the first try began, in Unix seconds.
-    """
+    service, _, origin = history.route
     named: dict[str, list[dict[str, Any]]] = {"superseded": [], "gone": []}
-    named["unknown"] = [{"name": one.name, "key": one.key} for one in unknown]
+    for kind, ones in outcomes.items():
+        field = "key" if kind == "unknown" else "source_id"
+        named[kind] = [{"name": one.name, field: getattr(one, field)} for one in ones]
     try:
         if report.superseded:
             replaced = (
                 {"name": one.name, "source_id": one.source_id, "replaced_by": one.replaced_by}
                 for one in ledger.superseded(service=service)
-                if one.superseded_at.timestamp() >= int(began)
+                if one.superseded_at.timestamp() >= int(history.began)
             )
             named["superseded"] = list(islice(replaced, NAMED))
         if report.gone:
@@ -94,7 +92,14 @@ class Rules:
             as an object that changed since it was listed.
     """
 
-    fail_on: Collection[str] = ("refused", "unknown", "undelivered", "invalid")
+    fail_on: Collection[str] = (
+        "refused",
+        "unknown",
+        "undelivered",
+        "invalid",
+        "failed",
+        "unremoved",
+    )
     max_refused: int | float = 0
     on_unknown: str = "hold"
     invalid_passes: bool = False
@@ -146,7 +151,7 @@ class Rules:
         if not counts and report.stopped in (None, Stop.LIMIT):
             return None
         passing = report.stopped not in _LASTING and (
-            "undelivered" in counts
+            not counts.keys().isdisjoint(("undelivered", "unremoved"))
             or report.stopped in _PASSING
             or ("invalid" in counts and self.invalid_passes)
             or ("unknown" in counts and self.on_unknown == "resend")
@@ -173,7 +178,11 @@ class Rules:
                 "Invalid items cannot be read or sent as they are: correct or remove them."
             )
         if "undelivered" in counts:
-            lines.append("The next run sends what did not reach the service.")
+            lines.append("The next run sends what the service did not get, or put off.")
+        if "failed" in counts:
+            lines.append("The service cannot read what failed: correct or remove these items.")
+        if "unremoved" in counts:
+            lines.append("The next run tries again to remove what is gone or superseded.")
         if report.stopped is Stop.AUTHENTICATION:
             lines.append(key_at_fault(conn_id))
         if report.stopped is Stop.PAYMENT:

@@ -16,8 +16,8 @@ from airflow_knowledge_bot._compat import (
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.links import KnowledgeBotServiceLink
 from airflow_knowledge_bot.operators.request import check_filled, check_number
+from airflow_knowledge_bot.places import KnowledgeBotServiceLink
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
 
     from airflow_knowledge_bot.arguments import BaseSensorArguments, SensorArguments
-    from airflow_knowledge_bot.checks import Passed
+    from airflow_knowledge_bot.checks import Asked
     from knowledge_bot.checks import Question
 
 # Seconds that the trigger gets beyond its own deadline, so that its event, which says why, arrives
@@ -184,7 +184,7 @@ class KnowledgeBotAnswerSensor(BaseSensorOperator):
     ui_color = "#e3edf7"
     operator_extra_links = (KnowledgeBotServiceLink(),)
 
-    _passed: "Passed | None" = None
+    _asked: "Asked | None" = None
     _open = ""
 
     service_page = ""
@@ -222,7 +222,7 @@ class KnowledgeBotAnswerSensor(BaseSensorOperator):
             AirflowFailException: waiting cannot help.
         """
         # Airflow may use one operator object for several runs.
-        self._passed = None
+        self._asked = None
         try:
             return super().execute(context)
         except AirflowSensorTimeout as error:
@@ -234,13 +234,14 @@ class KnowledgeBotAnswerSensor(BaseSensorOperator):
         Raises:
             AirflowFailException: waiting cannot help.
         """
-        from airflow_knowledge_bot.checks import Passed, ask, failure_of, log_open, summary
+        from airflow_knowledge_bot.checks import Asked, ask, failure_of, log_open, summary
         from airflow_knowledge_bot.failures import task_fails_for_good
+        from airflow_knowledge_bot.memory import TaskMemory
 
-        if self._passed is None:
-            self._passed = Passed(context)
+        if self._asked is None:
+            self._asked = Asked(TaskMemory(context))
         with task_fails_for_good(self.knowledge_bot_conn_id, {}, "resend"):
-            report = ask(self, self._passed)
+            report = ask(self, self._asked)
         if (failure := failure_of(report, self, waiting=True)) is not None:
             raise failure
         if report.ok:

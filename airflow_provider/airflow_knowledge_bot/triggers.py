@@ -18,8 +18,10 @@ from knowledge_bot.errors import KnowledgeBotError
 
 # Thousands of triggers share one event loop: none may spin, whatever its interval.
 _SHORTEST_PAUSE = 0.5
-# Seconds for a last ping if the triggerer was down when the deadline passed.
+# Seconds for a last ping, and before it for the connection, if the triggerer was down when the
+# deadline passed.
 _LAST_CHANCE = 5.0
+_OPENING = 60.0
 
 
 class KnowledgeBotPingTrigger(BaseTrigger):
@@ -57,8 +59,8 @@ class KnowledgeBotPingTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield the one event."""
         try:
-            async with asyncio.timeout(self._seconds_left()):
-                await self._until_ready()
+            async with asyncio.timeout(self._seconds_left(_OPENING)) as limit:
+                await self._until_ready(limit)
         except TimeoutError:
             yield _event("timeout", f"The service was not ready in time: {self._last_failure}")
         except AirflowNotFoundException:
@@ -68,10 +70,12 @@ class KnowledgeBotPingTrigger(BaseTrigger):
         else:
             yield _event("ready", "The service answered the ping.")
 
-    async def _until_ready(self) -> None:
+    async def _until_ready(self, limit: asyncio.Timeout) -> None:
         check_filled("knowledge_bot_conn_id", self.knowledge_bot_conn_id)
         hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
         async with await hook.get_async_conn() as client:
+            if (left := self._seconds_left(_LAST_CHANCE)) is not None:
+                limit.reschedule(asyncio.get_running_loop().time() + left)
             while True:
                 try:
                     await client.ping()
@@ -84,10 +88,8 @@ class KnowledgeBotPingTrigger(BaseTrigger):
                     return
                 await asyncio.sleep(self._pause())
 
-    def _seconds_left(self) -> float | None:
-        if self.deadline is None:
-            return None
-        return max(self.deadline - time.time(), _LAST_CHANCE)
+    def _seconds_left(self, least: float) -> float | None:
+        return None if self.deadline is None else max(self.deadline - time.time(), least)
 
     def _pause(self) -> float:
         # Jitter, so that the sensors of one schedule do not ping in step.

@@ -146,7 +146,7 @@ def test_what_waiting_cannot_mend_fails_at_once(bot, status, said):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"bot_id": "bot_other", "concurrency": 1}, "no bot_other.*parameter 'bot_id'"),
+        ({"bot_id": "bot_other", "concurrency": 1}, "(?s)no bot_other.*parameter 'bot_id'"),
         ({"bot_id": None}, "'bot_id' is not given"),
         ({"questions": []}, "'questions' is empty"),
         ({"questions": None}, "exactly one"),

@@ -4,14 +4,14 @@ import pytest
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
-from airflow_knowledge_bot.assets import (
-    collection_uri,
-    convert_asset_to_openlineage,
-    create_asset,
-)
 from airflow_knowledge_bot.operators import (
     KnowledgeBotCreateTextSourceOperator,
     KnowledgeBotSendMessageOperator,
+)
+from airflow_knowledge_bot.places import (
+    collection_uri,
+    convert_asset_to_openlineage,
+    create_asset,
 )
 from calls import KEY, MESSAGE, SOURCE
 from scripted_server import answer

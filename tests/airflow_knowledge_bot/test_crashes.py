@@ -1,17 +1,23 @@
 """What breaks off in the middle under a real Airflow, and how often the service hears of it."""
 
+import itertools
 import os
+import re
 import signal
 import time
 from collections import Counter
 from pathlib import Path
 
 import airflow.sdk
+import httpx
 import pytest
 
 from airflow_processes import Airflow
 from calls import KEY, SOURCE
+from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger
+from knowledge_bot_service import LocalService
+from postgresql_server import postgresql
 from scripted_server import ScriptedServer, answer, pong, silence
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -58,8 +64,64 @@ def service():
     server.stop()
 
 
+class Gate(ScriptedServer):
+    """Passes requests on to a real service, and holds back the answers to some of them.
+
+    Attributes:
+        held: the methods of the next requests that change something and are held back: before they
+            are passed on, or after it.
+    """
+
+    def __init__(self, service):
+        self.held = []
+        super().__init__(reply_to=self.passed_on, on_ping=None)
+        self._service = service
+
+    def passed_on(self, received):
+        moment = self._moment(received)
+        if moment == "before":
+            return silence
+        kept = ("x-api-key", "content-type", "idempotency-key", "if-match")
+        headers = {name: received.headers[name] for name in kept if name in received.headers}
+        address = self._service.base_url.removesuffix("/public/v1") + received.path
+        got = httpx.request(
+            received.method, address, content=received.body, headers=headers, timeout=60
+        )
+        for name in ("content-length", "transfer-encoding", "content-encoding"):
+            got.headers.pop(name, None)
+        return silence if moment else answer(got.status_code, got.content, dict(got.headers))
+
+    def _moment(self, received):
+        if self.held and self.held[0][0] == received.method:
+            return self.held.pop(0)[1]
+        if received.method == "POST" and len(self.posts(self.dag_id_of(received))) == 1:
+            return "before" if b"_before" in received.body else "after"
+        return None
+
+    def dag_id_of(self, received):
+        found = re.search(rb"killed_[a-z]+_(before|after)", received.body)
+        return found and found.group().decode()
+
+    def posts(self, dag_id):
+        """Return the POSTs that arrived from a DAG; from none of those that are killed: nothing."""
+        posts = [one for one in self.requests if one.method == "POST"]
+        return [one for one in posts if dag_id and self.dag_id_of(one) == dag_id]
+
+
 @pytest.fixture(scope="module")
-def airflow(service, tmp_path_factory):
+def gate():
+    with LocalService(
+        collections={"col_house": "House", "col_nights": "Nights"},
+        bots={"bot_guide": ["col_house"], "bot_night": ["col_nights"]},
+        api_key=KEY,
+    ) as running:
+        gate = Gate(running)
+        yield gate
+        gate.stop()
+
+
+@pytest.fixture(scope="module")
+def airflow(service, gate, tmp_path_factory):
     connection = {
         "conn_type": "knowledge_bot",
         "host": service.url,
@@ -70,20 +132,34 @@ def airflow(service, tmp_path_factory):
     connections = {
         "knowledge_bot_default": connection,
         "knowledge_bot_waits": connection,
+        "knowledge_bot_embedded": {**connection, "host": gate.url},
         "ledger": {"conn_type": "sqlite", "host": str(home / "ledger.db")},
     }
-    with Airflow(home, DAGS, connections=connections) as running:
-        yield running
-        # Also what was killed left the key nowhere.
-        assert running.files_holding(KEY) == []
+    for moment in ("before", "after"):
+        folder = home / "airflow" / moment
+        folder.mkdir(parents=True)
+        (folder / f"killed_folder_{moment}").write_text("At twelve.")
+    with postgresql() as database:  # SQLite is locked too often on a busy machine
+        database.create("airflow")
+        settings = {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database.url("airflow", "psycopg2")}
+        with Airflow(home, DAGS, connections=connections, settings=settings) as running:
+            yield running
+            # Also what was killed left the key nowhere.
+            assert running.files_holding(KEY) == []
+            assert KEY not in database.dump("airflow")
+
+
+def kill_in_the_middle_of_its_post(airflow, service, dag_id):
+    """Kill the task of a DAG that runs, once its POST has arrived."""
+    airflow.until(lambda: service.posts(dag_id) or None, 120, "the POST arrived")
+    pid = int((airflow.home / "airflow" / "pids" / dag_id).read_text())
+    os.kill(pid, signal.SIGKILL)
 
 
 def killed_in_the_middle_of_its_post(airflow, service, dag_id):
     """Run a DAG whose task is killed once its POST has arrived; return how the run ended."""
     run_id = airflow.trigger(dag_id)
-    airflow.until(lambda: service.posts(dag_id) or None, 120, "the POST arrived")
-    pid = int((airflow.home / "airflow" / "pids" / dag_id).read_text())
-    os.kill(pid, signal.SIGKILL)
+    kill_in_the_middle_of_its_post(airflow, service, dag_id)
     return airflow.finished(dag_id, run_id)["state"]
 
 
@@ -108,6 +184,90 @@ def test_a_task_that_was_killed_fails_with_one_request_and_says_why(airflow, ser
 def test_a_task_that_was_killed_sends_again_where_its_author_wants_that(airflow, service):
     assert killed_in_the_middle_of_its_post(airflow, service, "killed_and_resend") == "success"
     assert service.posts("killed_and_resend") == 2
+
+
+QUESTIONS = ("message", "check", "sensor")
+SOURCES = ("text", "ready", "page", "file", "function", "ingest", "items", "rows", "folder")
+
+
+@needs_state_store
+def test_what_was_killed_is_sent_again_with_its_key_and_is_there_once(airflow, gate):
+    dag_ids = [
+        f"killed_{kind}_{moment}" for kind in QUESTIONS + SOURCES for moment in ("before", "after")
+    ]
+    runs = {dag_id: airflow.trigger(dag_id) for dag_id in dag_ids}
+    waiting = list(dag_ids)
+
+    def one_that_sends():
+        return next(filter(gate.posts, waiting), None)
+
+    while waiting:  # a few run at once, in any order
+        dag_id = airflow.until(one_that_sends, 240, f"one of {waiting} sends")
+        kill_in_the_middle_of_its_post(airflow, gate, dag_id)
+        waiting.remove(dag_id)
+    states = {dag_id: airflow.finished(dag_id, run)["state"] for dag_id, run in runs.items()}
+    assert set(states.values()) == {"success"}, states
+    with Client(KEY, gate.url) as client:
+        found = Counter(source.name for source in client.list_sources())
+        conversations = client.list_conversations("bot_guide")
+    asked = [dag_id for dag_id in dag_ids if dag_id.split("_")[1] in QUESTIONS]
+    assert found == {dag_id: 1 for dag_id in dag_ids if dag_id not in asked}
+    assert len(conversations) == len(asked)
+    tries = {}
+    for dag_id, run_id in runs.items():
+        (task,) = airflow.tasks(dag_id, run_id).values()
+        tries[dag_id] = task["try_number"]
+        first, *others = [one.headers["idempotency-key"] for one in gate.posts(dag_id)]
+        assert {first} == set(others), dag_id
+    assert set(tries.values()) == {2}, tries
+
+
+def test_nights_that_were_killed_in_the_middle_of_a_change_are_green_and_right(
+    airflow, gate, tmp_path
+):
+    folder = tmp_path / "nights"
+    folder.mkdir()
+
+    def night():
+        conf = {"folder": str(folder), "prune": "True", "wait_ready": "120"}
+        return airflow.trigger("nights", **conf)
+
+    def there():
+        with Client(KEY, gate.url) as client:
+            found = client.list_sources(collection="col_nights")
+            return {source.name: (source.id, source.status) for source in found}
+
+    for name in ("bakery", "desk", "ferry"):
+        (folder / f"{name}.txt").write_text(f"The {name} opens at nine.")
+    assert airflow.finished("nights", night())["state"] == "success"
+    bakery = there()["bakery.txt"]
+
+    gone = "desk"
+    for method, moment in itertools.product(("PUT", "DELETE"), ("before", "after")):
+        new = f"{method}_{moment}"
+        (folder / "bakery.txt").write_text(f"The bakery opens at {new}.")
+        (folder / f"{gone}.txt").unlink()
+        (folder / f"{new}.txt").write_text(f"This was written for {new}.")
+        gate.held.append((method, moment))
+        run_id = night()
+        airflow.until(lambda: None if gate.held else True, 240, f"the {method} has arrived")
+        os.kill(int((airflow.home / "airflow" / "pids" / "nights").read_text()), signal.SIGKILL)
+        assert airflow.finished("nights", run_id)["state"] == "success"
+        assert airflow.tasks("nights", run_id)["feed", -1]["try_number"] == 2
+        found = there()
+        assert set(found) == {path.name for path in folder.iterdir()}
+        assert {status for _, status in found.values()} == {"ready"}
+        assert found["bakery.txt"] == bakery  # replaced in place
+        with Client(KEY, gate.url) as client:
+            question = "When does the bakery open?"
+            assert new in client.send_message(bot_id="bot_night", content=question).answer
+        xcom = airflow.xcom("nights", run_id, "feed")
+        assert (xcom["gone"], xcom["superseded"], xcom["unknown"]) == (0, 0, 0)
+        gone = new
+
+    folder.rename(tmp_path / "away")  # the disk is not mounted
+    assert airflow.finished("nights", night())["state"] == "failed"
+    assert there() == found
 
 
 def test_an_ingestion_that_a_person_ends_finishes_what_is_in_flight(airflow, service):

@@ -1,8 +1,12 @@
 """A DAG that Airflow runs, with its own retries, its own store and a deferred task."""
 
+import re
+
 import airflow.sdk
 
 from calls import KEY, SOURCE
+from page_server import answer as page
+from page_server import serving
 from scripted_server import answer, pong
 
 # What is kept between the tries of a task; Airflow 3.1 and 3.2 have nothing of the kind.
@@ -27,13 +31,16 @@ up >> KnowledgeBotCreateTextSourceOperator(
 def test_a_deferred_wait_and_a_retry_after_the_post_make_one_request(
     dags, scripted, connect, caplog, capfd
 ):
-    server = scripted(answer(503), pong, answer(body={"value": SOURCE}), on_ping=None)
+    # The third ping is the operator's, which asks what the service announces.
+    created = answer(body={"value": SOURCE})
+    server = scripted(answer(503), pong, pong, created, pong, created, on_ping=None)
     connect(server.url, max_retries=0)
     done = dags.run(dags.load(ADDS_ONE_SOURCE))
     tries = {name: (task.state, task.try_number) for name, task in done.tasks.items()}
     assert tries == {"up": ("success", 1), "add": ("success", 2)}, done.log
     posts = 1 if HAS_STATE_STORE else 2
-    assert [request.method for request in server.requests] == ["GET", "GET", *["POST"] * posts]
+    asked_and_sent = ["GET", "POST"] * posts
+    assert [request.method for request in server.requests] == ["GET", "GET", *asked_and_sent]
     # `dag.test()` masks no secrets: nothing may print the key in the first place.
     assert KEY not in "".join([done.log, caplog.text, *capfd.readouterr()])
 
@@ -56,3 +63,129 @@ def test_mapped_tasks_are_named_by_their_sources(dags, good):
     done = dags.run(dags.load(MAPPED))
     labels = sorted(task.label for task in done.tasks.values())
     assert labels == ["Hours", "Prices", "my Hours", "my Prices"]
+
+
+WRONG = """
+from airflow_knowledge_bot.operators import *
+---
+GIVEN = {
+    KnowledgeBotCreateTextSourceOperator: {"name": "n", "content": "c", "collections": "col_1"},
+    KnowledgeBotCreateWebpageSourceOperator: {"url": "https://x.example/", "name": "n"},
+    KnowledgeBotUploadSourceOperator: {"file": __file__, "name": "n"},
+    KnowledgeBotSendMessageOperator: {
+        "bot_id": "bot_1", "content": "c", "conversation_id": "cnv_1"
+    },
+    KnowledgeBotIngestOperator: dict.fromkeys(
+        ("folder", "site", "sitemap", "feed", "jsonl", "sql", "objects"), ""
+    ),
+}
+for number, value in enumerate((None, 7, {}, [])):
+    wrong = task(lambda value=value: value, task_id=f"gives_{number}")()
+    for operator, given in GIVEN.items():
+        for name in given:
+            if name == "conversation_id" and value is None:
+                continue  # a new one
+            options = {**given, "collections": "col_1", name: wrong}
+            if operator is KnowledgeBotIngestOperator:
+                options = {"collections": "col_1", "ledger_conn_id": "ledger", name: wrong}
+                options |= {"sql_conn_id": "ledger"} if name == "sql" else {}
+            if operator is KnowledgeBotSendMessageOperator:
+                del options["collections"]
+            operator(
+                task_id=f"{operator.__name__[12:]}.{name}.{number}",
+                retries=1,
+                retry_delay=timedelta(0),
+                **options,
+            )
+"""
+
+
+def test_a_parameter_that_is_no_text_is_named_and_the_task_is_not_tried_again(dags, good, ledger):
+    done = dags.run(dags.load(WRONG))
+    ended = {name: (one.state, one.try_number) for name, one in done.tasks.items() if "." in name}
+    assert ended == dict.fromkeys(ended, ("failed", 1))
+    assert "TypeError" not in done.log
+    for name in ended:
+        assert re.search(rf"AirflowFailException: .*{name.split('.')[1]}", done.log)
+    assert good.requests == []
+
+
+TEMPLATES = """
+from airflow_knowledge_bot.operators import *
+---
+dag.params["number"], dag.params["cols"], dag.params["tide"] = 1, ["col_1", "col_2"], "high"
+KnowledgeBotCreateTextSourceOperator(
+    task_id="list", name="n", content="c", collections="{{ params.cols }}"
+)
+KnowledgeBotCreateWebpageSourceOperator(
+    task_id="mapping", name="n", url="https://x.example/", collections="{{ params.cols | tojson }}",
+    headers="{{ {'X-Tide': params.tide} }}",
+)
+ingest("urls", urls="{{ ['https://x.example/1', 'https://x.example/2'] }}",
+    collections="{{ params.cols }}")
+ingest("items", items="{{ [{'name': 'n', 'content': 'c'}] }}")
+ingest("number", site=SITE, source_options={
+    "depth": "{{ params.number }}", "rate": "{{ 100.0 }}", "sitemaps": "{{ False }}",
+    "allow_private": "{{ True }}",
+})
+ingest("wrong", site=SITE, source_options={"depth": "{{ params.tide }}"})
+"""
+
+
+def test_texts_of_templates_are_lists_mappings_and_numbers_where_these_are_meant(
+    dags, good, ledger
+):
+    with serving() as web:
+        web.answers["/"] = page(b"<p>Tides <a href='/a'>a</a>")
+        web.answers["/a"] = page(b"<p>Low <a href='/b'>b</a>")
+        web.answers["/b"] = page(b"<p>High")
+        done = dags.run(dags.load(TEMPLATES.replace("SITE", repr(web.url("/")))))
+    states = {name: task.state for name, task in done.tasks.items()}
+    assert states == dict.fromkeys(states, "success") | {"wrong": "failed"}, done.log
+    assert "'depth' is a number, not 'high'" in done.log
+    assert (done.tasks["urls"].xcom["created"], done.tasks["number"].xcom["created"]) == (2, 2)
+    sent = [request.json()["value"] for request in good.requests]
+    mapped = next(one for one in sent if one.get("headers"))
+    assert (mapped["collections"], mapped["headers"]) == (
+        ["col_1", "col_2"],
+        [{"name": "X-Tide", "value": "high"}],
+    )
+    assert sum(one["collections"] == ["col_1", "col_2"] for one in sent) == 4
+
+
+LABELS = """
+from airflow_knowledge_bot.operators import *
+
+@task.knowledge_bot_ingest(collections="col_1", ledger_conn_id="ledger")
+def shop(day, size=1):
+    yield {"name": day, "content": "c"}
+
+def rows(ti):
+    yield {"name": f"{ti.map_index}", "content": "c"}
+---
+shop.expand(day=["mo", "tu"])
+shop.override(task_id="two").partial(size=2).expand(day=["mo", "tu"])
+partial = {"collections": "col_1", "ledger_conn_id": "ledger"}
+KnowledgeBotIngestOperator.partial(task_id="functions", **partial).expand(items=[rows, rows])
+KnowledgeBotIngestOperator.partial(task_id="origins", items=rows, **partial).expand(
+    origin=["shop", "depot"]
+)
+KnowledgeBotCreateTextSourceOperator(task_id="alone", name="n", content="c", collections="col_1")
+"""
+
+
+def test_a_mapped_task_is_named_only_where_that_tells_it_from_the_others(dags, good, ledger):
+    done = dags.run(dags.load(LABELS))
+    assert done.state == "success", done.log
+    labels = {name: task.label for name, task in done.tasks.items()}
+    assert labels == {
+        "shop[0]": "mo",
+        "shop[1]": "tu",
+        "two[0]": "2, mo",
+        "two[1]": "2, tu",
+        "functions[0]": "0",
+        "functions[1]": "1",
+        "origins[0]": "shop",
+        "origins[1]": "depot",
+        "alone": None,
+    }

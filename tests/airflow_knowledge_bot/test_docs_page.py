@@ -4,6 +4,7 @@ import inspect
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -45,5 +46,6 @@ def test_its_table_of_item_sources_holds_every_option(item_source):
 
 def test_its_xcom_has_the_names_of_the_real_one():
     (block,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
-    real = summary(Report(), {"superseded": [], "gone": [], "unknown": []})
-    assert list(json.loads(block)) == [*real, "created_without_event"]
+    history = SimpleNamespace(route=("https://x.example", (), None), began=0.0)
+    real = summary(Report(), {"unknown": []}, None, history)
+    assert list(json.loads(block)) == list(real)

@@ -180,7 +180,8 @@ def test_the_endpoints_return_plain_values_with_the_connection_s_defaults(connec
     for source, name in ((text, "Rules"), (file, "Prices"), (page, "Page")):
         assert source["name"] == name
         assert source["collections"] == [{"id": "col_house", "name": "House"}]
-        assert set(source) == {"id", "name", "status", "collections", "created_at"}
+        named = {"id", "name", "status", "collections", "created_at", "revision"}
+        assert set(source) == named
     message = hook.send_message("What does a day ticket cost?")
     assert "seven euros" in message["answer"]
     again = hook.send_message("And where do dogs wait?", conversation_id=message["conversation_id"])

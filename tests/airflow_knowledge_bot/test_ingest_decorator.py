@@ -82,7 +82,7 @@ def test_a_second_night_sends_only_what_is_new_and_hands_on_its_counts(dags, goo
         @task.knowledge_bot_ingest(collections="col_1", ledger_conn_id="ledger", origin="shop")
         def feed(params):
             for name in params["names"]:
-                yield {"name": name, "content": "c"}
+                yield {"name": name, "content": f"of {name}"}
 
         @task
         def report(counts):

@@ -6,19 +6,12 @@ import threading
 import time
 from datetime import UTC, datetime
 
-import airflow.sdk
 import pytest
 
 from calls import KEY, SOURCE
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger, Text, ingest
 from scripted_server import answer, silence
-
-HAS_STATE_STORE = hasattr(airflow.sdk, "NEVER_EXPIRE")
-needs_state_store = pytest.mark.skipif(
-    not HAS_STATE_STORE,
-    reason="Airflow 3.1 and 3.2 keep nothing between the tries of a task",
-)
 
 REFUSAL = answer(400, {"code": "no", "message": "Not like this."})
 
@@ -119,7 +112,6 @@ def test_secrets_in_a_place_s_address_are_not_logged(dags, service):
     assert "word-7" not in start
 
 
-@needs_state_store
 def test_counts_are_those_of_all_tries(dags, service):
     # The second try finds what the first one created, and sends what was not delivered.
     dag = dags.load(
@@ -144,27 +136,28 @@ def test_counts_are_those_of_all_tries(dags, service):
     assert (xcom["created"], xcom["unchanged"]) == (0, 2)
 
 
-def test_a_long_run_says_how_far_it_is_in_its_log_and_its_state_store(dags, service):
+def test_a_long_run_says_how_far_it_is(dags, service, ledger):
     dag = dags.load(
-        """
+        f"""
         import itertools, time
+        from knowledge_bot.ingest import Ledger
 
         def polls(context):
-            store, began = context.get("task_state_store"), time.monotonic()
+            kept, began = {{}}, time.monotonic()
             for number in itertools.count():
-                yield {"name": f"item {number}", "content": f"c{number}"}
-                seconds = time.monotonic() - began
-                noted = {} if store is None else store.get("knowledge_bot_ingest")
-                if noted.get("counts", {}).get("created") or (store is None and seconds > 12):
-                    context["ti"].xcom_push(key="noted", value=noted)
+                yield {{"name": f"item {{number}}", "content": f"c{{number}}"}}
+                kept = Ledger({str(ledger)!r}).note(NAME, lambda note: None)
+                if any(run["counts"] for run in kept.values()):
+                    context["ti"].xcom_push(key="kept", value=kept)
                     return
-                assert seconds < 40, "no counts were noted"
+                assert time.monotonic() - began < 40, "no counts were kept"
                 time.sleep(0.05)
 
         @task
         def report(ti):
-            return ti.xcom_pull(task_ids="ingest", key="noted")
+            return ti.xcom_pull(task_ids="ingest", key="kept")
         ---
+        NAME = f"airflow/{{dag.dag_id}}/ingest/-1"
         ingest(items=polls) >> report()
         """
     )
@@ -173,11 +166,9 @@ def test_a_long_run_says_how_far_it_is_in_its_log_and_its_state_store(dags, serv
     assert done.tasks["ingest"].xcom["created"] == posts(service)
     progress = [line for line in lines(done.log, "info") if "/s: " in line]
     assert re.fullmatch(r"\d+ items, \d+/s: created \d+", progress[-1])
-    if HAS_STATE_STORE:
-        noted = done.tasks["report"].xcom
-        assert noted["state"] == "running"
-        assert 0 < noted["counts"]["created"] <= posts(service)
-        assert noted["current"].startswith("item ")
+    (kept,) = done.tasks["report"].xcom.values()
+    assert kept["state"] == "running"
+    assert 0 < kept["counts"]["created"] <= posts(service)
 
 
 def test_what_another_run_is_sending_is_waited_for_and_fails_nothing(dags, service, ledger):
@@ -267,10 +258,13 @@ def test_only_a_night_with_a_change_gives_its_outlets_an_event(night, service, o
     assert extra == {
         "collections": ["col_1"],
         "created": 2,
+        "replaced": 0,
+        "moved": 0,
+        "removed": 0,
         "unchanged": 0,
         "superseded": 0,
         "gone": 0,
-        "created_in_failed_runs": 0,
+        "changed_in_failed_runs": 0,
     }
     assert [one["created"] for _, one in third] == [1] * len(third)
 
@@ -279,18 +273,97 @@ def test_only_a_night_with_a_change_gives_its_outlets_an_event(night, service, o
 def test_what_red_nights_created_is_reported_by_the_first_green_one(night, service, outlets):
     name = f"red_{outlets[1:6].strip()}_{service.server.port}"
     service.refuses |= {"b"}
-    for names, without_event in (("ab", 1), ("abc", 2), ("abc", 2)):
+    for names in ("ab", "abc", "abc"):
         done, xcom = night(names, outlets, name)
-        assert (done.state, xcom, done.task.xcom["created_without_event"]) == (
-            "failed",
-            [],
-            without_event,
-        )
+        assert (done.state, xcom) == ("failed", [])
     service.refuses.clear()
     done, xcom = night("ac", outlets, name)
-    assert (done.task.xcom["created"], done.task.xcom["created_without_event"]) == (0, 0)
-    assert [one["created_in_failed_runs"] for _, one in xcom] == [2] * outlets.count("Asset")
+    assert done.task.xcom["created"] == 0
+    assert [one["changed_in_failed_runs"] for _, one in xcom] == [2] * outlets.count("Asset")
     assert night("ac", outlets, name)[1] == []
+
+
+NIGHTS = """
+def items(params):
+    for name in params["names"]:
+        if name == "!":
+            raise KeyError("shop")
+        yield {"name": name, "content": "c"}
+
+def fails(context, result):
+    if context["params"]["fails"] >= context["ti"].try_number:
+        raise RuntimeError("the worker had a bad day")
+---
+dag.params["names"], dag.params["fails"] = "", 0
+ingest(items=items, outlets=[AssetAlias("fed")], post_execute=fails, retries=RETRIES,
+    retry_delay=timedelta(0))
+"""
+
+
+@pytest.fixture
+def dated(dags, service):
+    """`dated(dag, names, date, …)`: how a run with these texts ended, and its events' changes."""
+
+    def run(dag, names, date=True, **params):
+        before = len(events())
+        when = datetime.now(UTC) if date else None
+        done = dags.run(dag, logical_date=when, run_conf={"names": names, **params})
+        counted = ("created", "changed_in_failed_runs")
+        return done.state, [tuple(map(extra.get, counted)) for _, extra in events()[before:]]
+
+    run.load = lambda retries=0: dags.load(NIGHTS.replace("RETRIES", str(retries)))
+    return run
+
+
+@pytest.mark.parametrize("dates", list(itertools.product((True, False), repeat=3)))
+def test_what_a_red_run_changed_has_one_event_whichever_runs_have_a_date(dated, service, dates):
+    dag = dated.load()
+    first, red, green = dates
+    assert dated(dag, "a", first) == ("success", [(1, 0)])
+    service.refuses |= {"c"}
+    assert dated(dag, "abc", red) == ("failed", [])
+    assert dated(dag, "ab", green) == ("success", [(0, 1)])
+    for date in (False, True):
+        assert dated(dag, "ab", date) == ("success", [])
+
+
+def test_what_a_function_that_raised_had_created_is_told_and_has_an_event(dated, dags):
+    dag = dated.load()
+    done = dags.run(dag, run_conf={"names": "a!"})
+    assert done.state == "failed"
+    assert (done.task.xcom["created"], done.task.xcom["duration"] > 0) == (1, True)
+    assert any(line.startswith("Ingestion until then: created 1") for line in lines(done.log))
+    assert dated(dag, "a") == ("success", [(0, 1)])
+    assert dated(dag, "a") == ("success", [])
+
+
+def test_a_try_that_failed_after_its_ingestion_loses_no_event(dated, service):
+    dag = dated.load(retries=1)
+    service.refuses |= {"b"}
+    assert dated(dag, "ab") == ("failed", [])
+    assert dated(dag, "ac", fails=1) == ("success", [(1, 1)])
+    assert dated(dag, "ac", fails=1) == ("success", [])
+
+
+def test_what_a_killed_run_created_has_an_event(dated, dags, service, ledger):
+    dag = dated.load()
+    began = time.time() - 1000
+    with Client(KEY, service.server.url) as client:
+        item = Text(name="a", content="c")
+        ingest(client, [item], collections="col_1", ledger=Ledger(ledger))
+    entry = {"state": "running", "counts": {}, "began": began, "start": 0}
+    name = f"airflow/{dag.dag_id}/ingest/-1"
+    Ledger(ledger).note(name, lambda note: note.update(killed={**entry, "at": time.time()}))
+    assert dated(dag, "a") == ("success", [])  # for all that is known, it still runs
+    Ledger(ledger).note(name, lambda note: note["killed"].update(at=began))
+    assert dated(dag, "a") == ("success", [(0, 1)])
+    assert dated(dag, "a") == ("success", [])
+
+
+def test_a_task_that_hands_nothing_on_does_not_when_it_fails_either(dags, service):
+    service.refuses |= {"b"}
+    done = dags.run(dags.load(f"ingest(items={texts('a', 'b')}, do_xcom_push=False)"))
+    assert (done.state, done.task.xcom) == ("failed", None)
 
 
 def test_a_collection_that_was_not_fed_gets_no_event_and_another_host_a_warning(

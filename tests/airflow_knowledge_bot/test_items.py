@@ -153,8 +153,8 @@ def test_an_item_that_is_none_is_named_and_the_others_are_there(good, ledger, it
 
 @pytest.mark.parametrize(
     "items",
-    ["[{'name': 'n', 'content': 'c'}]", TEXTS[0], Text(name="n", content="c"), lambda: None],
-    ids=["text of a template", "single dict", "single item", "function of nothing"],
+    ["a text", TEXTS[0], Text(name="n", content="c"), lambda: None],
+    ids=["text", "single dict", "single item", "function of nothing"],
 )
 def test_what_is_no_list_of_items_is_named_and_not_taken_apart(good, ledger, items):
     with pytest.raises(AirflowFailException, match=r"'items' gives .*Nothing was sent"):

@@ -61,7 +61,8 @@ def rendered(operator, **context):
 
 def test_a_text_becomes_a_source_and_a_small_dict(connected):
     result = text().execute({})
-    assert result.keys() == {"id", "name", "status", "collections", "created_at"}
+    named = {"id", "name", "status", "collections", "created_at", "revision"}
+    assert result.keys() == named
     assert result["id"].startswith("src_")
     assert result["collections"] == [{"id": "col_house", "name": "House"}]
     assert type(result["created_at"]) is int
@@ -104,9 +105,11 @@ def test_a_large_object_is_streamed(connect, scripted, tmp_path):
     server = scripted(answer(body={"value": SOURCE}), keep_bodies=False)
     connect(server.url, default_collection_id="col_house")
     file = tmp_path / "large.txt"
+    file.write_bytes(b"What is loaded by the first call is not of this file.")
+    operator = upload(file=f"file://{file}", filename="other.txt")
+    operator.execute({})
     with file.open("wb") as stream:
         stream.truncate(48 * 1024 * 1024)
-    operator = upload(file=f"file://{file}", filename="other.txt")
     tracemalloc.start()
     operator.execute({})
     peak = tracemalloc.get_traced_memory()[1]
@@ -225,11 +228,11 @@ def test_a_value_that_cannot_be_sent_is_named(connect, operator, parameter):
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
-def test_a_file_that_is_gone_fails_for_good_and_is_named(connect, tmp_path, form):
-    connect("https://svc.example", default_collection_id="col_house")
+def test_a_file_that_is_gone_fails_for_good_and_is_named(good, tmp_path, form):
     gone = tmp_path / "gone.txt"
     with pytest.raises(AirflowFailException, match=r"file.*No such file.*gone\.txt"):
-        upload(file=form.format(gone)).execute({})
+        upload(file=form.format(gone), collections="col_house").execute({})
+    assert good.requests == []
 
 
 def test_storage_that_nothing_is_installed_for_is_named(connect):

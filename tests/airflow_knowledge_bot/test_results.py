@@ -1,6 +1,7 @@
 """Which reports of an ingestion fail a task, and whether Airflow tries it again."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -136,6 +137,7 @@ def test_a_failure_is_reported_one_fact_a_line(report):
 def test_what_fails_a_task_comes_before_what_was_left_out():
     skipped = [Outcome("skipped", f"{number}.txt", None, "it is empty") for number in range(30)]
     report = Report(skipped=30, failures=(*skipped, Outcome("refused", "a", "a", "no")))
-    result = summary(report, {})
+    history = SimpleNamespace(route=("https://x.example", (), None), began=0.0)
+    result = summary(report, {}, None, history)
     assert len(result["failures"]) == 20
     assert result["failures"][0] == {"kind": "refused", "name": "a", "error": "no"}

@@ -9,8 +9,8 @@ from airflow_knowledge_bot.hooks import KnowledgeBotHook  # first: it reports a 
 # isort: split
 from airflow.sdk import BaseOperator
 
-from airflow_knowledge_bot.links import KnowledgeBotServiceLink
-from airflow_knowledge_bot.operators.request import check_number
+from airflow_knowledge_bot.operators.request import check_number, hand_on
+from airflow_knowledge_bot.places import KnowledgeBotServiceLink
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -103,16 +103,17 @@ class KnowledgeBotCheckOperator(BaseOperator):
                 refused for good, or a parameter cannot be used.
             AirflowException: answers are missing, and the next try may get them.
         """
-        from airflow_knowledge_bot.assets import describe_outlets
-        from airflow_knowledge_bot.checks import Passed, ask, failure_of, log_report, summary
+        from airflow_knowledge_bot.checks import Asked, ask, failure_of, log_report, summary
         from airflow_knowledge_bot.failures import task_fails_for_good
+        from airflow_knowledge_bot.memory import TaskMemory
+        from airflow_knowledge_bot.places import describe_outlets
 
         # Not in __init__: operators are copied, and an event cannot be.
         self._stop = Event()
         with task_fails_for_good(self.knowledge_bot_conn_id, {}, "resend"):
             report = ask(
                 self,
-                Passed(context),
+                Asked(TaskMemory(context)),
                 wait=self.wait,
                 interval=self.interval,
                 stop=self._stop,
@@ -122,7 +123,7 @@ class KnowledgeBotCheckOperator(BaseOperator):
         result = summary(report)
         failure = failure_of(report, self)
         if failure is not None:
-            context["ti"].xcom_push(key="return_value", value=result)
+            hand_on(self, context, result)
             raise failure
 
         counts = {name: result[name] for name in ("passed", "failed", "unanswered", "min_pass")}
@@ -141,7 +142,7 @@ class KnowledgeBotCheckOperator(BaseOperator):
         task_instance: object,  # noqa: ARG002 - OpenLineage's signature
     ) -> "OperatorLineage[Any, Any] | None":
         """Return the bot, with an assertion for each question."""
-        from airflow_knowledge_bot.lineage import checked
+        from airflow_knowledge_bot.places import checked
 
         if self._report is None:  # nothing was asked
             return None

@@ -11,15 +11,25 @@ from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundE
 # isort: split
 from airflow.sdk import BaseOperator
 
-from airflow_knowledge_bot.functions import call_with_context, check_function, name_of
+from airflow_knowledge_bot.functions import (
+    call_with_context,
+    check_function,
+    check_synchronous,
+    name_of,
+)
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.links import KnowledgeBotServiceLink, service_page, without_secrets
 from airflow_knowledge_bot.operators.request import (
+    as_bool,
+    as_number,
+    as_several,
     check_filled,
     check_number,
     check_on_unknown,
     given_or_default,
+    hand_on,
+    label_mapped_task,
 )
+from airflow_knowledge_bot.places import KnowledgeBotServiceLink, service_page, without_secrets
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -48,14 +58,17 @@ ItemSource = Literal[
 ]
 """A parameter that says where items come from; a task has exactly one of them."""
 
-Failed = Literal["refused", "unknown", "undelivered", "invalid"]
-"""The ways in which an item can fail to reach the service."""
+Failed = Literal["refused", "unknown", "undelivered", "invalid", "failed", "unremoved"]
+"""The ways in which the service can lack an item, or have what it should not."""
 
 ITEM_SOURCES: tuple[ItemSource, ...] = get_args(ItemSource)
 _FAILED: tuple[Failed, ...] = get_args(Failed)
 
 # Only parts of these are templates; see `templates`.
 _PARTLY_TEMPLATES = ("items", "documents")
+
+# A template may turn these into texts.
+_SEVERAL = (*_PARTLY_TEMPLATES, "urls", "source_options", "collections")
 
 # A failure to read these may be temporary: a store that did not answer, a lost database.
 _UNRELIABLE = ("objects", "sql")
@@ -69,9 +82,10 @@ class KnowledgeBotIngestOperator(BaseOperator):
     """Ingests many items in one task; items that the ledger knows as unchanged are not sent again.
 
     A ledger in PostgreSQL keeps any number of tasks and workers from sending an item twice. Items
-    that a killed worker was sending become `unknown`: they are reported and, with
-    `on_unknown="hold"`, never sent again automatically. The task fails only after everything else
-    is done. Items that other runs are still sending after its `wait` do not fail it.
+    that a killed worker was sending are sent again where the service takes idempotency keys.
+    Elsewhere they become `unknown`: they are reported and, with `on_unknown="hold"`, never sent
+    again automatically. The task fails only after everything else is done. Items that other runs
+    are still sending after its `wait` do not fail it.
 
     It runs on a worker and cannot be deferred: the ingestion has its own event loop, and a task's
     process has nothing else to do.
@@ -79,15 +93,17 @@ class KnowledgeBotIngestOperator(BaseOperator):
     XCom, even when the task fails: the counts of a `knowledge_bot.ingest.Report` by their names
     (`created`, `unchanged`, `superseded`, `gone`, `unversioned`, …), `duration` (seconds, of the
     last try), `stopped` (why it ended early, or None), the first 20 `failures`, each with `kind`,
-    `name` and `error`, and `named`: the first 20 items that are `superseded`, `gone` or `unknown`,
-    with their names, and their `source_id` where there is one. On Airflow 3.3 the counts cover all
+    `name` and `error`, and `named`: the first 20 items that are `replaced`, `moved`, `removed`,
+    `failed`, `superseded`, `gone` or `unknown`, with their names, and their `source_id` where there
+    is one. On Airflow 3.3 the counts cover all
     tries since the task last succeeded; on 3.1 and 3.2, which keep nothing between tries, only the
     last one.
 
-    Outlets get an event only if sources were created, by this run or by earlier failed ones: a run
-    that changed nothing triggers no DAG. An asset `knowledgebot://host/collection` gets none if the
-    task did not write to that collection; the log warns of it, and of a host that is not the
-    connection's. An `AssetAlias` becomes the collections that the task wrote to.
+    Outlets get an event only if sources were created, by this run or by earlier failed ones, or
+    replaced, moved or removed: a run that changed nothing triggers no DAG. An asset
+    `knowledgebot://host/collection` gets none if the task did not write to that collection; the log
+    warns of it, and of a host that is not the connection's. An `AssetAlias` becomes the collections
+    that the task wrote to.
 
     Args:
         ledger_conn_id: an Airflow connection of type `knowledge_bot_ledger`, `postgres` or `sqlite`
@@ -127,11 +143,18 @@ class KnowledgeBotIngestOperator(BaseOperator):
         limit: the most items that one try sends; the next run continues.
         rate: the most items per second, but not of pages that are read to compare them.
         origin: a name for the item source (templated), but for mapped tasks that share the items.
+        prune: what happens to sources that are gone or superseded (templated): False leaves them,
+            True removes them, `"excluded"` also what filters leave out by now; both need a service
+            that announces `sources`. A function is called with each of them, and with the parts of
+            Airflow's context that it names; the ledger then forgets it.
+        wait_ready: for how many seconds the task waits until questions are answered from all that
+            was sent (templated); what the service cannot read is `failed`. It needs `sources`, too.
         gone_limit: the share of an origin's items that may disappear at once.
         wait: seconds to wait for other runs, by default until a dead one is noticed.
         ledger_wait: seconds to wait for a ledger that is away.
-        fail_on: which failures fail the task: some of `refused`, `unknown`, `undelivered` and
-            `invalid`, by default all. A run that stops early fails in any case.
+        fail_on: which failures fail the task: some of `refused`, `unknown`, `undelivered`,
+            `invalid`, `failed` and `unremoved`, by default all. A run that stops early fails in any
+            case.
         max_refused: how many refused items are tolerated: a whole number of them, or, between 0.0
             and 1.0, a share of all items.
         knowledge_bot_conn_id: the connection (templated).
@@ -147,6 +170,8 @@ class KnowledgeBotIngestOperator(BaseOperator):
         "sql_conn_id",
         "collections",
         "origin",
+        "prune",
+        "wait_ready",
         "ledger_conn_id",
         "knowledge_bot_conn_id",
     )
@@ -159,7 +184,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
     }
     template_ext: Sequence[str] = ()
     # A deep copy of a bound method copies its object, and texts may be many.
-    shallow_copy_attrs: Sequence[str] = ("items", "documents")
+    shallow_copy_attrs: Sequence[str] = ("items", "documents", "prune")
     ui_color = "#e3edf7"
     operator_extra_links = (KnowledgeBotServiceLink(),)
 
@@ -190,6 +215,8 @@ class KnowledgeBotIngestOperator(BaseOperator):
         limit: int | None = None,
         rate: float | None = None,
         origin: str | None = None,
+        prune: "bool | str | Callable[..., object]" = False,
+        wait_ready: float | str = 0.0,
         gone_limit: float = 0.5,
         wait: float = 90.0,
         ledger_wait: float = 300.0,
@@ -218,6 +245,8 @@ class KnowledgeBotIngestOperator(BaseOperator):
         self.limit = limit
         self.rate = rate
         self.origin = origin
+        self.prune = prune
+        self.wait_ready = wait_ready
         self.gone_limit = gone_limit
         self.wait = wait
         self.ledger_wait = ledger_wait
@@ -235,9 +264,13 @@ class KnowledgeBotIngestOperator(BaseOperator):
             if isinstance(value, list | tuple) and value:
                 first, last = _label(value[0]), _label(value[-1])
                 return first if len(value) == 1 else f"{first} … {last}"
-            if value is not None and item_source not in ("items", "documents", "sql"):
+            if (
+                value is not None
+                and not callable(value)
+                and item_source not in ("items", "documents")
+            ):
                 return _label(value)
-        return self.origin or self.task_id
+        return self.origin or ""
 
     def execute(self, context: "Context") -> dict[str, Any]:
         """Ingest all items, then fail if any of them is not in the service.
@@ -249,9 +282,10 @@ class KnowledgeBotIngestOperator(BaseOperator):
             LedgerError: the ledger was out of reach; the next try may succeed.
         """
         from airflow_knowledge_bot.failures import task_fails_for_good
+        from airflow_knowledge_bot.history import CHANGES, History
+        from airflow_knowledge_bot.places import changed_outlets, collection_uri
         from airflow_knowledge_bot.progress import ProgressLog
-        from airflow_knowledge_bot.results import Rules, named_items, summary
-        from airflow_knowledge_bot.tries import Tries
+        from airflow_knowledge_bot.results import Rules, summary
 
         given = {"collections": self.collections}
         with task_fails_for_good(self.knowledge_bot_conn_id, given, self.on_unknown):
@@ -261,46 +295,59 @@ class KnowledgeBotIngestOperator(BaseOperator):
             self.service_page = service_page(hook.settings.base_url)
             collections = self._collections(hook.settings)
             ledger = self._ledger()
-            tries = Tries(context)
-            progress = ProgressLog(self.log, tries)
             with hook.get_conn() as client, _connections_of_items():
-                items = self._items_of(item_source, context, progress)
-                service, origin = client.base_url, self.origin or items.origin
+                items = self._items_of(item_source, context)
+                route = client.base_url, tuple(sorted(collections)), self.origin or items.origin
+                history = History(context, ledger, route)
+                progress = ProgressLog(self.log, history)
                 self.log.info(
                     "Ingesting %s into %s at %s; ledger %s of the connection %r.",
                     self._described(item_source),
                     ", ".join(collections),
-                    service,
+                    client.base_url,
                     ledger,
                     self.ledger_conn_id,
                 )
-                tries.begin(ledger, service, tuple(sorted(collections)), origin)
-                ingestion = self._ingestion(collections, ledger, progress)
-                with progress.running():
-                    report = tries.total(ingestion.run(client, items.found))
+                ingestion = self._ingestion(context, collections, ledger, progress)
+                try:
+                    with progress.running():
+                        report = ingestion.run(client, items.found)
+                except Exception as error:
+                    for note in getattr(error, "__notes__", ()):
+                        self.log.warning("%s", note)
+                    if progress.report is not None:
+                        total = history.total(progress.report)
+                        history.end(total, succeeded=False)
+                        hand_on(self, context, summary(total, progress.named, ledger, history))
+                    raise
 
+        total = history.total(report)
         rules = Rules(self.fail_on, self.max_refused, self.on_unknown, item_source in _UNRELIABLE)
         failure = rules.failure(
-            report,
+            total,
             conn_id=self.knowledge_bot_conn_id,
             collections=collections,
             ledger_conn_id=self.ledger_conn_id,
             ledger=ledger,
-            unknown=progress.unknown,
+            unknown=progress.named["unknown"],
         )
-        tries.end(report, succeeded=failure is None)
-        named = named_items(
-            report, progress.unknown, ledger, service=service, origin=origin, began=tries.began
-        )
-        progress.end(report, named, rules.tolerated(report), ledger)
-        result = summary(report, named)
+        missed = history.end(total, succeeded=failure is None)
+        result = summary(total, progress.named, ledger, history)
+        progress.end(total, result["named"], rules.tolerated(total), ledger)
         written = sorted({*collections, *items.collections})
-        result["created_without_event"] = self._emit_events(
-            context, service, written, result, succeeded=failure is None, sure=tries.all_known
-        )
+        self._collection_uris = [collection_uri(client.base_url, one) for one in written]
         if failure is not None:
-            context["ti"].xcom_push(key="return_value", value=result)
+            hand_on(self, context, result)
             raise failure
+        counts = {name: result[name] for name in (*CHANGES, "unchanged", "superseded", "gone")}
+        # Airflow reads the outlets of this copy of the operator once it has run.
+        self.outlets = changed_outlets(
+            context,
+            self.outlets,
+            self._collection_uris,
+            {"collections": written, **counts, "changed_in_failed_runs": missed},
+            changed=any(counts[name] for name in CHANGES) or missed > 0 or not history.is_sure,
+        )
         return result
 
     def on_kill(self) -> None:
@@ -316,7 +363,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
         task_instance: object,  # noqa: ARG002 - OpenLineage's signature
     ) -> "OperatorLineage[Any, Any]":
         """Return the collections, and where the items came from."""
-        from airflow_knowledge_bot.lineage import lineage
+        from airflow_knowledge_bot.places import lineage
 
         unnamed = (*_PARTLY_TEMPLATES, "sql")
         addresses = [getattr(self, name) for name in ITEM_SOURCES if name not in unnamed]
@@ -345,11 +392,14 @@ class KnowledgeBotIngestOperator(BaseOperator):
             for name in _PARTLY_TEMPLATES:
                 fields.remove(name)
                 setattr(self, name, render(name, getattr(self, name)))
+            if callable(self.prune):
+                fields.remove("prune")
         super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
-        # For a mapped task, Airflow reads the template before there is an operator.
-        is_mapped = getattr(context.get("ti"), "map_index", -1) >= 0
-        if parent is self and is_mapped and context.get("map_index_template") is None:
-            context["map_index_template"] = "{{ task.label }}"
+        if parent is self:
+            for name in _SEVERAL:
+                setattr(self, name, as_several(getattr(self, name)))
+            # Airflow itself reads the label's template before there is an operator.
+            label_mapped_task(self.label, context)
 
     def _check(self) -> None:
         """Refuse arguments that no run can use, while the DAG is parsed."""
@@ -364,6 +414,10 @@ class KnowledgeBotIngestOperator(BaseOperator):
         for name in _PARTLY_TEMPLATES:
             if callable(function := getattr(self, name)):
                 check_function(name, function)
+        if callable(self.prune):
+            check_synchronous("prune", self.prune)
+        if not isinstance(self.wait_ready, str):
+            check_number("wait_ready", self.wait_ready, 0)
         if (self.sql is None) != (self.sql_conn_id is None):
             raise ValueError("sql and sql_conn_id are given together: a query, and where to ask it")
         check_number("concurrency", self.concurrency, 1, whole=True)
@@ -427,9 +481,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
 
         return ledger_of(self.ledger_conn_id)
 
-    def _items_of(
-        self, item_source: ItemSource, context: "Context", progress: "ProgressLog"
-    ) -> "Items":
+    def _items_of(self, item_source: ItemSource, context: "Context") -> "Items":
         from airflow_knowledge_bot.items import Items
 
         value = getattr(self, item_source)
@@ -440,19 +492,17 @@ class KnowledgeBotIngestOperator(BaseOperator):
 
         if item_source == "sql":
             check_filled("sql_conn_id", self.sql_conn_id)
-        return Items(
-            item_source,
-            value,
-            self.source_options,
-            sql_conn_id=self.sql_conn_id,
-            exclusive=progress.exclusive,
-        )
+        return Items(item_source, value, self.source_options, sql_conn_id=self.sql_conn_id)
 
     def _ingestion(
-        self, collections: list[str], ledger: "Ledger", progress: "ProgressLog"
+        self,
+        context: "Context",
+        collections: list[str],
+        ledger: "Ledger",
+        progress: "ProgressLog",
     ) -> "Ingestion":
+        from knowledge_bot.adapters import shared_options
         from knowledge_bot.ingest import Ingestion
-        from knowledge_bot.ingest._run import shared_options
 
         # Not in __init__: operators are copied, and an event cannot be.
         self._stop = Event()
@@ -465,47 +515,20 @@ class KnowledgeBotIngestOperator(BaseOperator):
             gone_limit=self.gone_limit,
             limit=self.limit,
             stop=self._stop,
-            **shared_options(self),
+            **shared_options(self)
+            | {"prune": self._prune(context)}
+            | {"wait_ready": as_number("wait_ready", self.wait_ready)},
         )
 
-    def _emit_events(
-        self,
-        context: "Context",
-        service: str,
-        written: list[str],
-        result: dict[str, Any],
-        *,
-        succeeded: bool,
-        sure: bool,
-    ) -> int:
-        """Emit an event for each outlet, if something changed.
+    def _prune(self, context: "Context") -> Any:
+        prune = self.prune
+        if not callable(prune):
+            return prune if prune == "excluded" else as_bool("prune", prune)
 
-        Returns:
-            How many sources have been created without an event, because their runs failed.
-        """
-        from airflow_knowledge_bot.assets import (
-            changed_outlets,
-            collection_uri,
-            created_without_event,
-        )
+        def remove(source: object) -> None:
+            call_with_context(prune, context, (source,), jinja_env=self.get_template_env)
 
-        self._collection_uris = [collection_uri(service, one) for one in written]
-        if not self.outlets:
-            return 0
-        earlier = created_without_event(context)
-        if not succeeded:
-            return int(result["created"]) + earlier
-        counts = {name: result[name] for name in ("created", "unchanged", "superseded", "gone")}
-        extra = {"collections": written, **counts, "created_in_failed_runs": earlier}
-        # Airflow reads the outlets of this copy of the operator once it has run.
-        self.outlets = changed_outlets(
-            context,
-            self.outlets,
-            self._collection_uris,
-            extra,
-            changed=result["created"] + earlier > 0 or not sure,
-        )
-        return 0
+        return remove
 
 
 @contextmanager
@@ -528,5 +551,8 @@ def _label(item: object) -> str:
         item = next(filter(None, (getattr(item, field, None) for field in _NAMING)), item)
     text = str(item)
     if "://" in text:
-        text = without_secrets(text)
+        try:
+            text = without_secrets(text)
+        except ValueError:  # an error elsewhere says so
+            text = "an address"
     return text if len(text) <= _LABEL else f"…{text[1 - _LABEL :]}"

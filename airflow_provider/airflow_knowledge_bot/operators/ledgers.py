@@ -8,6 +8,8 @@ from airflow_knowledge_bot._compat import AirflowFailException
 # isort: split
 from airflow.sdk import BaseOperator
 
+from airflow_knowledge_bot.operators.request import as_bool
+
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
@@ -79,7 +81,7 @@ class KnowledgeBotResolveOperator(BaseOperator):
         """
         from airflow_knowledge_bot.ledgers import ledger_of
 
-        created, everything = _outcome(self.outcome), _yes(self.everything)
+        created, everything = _outcome(self.outcome), as_bool("everything", self.everything)
         wanted = _wanted(self.items)
         if created is None and (wanted or everything):
             raise AirflowFailException(
@@ -160,17 +162,6 @@ def _outcome(given: object) -> bool | None:
             f"items, not {given!r}. Nothing was settled."
         )
     return _OUTCOMES[given.strip().lower()]
-
-
-def _yes(given: object) -> bool:
-    """Return a truth value that a template may have turned into text."""
-    if isinstance(given, bool):
-        return given
-    if isinstance(given, str) and given.strip().lower() in ("true", "false", "none", ""):
-        return given.strip().lower() == "true"
-    raise AirflowFailException(
-        f"The task's parameter 'everything' is true or false, not {given!r}. Nothing was settled."
-    )
 
 
 def _wanted(given: object) -> dict[str, str | None]:

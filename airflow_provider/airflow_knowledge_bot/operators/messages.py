@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from airflow_knowledge_bot.arguments import BaseOperatorArguments
     from airflow_knowledge_bot.intents import OnUnknown
-    from knowledge_bot import Client
-    from knowledge_bot.models import Message
 
 
 class KnowledgeBotSendMessageOperator(RequestOperator):
@@ -29,10 +27,11 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
             fails for good, so that nothing is sent twice; `resend` lets Airflow's next try send it.
     """
 
+    endpoint = "send_message"
     parameters = ("bot_id", "content", "conversation_id")
     required = ("bot_id", "content")
     default = ("bot_id", "default_bot_id")
-    label = "content"
+    named_by = "content"
     answer_fields = MESSAGE_FIELDS
     template_fields: Sequence[str] = (
         "bot_id",
@@ -59,9 +58,6 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
         self.content = content
         self.conversation_id = conversation_id
 
-    def _send(self, client: "Client", request: dict[str, Any]) -> "Message":
-        return client.send_message(**request)
-
     def _created(self, request: dict[str, Any], answer: dict[str, Any]) -> str:
         return (
             f"the message {answer['id']} to the bot {request['bot_id']} in the conversation "
@@ -69,7 +65,7 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
         )
 
     def _done(self, context: "Context", base_url: str, answer: dict[str, Any]) -> None:  # noqa: ARG002 - no asset to name
-        from airflow_knowledge_bot.assets import describe_outlets
+        from airflow_knowledge_bot.places import describe_outlets
 
         # The service does not say which collections a bot reads (interface section 2), so an alias
         # stays empty.

@@ -1,18 +1,36 @@
 """DAGs whose tasks break off in the middle, each in its own way."""
 
 import os
+import sqlite3
 from datetime import timedelta
 from pathlib import Path
 
-from airflow.sdk import DAG, task
+from airflow.providers.common.sql.hooks.sql import DbApiHook
+from airflow.sdk import DAG, Connection, task
 
 from airflow_knowledge_bot.operators import (
+    KnowledgeBotCheckOperator,
     KnowledgeBotCreateTextSourceOperator,
+    KnowledgeBotCreateWebpageSourceOperator,
     KnowledgeBotIngestOperator,
+    KnowledgeBotSendMessageOperator,
+    KnowledgeBotUploadSourceOperator,
 )
-from airflow_knowledge_bot.sensors import KnowledgeBotPingSensor
+from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor, KnowledgeBotPingSensor
 
 AT_ONCE = {"retries": 2, "retry_delay": timedelta(0)}
+
+
+class SqliteHook(DbApiHook):
+    """Stands in for the provider of SQLite, which is not installed here."""
+
+    conn_name_attr = "conn_id"
+
+    def get_conn(self):
+        return sqlite3.connect(":memory:")
+
+
+Connection.get_hook = lambda self, **_: SqliteHook()
 
 
 def fails_at_first(context, result):
@@ -90,3 +108,85 @@ for start in (False, True):
             poke_interval=1,
             timeout=300,
         )
+
+
+# Each is killed in the middle of its first POST: before the service acts on it, or after.
+KILLED = {"pre_execute": leaves_its_pid, "knowledge_bot_conn_id": "knowledge_bot_embedded"}
+SOURCE = {"name": "{{ dag.dag_id }}", "collections": "col_house", **KILLED}
+INGESTED = {"collections": "col_house", "ledger_conn_id": "ledger", "concurrency": 1, **KILLED}
+
+for moment in ("before", "after"):
+
+    def killed(kind, moment=moment):
+        return DAG(f"killed_{kind}_{moment}", schedule=None, default_args=AT_ONCE)
+
+    with killed("text"):
+        KnowledgeBotCreateTextSourceOperator(task_id="task", content="At nine.", **SOURCE)
+
+    with killed("ready"):
+        KnowledgeBotCreateTextSourceOperator(
+            task_id="task", content="At nine.", wait_ready=120, **SOURCE
+        )
+
+    with killed("page"):
+        KnowledgeBotCreateWebpageSourceOperator(
+            task_id="task", url="https://page.example/", **SOURCE
+        )
+
+    with killed("file"):
+        KnowledgeBotUploadSourceOperator(task_id="task", file=__file__, **SOURCE)
+
+    with killed("message"):
+        KnowledgeBotSendMessageOperator(
+            task_id="task", bot_id="bot_guide", content="Who is {{ dag.dag_id }}?", **KILLED
+        )
+
+    with killed("function"):
+        task.knowledge_bot_text(**SOURCE)(lambda: "At ten.").override(task_id="task")()
+
+    with killed("ingest"):
+        KnowledgeBotIngestOperator(
+            task_id="task",
+            items=[{"name": f"killed_ingest_{moment}", "content": "At nine."}],
+            **INGESTED,
+        )
+
+    with killed("items"):
+
+        @task.knowledge_bot_ingest(task_id="task", **INGESTED)
+        def items(dag):
+            yield {"name": dag.dag_id, "content": "At ten."}
+
+        items()
+
+    with killed("rows"):
+        KnowledgeBotIngestOperator(
+            task_id="task",
+            sql=f"SELECT 'killed_rows_{moment}' AS id, 'At eleven.' AS body",
+            sql_conn_id="ledger",
+            source_options={"key": "id", "text": "body"},
+            **INGESTED,
+        )
+
+    with killed("folder"):
+        KnowledgeBotIngestOperator(
+            task_id="task", folder=f"{os.environ.get('AIRFLOW_HOME')}/{moment}", **INGESTED
+        )
+
+    asking = {"bot_id": "bot_guide", "questions": [{"ask": "{{ dag.dag_id }}?", "matches": "."}]}
+
+    with killed("check"):
+        KnowledgeBotCheckOperator(task_id="task", **asking, **KILLED)
+
+    with killed("sensor"):
+        KnowledgeBotAnswerSensor(task_id="task", poke_interval=1, **asking, **KILLED)
+
+with DAG("nights", schedule=None, default_args=AT_ONCE):
+    KnowledgeBotIngestOperator(
+        task_id="feed",
+        folder="{{ dag_run.conf['folder'] }}",
+        origin="nights",
+        prune="{{ dag_run.conf['prune'] }}",
+        wait_ready="{{ dag_run.conf['wait_ready'] }}",
+        **INGESTED | {"collections": "col_nights"},
+    )

@@ -1,0 +1,159 @@
+"""What the tries and runs of an ingesting task did, as the task's ledger remembers it.
+
+An item that an earlier try created is unchanged to the next one, and Airflow emits no event for a
+task that failed. So each run notes its counts under the task's name, in the ledger: a later try
+adds to them, and the next run that succeeds announces what failed ones changed. XCom cannot serve:
+it is cleared when a try begins, and Airflow finds another run's by dates that not all runs have.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from knowledge_bot.ingest import LedgerError, State
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from knowledge_bot.ingest import Ledger, Report
+
+CHANGES = ("created", "replaced", "moved", "removed")
+"""The counts of sources that a run changed."""
+
+# Counts of events, which add up over tries. The other counts are states: the newest one holds.
+_SENT = ("created", "replaced", "moved")
+_EVENTS = (*_SENT, "removed", "superseded", "same_content")
+
+# Seconds after which a run that has noted nothing has died; it notes its counts every ten.
+_SILENCE = 300.0
+
+_log = logging.getLogger(__name__)
+
+
+class History:
+    """The counts of one run of a task over all its tries, beside those of the task's other runs.
+
+    A run's entry in the note has the `state` (`running`, `failed` or `done`), the `counts`, when it
+    `began` and when that was written (`at`), the `start` of the try that wrote it (clearing a task
+    raises it), and of a run that is done, how many changes of failed runs it announced (`missed`).
+
+    Args:
+        context: the task's context.
+        ledger: the task's ledger.
+        route: where the items go and come from, as an `Entry` of the ledger holds it: the service,
+            the collections and the origin.
+
+    Attributes:
+        began: when the run's first try began, in Unix seconds.
+        is_sure: whether the ledger could be read and written so far.
+    """
+
+    def __init__(
+        self, context: "Context", ledger: "Ledger", route: tuple[str, tuple[str, ...], str | None]
+    ) -> None:
+        task: Any = context.get("ti")
+        self._run: str = getattr(task, "run_id", "")  # empty: called outside of a run
+        ids = (getattr(task, name, "") for name in ("dag_id", "task_id", "map_index"))
+        self._name = "/".join(("airflow", *map(str, ids)))
+        self._start = getattr(task, "max_tries", 0)
+        self._ledger, self.route = ledger, route
+        self.is_sure, self.began = True, time.time()
+        found: dict[str, Any] = {}
+
+        def begin(note: dict[str, Any]) -> None:
+            found.update(note.get(self._run, {}))
+            if found.get("state") == "done" and found["start"] != self._start:
+                found.clear()  # a person cleared what had succeeded
+            note[self._run] = self._entry("running", found.get("counts", {}))
+
+        self._note(begin)
+        self.began = found.get("began", self.began)
+        self._earlier: dict[str, int] = found.get("counts", {})
+        self._missed: int = found.get("missed", 0)
+        if found.get("state") == "running":
+            self._earlier["created"] = self._created_by_killed(self._earlier, self.began)
+
+    def total(self, report: "Report") -> "Report":
+        """Return a report of this try with the counts of all tries."""
+        return added(self._earlier, report)
+
+    def keep(self, report: "Report") -> None:
+        """Note the counts of this try so far."""
+        entry = self._entry("running", self.total(report).counts)
+        self._note(lambda note: note.update({self._run: entry}))
+
+    def end(self, total: "Report", *, succeeded: bool) -> int:
+        """Note the counts of all tries.
+
+        Returns:
+            How many changes of earlier runs are still to be announced, if this one succeeded.
+        """
+        entry = self._entry("done" if succeeded else "failed", total.counts)
+        missed = self._missed
+
+        def finish(note: dict[str, Any]) -> None:
+            nonlocal missed
+            missed = self._missed
+            note[self._run] = entry
+            for run, other in list(note.items()) if succeeded else ():
+                is_live = other["state"] == "running" and other["at"] > time.time() - _SILENCE
+                if run == self._run or is_live:
+                    continue
+                missed += self._changed_by(other, total) if other["state"] != "done" else 0
+                del note[run]
+            entry["missed"] = missed
+
+        self._note(finish)
+        return missed
+
+    def _changed_by(self, other: Mapping[str, Any], total: "Report") -> int:
+        """Return how many sources a run changed that failed, or was killed."""
+        counts = dict(other["counts"])
+        if other["state"] == "running":
+            later = sum(getattr(total, name) for name in _SENT)
+            counts["created"] = self._created_by_killed(counts, other["began"], later)
+        return sum(counts.get(name, 0) for name in CHANGES)
+
+    def _created_by_killed(self, counts: Mapping[str, int], since: float, later: int = 0) -> int:
+        """Return how many sources a killed try created: what it noted, or what the ledger knows.
+
+        Args:
+            counts: what it noted.
+            since: when it began, in Unix seconds.
+            later: how many were created, replaced or moved after it.
+        """
+        noted = counts.get("created", 0)
+        others = counts.get("replaced", 0) + counts.get("moved", 0)
+        try:
+            recorded = sum(
+                entry.updated_at.timestamp() >= int(since)
+                and (entry.service, entry.collections, entry.origin) == self.route
+                for entry in self._ledger.entries(State.CREATED)
+            )
+        except LedgerError:  # if it lasts, the run itself reports it
+            return noted
+        return max(noted, recorded - others - later)
+
+    def _entry(self, state: str, counts: Mapping[str, int]) -> dict[str, Any]:
+        counted = {name: count for name, count in counts.items() if count}
+        times = {"began": self.began, "at": time.time(), "start": self._start}
+        return {"state": state, "counts": counted, **times}
+
+    def _note(self, change: Callable[[dict[str, Any]], object]) -> None:
+        if not self._run:
+            return
+        try:
+            self._ledger.note(self._name, change)
+        except LedgerError as error:
+            self.is_sure = False
+            _log.warning("The counts of the task's tries are not kept: %s", error)
+
+
+def added(earlier: Mapping[str, int], report: "Report") -> "Report":
+    """Return a report that includes the counts of earlier tries over the same items."""
+    counts = {name: earlier.get(name, 0) + getattr(report, name) for name in _EVENTS}
+    sent = sum(earlier.get(name, 0) for name in _SENT)
+    counts["unchanged"] = max(report.unchanged - sent, 0)
+    return replace(report, **counts)

@@ -1,0 +1,276 @@
+"""Tasks that wait until the bot knows, and let it know what is true today, on the real service."""
+
+import time
+from collections import Counter
+from datetime import UTC, datetime
+
+import pytest
+
+from airflow_knowledge_bot._compat import AirflowFailException
+from airflow_knowledge_bot.hooks import KnowledgeBotHook
+from airflow_knowledge_bot.operators import (
+    KnowledgeBotCreateTextSourceOperator,
+    KnowledgeBotIngestOperator,
+)
+from knowledge_bot import UnsupportedError
+from knowledge_bot.ingest import Ledger
+from knowledge_bot_service import LocalService
+from page_server import answer as page_answer
+from page_server import serving
+
+pytestmark = pytest.mark.integration
+
+BROKEN = b"%PDF-1.4\nThis is no PDF."
+
+
+@pytest.fixture
+def service(connect):
+    """A service of the test's own: what others have sent would answer, too."""
+    with LocalService(
+        collections={"col_1": "House"}, bots={"bot_1": ["col_1"]}, allow_fetch=("127.0.0.1/32",)
+    ) as running:
+        connect(
+            running.base_url,
+            password=running.api_key,
+            default_bot_id="bot_1",
+            default_collection_id="col_1",
+        )
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    for name, hour in (("bakery", "seven"), ("desk", "nine"), ("ferry", "ten")):
+        (folder / f"{name}.txt").write_text(f"The {name} opens at {hour} o'clock.")
+    return folder
+
+
+def asked(question):
+    return KnowledgeBotHook().send_message(question)["answer"]
+
+
+def names(service):
+    return Counter(source.name for source in service.sources())
+
+
+# One source ---------------------------------------------------------------------------------------
+
+OPERATORS = "from airflow_knowledge_bot.operators import *\n---\n"
+
+
+def test_a_task_that_waits_is_green_when_the_bot_can_answer(dags, service):
+    done = dags.run(
+        dags.load(
+            f"""{OPERATORS}
+KnowledgeBotCreateTextSourceOperator(
+    task_id="add", name="Ferry", content="The ferry leaves at ten.", wait_ready=60
+) >> KnowledgeBotSendMessageOperator(task_id="ask", content="When does the ferry leave?")
+"""
+        )
+    )
+    assert done.state == "success", done.log
+    assert done.tasks["add"].xcom["status"] == "ready"
+    assert "at ten" in done.tasks["ask"].xcom["answer"]
+
+
+def test_a_document_that_cannot_be_read_fails_the_task_at_once_with_its_reason(
+    dags, service, tmp_path
+):
+    file = tmp_path / "tides.pdf"
+    file.write_bytes(BROKEN)
+    done = dags.run(
+        dags.load(
+            f"""{OPERATORS}
+KnowledgeBotUploadSourceOperator(
+    task_id="add", name="Tides", file={str(file)!r}, wait_ready=60, retries=2,
+    retry_delay=timedelta(0),
+)
+"""
+        )
+    )
+    assert (done.task.state, done.task.try_number) == ("failed", 1)
+    (source,) = service.sources()
+    assert source.reason
+    assert source.reason in done.log
+
+
+def test_a_try_that_waited_too_short_is_followed_by_one_for_the_same_source(dags, service):
+    def slow(connection):
+        time.sleep(3)
+        page_answer(b"<p>The ferry leaves at ten.")(connection)
+
+    with serving() as web:
+        web.answers["/ferry"] = slow
+        done = dags.run(
+            dags.load(
+                f"""{OPERATORS}
+KnowledgeBotCreateWebpageSourceOperator(
+    task_id="add", name="Ferry", url={web.url("/ferry")!r}, wait_ready=0.5, retries=60,
+    retry_delay=timedelta(0),
+)
+"""
+            )
+        )
+    assert done.state == "success", done.log
+    assert done.task.try_number > 1
+    assert names(service) == {"Ferry": 1}
+
+
+@pytest.mark.parametrize("option", [{"wait_ready": 1}, {"prune": True}, {"prune": "excluded"}])
+def test_what_the_service_does_not_announce_fails_before_anything_is_sent(good, ledger, option):
+    given = {"task_id": "add", "collections": "col_1", **option}
+    if "prune" in option:
+        task = KnowledgeBotIngestOperator(
+            items=[{"name": "a", "content": "b"}], ledger_conn_id="ledger", **given
+        )
+    else:
+        task = KnowledgeBotCreateTextSourceOperator(name="a", content="b", **given)
+    with pytest.raises(AirflowFailException, match=f"^{next(iter(option))}: .*'sources'"):
+        task.execute({"ti": None})
+    assert good.requests == []
+
+
+# Many ---------------------------------------------------------------------------------------------
+
+
+def test_the_bot_knows_each_night_what_the_folder_says(dags, service, ledger, folder, caplog):
+    dag = dags.load(
+        f"""
+        dag.params["prune"], dag.params["wait_ready"] = True, 60
+        ingest(
+            folder={str(folder)!r}, prune="{{{{ params.prune }}}}",
+            wait_ready="{{{{ params.wait_ready }}}}", outlets=[AssetAlias("kept_up")],
+        )
+        """
+    )
+    assert dags.run(dag).task.xcom["created"] == 3
+    assert "seven" in asked("When does the bakery open?")
+    ids = {source.name: source.id for source in service.sources()}
+
+    (folder / "bakery.txt").write_text("The bakery opens at six o'clock.")
+    (folder / "desk.txt").unlink()
+    (folder / "ferry.txt").rename(folder / "boat.txt")
+    done = dags.run(dag, logical_date=datetime.now(UTC))
+    assert done.state == "success", done.log
+    xcom = done.task.xcom
+    counts = {name: xcom[name] for name in ("created", "replaced", "moved", "removed", "gone")}
+    assert counts == {"created": 0, "replaced": 1, "moved": 1, "removed": 1, "gone": 0}
+    named = {kind: [one["name"] for one in ones] for kind, ones in xcom["named"].items() if ones}
+    assert named == {"replaced": ["bakery.txt"], "moved": ["boat.txt"], "removed": ["desk.txt"]}
+    assert f"replaced: bakery.txt (source {ids['bakery.txt']})" in done.log
+    assert {one.name: one.id for one in service.sources()} == {
+        "bakery.txt": ids["bakery.txt"],
+        "boat.txt": ids["ferry.txt"],
+    }
+    assert "six" in asked("When does the bakery open?")
+    assert "nine" not in asked("When does the desk open?")
+    assert events("removed") == [1]
+
+    assert dags.run(dag).task.xcom["unchanged"] == 2
+    assert len(events("removed")) == 1  # a night without a change has no event
+
+
+def events(count):
+    """Return a count of each event of what the DAG of these nights changed, after the first."""
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        found = session.scalars(select(AssetEvent).order_by(AssetEvent.id)).all()
+        return [one.extra[count] for one in found if one.extra.get("replaced")]
+
+
+@pytest.mark.usefixtures("ledger")
+@pytest.mark.parametrize(
+    ("fail_on", "state"), [("", "failed"), (", fail_on=['refused', 'unknown']", "success")]
+)
+def test_a_document_that_cannot_be_read_turns_the_task_red_unless_its_author_tolerates_it(
+    dags, service, folder, fail_on, state
+):
+    (folder / "tides.pdf").write_bytes(BROKEN)
+    body = f"ingest(folder={str(folder)!r}, wait_ready=60, retries=2{fail_on})"
+    done = dags.run(dags.load(body))
+    assert (done.state, done.task.try_number) == (state, 1)
+    assert (done.task.xcom["created"], done.task.xcom["failed"]) == (4, 1)
+    assert [one["name"] for one in done.task.xcom["named"]["failed"]] == ["tides.pdf"]
+    (reason,) = [source.reason for source in service.sources() if source.reason]
+    assert reason[:40] in done.log
+
+
+def test_a_function_removes_what_is_gone_with_what_it_asks_airflow_for(
+    dags, service, ledger, folder
+):
+    dag = dags.load(
+        f"""
+        from airflow.sdk import BaseHook
+
+        def remove(entry, run_id, params):
+            if params["refuses"]:
+                raise RuntimeError("not today")
+            print("removes", entry.name, BaseHook.get_connection("ledger").conn_type, run_id[:6])
+        ---
+        dag.params["refuses"] = False
+        ingest(folder={str(folder)!r}, prune=remove, retries=1, retry_delay=timedelta(0))
+        """
+    )
+    dags.run(dag)
+    (folder / "desk.txt").unlink()
+    done = dags.run(dag, run_conf={"refuses": True})
+    assert (done.state, done.task.try_number) == ("failed", 2)
+    assert done.task.xcom["unremoved"] == 1
+    assert "not today" in done.log
+    assert [entry.name for entry in Ledger(ledger).gone()] == ["desk.txt"]
+    done = dags.run(dag, run_conf={"refuses": False})
+    assert done.task.xcom["removed"] == 1
+    assert "removes desk.txt sqlite manual" in done.log
+    assert list(Ledger(ledger).gone()) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ({"prune": "{{ 'often' }}"}, "'prune' is true or"),
+        ({"wait_ready": "{{ 'soon' }}"}, "number"),
+    ],
+)
+def test_what_a_template_gives_that_is_no_value_fails_and_sends_nothing(
+    dags, good, ledger, option, expected
+):
+    given = "".join(f", {name}={value!r}" for name, value in option.items())
+    done = dags.run(dags.load(f"ingest(items=[{{'name': 'a', 'content': 'b'}}], retries=2{given})"))
+    assert (done.state, done.task.try_number) == ("failed", 1)
+    assert expected in done.log
+    assert good.requests == []
+
+
+# The hook -----------------------------------------------------------------------------------------
+
+
+def test_the_hook_has_the_endpoints_of_sources(service, tmp_path):
+    hook = KnowledgeBotHook()
+    assert hook.extensions()["sources"]["manage"] is True
+    made = hook.create_text_source("Ferry", "The ferry leaves at ten.")
+    service.wait_until_ready()
+    found = hook.get_source(made["id"])
+    assert found["ready_revision"] == found["revision"] == made["revision"]
+    assert hook.list_sources(name="Ferry", status=["ready"], collection=["col_1"]) == [found]
+    (tmp_path / "ferry.txt").write_text("The ferry leaves at noon.")
+    hook.replace_source(
+        made["id"], "Ferry", collections=["col_1"], file=str(tmp_path / "ferry.txt")
+    )
+    service.wait_until_ready()
+    assert "noon" in hook.send_message("When does the ferry leave?")["answer"]
+    assert hook.replace_source(made["id"], "Boat")["name"] == "Boat"
+    for _ in range(2):
+        hook.delete_source(made["id"])
+    assert hook.list_sources() == []
+
+
+def test_the_hook_says_so_where_there_are_no_such_endpoints(good):
+    with pytest.raises(UnsupportedError, match="'sources'"):
+        KnowledgeBotHook().get_source("src_1")
+    assert KnowledgeBotHook().extensions() == {}
+    assert good.requests == []
