@@ -8,10 +8,9 @@ A name is loaded when it is first used, since every start of `kbot` imports this
 the extra `gateway` is not installed.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from knowledge_bot._extras import require
+from knowledge_bot.adapters import lazy_names, require
 
 if TYPE_CHECKING:
     from knowledge_bot_gateway._app import create_app
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["Admission", "Upstream", "create_app", "create_mcp_server"]
 
 _HOMES = {
-    "Admission": "_gate",
-    "Upstream": "_service",
-    "create_app": "_app",
-    "create_mcp_server": "_mcp",
+    "_app": ("create_app",),
+    "_gate": ("Admission",),
+    "_mcp": ("create_mcp_server",),
+    "_service": ("Upstream",),
 }
 
 
@@ -33,13 +32,9 @@ def require_extra() -> None:
     """Check that the extra `gateway` is installed.
 
     Raises:
-        ModuleNotFoundError: it is not installed; the text says what to install.
+        MissingExtraError: it is not installed.
     """
     require(__name__, "gateway", "fastapi", "mcp", "uvicorn")
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    require_extra()
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES, require_extra)

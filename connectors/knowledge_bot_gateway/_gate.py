@@ -46,8 +46,8 @@ class Admission:
     ) -> None:
         given = [key.get_secret_value() if isinstance(key, SecretStr) else key for key in keys]
         if not all(key and key.isascii() and key.isprintable() and " " not in key for key in given):
-            raise ConfigurationError(
-                "keys: a key of the gateway is empty, or has characters that a header cannot hold"
+            raise ConfigurationError.of(
+                "keys", "a key of the gateway is empty, or has characters that a header cannot hold"
             )
         # In a closure, so that neither `vars` nor a traceback shows them.
         self._is_known: Callable[[str], bool] = _known([key.encode() for key in given])

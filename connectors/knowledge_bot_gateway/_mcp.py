@@ -6,7 +6,6 @@ keys, each message is handled with the key that came with it.
 
 import json
 import logging
-import re
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -23,7 +22,7 @@ from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAn
 from pydantic import BaseModel, Field
 
 from knowledge_bot import AsyncClient, Bot, Collection, Conversation, KnowledgeBotError, __version__
-from knowledge_bot._answers import Answer
+from knowledge_bot.adapters import Answer, awith_freshness, tool_names
 from knowledge_bot.conversations import Said
 from knowledge_bot_gateway._service import Upstream
 from knowledge_bot_gateway._sources import citations
@@ -72,6 +71,17 @@ class SourceName(BaseModel):
     url: str | None = None
 
 
+class SourceFreshness(BaseModel):
+    """What the ledger of the gateway knows of a source that an answer names."""
+
+    name: str
+    source_id: str
+    verdict: str = Field(
+        description="`current`, or no longer: `changed`, `moved`, `gone`; `unknown` to the ledger."
+    )
+    as_of: str = Field(description="When that was seen, in ISO 8601.")
+
+
 class BotAnswer(BaseModel):
     """A bot's answer."""
 
@@ -80,6 +90,9 @@ class BotAnswer(BaseModel):
     message_id: str
     found: bool = Field(description="Whether the bot found something in its sources.")
     sources: list[SourceName] = Field(description="The sources that the bot names.")
+    freshness: list[SourceFreshness] | None = Field(
+        None, description="Whether these are still current; null where that is not known."
+    )
 
 
 class Named(BaseModel):
@@ -165,17 +178,12 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
                 callers.client, bot_id, [Said("user", question)], conversation_id
             )
         await ctx.report_progress(1, 1, "The answer is here.")
-        message = reply.message
-        return BotAnswer(
-            answer=message.answer,
-            conversation_id=message.conversation_id,
-            message_id=message.id,
-            found=not Answer.of(message).refuses,
-            sources=[
-                SourceName(name=one.name, id=one.id or None, url=one.url)
-                for one in citations(message)
-            ],
-        )
+        message = await awith_freshness(reply.message, upstream.ledger, upstream.base_url)
+        named = [
+            SourceName(name=one.name, id=one.id or None, url=one.url) for one in citations(message)
+        ]
+        read = {**Answer.of(message).as_dict(bot_id), "sources": named}
+        return BotAnswer(answer=message.answer, **read)
 
     @server.tool(title="List the bots", annotations=_READING)
     async def list_bots() -> BotList:
@@ -228,7 +236,7 @@ def _add_writing(server: MCPServer[None], upstream: Upstream, callers: "_Callers
         url: Annotated[str, Field(description="The address of the page.")],
         collections: ids,
     ) -> AddedSource:
-        """Add a web page to what bots know. It cannot be removed again.
+        """Add a web page to what bots know. It cannot be removed with a tool.
 
         A call of unknown outcome may have created the source: look before you repeat it.
         """
@@ -244,7 +252,7 @@ def _add_writing(server: MCPServer[None], upstream: Upstream, callers: "_Callers
         content: Annotated[str, Field(description="The text.")],
         collections: ids,
     ) -> AddedSource:
-        """Add a text to what bots know. It cannot be removed again.
+        """Add a text to what bots know. It cannot be removed with a tool.
 
         A call of unknown outcome may have created the source: look before you repeat it.
         """
@@ -332,7 +340,9 @@ class _Callers:
         except KnowledgeBotError as error:
             _log.warning("The tools of single bots are left out now: %s", error)
             return {}
-        return dict(_tool_names(found)) if len(found) <= _MOST_BOT_TOOLS else {}
+        if len(found) > _MOST_BOT_TOOLS:
+            return {}
+        return dict(zip(tool_names(found), found, strict=True))
 
     async def _call(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
@@ -378,26 +388,6 @@ def _unknown_arguments(tool: str, unknown: Sequence[str], known: Iterable[str]) 
 
 
 _ASK: Final = "ask_"
-
-# The limit of LLM APIs for a tool's name.
-_LONGEST_NAME: Final = 64
-
-
-def _tool_names(bots: Sequence[Bot]) -> Iterator[tuple[str, Bot]]:
-    taken = {"ask_bot", _ASK}
-    for bot in bots:
-        name = _tool_name(bot.name)
-        if name in taken:  # a duplicate, or no Latin letters
-            name = _tool_name(bot.id.removeprefix("bot_"))
-        if name in taken:
-            name = f"{name[: _LONGEST_NAME - 6]}_{len(taken)}"
-        taken.add(name)
-        yield name, bot
-
-
-def _tool_name(subject: str) -> str:
-    words = re.sub(r"[^a-z0-9]+", "_", subject.lower()).strip("_")
-    return f"{_ASK}{words}"[:_LONGEST_NAME].rstrip("_") if words else _ASK
 
 
 def _tool_of(bot: Bot, name: str, general: Tool) -> Tool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from knowledge_bot import APIError, AsyncClient, KnowledgeBotError
+from knowledge_bot import APIError, AsyncClient, ConfigurationError, KnowledgeBotError
 from knowledge_bot.conversations import ROLES, ForkError, OnFork, Reply, Said
 from knowledge_bot.transcripts import Role
 from knowledge_bot_gateway._gate import bearer
@@ -191,7 +191,7 @@ async def _is_about_a_missing_bot(
     upstream: Upstream, request: Request, model: str, error: KnowledgeBotError
 ) -> bool:
     """Return whether an error came because the bot does not exist; may list the bots."""
-    if str(error).startswith("bot_id"):
+    if isinstance(error, ConfigurationError) and error.argument == "bot_id":
         return True
     if not isinstance(error, APIError) or error.status_code not in (400, 404):
         return False

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import SecretStr
 
@@ -14,9 +14,11 @@ from knowledge_bot import (
     KnowledgeBotError,
     RequestTimeoutError,
 )
-from knowledge_bot._endpoints import check_number
-from knowledge_bot._shared import async_twin, shared_client
+from knowledge_bot.adapters import async_twin, check_number, shared_client
 from knowledge_bot.conversations import Conversations, Heads, OnFork, Reply, Said
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest import Ledger
 
 # Includes the client's retries and their waits.
 _SECONDS: Final = 180.0
@@ -41,6 +43,8 @@ class Upstream:
         base_url: the service's address.
         api_key: the gateway's own key, for all callers. None: each caller's key is passed through.
         heads: where the last answer of each conversation is kept; by default in this process.
+        ledger: what the bots' sources were ingested with; answers over MCP then say how current
+            each source is.
         timeout: seconds to wait for a connection to the service, and again for an answer.
         seconds: how long a request may take altogether, including retries.
         parallel: how many requests to the service may be in flight; more are refused.
@@ -55,17 +59,19 @@ class Upstream:
         api_key: SecretStr | str | None = None,
         *,
         heads: Heads | None = None,
+        ledger: "Ledger | None" = None,
         timeout: float = 60.0,
         seconds: float = _SECONDS,
         parallel: int = 256,
     ) -> None:
         check_number("seconds", seconds, 0)
         check_number("parallel", parallel, 1, whole=True)
-        self._base_url, self._timeout = base_url, timeout
+        self.base_url, self._timeout = base_url, timeout
         self._own = None if api_key is None else AsyncClient(api_key, base_url, timeout=timeout)
         self._seconds, self._parallel = seconds, parallel
         self._in_flight = 0
         self._heads = Heads() if heads is None else heads
+        self.ledger = ledger
         if self._own is None:
             self.client("any")  # raises now if the address cannot be used
 
@@ -88,7 +94,7 @@ class Upstream:
         if not key:
             raise ConfigurationError("The request has no API key of the service")
         # One shared client for each key; shared clients are not closed here.
-        return async_twin(shared_client(key, self._base_url, timeout=self._timeout))
+        return async_twin(shared_client(key, self.base_url, timeout=self._timeout))
 
     async def ask(
         self,

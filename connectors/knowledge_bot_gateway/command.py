@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from knowledge_bot.cli.connection import Connection
 from knowledge_bot.cli.exits import Exit, Failed
+from knowledge_bot.cli.settings import Connection
 from knowledge_bot_gateway import require_extra
 
 if TYPE_CHECKING:
@@ -60,6 +60,14 @@ _heads = click.option(
     help="Database with the last answer of each conversation, shared by several gateways: "
     "a SQLite file or postgresql://….  [default: kept in this process]",
 )
+_ledger = click.option(
+    "--ledger",
+    metavar="FILE|URL",
+    help="Ledger of what the bots' sources were ingested with, SQLite file or postgresql://…: "
+    "answers over MCP then say how current each source is. KBOT_GATEWAY_LEDGER holds a password "
+    "better.",
+    envvar="KBOT_GATEWAY_LEDGER",
+)
 _writes = click.option(
     "--allow-writes", is_flag=True, help="Offer MCP tools that add pages and texts."
 )
@@ -74,6 +82,7 @@ _writes = click.option(
 )
 @_writes
 @_heads
+@_ledger
 @_admitting
 @click.pass_obj
 def mcp(  # noqa: PLR0917 - click passes every option by name
@@ -81,6 +90,7 @@ def mcp(  # noqa: PLR0917 - click passes every option by name
     address: str | None,
     allow_writes: bool,
     heads: str | None,
+    ledger: str | None,
     keys: tuple[str, ...],
     no_key: bool,
     allow_hosts: tuple[str, ...],
@@ -105,6 +115,7 @@ def mcp(  # noqa: PLR0917 - click passes every option by name
             no_key=no_key,
             allow_hosts=allow_hosts,
             heads=heads,
+            ledger=ledger,
             allow_writes=allow_writes,
             openai=False,
         )
@@ -118,7 +129,7 @@ def mcp(  # noqa: PLR0917 - click passes every option by name
     # A thread reads standard input, and an orderly exit would wait for it. Everything is stored
     # after each answer, so nothing is lost.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    upstream = _upstream(connection, heads, own_key=True)
+    upstream = _upstream(connection, heads, ledger, own_key=True)
     anyio.run(_over_stdio, upstream, create_mcp_server(upstream, allow_writes=allow_writes))
 
 
@@ -133,6 +144,7 @@ def mcp(  # noqa: PLR0917 - click passes every option by name
 )
 @_writes
 @_heads
+@_ledger
 @_admitting
 @click.option(
     "--parallel",
@@ -155,6 +167,7 @@ def gateway(  # noqa: PLR0917 - click passes every option by name
     port: int,
     allow_writes: bool,
     heads: str | None,
+    ledger: str | None,
     keys: tuple[str, ...],
     no_key: bool,
     allow_hosts: tuple[str, ...],
@@ -178,6 +191,7 @@ def gateway(  # noqa: PLR0917 - click passes every option by name
         no_key=no_key,
         allow_hosts=allow_hosts,
         heads=heads,
+        ledger=ledger,
         allow_writes=allow_writes,
         limits={"parallel": parallel, "seconds": max_seconds},
     )
@@ -200,8 +214,9 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def _upstream(
-    connection: Connection, heads: str | None, *, own_key: bool, **limits: Any
+    connection: Connection, heads: str | None, ledger: str | None, *, own_key: bool, **limits: Any
 ) -> "Upstream":
+    from knowledge_bot.adapters import ledger_of
     from knowledge_bot.conversations import Heads
     from knowledge_bot_gateway import Upstream
 
@@ -212,11 +227,12 @@ def _upstream(
     else:
         base_url = connection.service()
     known = Heads(heads)
-    known.check()  # fails now rather than for each caller
+    known.check()  # fails now rather than for each caller, as does a missing ledger
     return Upstream(
         base_url,
-        connection.key.secret if own_key and connection.key is not None else None,
+        connection.key.value or None if own_key else None,
         heads=known,
+        ledger=None if ledger is None else ledger_of(ledger, made=True),
         timeout=connection.timeout,
         **limits,
     )
@@ -231,15 +247,16 @@ def _serve(
     no_key: bool,
     allow_hosts: tuple[str, ...],
     heads: str | None,
+    ledger: str | None,
     allow_writes: bool,
     openai: bool = True,
     limits: dict[str, Any] | None = None,
 ) -> None:
     import uvicorn
 
-    from knowledge_bot._server_connections import Bounds, limited_to
     from knowledge_bot_gateway import Admission, create_app, create_mcp_server
     from knowledge_bot_gateway._gate import loopback_names
+    from knowledge_bot_web.server_connections import Bounds, limited_to
 
     names = loopback_names(host)
     if no_key and (names is None or keys):
@@ -247,7 +264,7 @@ def _serve(
             "--no-key is for a loopback address, such as 127.0.0.1, and without --key."
         )
     hosts = None if names is None and not allow_hosts else (*(names or (host,)), *allow_hosts)
-    upstream = _upstream(connection, heads, own_key=bool(keys) or no_key, **(limits or {}))
+    upstream = _upstream(connection, heads, ledger, own_key=bool(keys) or no_key, **(limits or {}))
     server = create_mcp_server(upstream, allow_writes=allow_writes)
     app = create_app(upstream, Admission(keys, open=no_key, hosts=hosts), server, openai=openai)
     with _listener(host, port) as listener:

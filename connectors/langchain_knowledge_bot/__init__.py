@@ -1,9 +1,8 @@
 """Bots of the Knowledge-Bot Service in LangChain."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from knowledge_bot._extras import require
+from knowledge_bot.adapters import lazy_names, require
 
 if TYPE_CHECKING:
     from langchain_knowledge_bot.chat_models import ChatKnowledgeBot
@@ -25,23 +24,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ChatKnowledgeBot": "chat_models",
-    "KnowledgeBotCollection": "collections",
-    "KnowledgeBotRetriever": "retrievers",
-    "KnowledgeBotTool": "tools",
-    "KnowledgeBotToolkit": "tools",
-    "acheck_runnable": "checks",
-    "check_runnable": "checks",
+    "chat_models": ("ChatKnowledgeBot",),
+    "checks": ("acheck_runnable", "check_runnable"),
+    "collections": ("KnowledgeBotCollection",),
+    "retrievers": ("KnowledgeBotRetriever",),
+    "tools": ("KnowledgeBotTool", "KnowledgeBotToolkit"),
 }
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value  # found without this function from now on
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

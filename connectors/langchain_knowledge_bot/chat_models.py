@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
@@ -16,13 +17,27 @@ from pydantic import AliasChoices, ConfigDict, Field, model_validator
 from typing_extensions import Unpack, override
 
 from knowledge_bot import ConfigurationError, KnowledgeBotError, __version__
-from knowledge_bot._configuration import API_KEY_VARIABLE
-from knowledge_bot._model_settings import WITHOUT_EFFECT, warn_of_settings
+from knowledge_bot.adapters import (
+    API_KEY_VARIABLE,
+    WITHOUT_EFFECT,
+    awith_freshness,
+    with_effect,
+    with_freshness,
+)
 from knowledge_bot.conversations import Conversations, Heads, History, OnFork
-from langchain_knowledge_bot.connection import FRAMEWORKS, Connection, ConnectionFields, HeadsField
+from langchain_knowledge_bot.connection import (
+    FRAMEWORKS,
+    Connection,
+    ConnectionFields,
+    HeadsField,
+    LedgerField,
+)
 from langchain_knowledge_bot.messages import PROVIDER, message_fields, said_in
 from langchain_knowledge_bot.model_errors import PassingChatError, as_chat_error
 from langchain_knowledge_bot.text_only import NO_TOOLS, TextOnlyChatModel
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest import Ledger
 
 _CALL_ARGUMENTS = ("bot_id", "model", "conversation_id", "stop")
 _TOOL_ARGUMENTS = ("functions", "parallel_tool_calls", "tool_choice", "tools")
@@ -43,6 +58,7 @@ class ChatFields(ConnectionFields, total=False):
     history: History
     on_fork: OnFork
     heads: Heads | str | PathLike[str] | None
+    ledger: "Ledger | str | PathLike[str] | None"
     stop: list[str] | None
     cache: BaseCache | bool | None
     # accepted with a warning, see `WITHOUT_EFFECT`
@@ -110,6 +126,9 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
         heads: Heads | str | PathLike | None
             Where the last answer of each conversation is kept: `knowledge_bot.conversations.Heads`,
             or their address, `sqlite:///file` or `postgresql://…`.
+        ledger: Ledger | str | PathLike | None
+            What the bot's sources were ingested with (a `knowledge_bot.ingest.Ledger`, its address
+            or the path of a SQLite file): answers then say how current each source is.
         stop: list[str] | None
             The answer is cut before the first of these; the service writes it whole.
         cache: BaseCache | bool | None
@@ -186,6 +205,10 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
         }
         ```
 
+        With a `ledger` there is also `freshness`: for each source its `name`, `source_id`,
+        `verdict` ("current", "changed", "moved", "gone" or "unknown") and `as_of`; None if the
+        ledger could not be read, which the log explains. See `knowledge_bot.ingest.Freshness`.
+
         Sources are also `annotations` of the message's `content_blocks`, of type "citation" with
         the source's name as `title`. Its text stays as the service wrote it.
 
@@ -228,6 +251,9 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     heads: HeadsField = None
     """Where the last answer of each conversation is kept; takes `Heads` or their address."""
 
+    ledger: LedgerField = None
+    """What the bot's sources were ingested with; takes a `Ledger` or its address."""
+
     stop: list[str] | None = None
     """The answer is cut before the first of these."""
 
@@ -255,9 +281,8 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
         if not isinstance(fields, Mapping):
             return fields
         if "bot_id" in fields and "model" in fields:
-            raise ConfigurationError("bot_id, model: both name the bot; pass one of them")
-        warn_of_settings(fields, inside=FRAMEWORKS)
-        return {name: value for name, value in fields.items() if name not in WITHOUT_EFFECT}
+            raise ConfigurationError.of("bot_id, model", "both name the bot; pass one of them")
+        return with_effect(fields, inside=FRAMEWORKS)
 
     @model_validator(mode="after")
     def _set_knowledge_bot_version(self) -> Self:
@@ -277,6 +302,7 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
                 conversation_id=conversation_id,
                 default=self.conversation_id,
             )
+        reply = replace(reply, message=with_freshness(reply.message, self.ledger, self._service))
         return message_fields(bot_id, reply, stop or self.stop or [])
 
     @override
@@ -292,6 +318,9 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
                 conversation_id=conversation_id,
                 default=self.conversation_id,
             )
+        reply = replace(
+            reply, message=await awith_freshness(reply.message, self.ledger, self._service)
+        )
         return message_fields(bot_id, reply, stop or self.stop or [])
 
     def _conversations(self) -> Conversations:
@@ -373,6 +402,6 @@ def _named_in(arguments: Mapping[str, Any], bot_id: str) -> tuple[str, str | Non
             f"ChatKnowledgeBot: a call takes no argument {min(unknown)!r}; it takes "
             f"{', '.join(_CALL_ARGUMENTS)}.{instead} Nothing was sent."
         )
-    warn_of_settings(arguments, inside=FRAMEWORKS)
+    with_effect(arguments, inside=FRAMEWORKS)
     named = arguments.get("model") or arguments.get("bot_id") or bot_id
     return named, arguments.get("conversation_id")

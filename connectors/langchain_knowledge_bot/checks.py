@@ -7,9 +7,8 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from knowledge_bot._answers import Answer
+from knowledge_bot.adapters import Answer, acheck_function, check_function
 from knowledge_bot.checks import CheckOptions, CheckReport, Question
-from knowledge_bot.checks._run import acheck_function, check_function
 
 # Where chains and agents keep their answer, in the order in which they are looked for.
 _ANSWERS = ("answer", "output", "result", "text", "messages")
@@ -42,7 +41,8 @@ def check_runnable(
         to_text: turns the runnable's output into a text. By default it may be a text, a message,
             documents, or a mapping with one of these as `answer`, `output`, `result`, `text` or
             `messages`. Names of sources are the documents' `source`, or the list at the end of
-            the text as the service's bots write it.
+            the text as the service's bots write it. A question with `fresh` needs a model or a
+            retriever with a `ledger`, whose message or documents are the output.
         config: passed to each `invoke`.
         options: how the check runs; see `knowledge_bot.checks.CheckOptions`.
 
@@ -99,18 +99,22 @@ def _answer(output: Any, to_text: Callable[[Any], str] | None) -> Answer:
         return _answer_of_documents(output)
     if isinstance(output, list) and isinstance(output[-1], BaseMessage):
         output = output[-1]
+    freshness = None
     if isinstance(output, BaseMessage):
-        output = output.text
+        freshness, output = output.response_metadata.get("freshness"), output.text
     if not isinstance(output, str):
         raise TypeError(
             f"the runnable's output is {type(output).__name__}, which has no known text; "
             "pass to_text="
         )
-    return Answer(str(output))
+    return Answer(str(output), freshness=freshness)
 
 
 def _answer_of_documents(found: list[Document]) -> Answer:
     if not found:
         return Answer("", found=False)
     sources = tuple(str(one.metadata["source"]) for one in found if "source" in one.metadata)
-    return Answer("\n\n".join(one.page_content for one in found), sources or None)
+    text = "\n\n".join(one.page_content for one in found)
+    compared = [one.metadata.get("freshness") for one in found]
+    freshness = None if None in compared else [one for some in compared for one in some or ()]
+    return Answer(text, sources or None, freshness=freshness)

@@ -1,31 +1,39 @@
 """Documents into collections: each is sent once, however often it is given."""
 
+import asyncio
 import warnings
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
+from langchain_core.indexing.base import DeleteResponse
 from pydantic import BeforeValidator, model_validator
 from typing_extensions import Unpack
 
 from knowledge_bot import Collection, ConfigurationError
-from knowledge_bot._endpoints import collection_ids
-from knowledge_bot._model_settings import level_outside
+from knowledge_bot.adapters import (
+    OnUnknown,
+    SharedOptions,
+    SyncOptions,
+    Texts,
+    collection_ids,
+    ingestion_of,
+    ledger_of,
+    level_outside,
+    remove,
+    sync_of,
+)
 from knowledge_bot.ingest import (
     Entry,
     IncompleteIngestionError,
     Ingestion,
     Ledger,
-    LedgerError,
     Report,
     Skipped,
     SupersededSource,
     Text,
 )
-from knowledge_bot.ingest._plan import OnUnknown
-from knowledge_bot.ingest._run import SharedOptions, shared_options
-from knowledge_bot.ingest.sources._loader import Texts
 from langchain_knowledge_bot.connection import FRAMEWORKS, Connection, ConnectionFields
 
 if TYPE_CHECKING:
@@ -36,23 +44,17 @@ def _ids(collections: Any) -> tuple[str, ...]:
     return tuple(collection_ids(collections))
 
 
-def _ledger(ledger: Any) -> Any:
-    made = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-    try:
-        _ = made.database
-    except LedgerError as error:
-        raise ConfigurationError(f"ledger: {error}") from error
-    return made
-
-
 def _check_loader(loader: Any) -> None:
     kind = type(loader).__name__
     if isinstance(loader, type):
-        raise ConfigurationError(f"loader: {loader.__name__} is a class; pass an instance of it")
+        raise ConfigurationError.of(
+            "loader", f"{loader.__name__} is a class; pass an instance of it"
+        )
     if not all(callable(getattr(loader, each, None)) for each in ("lazy_load", "alazy_load")):
-        raise ConfigurationError(
-            f"loader: expected one document loader of LangChain, not {kind}. Pass several "
-            "loaders in separate calls, each with its own origin=, and documents to add_documents()"
+        raise ConfigurationError.of(
+            "loader",
+            f"expected one document loader of LangChain, not {kind}. Pass several loaders in "
+            "separate calls, each with its own origin=, and documents to add_documents()",
         )
 
 
@@ -67,9 +69,13 @@ class KnowledgeBotCollection(Connection):
 
     Each document becomes a source with its text alone, as the service stores no metadata. Pass
     whole documents rather than chunks, since the service splits them itself. The ledger records
-    what was sent, so a document is not sent again; a changed one becomes a new source, and
-    `superseded` lists the old one; `gone` lists what a loader no longer finds. The service cannot
-    delete or return sources, so this is neither a vector store nor a `DocumentIndex` for `index()`.
+    what was sent, so a document is not sent again.
+
+    The interface can neither replace nor delete a source. Where the service announces the extension
+    `sources` to this key, a changed document replaces its source in place, `delete` deletes, and
+    `prune` lets `sync` remove what a loader no longer finds. Elsewhere a changed document becomes a
+    new source; `superseded` lists the old one, and `gone` what a loader no longer finds. No service
+    returns sources, so this is neither a vector store nor a `DocumentIndex` for `index()`.
 
     A document is identified by its `id`, and without one as `knowledge_bot.ingest.from_loader`
     says: by its `source` and its position there, or by its text. To identify documents by something
@@ -92,8 +98,9 @@ class KnowledgeBotCollection(Connection):
             path.
         key: Callable[[Document], str] | None
             Returns what identifies a document.
-        concurrency, on_unknown, rate, wait, ledger_wait
-            How documents are sent, see `knowledge_bot.ingest.IngestionOptions`.
+        concurrency, on_unknown, rate, wait, ledger_wait, prune, wait_ready
+            How documents are sent, and what happens to sources that are gone or superseded; see
+            `knowledge_bot.ingest.IngestionOptions`. Only `sync` finds out what is gone.
         api_key, base_url, timeout, max_retries, client, async_client
             How the service is reached, see `Connection`.
 
@@ -110,9 +117,8 @@ class KnowledgeBotCollection(Connection):
 
         handbook.add_documents([Document(id="hours", page_content="The desk opens at nine.")])
         await handbook.aadd_documents(loader.alazy_load())
-        report = handbook.sync(loader)
-        if report.gone:
-            print([(each.name, each.source_id) for each in handbook.gone()])
+        report = handbook.sync(loader, prune=True, wait_ready=60)
+        handbook.delete(["hours"])
         ```
 
     Raises:
@@ -121,13 +127,15 @@ class KnowledgeBotCollection(Connection):
     """
 
     collections: Annotated[tuple[str, ...], BeforeValidator(_ids)]
-    ledger: Annotated[Ledger, BeforeValidator(_ledger)]
+    ledger: Annotated[Ledger, BeforeValidator(ledger_of)]
     key: Callable[[Document], str] | None = None
     concurrency: int = Ingestion.concurrency
     on_unknown: OnUnknown = Ingestion.on_unknown
     rate: float | None = Ingestion.rate
     wait: float = Ingestion.wait
     ledger_wait: float = Ingestion.ledger_wait
+    prune: Any = Ingestion.prune
+    wait_ready: float = Ingestion.wait_ready
 
     if TYPE_CHECKING:
 
@@ -141,7 +149,7 @@ class KnowledgeBotCollection(Connection):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        self._ingestion()
+        ingestion_of(self)
         return self
 
     def add_documents(self, documents: Iterable[Document]) -> Report:
@@ -151,7 +159,7 @@ class KnowledgeBotCollection(Connection):
             documents: read one at a time; a generator such as a loader's `lazy_load` will do.
 
         Returns:
-            How many were created, unchanged and superseded, and which were skipped.
+            How many were created, replaced, unchanged and superseded, and which were skipped.
 
         Raises:
             IncompleteIngestionError: some were not created; raised once all others are.
@@ -159,57 +167,74 @@ class KnowledgeBotCollection(Connection):
             LedgerError: the ledger cannot be read or written.
         """
         items = _Items(documents, self.key)
-        return self._checked(self._ingestion().run(self._sync, iter(items)), items)
+        return self._checked(ingestion_of(self).run(self._sync, iter(items)), items)
 
     async def aadd_documents(
         self, documents: Iterable[Document] | AsyncIterable[Document]
     ) -> Report:
         """Do as `add_documents` does, without blocking; takes a loader's `alazy_load` as well."""
-        return await self._aadd(documents, self._ingestion())
+        return await self._aadd(documents, ingestion_of(self))
 
     def sync(
         self,
         loader: BaseLoader,
-        *,
-        origin: str | None = None,
-        gone_limit: float = Ingestion.gone_limit,
+        **options: Unpack[SyncOptions],
     ) -> Report:
         """Add what is new or changed in a loader, as `add_documents` does; mark what is gone.
 
         Args:
             loader: yields all documents of its origin.
-            origin: a name for what the loader reads, by default the loader's class. Loaders of one
-                class that write to the same collections each need their own name; otherwise each
-                marks the other's documents as gone.
-            gone_limit: as in `knowledge_bot.ingest.IngestionOptions`.
+            options: `origin`, `gone_limit`, `prune` and `wait_ready`, by default the collection's;
+                see `knowledge_bot.ingest.IngestionOptions`. The origin is by default the loader's
+                class. Loaders of one class that write to the same collections each need their own;
+                otherwise each marks the other's documents as gone.
 
         Returns:
             As for `add_documents`, and how many are gone: `gone`, which the method of this name
             lists, `gone_withheld` if they are more than the limit, and `gone_unknown` if it cannot
-            be known.
+            be known; `removed` counts those that `prune` removed.
 
         Raises:
             IncompleteIngestionError: some were not created; raised once all others are.
             ConfigurationError: an argument cannot be used.
             LedgerError: the ledger cannot be read or written.
         """
-        ingestion = self._synchronising(loader, origin, gone_limit)
+        _check_loader(loader)
         items = _Items(loader.lazy_load(), self.key)
-        return self._checked(ingestion.run(self._sync, iter(items)), items)
+        report = sync_of(self, loader, options).run(self._sync, iter(items))
+        return self._checked(report, items)
 
-    async def async_sync(
-        self,
-        loader: BaseLoader,
-        *,
-        origin: str | None = None,
-        gone_limit: float = Ingestion.gone_limit,
-    ) -> Report:
+    async def async_sync(self, loader: BaseLoader, **options: Unpack[SyncOptions]) -> Report:
         """Do as `sync` does, without blocking: the loader is read by its `alazy_load`."""
-        ingestion = self._synchronising(loader, origin, gone_limit)
-        return await self._aadd(loader.alazy_load(), ingestion)
+        _check_loader(loader)
+        return await self._aadd(loader.alazy_load(), sync_of(self, loader, options))
+
+    def delete(self, ids: list[str] | None = None) -> DeleteResponse:
+        """Delete the sources of documents, where the service announces that this key may.
+
+        Args:
+            ids: what identifies the documents: their `id`, or what `key` returned for them. One
+                that is given again later is created again.
+
+        Returns:
+            `num_deleted` and `succeeded`: the ids that were deleted, not those that are unknown.
+
+        Raises:
+            UnsupportedError: the service does not announce `sources` with `manage` to this key.
+            KnowledgeBotError: the service did not delete one; the call may be repeated.
+            LedgerError: the ledger cannot be used, or does not know what became of a document.
+        """
+        if ids is None:
+            raise ConfigurationError.of("ids", "name the documents to delete. Nothing was deleted")
+        removed = remove(self._sync, self.ledger, self.collections, ids)
+        return DeleteResponse(num_deleted=len(removed), succeeded=removed)
+
+    async def adelete(self, ids: list[str] | None = None) -> DeleteResponse:
+        """Delete as `delete` does, without blocking."""
+        return await asyncio.to_thread(self.delete, ids)
 
     def superseded(self) -> Iterator[SupersededSource]:
-        """List the sources of older versions of documents, which a person may remove.
+        """List the sources of older versions of documents, which `prune` or a person may remove.
 
         Raises:
             LedgerError: the ledger cannot be read.
@@ -220,29 +245,15 @@ class KnowledgeBotCollection(Connection):
     def gone(self) -> Iterator[Entry]:
         """List the documents that `sync` added and that their loader no longer finds.
 
-        A person may remove their sources (`source_id`) from the service, and then their entries
-        with `Ledger.forget`. A document that is found again is no longer gone.
+        `prune` removes them. Where it cannot, a person may remove their sources (`source_id`) from
+        the service, and then their entries with `Ledger.forget`. A document that is found again is
+        no longer gone.
 
         Raises:
             LedgerError: the ledger cannot be read.
         """
         found = self.ledger.gone(service=self._service)
         return (each for each in found if self._is_here(each))
-
-    def _ingestion(self, **options: Any) -> Ingestion:
-        return Ingestion(
-            collections=self.collections,
-            ledger=self.ledger,
-            **shared_options(self),
-            **options,
-        )
-
-    def _synchronising(
-        self, loader: BaseLoader, origin: str | None, gone_limit: float
-    ) -> Ingestion:
-        _check_loader(loader)
-        origin = origin or type(loader).__name__
-        return self._ingestion(origin=origin, gone_limit=gone_limit)
 
     def _is_here(self, one: Entry | SupersededSource) -> bool:
         return one.collections == tuple(sorted(self.collections))
@@ -259,10 +270,11 @@ class KnowledgeBotCollection(Connection):
             raise IncompleteIngestionError(
                 report, self.collections, "Pass the same documents again"
             )
-        if items.placed and report.superseded > max(report.unchanged, 2):
-            known = report.superseded + report.unchanged
+        changed = report.superseded + report.replaced
+        if items.placed and changed > max(report.unchanged, 2):
+            known = changed + report.unchanged
             warnings.warn(
-                f"{report.superseded} of {known} known documents have changed. Some are identified "
+                f"{changed} of {known} known documents have changed. Some are identified "
                 "by their position in their source, so an insertion before them changes them all. "
                 "Pass key= to identify them by something else, such as a heading",
                 stacklevel=level_outside(FRAMEWORKS),
@@ -275,9 +287,10 @@ class _Items:
 
     def __init__(self, documents: Any, key: Callable[[Document], str] | None) -> None:
         if isinstance(documents, Document):
-            raise ConfigurationError(
-                "documents: expected several, not one Document; put it into a list, as in "
-                "add_documents([document])"
+            raise ConfigurationError.of(
+                "documents",
+                "expected several, not one Document; put it into a list, as in "
+                "add_documents([document])",
             )
         self._documents, self._texts = documents, Texts(key=key)
 
@@ -294,7 +307,7 @@ class _Items:
 
     def _item(self, document: Document) -> Text | Skipped:
         if not isinstance(document, Document):
-            raise ConfigurationError(
-                f"documents: expected Document objects, not {type(document).__name__}"
+            raise ConfigurationError.of(
+                "documents", f"expected Document objects, not {type(document).__name__}"
             )
         return self._texts(document)

@@ -17,8 +17,14 @@ from pydantic import (
 from pydantic_core import InitErrorDetails
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError
-from knowledge_bot._configuration import API_KEY_VARIABLE, BASE_URL_VARIABLE
-from knowledge_bot._shared import async_twin, configuration_of, shared_client
+from knowledge_bot.adapters import (
+    API_KEY_VARIABLE,
+    BASE_URL_VARIABLE,
+    async_twin,
+    configuration_of,
+    ledger_of,
+    shared_client,
+)
 from knowledge_bot.conversations import Heads
 
 # Frames of these packages lie between a warning and the line of the user's code that it is about.
@@ -49,6 +55,12 @@ HeadsField: TypeAlias = Annotated[
     Heads | None, BeforeValidator(_heads), Field(exclude=True, repr=False)
 ]
 """A field for `Heads`; takes them or their address."""
+
+
+LedgerField: TypeAlias = Annotated[
+    Any, BeforeValidator(lambda given: given and ledger_of(given)), Field(exclude=True, repr=False)
+]
+"""A field for a ledger that answers are compared with; takes it or its address."""
 
 
 class ConnectionFields(TypedDict, total=False):
@@ -123,13 +135,13 @@ class Connection(BaseModel):
     def _connect(self) -> Self:
         if self.client is None:
             if self.async_client is not None:
-                raise ConfigurationError("async_client: needs client= as well; pass both")
+                raise ConfigurationError.of("async_client", "needs client= as well; pass both")
             self._sync = shared_client(
                 self.api_key, self.base_url, timeout=self.timeout, max_retries=self.max_retries
             )
             if configuration_of(self._sync).api_key is None:
-                raise ConfigurationError(
-                    f"api_key: no API key; pass api_key= or set {API_KEY_VARIABLE}"
+                raise ConfigurationError.of(
+                    "api_key", f"no API key; pass api_key= or set {API_KEY_VARIABLE}"
                 )
         else:
             self._sync = self.client
@@ -144,8 +156,9 @@ class Connection(BaseModel):
                 if each in given and getattr(self, each) != own[each]
             ]
             if others:
-                raise ConfigurationError(
-                    f"client: has its own key, address and settings; leave out {', '.join(others)}"
+                raise ConfigurationError.of(
+                    "client",
+                    f"has its own key, address and settings; leave out {', '.join(others)}",
                 )
             self.__dict__.update(own)
         return self

@@ -12,8 +12,8 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.block_translators import register_translator
 
-from knowledge_bot import ConfigurationError, Message
-from knowledge_bot._answers import Answer
+from knowledge_bot import ConfigurationError
+from knowledge_bot.adapters import Answer
 from knowledge_bot.conversations import ROLES, Place, Reply, Said
 from knowledge_bot.transcripts import Role
 
@@ -32,22 +32,6 @@ def said_in(messages: Sequence[BaseMessage], bot_id: str) -> list[Said]:
     return [_said(number, message, bot_id) for number, message in enumerate(messages, 1)]
 
 
-def metadata_of(bot_id: str, message: Message) -> dict[str, Any]:
-    """Return an answer's metadata as plain JSON.
-
-    Checkpoints and caches do not restore other classes faithfully.
-    """
-    answer = Answer.of(message)
-    return {
-        "bot_id": bot_id,
-        "conversation_id": message.conversation_id,
-        "message_id": message.id,
-        "created_at": message.model_dump(mode="json", include={"created_at"})["created_at"],
-        "sources": list(answer.source_names),
-        "found": not answer.refuses,
-    }
-
-
 def message_fields(bot_id: str, reply: Reply, stop: Sequence[str]) -> dict[str, Any]:
     """Return the fields of an `AIMessage` or its chunk, by which `said_in` recognises it.
 
@@ -63,7 +47,7 @@ def message_fields(bot_id: str, reply: Reply, stop: Sequence[str]) -> dict[str, 
         "response_metadata": {
             "model_provider": PROVIDER,
             "model_name": bot_id,
-            **metadata_of(bot_id, reply.message),
+            **Answer.of(reply.message).as_dict(bot_id),
             **reply.kept(text),
             "finish_reason": "stop",
         },
@@ -112,9 +96,10 @@ def _text(number: int, message: BaseMessage) -> str:
         elif block.get("type") == "text":
             texts.append(str(block.get("text", "")))
         elif not isinstance(message, AIMessage):  # a model's reasoning and tool calls are left out
-            raise ConfigurationError(
-                f"messages: message {number} ({message.type}) holds a block of type "
+            raise ConfigurationError.of(
+                "messages",
+                f"message {number} ({message.type}) holds a block of type "
                 f"{str(block.get('type'))[:40]!r}; the service takes only text (interface section "
-                "4). Leave it out, or put what it shows into words. Nothing was sent"
+                "4). Leave it out, or put what it shows into words. Nothing was sent",
             )
     return "".join(texts)

@@ -4,40 +4,19 @@ LangChain's middleware retries a call unless its error is a `ModelError` whose `
 False. Here it is True only if the service has not acted and may do so later. LangGraph's
 `RetryPolicy` retries a node after any error except some of Python's own, such as `RuntimeError`: an
 error after which the service may have acted is therefore a `RuntimeError` as well.
+
+For each error of the client there is one with `Chat` in front of its name: `ChatServerError`,
+`ChatRateLimitError`; for `RequestTimeoutError` it is `ChatTimeoutError`. What is raised is also a
+`PassingChatError`, an `UnknownDeliveryError`, or neither.
 """
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
-from langchain_core.exceptions import (
-    ModelAPIError,
-    ModelAuthenticationError,
-    ModelConnectionError,
-    ModelError,
-    ModelInvalidRequestError,
-    ModelNotFoundError,
-    ModelPermissionDeniedError,
-    ModelRateLimitError,
-    ModelTimeoutError,
-)
+from langchain_core import exceptions as langchain
+from langchain_core.exceptions import ModelError
 
-from knowledge_bot import (
-    APIError,
-    AuthenticationError,
-    BadRequestError,
-    ConfigurationError,
-    ConflictError,
-    ConnectionFailedError,
-    ConnectionLostError,
-    Delivery,
-    KnowledgeBotError,
-    NotFoundError,
-    PaymentRequiredError,
-    PermissionDeniedError,
-    RateLimitError,
-    RequestTimeoutError,
-    ServerError,
-    UnexpectedResponseError,
-)
+import knowledge_bot
+from knowledge_bot import Delivery, KnowledgeBotError
 from knowledge_bot.conversations import ForkError, HeadsError
 
 
@@ -57,109 +36,63 @@ class UnknownDeliveryError(ChatError, RuntimeError):
     """The service may have acted, so the question is not retried automatically."""
 
 
-class ChatConfigurationError(ChatError, ConfigurationError, ModelInvalidRequestError):
-    """The messages or arguments of the call cannot be sent; nothing was sent."""
-
-
-class ChatForkError(ChatConfigurationError, ForkError):
-    """The messages are a fork, and `on_fork` is "error"; nothing was sent."""
-
-
-class ChatHeadsError(ChatError, HeadsError):
-    """Shared heads cannot be read or written; nothing was sent."""
-
-
-class ChatConnectionFailedError(PassingChatError, ConnectionFailedError, ModelConnectionError):
-    """The call never reached the service."""
-
-
-class ChatConnectTimeoutError(PassingChatError, RequestTimeoutError, ModelTimeoutError):
-    """No connection was made in time, so nothing was sent."""
-
-
-class ChatTimeoutError(UnknownDeliveryError, RequestTimeoutError, ModelTimeoutError):
-    """No answer came in time; the service may have received the message."""
-
-
-class ChatConnectionLostError(UnknownDeliveryError, ConnectionLostError, ModelConnectionError):
-    """The connection broke; the service may have received the message."""
-
-
-class ChatUnexpectedResponseError(UnknownDeliveryError, UnexpectedResponseError, ModelAPIError):
-    """The answer cannot be understood; the service has received the message."""
-
-
-class ChatAPIError(ChatError, APIError, ModelAPIError):
-    """The service refused with a status that has no class of its own."""
-
-
-class ChatUnexpectedStatusError(UnknownDeliveryError, APIError, ModelAPIError):
-    """The service answered with a status that does not say whether it has acted."""
-
-
-class ChatBadRequestError(ChatError, BadRequestError, ModelInvalidRequestError):
-    """400."""
-
-
-class ChatAuthenticationError(ChatError, AuthenticationError, ModelAuthenticationError):
-    """401."""
-
-
-class ChatPaymentRequiredError(ChatError, PaymentRequiredError):
-    """402. LangChain has no class for it."""
-
-
-class ChatPermissionDeniedError(ChatError, PermissionDeniedError, ModelPermissionDeniedError):
-    """403."""
-
-
-class ChatNotFoundError(ChatError, NotFoundError, ModelNotFoundError):
-    """404."""
-
-
-class ChatConflictError(ChatError, ConflictError):
-    """409. LangChain has no class for it."""
-
-
-class ChatRateLimitError(PassingChatError, RateLimitError, ModelRateLimitError):
-    """429."""
-
-
-class ChatServerError(UnknownDeliveryError, ServerError, ModelAPIError):
-    """5xx; the service may have acted."""
-
-
-class ChatUnavailableError(PassingChatError, ServerError, ModelAPIError):
-    """503 with `Retry-After`: the service said that it did not act."""
-
-
-_UNKNOWN: dict[type[KnowledgeBotError], type[ChatError]] = {
-    APIError: ChatUnexpectedStatusError,
-    ConnectionLostError: ChatConnectionLostError,
-    RequestTimeoutError: ChatTimeoutError,
-    ServerError: ChatServerError,
-    UnexpectedResponseError: ChatUnexpectedResponseError,
-}
-_KNOWN: dict[type[KnowledgeBotError], type[ChatError]] = {
-    APIError: ChatAPIError,
-    AuthenticationError: ChatAuthenticationError,
-    BadRequestError: ChatBadRequestError,
-    ConfigurationError: ChatConfigurationError,
-    ConflictError: ChatConflictError,
-    ConnectionFailedError: ChatConnectionFailedError,
-    ForkError: ChatForkError,
-    HeadsError: ChatHeadsError,
-    NotFoundError: ChatNotFoundError,
-    PaymentRequiredError: ChatPaymentRequiredError,
-    PermissionDeniedError: ChatPermissionDeniedError,
-    RateLimitError: ChatRateLimitError,
-    RequestTimeoutError: ChatConnectTimeoutError,
-    ServerError: ChatUnavailableError,
+# LangChain's class for each error of the client; it has none for some.
+_LANGCHAINS: dict[type[KnowledgeBotError], type[ModelError] | None] = {
+    knowledge_bot.APIError: langchain.ModelAPIError,
+    knowledge_bot.AuthenticationError: langchain.ModelAuthenticationError,
+    knowledge_bot.BadRequestError: langchain.ModelInvalidRequestError,
+    knowledge_bot.ConfigurationError: langchain.ModelInvalidRequestError,
+    knowledge_bot.ConflictError: None,
+    knowledge_bot.ConnectionFailedError: langchain.ModelConnectionError,
+    knowledge_bot.ConnectionLostError: langchain.ModelConnectionError,
+    ForkError: langchain.ModelInvalidRequestError,
+    HeadsError: None,
+    knowledge_bot.NotFoundError: langchain.ModelNotFoundError,
+    knowledge_bot.PaymentRequiredError: None,
+    knowledge_bot.PermissionDeniedError: langchain.ModelPermissionDeniedError,
+    knowledge_bot.PreconditionFailedError: None,
+    knowledge_bot.RateLimitError: langchain.ModelRateLimitError,
+    knowledge_bot.RequestTimeoutError: langchain.ModelTimeoutError,
+    knowledge_bot.ServerError: langchain.ModelAPIError,
+    knowledge_bot.UnexpectedResponseError: langchain.ModelAPIError,
+    knowledge_bot.UnsupportedError: langchain.ModelInvalidRequestError,
 }
 
+# What may succeed later, where the service has not acted.
+_PASSING = (
+    knowledge_bot.ConnectionFailedError,
+    knowledge_bot.RateLimitError,
+    knowledge_bot.RequestTimeoutError,
+    knowledge_bot.ServerError,
+)
 
-# The classes above that are no `RuntimeError`, each made into one when first needed.
-_NEVER_AGAIN: dict[type[ChatError], type[ChatError]] = {}
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> type[ChatError]: ...  # those of the table
+
+
+def _kind(name: str, base: type[ChatError], *bases: type[Exception], doc: str | None) -> Any:
+    """Make a class, and put it where pickle looks for it: `name` of this module."""
+    attributes = {"__doc__": doc, "__module__": __name__}
+    made = globals()[name] = type(name, (base, *bases), attributes)
+    return made
+
+
+_KINDS = {
+    ours: _kind(
+        f"Chat{ours.__name__.removeprefix('Request')}",
+        ChatError,
+        ours,
+        *filter(None, [theirs]),
+        doc=ours.__doc__,
+    )
+    for ours, theirs in _LANGCHAINS.items()
+}
+_KINDS_BY_OUTCOME = {
+    (base, kind): _kind(f"{prefix}{kind.__name__}", base, kind, doc=base.__doc__)
+    for prefix, base in {"Passing": PassingChatError, "Unrepeated": UnknownDeliveryError}.items()
+    for kind in _KINDS.values()
+}
 
 
 def as_chat_error(error: KnowledgeBotError, *, alone: bool = True) -> ChatError:
@@ -170,42 +103,11 @@ def as_chat_error(error: KnowledgeBotError, *, alone: bool = True) -> ChatError:
         alone: whether it was the only question. If not, others may have been answered, and a retry
             would ask these twice: then the error is not retryable, and a `RuntimeError`.
     """
-    kind, unknown = type(error), error.delivery is Delivery.UNKNOWN
-    first, second = (_UNKNOWN, _KNOWN) if unknown else (_KNOWN, _UNKNOWN)
-    chat_error = first.get(kind) or second.get(kind, ChatError)
-    if unknown or not alone:
-        chat_error = _never_again(chat_error)
-    return _made(chat_error, error.args, vars(error)).with_traceback(error.__traceback__)
-
-
-def _made(kind: type[ChatError], args: tuple[Any, ...], attributes: dict[str, Any]) -> ChatError:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(attributes)
-    return error
-
-
-def _never_again(kind: type[ChatError]) -> type[ChatError]:
-    if issubclass(kind, UnknownDeliveryError):
-        return kind
-    if (made := _NEVER_AGAIN.get(kind)) is not None:
-        return made
-
-    attributes = {
-        "__doc__": kind.__doc__,
-        "__module__": kind.__module__,
-        "__reduce__": _reduced,
-        "is_retryable": False,
-    }
-    made = cast("type[ChatError]", type(kind.__name__, (kind, RuntimeError), attributes))
-    return _NEVER_AGAIN.setdefault(kind, made)
-
-
-def _reduced(error: ChatError) -> tuple[Any, ...]:
-    """Return what pickle restores an error of such a class from."""
-    return _made_never_again, (type(error).__mro__[1], error.args, vars(error))
-
-
-def _made_never_again(
-    kind: type[ChatError], args: tuple[Any, ...], attributes: dict[str, Any]
-) -> ChatError:
-    return _made(_never_again(kind), args, attributes)
+    kind = _KINDS.get(type(error), ChatError)
+    if error.delivery is Delivery.UNKNOWN or not alone:
+        kind = _KINDS_BY_OUTCOME.get((UnknownDeliveryError, kind), UnknownDeliveryError)
+    elif isinstance(error, _PASSING):
+        kind = _KINDS_BY_OUTCOME[PassingChatError, kind]
+    chat_error: ChatError = kind.__new__(kind, *error.args)
+    chat_error.__dict__.update(vars(error))
+    return chat_error.with_traceback(error.__traceback__)

@@ -20,10 +20,14 @@ from knowledge_bot import (
     Message,
     RateLimitError,
 )
-from knowledge_bot._chats import aask_bots, ask_bots
-from langchain_knowledge_bot.connection import Connection, ConnectionFields
-from langchain_knowledge_bot.messages import metadata_of
+from knowledge_bot.adapters import Answer, aask_bots, ask_bots, awith_freshness, with_freshness
+from langchain_knowledge_bot.connection import Connection, ConnectionFields, LedgerField
 from langchain_knowledge_bot.model_errors import as_chat_error
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from knowledge_bot.ingest import Ledger
 
 
 class RetrieverFields(ConnectionFields, total=False):
@@ -31,6 +35,7 @@ class RetrieverFields(ConnectionFields, total=False):
 
     k: int | None
     drop_refusals: bool
+    ledger: "Ledger | str | PathLike[str] | None"
     # the framework's
     name: str | None
     tags: list[str] | None
@@ -63,6 +68,9 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
         drop_refusals: bool
             Leave out answers that say that nothing was found, which are of no use in a prompt or
             an ensemble. False by default: a document for each bot.
+        ledger: Ledger | str | PathLike | None
+            What the bots' sources were ingested with (a `knowledge_bot.ingest.Ledger`, its address
+            or the path of a SQLite file): documents then say how current each source is.
         api_key, base_url, timeout, max_retries, client, async_client
             How the service is reached, see `Connection`.
 
@@ -82,7 +90,8 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
     Document metadata:
         `bot_id`, `conversation_id`, `message_id` (also the document's id), `created_at` in Unix
         milliseconds, `sources`: the names of the answer's sources, and `found`: False if the bot
-        says that it found nothing.
+        says that it found nothing. With a `ledger` also `freshness`, as in the metadata of
+        `ChatKnowledgeBot`.
 
     Use within a chain:
         ```python
@@ -116,6 +125,9 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
     drop_refusals: bool = False
     """Whether answers that say that nothing was found are left out."""
 
+    ledger: LedgerField = None
+    """What the bots' sources were ingested with; takes a `Ledger` or its address."""
+
     if TYPE_CHECKING:
 
         @overload
@@ -129,7 +141,9 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
     @model_validator(mode="after")
     def _name_bots_once(self) -> Self:
         if (self.bot_id is None) == (self.bot_ids is None):
-            raise ConfigurationError("bot_id: name one bot with bot_id=, or several with bot_ids=")
+            raise ConfigurationError.of(
+                "bot_id", "name one bot with bot_id=, or several with bot_ids="
+            )
         return self
 
     @override
@@ -141,7 +155,9 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
             answers = ask_bots(self._sync, bots, query)
         except KnowledgeBotError as error:
             raise as_chat_error(error, alone=len(bots) == 1) from None
-        return self._documents(bots, answers)
+        return self._documents(
+            bots, [with_freshness(one, self.ledger, self._service) for one in answers]
+        )
 
     @override
     async def _aget_relevant_documents(
@@ -152,7 +168,8 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
             answers = await aask_bots(self._awaiting_client(), bots, query)
         except KnowledgeBotError as error:
             raise as_chat_error(error, alone=len(bots) == 1) from None
-        return self._documents(bots, answers)
+        compared = [await awith_freshness(one, self.ledger, self._service) for one in answers]
+        return self._documents(bots, compared)
 
     @override
     def with_retry(
@@ -173,21 +190,22 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
 
     def _asked(self, query: Any, k: int | None) -> list[str]:
         if not isinstance(query, str):
-            raise ConfigurationError(
-                f"query: a retriever takes the question as a text, not {type(query).__name__}; in "
+            raise ConfigurationError.of(
+                "query",
+                f"a retriever takes the question as a text, not {type(query).__name__}; in "
                 'a chain, extract it first, as in itemgetter("question") | retriever. Nothing was '
-                "sent"
+                "sent",
             )
         limit = self.k if k is None else k
         if limit is not None and limit < 1:
-            raise ConfigurationError(f"k: expected 1 or more, not {limit!r}. Nothing was sent")
+            raise ConfigurationError.of("k", f"expected 1 or more, not {limit!r}. Nothing was sent")
         bots = [self.bot_id] if self.bot_id is not None else self.bot_ids or []
         return list(dict.fromkeys(bots))[:limit]
 
     def _documents(self, bots: Sequence[str], messages: Sequence[Message]) -> list[Document]:
         documents = [
-            Document(id=message.id, page_content=message.answer, metadata=metadata_of(bot, message))
-            for bot, message in zip(bots, messages, strict=True)
+            Document(id=one.id, page_content=one.answer, metadata=Answer.of(one).as_dict(bot))
+            for bot, one in zip(bots, messages, strict=True)
         ]
         if self.drop_refusals:
             return [each for each in documents if each.metadata["found"]]

@@ -1,9 +1,6 @@
 """Bots as tools of an agent."""
 
-import hashlib
-import re
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -33,16 +30,22 @@ from knowledge_bot import (
     ServerError,
     UnexpectedResponseError,
 )
-from knowledge_bot._endpoints import identifier
-from knowledge_bot._shared import async_twin
+from knowledge_bot.adapters import (
+    Answer,
+    async_twin,
+    awith_freshness,
+    identifier,
+    tool_descriptions,
+    tool_name,
+    tool_names,
+    with_freshness,
+)
 from knowledge_bot.conversations import Conversations, Heads, Said
-from langchain_knowledge_bot.connection import Connection, ConnectionFields, HeadsField
-from langchain_knowledge_bot.messages import metadata_of
+from langchain_knowledge_bot.connection import Connection, ConnectionFields, HeadsField, LedgerField
 from langchain_knowledge_bot.model_errors import as_chat_error
 
-# What model providers do not accept in a tool's name.
-_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
-_NAME_LENGTH = 64
+if TYPE_CHECKING:
+    from knowledge_bot.ingest import Ledger
 
 # The agent gets these errors and may continue: with another question, later, or without this bot.
 # Any other error needs a person, and ends the run.
@@ -76,6 +79,7 @@ class ToolFields(ConnectionFields, total=False):
     description: str
     conversation: Literal["new", "continue"]
     heads: Heads | str | PathLike[str] | None
+    ledger: "Ledger | str | PathLike[str] | None"
     # the framework's
     args_schema: ArgsSchema
     return_direct: bool
@@ -122,6 +126,8 @@ class KnowledgeBotTool(BaseTool, Connection):
         heads: Heads | str | PathLike | None
             For "continue": where the last answer of each conversation is kept, as for
             `ChatKnowledgeBot`. By default in this process; name a database if there are several.
+        ledger: Ledger | str | PathLike | None
+            As for `ChatKnowledgeBot`: the artifact then also has the sources' `freshness`.
         handle_tool_error: bool | str | Callable
             By default True: the agent gets the error of a failed question, with status "error".
         api_key, base_url, timeout, max_retries, client, async_client
@@ -191,11 +197,14 @@ class KnowledgeBotTool(BaseTool, Connection):
     heads: HeadsField = None
     """Where the last answer of each conversation is kept; by default in this process."""
 
+    ledger: LedgerField = None
+    """What the bot's sources were ingested with; takes a `Ledger` or its address."""
+
     @model_validator(mode="after")
     def _name_by_the_bot(self) -> Self:
         identifier("bot_id", self.bot_id, "bot_")
         if not self.name:
-            self.name = _tool_name(self.bot_id.removeprefix("bot_"))
+            self.name = tool_name(self.bot_id.removeprefix("bot_"))
         return self
 
     @model_validator(mode="after")
@@ -204,9 +213,10 @@ class KnowledgeBotTool(BaseTool, Connection):
             try:
                 from langchain_knowledge_bot.graphs import FollowingQuestion
             except ModuleNotFoundError as error:
-                raise ConfigurationError(
-                    'conversation: "continue" reads the messages of an agent of LangGraph, which '
-                    "is not installed here: pip install langgraph"
+                raise ConfigurationError.of(
+                    "conversation",
+                    '"continue" reads the messages of an agent of LangGraph, which '
+                    "is not installed here: pip install langgraph",
                 ) from error
             self.args_schema = FollowingQuestion
         return self
@@ -219,15 +229,17 @@ class KnowledgeBotTool(BaseTool, Connection):
         run_manager: CallbackManagerForToolRun | None = None,
     ) -> tuple[str, dict[str, Any]]:
         _check(question)
+        kept: dict[str, Any] = {}
         try:
             if self.conversation == "new":
                 message = self._sync.send_message(bot_id=self.bot_id, content=question)
-                return self._result(message)
-            said = self._said(question, state)
-            reply = self._conversations().ask(self._sync, self.bot_id, said)
+            else:
+                said = self._said(question, state)
+                reply = self._conversations().ask(self._sync, self.bot_id, said)
+                message, kept = reply.message, reply.kept()
         except KnowledgeBotError as error:
             raise _tool_error(error) from error
-        return self._result(reply.message, reply.kept())
+        return self._result(with_freshness(message, self.ledger, self._service), kept)
 
     @override
     async def _arun(
@@ -237,15 +249,17 @@ class KnowledgeBotTool(BaseTool, Connection):
         run_manager: AsyncCallbackManagerForToolRun | None = None,
     ) -> tuple[str, dict[str, Any]]:
         _check(question)
-        client = self._awaiting_client()
+        client, kept = self._awaiting_client(), dict[str, Any]()
         try:
             if self.conversation == "new":
-                return self._result(await client.send_message(bot_id=self.bot_id, content=question))
-            said = self._said(question, state)
-            reply = await self._conversations().aask(client, self.bot_id, said)
+                message = await client.send_message(bot_id=self.bot_id, content=question)
+            else:
+                said = self._said(question, state)
+                reply = await self._conversations().aask(client, self.bot_id, said)
+                message, kept = reply.message, reply.kept()
         except KnowledgeBotError as error:
             raise _tool_error(error) from error
-        return self._result(reply.message, reply.kept())
+        return self._result(await awith_freshness(message, self.ledger, self._service), kept)
 
     def _said(self, question: str, state: Any) -> list[Said]:
         from langchain_knowledge_bot.graphs import asked_before
@@ -255,12 +269,10 @@ class KnowledgeBotTool(BaseTool, Connection):
     def _conversations(self) -> Conversations:
         return Conversations(Heads.of(self._sync) if self.heads is None else self.heads)
 
-    def _result(
-        self, message: Message, kept: Mapping[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def _result(self, message: Message, kept: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         # Plain values: a checkpoint restores other classes as dicts.
-        artifact = {"answer": message.answer, **metadata_of(self.bot_id, message), **(kept or {})}
-        return message.answer, artifact
+        read = Answer.of(message).as_dict(self.bot_id)
+        return message.answer, {"answer": message.answer, **read, **kept}
 
 
 class ToolkitFields(ConnectionFields, total=False):
@@ -270,6 +282,7 @@ class ToolkitFields(ConnectionFields, total=False):
     descriptions: Mapping[str, str]
     conversation: Literal["new", "continue"]
     heads: Heads | str | PathLike[str] | None
+    ledger: "Ledger | str | PathLike[str] | None"
 
 
 class KnowledgeBotToolkit(BaseToolkit, Connection):
@@ -290,7 +303,7 @@ class KnowledgeBotToolkit(BaseToolkit, Connection):
         descriptions: Mapping[str, str]
             What each bot knows, by its id: agents choose by it, and the service only gives a bot's
             name.
-        conversation, heads
+        conversation, heads, ledger
             As for each `KnowledgeBotTool`.
         api_key, base_url, timeout, max_retries, client, async_client
             How the service is reached, see `Connection`.
@@ -328,6 +341,9 @@ class KnowledgeBotToolkit(BaseToolkit, Connection):
     """As for each `KnowledgeBotTool`."""
 
     heads: HeadsField = None
+    """As for each `KnowledgeBotTool`."""
+
+    ledger: LedgerField = None
     """As for each `KnowledgeBotTool`."""
 
     if TYPE_CHECKING:
@@ -394,57 +410,20 @@ class KnowledgeBotToolkit(BaseToolkit, Connection):
         return self._tools(await self._awaiting_client().list_bots())
 
     def _tools(self, bots: Sequence[Bot]) -> list[BaseTool]:
-        if unknown := self.descriptions.keys() - {bot.id for bot in bots}:
-            raise ConfigurationError(
-                f"descriptions: there is no {', '.join(sorted(unknown))}; the bots are "
-                f"{', '.join(bot.id for bot in bots)}"
-            )
+        described = tool_descriptions(bots, self.descriptions)
         return [
             KnowledgeBotTool(
                 bot_id=bot.id,
                 name=name,
-                description=self.descriptions.get(
-                    bot.id, f"Answers questions from what the bot {bot.name!r} knows."
-                ),
+                description=description,
                 conversation=self.conversation,
                 heads=self.heads,
+                ledger=self.ledger,
                 client=self._sync,
                 async_client=self.async_client,
             )
-            for bot, name in zip(bots, _names(bots), strict=True)
+            for bot, name, description in zip(bots, tool_names(bots), described, strict=True)
         ]
-
-
-def _names(bots: Iterable[Bot]) -> Iterator[str]:
-    """Yield a different name for each bot's tool."""
-    taken: set[str] = set()
-    for bot in bots:
-        name = _tool_name(bot.name)
-        if name in taken or not _latin(bot.name):
-            name = _tool_name(bot.id.removeprefix("bot_"))
-        while name in taken:
-            name = f"{name[: _NAME_LENGTH - 6]}_{len(taken)}"
-        taken.add(name)
-        yield name
-
-
-def _tool_name(subject: str) -> str:
-    """Return a tool's name that is unique to its subject, in whatever script."""
-    kept = _latin(subject)
-    if not kept or any(each.isalnum() and not each.isascii() for each in _plain(subject)):
-        digest = hashlib.sha256(subject.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-        kept = f"{kept[: _NAME_LENGTH - 20]}_{digest}".strip("_")
-    return f"ask_{kept}"[:_NAME_LENGTH]
-
-
-def _latin(subject: str) -> str:
-    return _NOT_IN_A_NAME.sub("_", _plain(subject)).strip("_").lower()
-
-
-def _plain(subject: str) -> str:
-    """Return a text without the accents on its letters."""
-    parted = unicodedata.normalize("NFKD", subject)
-    return "".join(each for each in parted if not unicodedata.combining(each))
 
 
 def _tool_error(error: KnowledgeBotError) -> Exception:

@@ -1,9 +1,8 @@
 """Bots and collections of the Knowledge-Bot Service in LlamaIndex."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from knowledge_bot._extras import require
+from knowledge_bot.adapters import lazy_names, require
 
 if TYPE_CHECKING:
     from llama_index_knowledge_bot.checks import acheck_query_engine, check_query_engine
@@ -28,25 +27,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CollectionSink": "sink",
-    "KnowledgeBotChatEngine": "engines",
-    "KnowledgeBotLLM": "llm",
-    "KnowledgeBotQueryEngine": "engines",
-    "KnowledgeBotRetriever": "retriever",
-    "KnowledgeBotToolSpec": "tools",
-    "acheck_query_engine": "checks",
-    "bot_tools": "tools",
-    "check_query_engine": "checks",
+    "checks": ("acheck_query_engine", "check_query_engine"),
+    "engines": ("KnowledgeBotChatEngine", "KnowledgeBotQueryEngine"),
+    "llm": ("KnowledgeBotLLM",),
+    "retriever": ("KnowledgeBotRetriever",),
+    "sink": ("CollectionSink",),
+    "tools": ("KnowledgeBotToolSpec", "bot_tools"),
 }
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value  # found without this function from now on
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -8,9 +8,8 @@ from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.schema import NodeWithScore
 
-from knowledge_bot._answers import Answer
+from knowledge_bot.adapters import Answer, acheck_function, check_function
 from knowledge_bot.checks import CheckOptions, CheckReport, Question
-from knowledge_bot.checks._run import acheck_function, check_function
 
 # Where readers keep a node's source, in the order of lookup.
 _SOURCES = ("source", "file_name", "name", "sources")
@@ -30,7 +29,8 @@ def check_query_engine(
     ```
 
     Names of sources are the `source`, `file_name` or `name` in the metadata of the response's
-    nodes, or the list at the end of the text as the service's bots write it.
+    nodes, or the list at the end of the text as the service's bots write it. A question with
+    `fresh` needs an engine with a `ledger`.
 
     Args:
         engine: what is asked; each question is one `query`.
@@ -69,7 +69,8 @@ async def acheck_query_engine(
 
 
 def _answer(response: Any) -> Answer:
-    answer = Answer(str(response), found=_found(response))
+    freshness = (response.metadata or {}).get("freshness")
+    answer = Answer(str(response), found=_found(response), freshness=freshness)
     sources = tuple(_named(response.source_nodes))
     # If the names come from this text, `Answer` reads them there, with their commas.
     return answer if sources in ((), answer.source_names) else replace(answer, listed=sources)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError
-from knowledge_bot._shared import async_twin, shared_client
+from knowledge_bot.adapters import async_twin, shared_client
 
 
 class Clients:
@@ -25,14 +25,15 @@ class Clients:
     ) -> None:
         # An argument of the wrong type may be a key: its type is named, its value never quoted.
         if not isinstance(client, Client | None):
-            raise ConfigurationError(
-                f"client: expected a knowledge_bot.Client, not {type(client).__name__}; pass a "
-                "key and an address to it: client=Client(api_key, base_url)"
+            raise ConfigurationError.of(
+                "client",
+                f"expected a knowledge_bot.Client, not {type(client).__name__}; pass a "
+                "key and an address to it: client=Client(api_key, base_url)",
             )
         if not isinstance(async_client, AsyncClient | None):
-            raise ConfigurationError(
-                "async_client: expected a knowledge_bot.AsyncClient, not "
-                f"{type(async_client).__name__}"
+            raise ConfigurationError.of(
+                "async_client",
+                f"expected a knowledge_bot.AsyncClient, not {type(async_client).__name__}",
             )
         self.blocking = shared_client() if client is None else client
         self._awaiting = async_client

@@ -15,8 +15,8 @@ from llama_index.core.schema import (
 )
 
 from knowledge_bot import ConfigurationError
+from knowledge_bot.adapters import text_or_skipped
 from knowledge_bot.ingest import Skipped, Text
-from knowledge_bot.ingest.sources._loader import text_or_skipped
 
 # Where readers keep a document's name, the best first.
 _NAMES = ("title", "file_name", "file_path", "url", "source")
@@ -33,14 +33,14 @@ def texts_of(nodes: Iterable[BaseNode]) -> Iterator[Text | Skipped]:
     """
     given: object = nodes
     if isinstance(given, str | BaseNode) or not isinstance(given, Iterable):
-        raise ConfigurationError(
-            f"nodes: expected a list of documents or nodes, not {type(nodes).__name__}"
+        raise ConfigurationError.of(
+            "nodes", f"expected a list of documents or nodes, not {type(nodes).__name__}"
         )
     documents: dict[str, list[BaseNode]] = {}
     for node in nodes:
         if not isinstance(node, BaseNode):
-            raise ConfigurationError(
-                f"nodes: expected documents or nodes of LlamaIndex, not {type(node).__name__}"
+            raise ConfigurationError.of(
+                "nodes", f"expected documents or nodes of LlamaIndex, not {type(node).__name__}"
             )
         documents.setdefault(node.ref_doc_id or node.node_id, []).append(node)
     for document_id, parts in documents.items():

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import (
@@ -35,12 +35,14 @@ from knowledge_bot.conversations import Conversations, Heads, OnFork, Place, Sai
 from llama_index_knowledge_bot.llm import KnowledgeBotLLM
 from llama_index_knowledge_bot.messages import (
     FollowingMessage,
-    metadata_of,
     said_of,
     source_nodes,
     text_of,
 )
 from llama_index_knowledge_bot.turns import Turns
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest import Ledger
 
 
 class KnowledgeBotQueryEngine(BaseQueryEngine):
@@ -73,6 +75,7 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
             `KNOWLEDGE_BOT_API_KEY`.
         async_client: the client of asynchronous calls; by default one with the settings of
             `client`. Required if `client` sends with its own `http_client`.
+        ledger: as for `KnowledgeBotLLM`: the metadata then also hold the sources' `freshness`.
         callback_manager: the framework's handlers of events; by default those of its `Settings`.
 
     Raises:
@@ -87,6 +90,7 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
         *,
         client: Client | None = None,
         async_client: AsyncClient | None = None,
+        ledger: "Ledger | str | os.PathLike[str] | None" = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         super().__init__(callback_manager or Settings.callback_manager)
@@ -94,6 +98,7 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
             bot_id,
             client=client,
             async_client=async_client,
+            ledger=ledger,
             callback_manager=self.callback_manager,
         )
 
@@ -133,7 +138,7 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
         return self.callback_manager.event(CBEventType.QUERY, asked)
 
     def _response(self, answer: CompletionResponse, event: EventContext) -> Response:
-        metadata = metadata_of(self._llm.bot_id, answer.raw or {}, answer.additional_kwargs)
+        metadata = dict(answer.additional_kwargs)
         nodes = source_nodes(answer.text, metadata)
         response = Response(answer.text, source_nodes=nodes, metadata=metadata)
         event.on_end({EventPayload.RESPONSE: response})
@@ -241,6 +246,7 @@ class KnowledgeBotChatEngine(BaseChatEngine):
             database that workers share, such as `sqlite:///heads.db` or `postgresql://…`.
         on_fork: where a turn goes if its conversation has continued without this engine: "new" into
             a new conversation; "continue" into the old one anyway; "error" nowhere: it raises.
+        ledger: as for `KnowledgeBotLLM`: the metadata then also hold the sources' `freshness`.
         callback_manager: the framework's handlers of events; by default those of its `Settings`.
 
     Raises:
@@ -263,14 +269,15 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         chat_history: Sequence[ChatMessage] = (),
         heads: Heads | str | os.PathLike[str] | None = None,
         on_fork: OnFork = "new",
+        ledger: "Ledger | str | os.PathLike[str] | None" = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         if on_fork not in get_args(OnFork):
-            raise ConfigurationError(
-                f"on_fork: expected one of {', '.join(get_args(OnFork))}, not {on_fork!r}"
+            raise ConfigurationError.of(
+                "on_fork", f"expected one of {', '.join(get_args(OnFork))}, not {on_fork!r}"
             )
         if message_id is not None and conversation_id is None:
-            raise ConfigurationError("message_id: needs conversation_id= as well; pass both")
+            raise ConfigurationError.of("message_id", "needs conversation_id= as well; pass both")
         self.callback_manager = callback_manager or Settings.callback_manager
         self._llm = _LLMOfConversations(
             bot_id,
@@ -278,6 +285,7 @@ class KnowledgeBotChatEngine(BaseChatEngine):
             async_client=async_client,
             heads=heads if isinstance(heads, Heads | None) else Heads(heads),
             on_fork=on_fork,
+            ledger=ledger,
             callback_manager=self.callback_manager,
         )
         self._conversation = _Conversation.restored(conversation_id, message_id, chat_history)
@@ -366,17 +374,18 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         self, text: str, chat_history: list[ChatMessage] | None
     ) -> tuple[_Conversation, ChatMessage]:
         if chat_history:
-            raise ConfigurationError(
-                "chat_history: a turn takes none, since the service keeps the conversation; pass "
+            raise ConfigurationError.of(
+                "chat_history",
+                "a turn takes none, since the service keeps the conversation; pass "
                 "conversation_id= to the engine to continue a conversation, or chat_history= to "
-                "start one with it. Nothing was sent"
+                "start one with it. Nothing was sent",
             )
         if not isinstance(text, str):
-            raise ConfigurationError(
-                f"message: expected a text, not {type(text).__name__}. Nothing was sent"
+            raise ConfigurationError.of(
+                "message", f"expected a text, not {type(text).__name__}. Nothing was sent"
             )
         if not text.strip():
-            raise ConfigurationError("message: is empty; say something. Nothing was sent")
+            raise ConfigurationError.of("message", "is empty; say something. Nothing was sent")
         return self._conversation, ChatMessage(role=MessageRole.USER, content=text)
 
     def _response(self, reply: ChatResponse) -> AgentChatResponse:
@@ -398,4 +407,4 @@ class KnowledgeBotChatEngine(BaseChatEngine):
 
     def _text_and_metadata(self, reply: ChatResponse) -> tuple[str, dict[str, Any]]:
         raw: Any = reply.raw
-        return raw["answer"], metadata_of(self._llm.bot_id, raw, reply.additional_kwargs)
+        return raw["answer"], dict(reply.additional_kwargs)

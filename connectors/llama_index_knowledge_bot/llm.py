@@ -1,7 +1,7 @@
 """A bot as a language model."""
 
 from collections.abc import AsyncGenerator, Generator, Sequence
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -21,12 +21,23 @@ from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
-from knowledge_bot._endpoints import identifier
-from knowledge_bot._model_settings import WITHOUT_EFFECT, warn_of_settings
+from knowledge_bot.adapters import (
+    Answer,
+    awith_freshness,
+    identifier,
+    ledger_of,
+    with_effect,
+    with_freshness,
+)
 from knowledge_bot.conversations import Conversations, Heads, History, Said
 from knowledge_bot.transcripts import Turn, read, render
 from llama_index_knowledge_bot.clients import Clients, with_clients
-from llama_index_knowledge_bot.messages import found_in, said_of
+from llama_index_knowledge_bot.messages import said_of
+
+if TYPE_CHECKING:
+    import os
+
+    from knowledge_bot.ingest import Ledger
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -92,6 +103,9 @@ class KnowledgeBotLLM(LLM):
             that the service reads (see `knowledge_bot.transcripts`); "latest" the newest question
             alone; "replay" each of the user's messages by itself, with the answer to the last one
             as the result; "error" nothing: it raises.
+        ledger: what the bot's sources were ingested with (a `knowledge_bot.ingest.Ledger`, its
+            address or the path of a SQLite file): `additional_kwargs` then also hold their
+            `freshness`: the `name`, `source_id`, `verdict` and `as_of` of each.
         judge: another LLM, which fills the schema of `structured_predict` and `as_structured_llm`
             from the bot's answer. Without it these raise.
         context_window: how many tokens of text components may put into one message; the service
@@ -114,6 +128,7 @@ class KnowledgeBotLLM(LLM):
     context_window: int = 8192
     is_chat_model: bool = False
     judge: LLM | None = Field(default=None, exclude=True, repr=False)
+    ledger: Any = Field(default=None, exclude=True, repr=False)
     clients: Clients = Field(exclude=True, repr=False)
 
     def __init__(
@@ -123,13 +138,13 @@ class KnowledgeBotLLM(LLM):
         client: Client | None = None,
         async_client: AsyncClient | None = None,
         history: History = "transcript",
+        ledger: "Ledger | str | os.PathLike[str] | None" = None,
         judge: LLM | None = None,
         context_window: int = 8192,
         is_chat_model: bool = False,
         **options: Any,
     ) -> None:
-        warn_of_settings(options, inside=_INSIDE)
-        options = {name: value for name, value in options.items() if name not in WITHOUT_EFFECT}
+        options = with_effect(options, inside=_INSIDE)
         identifier("bot_id", bot_id, "bot_")
         unknown = options.keys() - type(self).model_fields.keys()
         if misplaced := unknown.intersection(_CHAT_ENGINE_ARGUMENTS):
@@ -143,13 +158,14 @@ class KnowledgeBotLLM(LLM):
                 "a key, an address and a timeout to its client: client=Client(api_key, base_url)"
             )
         if history not in get_args(History):
-            raise ConfigurationError(
-                f"history: expected one of {', '.join(get_args(History))}, not {history!r}"
+            raise ConfigurationError.of(
+                "history", f"expected one of {', '.join(get_args(History))}, not {history!r}"
             )
         if options.get("system_prompt") and history != "transcript":
-            raise ConfigurationError(
-                f"system_prompt: is only sent with a transcript, and history={history!r} sends "
-                'none. Leave it out, or set history="transcript"'
+            raise ConfigurationError.of(
+                "system_prompt",
+                f"is only sent with a transcript, and history={history!r} sends "
+                'none. Leave it out, or set history="transcript"',
             )
         # A component that renders a list as one text uses the form that the service reads.
         options["messages_to_prompt"] = options.get("messages_to_prompt") or _transcript_of
@@ -159,6 +175,7 @@ class KnowledgeBotLLM(LLM):
             bot_id=bot_id,
             clients=clients,
             history=history,
+            ledger=None if ledger is None else ledger_of(ledger),
             judge=judge,
             context_window=context_window,
             is_chat_model=is_chat_model,
@@ -195,7 +212,7 @@ class KnowledgeBotLLM(LLM):
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Ask the bot; `conversation_id=` continues a conversation."""
         said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
-        return _completion(self._ask(said, conversation_id))
+        return _completion(self.bot_id, self._ask(said, conversation_id))
 
     @llm_completion_callback()
     async def acomplete(
@@ -203,7 +220,7 @@ class KnowledgeBotLLM(LLM):
     ) -> CompletionResponse:
         """Ask the bot; `conversation_id=` continues a conversation."""
         said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
-        return _completion(await self._aask(said, conversation_id))
+        return _completion(self.bot_id, await self._aask(said, conversation_id))
 
     @llm_completion_callback()
     def stream_complete(
@@ -213,7 +230,7 @@ class KnowledgeBotLLM(LLM):
         said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
 
         def pieces() -> CompletionResponseGen:
-            yield _completion(self._ask(said, conversation_id), streamed=True)
+            yield _completion(self.bot_id, self._ask(said, conversation_id), streamed=True)
 
         return pieces()
 
@@ -225,7 +242,7 @@ class KnowledgeBotLLM(LLM):
         said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
 
         async def pieces() -> CompletionResponseAsyncGen:
-            yield _completion(await self._aask(said, conversation_id), streamed=True)
+            yield _completion(self.bot_id, await self._aask(said, conversation_id), streamed=True)
 
         return pieces()
 
@@ -233,13 +250,13 @@ class KnowledgeBotLLM(LLM):
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Ask the bot as `history` says; `conversation_id=` continues a conversation."""
         said, conversation_id = self._of_messages(messages, kwargs)
-        return _reply(self._ask(said, conversation_id))
+        return _reply(self.bot_id, self._ask(said, conversation_id))
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Ask the bot as `history` says; `conversation_id=` continues a conversation."""
         said, conversation_id = self._of_messages(messages, kwargs)
-        return _reply(await self._aask(said, conversation_id))
+        return _reply(self.bot_id, await self._aask(said, conversation_id))
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
@@ -247,7 +264,7 @@ class KnowledgeBotLLM(LLM):
         said, conversation_id = self._of_messages(messages, kwargs)
 
         def pieces() -> ChatResponseGen:
-            yield _reply(self._ask(said, conversation_id), streamed=True)
+            yield _reply(self.bot_id, self._ask(said, conversation_id), streamed=True)
 
         return pieces()
 
@@ -259,7 +276,7 @@ class KnowledgeBotLLM(LLM):
         said, conversation_id = self._of_messages(messages, kwargs)
 
         async def pieces() -> ChatResponseAsyncGen:
-            yield _reply(await self._aask(said, conversation_id), streamed=True)
+            yield _reply(self.bot_id, await self._aask(said, conversation_id), streamed=True)
 
         return pieces()
 
@@ -363,7 +380,7 @@ class KnowledgeBotLLM(LLM):
     ) -> tuple[list[Said], str | None]:
         conversation_id = _conversation_id(options)
         if not prompt.strip():
-            raise ConfigurationError("prompt: is empty; say what is asked. Nothing was sent")
+            raise ConfigurationError.of("prompt", "is empty; say what is asked. Nothing was sent")
         if not formatted and self.completion_to_prompt is not None:
             prompt = self.completion_to_prompt(prompt)
         said = [Said(turn.role, turn.text) for turn in read(prompt).turns]
@@ -389,18 +406,17 @@ class KnowledgeBotLLM(LLM):
         reply = self._conversations().ask(
             self.clients.blocking, self.bot_id, said, conversation_id=conversation_id
         )
-        return reply.message
+        return with_freshness(reply.message, self.ledger, self.clients.blocking.base_url)
 
     async def _aask(self, said: Sequence[Said], conversation_id: str | None) -> Message:
         reply = await self._conversations().aask(
             self.clients.awaiting, self.bot_id, said, conversation_id=conversation_id
         )
-        return reply.message
+        return await awith_freshness(reply.message, self.ledger, self.clients.blocking.base_url)
 
 
 def _conversation_id(options: dict[str, Any]) -> str | None:
-    warn_of_settings(options, inside=_INSIDE)
-    if unknown := options.keys() - WITHOUT_EFFECT - {"conversation_id"}:
+    if unknown := with_effect(options, inside=_INSIDE).keys() - {"conversation_id"}:
         raise ConfigurationError(
             f"{', '.join(sorted(unknown))}: a bot takes no such argument; leave it out. How a bot "
             "answers is configured in the service, and a call can only add conversation_id="
@@ -417,24 +433,20 @@ def _to_judge(question: str, answer: CompletionResponse) -> dict[str, str]:
     return {"question": read(question).question, "answer": answer.text}
 
 
-def _completion(message: Message, *, streamed: bool = False) -> CompletionResponse:
+def _completion(bot_id: str, message: Message, *, streamed: bool = False) -> CompletionResponse:
     return CompletionResponse(
         text=message.answer,
         delta=message.answer if streamed else None,
         raw=message.model_dump(mode="json"),
-        additional_kwargs=_additional_kwargs(message),
+        additional_kwargs=Answer.of(message).as_dict(bot_id),
     )
 
 
-def _reply(message: Message, *, streamed: bool = False) -> ChatResponse:
+def _reply(bot_id: str, message: Message, *, streamed: bool = False) -> ChatResponse:
     # The message's own additional_kwargs stay empty: the framework prints them into prompts.
     return ChatResponse(
         message=ChatMessage(role=MessageRole.ASSISTANT, content=message.answer),
         delta=message.answer if streamed else None,
         raw=message.model_dump(mode="json"),
-        additional_kwargs=_additional_kwargs(message),
+        additional_kwargs=Answer.of(message).as_dict(bot_id),
     )
-
-
-def _additional_kwargs(message: Message) -> dict[str, Any]:
-    return {"conversation_id": message.conversation_id, **found_in(message)}

@@ -8,7 +8,7 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from knowledge_bot import ConfigurationError, Message
-from knowledge_bot._answers import Answer
+from knowledge_bot.adapters import Answer
 from knowledge_bot.conversations import ROLES, Said
 
 # A block that only marks what a provider caches.
@@ -57,42 +57,17 @@ def text_of(query: QueryBundle) -> str:
         ConfigurationError: the query is empty, or contains an image, which no bot can see.
     """
     if query.image_path is not None:
-        raise ConfigurationError(
-            "query: contains an image, and bots only read text; describe it in the question"
+        raise ConfigurationError.of(
+            "query", "contains an image, and bots only read text; describe it in the question"
         )
     if not query.query_str.strip():
-        raise ConfigurationError("query: is empty; say what is asked. Nothing was sent")
+        raise ConfigurationError.of("query", "is empty; say what is asked. Nothing was sent")
     return query.query_str
-
-
-def found_in(message: Message) -> dict[str, Any]:
-    """Return the names of an answer's `sources`, and whether the bot `found` anything."""
-    answer = Answer.of(message)
-    return {"sources": list(answer.source_names), "found": not answer.refuses}
-
-
-def metadata_of(bot_id: str, raw: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer's metadata, as a new dictionary each time.
-
-    Args:
-        bot_id: the bot that gave it.
-        raw: the service's message.
-        found: a mapping with what `found_in` returned.
-    """
-    return {
-        "bot_id": bot_id,
-        "conversation_id": raw["conversation_id"],
-        "message_id": raw["id"],
-        "created_at": raw["created_at"],
-        "sources": list(found["sources"]),
-        "found": found["found"],
-    }
 
 
 def answer_node(bot_id: str, message: Message) -> NodeWithScore:
     """Return an answer as one node."""
-    metadata = metadata_of(bot_id, message.model_dump(mode="json"), found_in(message))
-    return _node(message.id, message.answer, metadata)
+    return _node(message.id, message.answer, Answer.of(message).as_dict(bot_id))
 
 
 def source_nodes(text: str, metadata: Mapping[str, Any]) -> list[NodeWithScore]:
@@ -103,7 +78,7 @@ def source_nodes(text: str, metadata: Mapping[str, Any]) -> list[NodeWithScore]:
 
     Args:
         text: the answer.
-        metadata: what `metadata_of` returned for it.
+        metadata: what `Answer.as_dict` returned for it.
     """
     if not metadata["found"]:
         return []
@@ -122,10 +97,11 @@ def _said(position: int, message: ChatMessage) -> Said:
         if isinstance(block, TextBlock) or role == "assistant":
             continue
         if getattr(block, "block_type", None) != _WITHOUT_CONTENT:
-            raise ConfigurationError(
-                f"messages: number {position} holds a {type(block).__name__}, and bots only read "
+            raise ConfigurationError.of(
+                "messages",
+                f"number {position} holds a {type(block).__name__}, and bots only read "
                 "text; put into words what it shows, or add the file to a collection of the bot "
-                "and ask about it. Nothing was sent"
+                "and ask about it. Nothing was sent",
             )
     name = message.additional_kwargs.get("name")  # of a tool
     return Said(role, message.content or "", name if isinstance(name, str) else None)

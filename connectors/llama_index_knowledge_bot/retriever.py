@@ -1,15 +1,21 @@
 """A bot's answers as retrieved nodes."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
-from knowledge_bot._chats import aask_bots, ask_bots
+from knowledge_bot.adapters import aask_bots, ask_bots, awith_freshness, ledger_of, with_freshness
 from llama_index_knowledge_bot.clients import Clients
 from llama_index_knowledge_bot.messages import answer_node, text_of
+
+if TYPE_CHECKING:
+    import os
+
+    from knowledge_bot.ingest import Ledger
 
 
 class KnowledgeBotRetriever(BaseRetriever):
@@ -42,6 +48,7 @@ class KnowledgeBotRetriever(BaseRetriever):
         drop_refusals: whether to leave out answers such as "I could not find that", which are of
             no use in a prompt. They are recognised by `found` in the service's answer, or without
             it by their English words.
+        ledger: as for `KnowledgeBotLLM`: the metadata then also hold the sources' `freshness`.
         callback_manager: the framework's handlers of events.
 
     Raises:
@@ -60,23 +67,34 @@ class KnowledgeBotRetriever(BaseRetriever):
         client: Client | None = None,
         async_client: AsyncClient | None = None,
         drop_refusals: bool = False,
+        ledger: "Ledger | str | os.PathLike[str] | None" = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         super().__init__(callback_manager=callback_manager)
         self._bot_ids = _named(bot_id, bot_ids)
         self._clients = Clients(client, async_client)
         self._drop_refusals = drop_refusals
+        self._ledger = None if ledger is None else ledger_of(ledger)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(bot_ids={self._bot_ids!r}, client={self._clients!r})"
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         question = text_of(query_bundle)
-        return self._nodes(ask_bots(self._clients.blocking, self._bot_ids, question))
+        answers = ask_bots(self._clients.blocking, self._bot_ids, question)
+        return self._nodes(
+            [with_freshness(one, self._ledger, self._clients.blocking.base_url) for one in answers]
+        )
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         question = text_of(query_bundle)
-        return self._nodes(await aask_bots(self._clients.awaiting, self._bot_ids, question))
+        answers = await aask_bots(self._clients.awaiting, self._bot_ids, question)
+        return self._nodes(
+            [
+                await awith_freshness(one, self._ledger, self._clients.blocking.base_url)
+                for one in answers
+            ]
+        )
 
     def _nodes(self, answers: list[Message]) -> list[NodeWithScore]:
         nodes = map(answer_node, self._bot_ids, answers)
@@ -85,8 +103,10 @@ class KnowledgeBotRetriever(BaseRetriever):
 
 def _named(bot_id: str | None, bot_ids: Sequence[str] | None) -> list[str]:
     if (bot_id is None) == (bot_ids is None) or isinstance(bot_ids, str):
-        raise ConfigurationError("bot_id: name one bot with bot_id=, or several with bot_ids=[…]")
+        raise ConfigurationError.of(
+            "bot_id", "name one bot with bot_id=, or several with bot_ids=[…]"
+        )
     named = [bot_id] if bot_id is not None else list(dict.fromkeys(bot_ids or ()))
     if not named:
-        raise ConfigurationError("bot_ids: name at least one bot")
+        raise ConfigurationError.of("bot_ids", "name at least one bot")
     return named

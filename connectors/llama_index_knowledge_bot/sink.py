@@ -1,5 +1,6 @@
 """A collection as a step of an ingestion pipeline."""
 
+import asyncio
 import logging
 import os
 import uuid
@@ -11,9 +12,17 @@ from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import BaseNode, TransformComponent
 
 from knowledge_bot import AsyncClient, Client, Collection, ConfigurationError
+from knowledge_bot.adapters import (
+    OnUnknown,
+    SharedOptions,
+    SyncOptions,
+    check_names,
+    ingestion_of,
+    remove,
+    shared_options,
+    sync_of,
+)
 from knowledge_bot.ingest import IncompleteIngestionError, Ingestion, Ledger, Report
-from knowledge_bot.ingest._plan import OnUnknown
-from knowledge_bot.ingest._run import SharedOptions, check_names, shared_options
 from llama_index_knowledge_bot.clients import Clients, with_clients
 from llama_index_knowledge_bot.documents import texts_of
 
@@ -46,8 +55,12 @@ class CollectionSink(TransformComponent):
     A document is identified by its id. If the framework generated one (a random one, new each time
     the document is read), it is identified by its name and text, and a changed one counts as
     another; readers can give stable ids (`SimpleDirectoryReader(…, filename_as_id=True)`). A
-    changed document is a new source, and `Ledger.superseded` lists the old one, since the service
-    deletes nothing. A document without text is skipped, and named in a warning.
+    document without text is skipped, and named in a warning.
+
+    The interface can neither replace nor delete a source. Where the service announces the extension
+    `sources` to this key, a changed document replaces its source in place, `delete_ref_doc`
+    deletes, and `prune` lets `sync` remove what a reader no longer finds. Elsewhere a changed
+    document is a new source, and `Ledger.superseded` lists the old one.
 
     Pickles contain the clients and the ledger's address, and so the API key; `to_dict`, `repr` and
     what a pipeline persists do not.
@@ -58,7 +71,7 @@ class CollectionSink(TransformComponent):
         pipeline = IngestionPipeline(transformations=[sink, SentenceSplitter()])
         reader = SimpleDirectoryReader("handbook", filename_as_id=True)
         nodes = pipeline.run(documents=reader.load_data())
-        sink.sync(reader)  # or without a pipeline: also notes which files are gone
+        sink.sync(reader, prune=True)  # or without a pipeline: also removes what is gone
         ```
 
     Args:
@@ -67,8 +80,9 @@ class CollectionSink(TransformComponent):
         client: the client to send with; by default one made from `KNOWLEDGE_BOT_BASE_URL` and
             `KNOWLEDGE_BOT_API_KEY`.
         async_client: the client of asynchronous runs; by default one with the settings of `client`.
-        options: `concurrency`, `on_unknown`, `rate`, `wait` and `ledger_wait`, for each worker; see
-            `knowledge_bot.ingest.IngestionOptions`.
+        options: `concurrency`, `on_unknown`, `rate`, `wait`, `ledger_wait`, `prune` and
+            `wait_ready`, for each worker; see `knowledge_bot.ingest.IngestionOptions`. A pipeline
+            has no origin, so `prune` removes there what was superseded, not what is gone.
 
     Raises:
         TypeError: there is no such option.
@@ -85,6 +99,8 @@ class CollectionSink(TransformComponent):
     rate: float | None
     wait: float
     ledger_wait: float
+    prune: Any = Field(exclude=True)
+    wait_ready: float
     ledger: Ledger = Field(exclude=True, repr=False)
     clients: Clients = Field(exclude=True, repr=False)
 
@@ -136,34 +152,32 @@ class CollectionSink(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> Sequence[BaseNode]:
         """Send the documents that are new or changed; returns the nodes unchanged."""
-        self._checked(self._ingestion().run(self.clients.blocking, texts_of(nodes)), _AGAIN)
+        self._checked(ingestion_of(self).run(self.clients.blocking, texts_of(nodes)), _AGAIN)
         return nodes
 
     async def acall(self, nodes: Sequence[BaseNode], **_: Any) -> Sequence[BaseNode]:
         """Send the documents that are new or changed; returns the nodes unchanged."""
-        report = await self._ingestion().arun(self.clients.awaiting, texts_of(nodes))
+        report = await ingestion_of(self).arun(self.clients.awaiting, texts_of(nodes))
         self._checked(report, _AGAIN)
         return nodes
 
     def sync(
         self,
         reader: BaseReader,
-        *,
-        origin: str | None = None,
-        gone_limit: float = Ingestion.gone_limit,
+        **options: Unpack[SyncOptions],
     ) -> Report:
         """Send what is new or changed in a reader, without a pipeline; mark what is gone.
 
         Args:
             reader: returns all documents of its origin, with stable ids.
-            origin: a name for what the reader reads, by default the reader's class. Readers of one
-                class that write to the same collections each need their own name; otherwise each
-                marks the other's documents as gone.
-            gone_limit: as in `knowledge_bot.ingest.IngestionOptions`.
+            options: `origin`, `gone_limit`, `prune` and `wait_ready`, by default the sink's; see
+                `knowledge_bot.ingest.IngestionOptions`. The origin is by default the reader's
+                class. Readers of one class that write to the same collections each need their own;
+                otherwise each marks the other's documents as gone.
 
         Returns:
-            How many documents were created, unchanged, superseded and skipped, and how many are
-            gone; `Ledger.gone` lists these, for a person to delete.
+            How many documents were created, replaced, unchanged, superseded and skipped, how many
+            are gone (`Ledger.gone` lists these), and how many `prune` removed.
 
         Raises:
             IncompleteIngestionError: some were not created; raised once all others are.
@@ -176,21 +190,30 @@ class CollectionSink(TransformComponent):
                 if isinstance(reader, type)
                 else type(reader).__name__
             )
-            raise ConfigurationError(
-                f"reader: expected one reader of LlamaIndex, with load_data(), not {kind}. Pass "
-                "several readers in separate calls, each with its own origin="
+            raise ConfigurationError.of(
+                "reader",
+                f"expected one reader of LlamaIndex, with load_data(), not {kind}. Pass "
+                "several readers in separate calls, each with its own origin=",
             )
-        ingestion = self._ingestion(origin=origin or type(reader).__name__, gone_limit=gone_limit)
-        report = ingestion.run(self.clients.blocking, texts_of(reader.load_data()))
+        documents = texts_of(reader.load_data())
+        report = sync_of(self, reader, options).run(self.clients.blocking, documents)
         return self._checked(report, "Read the same documents again")
 
-    def _ingestion(self, **options: Any) -> Ingestion:
-        return Ingestion(
-            collections=self.collections,
-            ledger=self.ledger,
-            **shared_options(self),
-            **options,
-        )
+    def delete_ref_doc(self, ref_doc_id: str, **_: Any) -> None:
+        """Delete a document's source, where the service announces that this key may.
+
+        An id that the ledger does not know is fine; what is given again later is created again.
+
+        Raises:
+            UnsupportedError: the service does not announce `sources` with `manage` to this key.
+            KnowledgeBotError: the service did not delete it; the call may be repeated.
+            LedgerError: the ledger cannot be used, or does not know what became of the document.
+        """
+        remove(self.clients.blocking, self.ledger, self.collections, [ref_doc_id])
+
+    async def adelete_ref_doc(self, ref_doc_id: str, **_: Any) -> None:
+        """Delete as `delete_ref_doc` does, without blocking."""
+        await asyncio.to_thread(self.delete_ref_doc, ref_doc_id)
 
     def _checked(self, report: Report, again: str) -> Report:
         skipped = [one for one in report.failures if one.kind == "skipped"]

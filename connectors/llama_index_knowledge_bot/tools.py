@@ -1,24 +1,31 @@
 """Bots and collections as tools of agents."""
 
-import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.tools import FunctionTool, QueryEngineTool
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
-from knowledge_bot import AsyncClient, Bot, Client, Collection, ConfigurationError, Message
+from knowledge_bot import AsyncClient, Bot, Client, Collection, Message
+from knowledge_bot.adapters import (
+    Answer,
+    awith_freshness,
+    ledger_of,
+    tool_descriptions,
+    tool_names,
+    with_freshness,
+)
 from llama_index_knowledge_bot.clients import Clients
 from llama_index_knowledge_bot.engines import KnowledgeBotQueryEngine
-from llama_index_knowledge_bot.messages import found_in
+
+if TYPE_CHECKING:
+    import os
+
+    from knowledge_bot.ingest import Ledger
 
 _READING = ["ask_bot", "list_bots", "list_collections", "list_conversations"]
 _WRITING = ["add_text", "add_webpage"]
-
-# The limit of OpenAI's API, and so of most agents.
-_LONGEST_NAME = 64
 
 
 def bot_tools(
@@ -27,6 +34,7 @@ def bot_tools(
     *,
     descriptions: Mapping[str, str] | None = None,
     async_client: AsyncClient | None = None,
+    ledger: "Ledger | str | os.PathLike[str] | None" = None,
     callback_manager: CallbackManager | None = None,
 ) -> list[QueryEngineTool]:
     """Return one tool for each bot, for agents and routers; each is a query engine.
@@ -38,11 +46,11 @@ def bot_tools(
         descriptions: what each bot knows, by its id: agents and routers choose by it, and the
             service only gives a bot's name.
         async_client: the client of asynchronous calls, as for `KnowledgeBotQueryEngine`.
+        ledger: as for `KnowledgeBotQueryEngine`.
         callback_manager: the framework's handlers of events.
 
     Returns:
-        The tools, each named after its bot's id; characters that agents do not accept are replaced,
-        and a digest keeps the names apart.
+        The tools, each named after its bot: `ask_…`, as in every framework.
 
     Raises:
         ConfigurationError: there is no base URL, or a description is for a bot that does not exist.
@@ -50,30 +58,20 @@ def bot_tools(
     """
     clients = Clients(client, async_client)
     listed = clients.blocking.list_bots() if bots is None else bots
-    described = descriptions or {}
-    _check_described(described, listed)
+    described = tool_descriptions(listed, descriptions)
     return [
         KnowledgeBotQueryEngine(
             bot.id,
             client=clients.blocking,
             async_client=async_client,
+            ledger=ledger,
             callback_manager=callback_manager,
         ).as_tool(
-            name=_tool_name(bot.id),
-            description=described.get(
-                bot.id, f"Answers questions from what the bot {bot.name!r} knows."
-            ),
+            name=name,
+            description=description,
         )
-        for bot in listed
+        for bot, name, description in zip(listed, tool_names(listed), described, strict=True)
     ]
-
-
-def _check_described(descriptions: Mapping[str, str], bots: Sequence[Bot]) -> None:
-    if unknown := descriptions.keys() - {bot.id for bot in bots}:
-        raise ConfigurationError(
-            f"descriptions: there is no {', '.join(sorted(unknown))}; the bots are "
-            f"{', '.join(bot.id for bot in bots)}"
-        )
 
 
 class KnowledgeBotToolSpec(BaseToolSpec):
@@ -96,6 +94,7 @@ class KnowledgeBotToolSpec(BaseToolSpec):
             `to_tool_list` lists the bots, which is a blocking call.
         write_to: the collections that the agent may add sources to, as one or several ids; by
             default none, and the tools for it are left out.
+        ledger: as for `KnowledgeBotLLM`: an answer then also has its sources' `freshness`.
 
     Raises:
         ConfigurationError: there is no base URL; from `to_tool_list`, a description is for a bot
@@ -110,8 +109,10 @@ class KnowledgeBotToolSpec(BaseToolSpec):
         async_client: AsyncClient | None = None,
         descriptions: Mapping[str, str] | None = None,
         write_to: str | Collection | Sequence[str | Collection] = (),
+        ledger: "Ledger | str | os.PathLike[str] | None" = None,
     ) -> None:
         self._clients = Clients(client, async_client)
+        self._ledger = None if ledger is None else ledger_of(ledger)
         self._descriptions = dict(descriptions or {})
         self._write_to = write_to
         offered = _READING + (_WRITING if write_to else [])
@@ -120,28 +121,28 @@ class KnowledgeBotToolSpec(BaseToolSpec):
     def to_tool_list(self, *args: Any, **kwargs: Any) -> list[FunctionTool]:
         """Return the tools, as `BaseToolSpec.to_tool_list` does."""
         if self._descriptions:
-            _check_described(self._descriptions, self._clients.blocking.list_bots())
+            tool_descriptions(self._clients.blocking.list_bots(), self._descriptions)
         return super().to_tool_list(*args, **kwargs)
 
     def ask_bot(
         self, bot_id: str, question: str, conversation_id: str | None = None
     ) -> dict[str, Any]:
         """Ask a bot a question. To continue, pass the conversation_id of its last answer."""
-        return _answered(
-            self._clients.blocking.send_message(
-                bot_id=bot_id, content=question, conversation_id=conversation_id
-            )
+        message = self._clients.blocking.send_message(
+            bot_id=bot_id, content=question, conversation_id=conversation_id
         )
+        service = self._clients.blocking.base_url
+        return _answered(with_freshness(message, self._ledger, service))
 
     async def aask_bot(
         self, bot_id: str, question: str, conversation_id: str | None = None
     ) -> dict[str, Any]:
         """Ask a bot a question. To continue, pass the conversation_id of its last answer."""
-        return _answered(
-            await self._clients.awaiting.send_message(
-                bot_id=bot_id, content=question, conversation_id=conversation_id
-            )
+        message = await self._clients.awaiting.send_message(
+            bot_id=bot_id, content=question, conversation_id=conversation_id
         )
+        service = self._clients.blocking.base_url
+        return _answered(await awith_freshness(message, self._ledger, service))
 
     def list_bots(self) -> list[dict[str, Any]]:
         """List the bots that can be asked, with their ids and names."""
@@ -207,16 +208,9 @@ class KnowledgeBotToolSpec(BaseToolSpec):
         ]
 
 
-def _tool_name(bot_id: str) -> str:
-    name = re.sub(r"[^a-zA-Z0-9_-]", "_", bot_id)[:_LONGEST_NAME]
-    if name == bot_id:
-        return name
-    digest = hashlib.sha256(bot_id.encode()).hexdigest()[:8]
-    return f"{name[: _LONGEST_NAME - 9].rstrip('_')}_{digest}"
-
-
 def _answered(message: Message) -> dict[str, Any]:
-    return {**_plain(message), **found_in(message)}
+    answer = Answer.of(message)
+    return {**_plain(message), "sources": list(answer.source_names), "found": not answer.refuses}
 
 
 def _plain(model: Any) -> dict[str, Any]:

@@ -353,3 +353,11 @@ def test_a_body_that_does_not_come_as_json_is_refused_with_advice(address, bots)
     assert result.status_code == 400
     assert "Content-Type: application/json" in result.json()["error"]["message"]
     assert bots.contents == []
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "bot_", "bot_a/b", ""])
+def test_a_model_that_no_bot_can_be_is_not_found_and_nothing_is_sent(client, bots, model):
+    with pytest.raises(openai.NotFoundError) as caught:
+        client.chat.completions.create(model=model, messages=[{"role": "user", "content": "Who?"}])
+    assert caught.value.body["code"] == "model_not_found"
+    assert bots.contents == []

@@ -17,6 +17,8 @@ from mcp.client.streamable_http import streamable_http_client
 from answering_bot import Bots
 from calls import KEY as SERVICE_KEY
 from gateways import KEY, gateway
+from knowledge_bot import Client as ServiceClient
+from knowledge_bot.ingest import Ledger, Text, ingest
 from knowledge_bot_service import LocalService
 from scripted_server import answer, close, silence
 
@@ -102,6 +104,24 @@ async def test_an_agent_asks_and_asks_further(mcp_of, service, mode):
         assert conversation in ids
 
 
+async def test_with_a_ledger_an_agent_sees_whether_sources_are_current(mcp_of, service, tmp_path):
+    texts = [Text(name="ferry", content="The ferry to Muir leaves at noon.")]
+    ledger = Ledger(tmp_path / "ledger.db")
+    with ServiceClient(service.api_key, service.base_url) as client:
+        given = {"collections": "col_house", "ledger": ledger, "origin": "house"}
+        ingest(client, texts, wait_ready=60, **given)
+        ingest(client, [], **given)
+    question = {"bot": "bot_guide", "question": "When does the ferry to Muir leave?"}
+    async with mcp_of(service.base_url, service.api_key, ledger=ledger)() as client:
+        (known,) = (await client.call_tool("ask_bot", question)).structured_content["freshness"]
+        assert (known["name"], known["verdict"]) == ("ferry", "gone")
+    async with mcp_of(service.base_url, service.api_key)() as client:
+        answer = await client.call_tool("ask_bot", question)
+        assert answer.structured_content["freshness"] is None
+    with ServiceClient(service.api_key, service.base_url) as client:
+        ingest(client, [], prune=True, **given)
+
+
 @pytest.mark.parametrize("mode", MODES)
 async def test_an_argument_that_a_tool_does_not_take_is_reported_and_nothing_is_asked(
     mcp_of, bots, mode
@@ -147,11 +167,11 @@ async def test_an_agent_asks_two_bots_over_stdio(service):
             "list_collections",
             "list_conversations",
             "ask_the_guide",
-            "ask_der_gastgeber_s_d",
+            "ask_der_gastgeber_sud",
         }
         answers = [
             await client.call_tool(name, {"question": QUESTION})
-            for name in ("ask_the_guide", "ask_der_gastgeber_s_d")
+            for name in ("ask_the_guide", "ask_der_gastgeber_sud")
         ]
         one, other = (each.structured_content["conversation_id"] for each in answers)
         assert one != other

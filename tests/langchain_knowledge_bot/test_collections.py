@@ -11,8 +11,16 @@ from langchain_core.documents import Document
 from pydantic import ValidationError
 
 from calls import KEY, SOURCE
-from knowledge_bot import ConfigurationError, Delivery
-from knowledge_bot.ingest import IncompleteIngestionError
+from knowledge_bot import (
+    AsyncClient,
+    Client,
+    ConfigurationError,
+    Delivery,
+    PermissionDeniedError,
+    UnsupportedError,
+)
+from knowledge_bot.ingest import IncompleteIngestionError, LedgerError
+from knowledge_bot.testing import MemoryService
 from langchain_knowledge_bot import KnowledgeBotCollection
 from scripted_server import answer, close
 
@@ -259,10 +267,10 @@ def test_loaders_with_names_of_their_own_do_not_take_each_other_s_documents_for_
 
 
 def test_more_than_the_limit_is_not_taken_for_gone_unless_it_is_wanted(collection, sources):
-    collection.sync(Loader(*PAGES))
+    collection.sync(Loader(*(Document(f"Page {n}.", id=f"{n}") for n in range(6))))
     report = collection.sync(Loader())
-    assert (report.gone, report.gone_withheld) == (0, 3)
-    assert collection.sync(Loader(), gone_limit=1).gone == 3
+    assert (report.gone, report.gone_withheld) == (0, 6)
+    assert collection.sync(Loader(), gone_limit=1).gone == 6
 
 
 def test_eight_threads_that_add_the_same_documents_create_each_once(collection, sources):
@@ -322,3 +330,93 @@ def test_a_document_that_no_text_can_name_is_reported_and_all_others_are_sent(
     assert (caught.value.report.created, caught.value.report.invalid) == (2, 1)
     assert sorted(sources.created) == [("a", "a"), ("c", "c")]
     str(caught.value).encode()
+
+
+@pytest.fixture(params=["sync", "async"])
+def delete(request):
+    def run(collection, ids):
+        if request.param == "sync":
+            return collection.delete(ids)
+        return asyncio.run(collection.adelete(ids))
+
+    return run
+
+
+def in_memory(service, tmp_path):
+    return KnowledgeBotCollection(
+        collections="col_default",
+        ledger=tmp_path / "ledger.db",
+        client=Client(KEY, "https://service.test", transport=service.transport),
+        async_client=AsyncClient(KEY, "https://service.test", transport=service.async_transport),
+    )
+
+
+def test_documents_are_deleted_by_their_ids_with_what_they_superseded(delete, tmp_path):
+    service = MemoryService()
+    collection = in_memory(service, tmp_path)
+    collection.add_documents([Document("Opens at 9.", id="hours"), Document("Blue.", id="walls")])
+    collection.add_documents([Document("Opens at 8.", id="hours")])
+    assert (len(service.sources), len(list(collection.superseded()))) == (3, 1)
+    service = MemoryService(extensions={"sources"})  # the same one, updated over night
+    collection = in_memory(service, tmp_path)
+    found = delete(collection, ["hours", "never heard of", "hours"])
+    assert found == {"num_deleted": 1, "succeeded": ["hours"]}
+    assert [one.method for one in service.requests] == ["DELETE", "DELETE"]
+    assert [one.key for one in collection.ledger.entries()] == ["walls"]
+    assert list(collection.superseded()) == []
+    assert delete(collection, ["hours"])["num_deleted"] == 0
+
+
+def test_what_was_deleted_may_be_added_again(delete, tmp_path):
+    service = MemoryService(extensions={"sources"})
+    collection = in_memory(service, tmp_path)
+    documents = [Document("Opens at 9.", id="hours"), Document("Blue.", id="walls")]
+    collection.add_documents(documents)
+    delete(collection, ["hours"])
+    assert [one["name"] for one in service.sources] == ["Blue."]
+    report = collection.add_documents(documents)
+    assert (report.created, report.unchanged) == (1, 1)
+
+
+def test_where_sources_cannot_be_deleted_nothing_is_sent(delete, tmp_path):
+    for service in (MemoryService(), MemoryService(extensions={"sources"})):
+        service.announcement = service.announcement.replace(";manage", "")
+        collection = in_memory(service, tmp_path)
+        collection.add_documents([Document("Opens at 9.", id="hours")])
+        sent = len(service.requests)
+        with pytest.raises(UnsupportedError):
+            delete(collection, ["hours"])
+        assert (len(service.requests), len(service.sources)) == (sent, 1 - (sent == 0))
+        assert [one.key for one in collection.ledger.entries()] == ["hours"]
+
+
+def test_ids_must_be_named(delete, tmp_path):
+    collection = in_memory(MemoryService(extensions={"sources"}), tmp_path)
+    with pytest.raises(ValueError, match="ids"):
+        delete(collection, None)
+    assert delete(collection, ["hours"])["num_deleted"] == 0  # there is no ledger yet
+
+
+def test_a_document_of_unknown_outcome_is_kept(delete, tmp_path):
+    service = MemoryService(extensions={"sources"})
+    collection = in_memory(service, tmp_path)
+    collection.add_documents([Document("Blue.", id="walls")])
+    service.lose_next_answer()
+    with pytest.raises(IncompleteIngestionError):
+        collection.add_documents([Document("Opens at 9.", id="hours")])
+    with pytest.raises(LedgerError):
+        delete(collection, ["walls", "hours"])
+    assert len(service.sources) == 2
+
+
+def test_a_deletion_that_failed_may_be_repeated(delete, tmp_path):
+    service = MemoryService(extensions={"sources"})
+    collection = in_memory(service, tmp_path)
+    collection.add_documents([Document(name, id=name) for name in ("a", "b", "c")])
+    service.fail_next(status=403)
+    with pytest.raises(PermissionDeniedError):
+        delete(collection, ["a", "b", "c"])
+    assert (len(service.sources), len(list(collection.ledger.entries()))) == (3, 3)
+    collection.client.delete_source(service.sources[0]["id"])  # as a person would
+    assert delete(collection, ["a", "b", "c"])["succeeded"] == ["a", "b", "c"]
+    assert service.sources == []

@@ -27,6 +27,7 @@ LANGCHAINS = {
     "ConnectionFailedError": langchain.ModelConnectionError,
     "ConnectionLostError": langchain.ModelConnectionError,
     "ConfigurationError": langchain.ModelInvalidRequestError,
+    "UnsupportedError": langchain.ModelInvalidRequestError,
     "ForkError": langchain.ModelInvalidRequestError,
 }
 # Refused or not delivered, and perhaps not the next time.
@@ -78,5 +79,6 @@ def test_an_error_crosses_the_border_of_a_process():
     error = as_chat_error(made(knowledge_bot.RateLimitError, Delivery.REFUSED))
     error.add_note("Of two bots.")
     again = pickle.loads(pickle.dumps(error))
-    assert type(again) is model_errors.ChatRateLimitError
+    assert type(again) is type(error)
+    assert isinstance(again, model_errors.ChatRateLimitError)
     assert (str(again), again.retry_after, again.__notes__) == (str(error), 3.0, ["Of two bots."])

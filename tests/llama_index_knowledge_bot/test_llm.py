@@ -193,7 +193,14 @@ def test_a_completion_continues_a_conversation(start, method):
 def test_the_answer_arrives_as_the_interface_writes_it(start, method):
     given = call(llm_of(start()), method, TALK[-1:] if method in CHATTING else QUESTION)
     assert given.raw == MESSAGE
-    assert given.additional_kwargs == {"conversation_id": "conv_1", "sources": [], "found": True}
+    assert given.additional_kwargs == {
+        "bot_id": "bot_1",
+        "conversation_id": "conv_1",
+        "message_id": "msg_1",
+        "created_at": MESSAGE["created_at"],
+        "sources": [],
+        "found": True,
+    }
     if isinstance(given, ChatResponse):
         # What stands there is printed into later prompts.
         assert given.message.additional_kwargs == {}

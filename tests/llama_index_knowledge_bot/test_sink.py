@@ -24,7 +24,7 @@ from llama_index.core.schema import Document, ImageDocument, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
 from calls import KEY, SOURCE
-from knowledge_bot import Client, ConfigurationError, Delivery
+from knowledge_bot import Client, ConfigurationError, Delivery, UnsupportedError
 from knowledge_bot.ingest import IncompleteIngestionError, Ledger, LedgerError
 from knowledge_bot.testing import MemoryService
 from llama_index_knowledge_bot import CollectionSink
@@ -539,3 +539,37 @@ def test_what_is_no_argument_of_a_sink_is_refused(scripted, ledger):
     with pytest.raises(LedgerError, match="'mysql'"):
         sink_of(server, "mysql://x")
     assert server.requests == []
+
+
+@pytest.fixture(params=["sync", "async"])
+def delete(request):
+    def run(sink, ref_doc_id):
+        if request.param == "sync":
+            return sink.delete_ref_doc(ref_doc_id)
+        return asyncio.run(sink.adelete_ref_doc(ref_doc_id))
+
+    return run
+
+
+def test_a_document_is_deleted_by_its_id_and_an_unknown_one_is_fine(delete, ledger):
+    service = MemoryService(extensions={"sources"})
+    client = Client(KEY, "https://service.test", transport=service.transport)
+    sink = CollectionSink("col_default", ledger=ledger, client=client)
+    delete(sink, "id of page 0")  # there is no ledger yet
+    sink(documents(NAMES[:2]))
+    delete(sink, "id of page 0")
+    delete(sink, "id of page 0")
+    assert [one["name"] for one in service.sources] == ["page 1"]
+    assert [entry.key for entry in ledger.entries()] == ["id of page 1"]
+    sink(documents(NAMES[:2]))
+    assert len(service.sources) == 2
+
+
+def test_where_documents_cannot_be_deleted_nothing_is_sent(delete, ledger):
+    service = MemoryService()
+    client = Client(KEY, "https://service.test", transport=service.transport)
+    sink = CollectionSink("col_default", ledger=ledger, client=client)
+    sink(documents(NAMES[:2]))
+    with pytest.raises(UnsupportedError):
+        delete(sink, "id of page 0")
+    assert (len(service.requests), len(list(ledger.entries()))) == (2, 2)

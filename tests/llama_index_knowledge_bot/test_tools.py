@@ -55,18 +55,18 @@ def named(tools):
     return {tool.metadata.name: tool for tool in tools}
 
 
-def test_each_bot_is_a_tool_named_by_its_id(client, use):
+def test_each_bot_is_a_tool_named_after_it(client, use):
     tools = named(bot_tools(client, descriptions={"bot_house": "Rules and hours of the house."}))
-    assert list(tools) == ["bot_house", "bot_notes"]
-    assert tools["bot_house"].metadata.description == "Rules and hours of the house."
-    assert "'Notes'" in tools["bot_notes"].metadata.description
-    assert "opens at nine" in str(use(tools["bot_house"], input=QUESTION))
+    assert list(tools) == ["ask_house_rules", "ask_notes"]
+    assert tools["ask_house_rules"].metadata.description == "Rules and hours of the house."
+    assert "'Notes'" in tools["ask_notes"].metadata.description
+    assert "opens at nine" in str(use(tools["ask_house_rules"], input=QUESTION))
 
 
 def test_bots_that_were_listed_before_are_not_listed_again():
     # Nothing answers at this address.
     (tool,) = bot_tools(Client(KEY, "http://127.0.0.1:9"), [Bot(id="bot_a", name="A")])
-    assert tool.metadata.name == "bot_a"
+    assert tool.metadata.name == "ask_a"
 
 
 def test_every_bot_has_a_name_of_its_own_that_agents_take():
@@ -74,7 +74,7 @@ def test_every_bot_has_a_name_of_its_own_that_agents_take():
     bots = [Bot(id=bot_id, name="A") for bot_id in ids]
     names = list(named(bot_tools(Client(KEY, "http://127.0.0.1:9"), bots)))
     assert len(names) == len(ids)
-    assert all(re.fullmatch(r"bot_[a-zA-Z0-9_-]{1,60}", name) for name in names)
+    assert all(re.fullmatch(r"ask_[a-zA-Z0-9_-]{1,60}", name) for name in names)
 
 
 def test_a_description_of_a_bot_that_is_not_there_is_an_error(client):
@@ -110,7 +110,7 @@ def test_bots_are_listed_with_what_they_know(client, use):
 def test_without_a_client_the_environment_names_the_service(service, monkeypatch):
     monkeypatch.setenv("KNOWLEDGE_BOT_BASE_URL", service.base_url)
     monkeypatch.setenv("KNOWLEDGE_BOT_API_KEY", service.api_key)
-    assert list(named(bot_tools())) == ["bot_house", "bot_notes"]
+    assert list(named(bot_tools())) == ["ask_house_rules", "ask_notes"]
     assert len(KnowledgeBotToolSpec().list_bots()) == 2
 
 
