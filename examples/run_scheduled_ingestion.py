@@ -1,11 +1,13 @@
-"""Run the DAG of `scheduled_ingestion.py` once, for real, and print what it did.
+"""Run the DAG of `scheduled_ingestion.py` for two nights, for real, and print what it did.
 
     python examples/run_scheduled_ingestion.py
 
-By default this program starts the embedded service and a web site on free ports of this machine,
-prepares Airflow in a temporary folder, and leaves nothing behind. With `KNOWLEDGE_BOT_BASE_URL` and
-`KNOWLEDGE_BOT_API_KEY` in the environment, it feeds and asks that service instead, without the web
-page, which that service could not reach.
+Before the second night one document changes and another one is removed, and the same questions get
+other answers. By default this program starts the embedded service and a web site on free ports of
+this machine, prepares Airflow in a temporary folder, and leaves nothing behind. With
+`KNOWLEDGE_BOT_BASE_URL` and `KNOWLEDGE_BOT_API_KEY` in the environment, it feeds and asks that
+service instead, without the web page, which that service could not reach. If that service does not
+announce that it can replace and remove sources, there is one night.
 """
 
 import argparse
@@ -29,8 +31,17 @@ from typing import Any
 EXAMPLES = Path(__file__).resolve().parent
 DAG_FILE = EXAMPLES / "scheduled_ingestion.py"
 COLLECTION, BOT = "col_handbook", "bot_guide"
+# What happens to the documents before the second night, and what is asked and expected then.
+CHANGED, OLD, NEW = "borrowing.md", "is 14 days for hand tools", "is 21 days for hand tools"
+REMOVED = "repair-evening.md"
+LOAN, REPAIR = "How long is the loan period for hand tools?", "Are microwave ovens repaired?"
+SECOND_NIGHT = {
+    "checks": [{"ask": LOAN, "contains": "21 days"}, {"ask": REPAIR, "refuses": True}],
+    "questions": [LOAN, REPAIR],
+}
 QUESTIONS = [
-    "How long is the loan period for hand tools?",
+    LOAN,
+    REPAIR,
     "What does a household membership cost a year?",
     "Who leads the repair evening?",
     "How many tools were lent in 2024?",
@@ -45,44 +56,60 @@ class Target:
 
     connection: dict[str, Any]
     params: dict[str, Any]
+    keeps_up: bool
+    """Whether it replaces and removes sources."""
     local: Any = None
     """The `LocalService` if this program started it; it knows the state of its sources."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of the DAG's run."""
+    """The result of a night."""
 
     failed: list[str]
     """The tasks that failed."""
-    created: int
-    """How many sources were created."""
+    fed: dict[str, int]
+    """How many sources were created, replaced and removed."""
     checked: dict[str, Any] | None
     """The counts of the check; None if it did not run."""
     answers: list[dict[str, str]]
 
 
 def main() -> int:
-    """Run the DAG; return 0 if all of it succeeded."""
+    """Run the DAG for two nights; return 0 if all of it succeeded."""
     arguments = _arguments()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="knowledge-bot-airflow-") as home:
         _prepare_airflow(Path(home))
+        documents = Path(shutil.copytree(EXAMPLES / "handbook", Path(home) / "handbook"))
         with _target(arguments) as target:
             # The key reaches Airflow through the environment, and nothing prints it.
             os.environ["AIRFLOW_CONN_KNOWLEDGE_BOT_DEFAULT"] = json.dumps(target.connection)
             ledger = {"conn_type": "knowledge_bot_ledger", "host": f"{home}/ledger.db"}
             os.environ["AIRFLOW_CONN_KNOWLEDGE_BOT_LEDGER_DEFAULT"] = json.dumps(ledger)
-            outcome = _run_dag(target)
-            usable = _print_sources(outcome, target)
-    _print_answers(outcome)
+            went_well = _night(target, documents, {})
+            if went_well and target.keeps_up:
+                _say(f"\nThe second night. {CHANGED} says 21 days now, and {REMOVED} is gone.")
+                (documents / REMOVED).unlink()
+                text = (documents / CHANGED).read_text(encoding="utf-8")
+                (documents / CHANGED).write_text(text.replace(OLD, NEW), encoding="utf-8")
+                went_well = _night(target, documents, SECOND_NIGHT)
     seconds = time.monotonic() - started
-    if outcome.failed or not usable or not outcome.answers:
-        tasks = ", ".join(outcome.failed) or "none"
-        _say(f"\nIt did not all go well, after {seconds:.0f} s. Failed tasks: {tasks}.")
+    if not went_well:
+        _say(f"\nIt did not all go well, after {seconds:.0f} s.")
         return 1
     _say(f"\nDone in {seconds:.0f} s. Nothing was left running, and nothing on disk.")
     return 0
+
+
+def _night(target: Target, documents: Path, params: dict[str, Any]) -> bool:
+    """Run the DAG once, and print what it did; return whether all of it succeeded."""
+    outcome = _run_dag({"folder": str(documents), **target.params, **params})
+    usable = _print_sources(outcome, target)
+    _print_answers(outcome)
+    if outcome.failed:
+        _say(f"\nFailed tasks: {', '.join(outcome.failed)}.")
+    return usable and not outcome.failed and bool(outcome.answers)
 
 
 def _arguments() -> argparse.Namespace:
@@ -112,7 +139,8 @@ def _target(arguments: argparse.Namespace) -> Iterator[Target]:
         yield Target(
             _connection(service.base_url, service.api_key, BOT, COLLECTION),
             {"pages": [page], "questions": QUESTIONS},
-            service,
+            keeps_up=True,
+            local=service,
         )
 
 
@@ -124,11 +152,14 @@ def _service_of_yours(arguments: argparse.Namespace) -> Target:
     try:
         with Client() as client:
             bots, collections = client.list_bots(), client.list_collections()
+            extensions = client.extensions()
     except KnowledgeBotError as error:
         sys.exit(str(error))
     bot = arguments.bot or _only("bot", [bot.id for bot in bots])
     collection = arguments.collection or _only("collection", [col.id for col in collections])
-    return Target(_connection(url, key, bot, collection), {})
+    may_manage = bool(extensions.get("sources", {}).get("manage"))
+    params = {"prune": may_manage, "wait_ready": 600 if "sources" in extensions else 0}
+    return Target(_connection(url, key, bot, collection), params, keeps_up=may_manage)
 
 
 def _only(kind: str, ids: list[str]) -> str:
@@ -162,7 +193,7 @@ class _QuietHandler(SimpleHTTPRequestHandler):
 
 
 def _prepare_airflow(home: Path) -> None:
-    """Give Airflow its own home. It reads these variables when it is imported."""
+    """Give Airflow its own home and database. It reads these variables when it is imported."""
     for name in [name for name in os.environ if name.startswith("AIRFLOW_")]:
         del os.environ[name]
     (home / "dags").mkdir()
@@ -174,27 +205,26 @@ def _prepare_airflow(home: Path) -> None:
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
     }
     sys.path.insert(0, str(home / "dags"))
-
-
-def _run_dag(target: Target) -> Outcome:
     _say("Preparing Airflow in a temporary folder ...")
     from airflow.utils.db import initdb
 
     initdb()
+
+
+def _run_dag(params: dict[str, Any]) -> Outcome:
     from scheduled_ingestion import ingestion
 
     _say("Running the DAG: wait for the service, ingest, wait until it is known, check, ask ...")
     # It warns every second that a task is waiting for another task or for its next poke.
     logging.getLogger("airflow.sdk.definitions.dag").setLevel(logging.ERROR)
-    run = ingestion.test(run_conf={"folder": str(EXAMPLES / "handbook"), **target.params})
+    run = ingestion.test(run_conf=params)
 
     last = run.get_task_instance("hand_on")
     failed = {task.task_id for task in run.get_task_instances() if task.state == "failed"}
+    fed = last.xcom_pull(task_ids=["documents", "pages"]) or []
     return Outcome(
         failed=sorted(failed),
-        created=sum(
-            fed["created"] for fed in last.xcom_pull(task_ids=["documents", "pages"]) or []
-        ),
+        fed={name: sum(one[name] for one in fed) for name in ("created", "replaced", "removed")},
         checked=last.xcom_pull(task_ids="check"),
         answers=last.xcom_pull(task_ids="hand_on") or [],
     )
@@ -202,7 +232,8 @@ def _run_dag(target: Target) -> Outcome:
 
 def _print_sources(outcome: Outcome, target: Target) -> bool:
     """Print each source with its state; return whether all of them can be asked about."""
-    _say(f"\nIngested {outcome.created} sources{'.' if target.local is None else ':'}")
+    counts = ", ".join(f"{name} {count}" for name, count in outcome.fed.items() if count)
+    _say(f"\nSources: {counts or 'none changed'}.")
     if target.local is None:
         return True
     with suppress(TimeoutError):

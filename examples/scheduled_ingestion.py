@@ -1,9 +1,9 @@
 """Feed a Knowledge-Bot Service with a folder and web pages every day, and ask it questions.
 
-The DAG waits until the service answers, sends the new and changed files and pages, waits until the
-bot can answer from them, checks the bot's answers, asks the questions, and passes the answers on
-through XCom. A ledger records what was sent. So the run after a failed one sends only what is
-missing, and a run without changes sends nothing.
+The DAG waits until the service answers, sends the new and changed files and pages, removes the
+files that are gone, waits until the bot can answer from what was sent, checks the bot's answers,
+asks the questions, and passes the answers on through XCom. A ledger records what was sent. So the
+run after a failed one sends only what is missing, and a run without changes sends nothing.
 
 To run it against your own service, put this file and a folder of documents into your DAGs folder,
 and create two connections in Airflow, in the web UI (types Knowledge-Bot and Knowledge-Bot ledger)
@@ -22,9 +22,11 @@ or in the environment:
 
 On one machine the ledger is a SQLite file; on several machines it is a PostgreSQL database. The
 documents, the expected answers and the questions are the DAG's params: change their defaults below,
-or pass others when you trigger a run. To try the DAG without a scheduler, run
-`airflow dags test scheduled_ingestion`. To try it without a service, run
-`python run_scheduled_ingestion.py`.
+or pass others when you trigger a run. A service that does not announce the extension `sources` can
+neither remove nor say what is ready: set `prune` to false and `wait_ready` to 0 for it.
+
+To try the DAG without a scheduler, run `airflow dags test scheduled_ingestion`. To try it without a
+service, run `python run_scheduled_ingestion.py`.
 """
 
 import logging
@@ -60,6 +62,17 @@ PARAMS = {
         items={"type": "string", "format": "uri"},
         description="The addresses of web pages. Each is read every night, to see whether its "
         "text changed; the service scrapes those that are sent.",
+    ),
+    "prune": Param(
+        True,
+        type="boolean",
+        description="Remove what is gone or superseded; needs a service that announces `sources`.",
+    ),
+    "wait_ready": Param(
+        600,
+        type="number",
+        description="For how many seconds each ingestion waits until the bot answers from all that "
+        "was sent; needs the same, and is 0 elsewhere.",
     ),
     "known_by": Param(
         {"ask": "How many tools were lent in 2024?", "contains": "11,286"},
@@ -141,16 +154,21 @@ def scheduled_ingestion() -> None:
             logger.info("%s %s", answer["question"], answer["answer"])
         return answers
 
+    shared: dict[str, Any] = {
+        "ledger_conn_id": LEDGER,
+        "prune": "{{ params.prune }}",
+        "wait_ready": "{{ params.wait_ready }}",
+    }
     documents = KnowledgeBotIngestOperator(
-        task_id="documents", folder="{{ params.folder }}", ledger_conn_id=LEDGER
+        task_id="documents", folder="{{ params.folder }}", **shared
     )
     pages = KnowledgeBotIngestOperator(
         task_id="pages",
         urls=addresses(),
         source_options={"compare": "content"},
-        ledger_conn_id=LEDGER,
+        **shared,
     )
-    # An accepted source is not searchable yet. Only the bot's answers show when it is.
+    # A service without `sources` accepts what is not searchable yet: only its answers show when.
     known = KnowledgeBotAnswerSensor(
         task_id="known",
         questions=[

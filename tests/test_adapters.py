@@ -176,3 +176,50 @@ def test_one_failing_bot_fails_the_question_once_all_have_answered(
         retrieve(retriever_of(server), QUESTION)
     assert len(answered) == 2
     assert sorted(asked(server)) == BOTS
+
+
+# Tools --------------------------------------------------------------------------------------------
+
+NAMED = {
+    "bot_1": ("Handbook", "ask_handbook"),
+    "bot_2": ("Café Köln", "ask_cafe_koln"),
+    "bot_3": ("手册", "ask_3"),
+    "bot_4": ("Handbook", "ask_4"),
+    "bot_5": ("R&D (internal)", "ask_r_d_internal"),
+    "bot_6": ("Bot", "ask_6"),  # `ask_bot` asks any of them
+}
+
+
+def langchain_names(client):
+    from langchain_knowledge_bot import KnowledgeBotToolkit
+
+    return {tool.bot_id: tool.name for tool in KnowledgeBotToolkit.from_client(client).get_tools()}
+
+
+def llama_index_names(client):
+    from llama_index_knowledge_bot import bot_tools
+
+    names = [tool.metadata.name for tool in bot_tools(client)]
+    return dict(zip(NAMED, names, strict=True))
+
+
+def mcp_names(client):
+    from mcp import Client as MCPClient
+
+    from knowledge_bot_gateway import Upstream, create_mcp_server
+
+    async def listed():
+        server = create_mcp_server(Upstream(client.base_url, KEY))
+        async with MCPClient(server) as caller:
+            return [tool.name for tool in (await caller.list_tools()).tools]
+
+    names = asyncio.run(listed())[-len(NAMED) :]
+    return dict(zip(NAMED, names, strict=True))
+
+
+@pytest.mark.parametrize("names_of", [langchain_names, llama_index_names, mcp_names])
+def test_a_bot_has_the_same_name_as_a_tool_of_every_framework(names_of, scripted):
+    bots = [{"id": bot_id, "name": name} for bot_id, (name, _) in NAMED.items()]
+    server = scripted(answer(body={"data": bots}))
+    with Client(KEY, server.url) as client:
+        assert names_of(client) == {bot_id: name for bot_id, (_, name) in NAMED.items()}

@@ -12,6 +12,7 @@ NEEDS = [
     ("import knowledge_bot.ingest", "feedparser", "knowledge_bot.ingest", "ingest"),
     ("from knowledge_bot.ingest import ingest", "pathspec", "knowledge_bot.ingest", "ingest"),
     ("import knowledge_bot.ingest.sources", "defusedxml", "knowledge_bot.ingest", "ingest"),
+    ("import knowledge_bot.ingest", "lxml", "knowledge_bot.ingest", "ingest"),
     ("import knowledge_bot.sinks", "feedparser", "knowledge_bot.sinks", "ingest"),
     *(
         (f"import knowledge_bot.sinks.{engine}", module, f"knowledge_bot.sinks.{engine}", engine)
@@ -89,14 +90,14 @@ def without(module: str, statement: str) -> subprocess.CompletedProcess[str]:
 def test_a_missing_extra_is_a_sentence(statement, module, package, extra):
     done = without(module, statement)
     sentence = f"{package} needs the extra \"{extra}\": pip install 'knowledge-bot[{extra}]'"
-    assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {sentence}"
+    assert done.stderr.splitlines()[-1] == f"knowledge_bot.errors.MissingExtraError: {sentence}"
 
 
 @pytest.mark.parametrize(
     ("module", "statement"),
     [
         ("airflow", "import airflow_knowledge_bot.get_provider_info"),
-        ("fastapi", "import knowledge_bot_service, knowledge_bot_service.command"),
+        ("fastapi", "import knowledge_bot_service, knowledge_bot_service.run.command"),
         ("feedparser", "from knowledge_bot import AsyncClient, Client"),
         ("regex", "from knowledge_bot.checks import Question; Question(ask='?', contains='x')"),
     ],
@@ -106,7 +107,7 @@ def test_what_does_not_need_the_extra_does_without(module, statement):
 
 
 def test_kbot_serve_says_it_without_a_traceback():
-    program = "from knowledge_bot_service.command import serve; serve([])"
+    program = "from knowledge_bot_service.run.command import serve; serve([])"
     done = without("trafilatura", program)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [

@@ -25,6 +25,7 @@ PACKAGES = {
     "knowledge_bot",
     "knowledge_bot_gateway",
     "knowledge_bot_service",
+    "knowledge_bot_web",
     "langchain_knowledge_bot",
     "llama_index_knowledge_bot",
 }
@@ -118,7 +119,8 @@ EXTRAS = {
     "postgresql": ("import psycopg", "click fastapi airflow langchain_core llama_index"),
     "serve": (
         (
-            "import knowledge_bot.cli, knowledge_bot_service.app, knowledge_bot_service.command; "
+            "import knowledge_bot.cli, knowledge_bot_service.web.app; "
+            "import knowledge_bot_service.run.command; "
             "from knowledge_bot_service import LocalService"
         ),
         "airflow langchain_core llama_index",

@@ -101,8 +101,8 @@ def main() -> None:
         for module, calls in sorted(modules.items(), key=lambda item: -item[1].total())
     ]
     figures = [
-        Figure("modules that one question passes through", len(asked.modules), 7),
-        Figure("modules that one awaited question passes through", len(awaited.modules), 7),
+        Figure("modules that one question passes through", len(asked.modules), 8),
+        Figure("modules that one awaited question passes through", len(awaited.modules), 8),
         Figure("modules that one file passes through", len(modules), 16),
         Figure("calls of ours for one file", seen.calls.total(), 200),
         Figure("threads besides the caller's and asyncio's executor", len(threads), 2),

@@ -25,18 +25,18 @@ from measuring import Figure, report
 from knowledge_bot import Client
 from knowledge_bot.transcripts import Turn, render
 from knowledge_bot_service import LocalService
-from knowledge_bot_service.answers import REFUSAL
-from knowledge_bot_service.conversations import CONTEXT_EXCHANGES, SOURCES, Asked, Exchange
-from knowledge_bot_service.database import Database
-from knowledge_bot_service.finding import Finder
-from knowledge_bot_service.folder import database_file
-from knowledge_bot_service.search import Search
+from knowledge_bot_service.answers.answerer import REFUSAL
+from knowledge_bot_service.answers.conversations import CONTEXT_EXCHANGES, SOURCES, Asked, Exchange
+from knowledge_bot_service.answers.finding import Finder
+from knowledge_bot_service.config.folder import database_file
+from knowledge_bot_service.index.search import Search
+from knowledge_bot_service.store.database import Database
 
 COLLECTION, BOT = "col_default", "bot_default"
 SETS = "KNOWLEDGE_BOT_QUESTION_SETS"
 ROOT = Path(__file__).parents[2]
 HANDBOOK = ROOT / "examples" / "handbook"
-HANDBOOK_QUESTIONS = ROOT / "tests" / "knowledge_bot_service" / "handbook.json"
+HANDBOOK_QUESTIONS = ROOT / "tests" / "knowledge_bot_service" / "answers" / "handbook.json"
 
 # At least this share has the gold answer inside, names the right source, is answered, and, of the
 # questions on other subjects, is refused. Of the handbook's few questions, what its tests promise.

@@ -17,7 +17,7 @@ from measuring import Figure, report
 
 from knowledge_bot import Client, KnowledgeBotError
 from knowledge_bot_service import LocalService
-from knowledge_bot_service.folder import database_file
+from knowledge_bot_service.config.folder import database_file
 
 CLIENTS = 8
 KILLS, FULL_KILLS = 5, 20

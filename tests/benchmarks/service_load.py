@@ -25,7 +25,7 @@ from measuring import Figure, report
 
 from knowledge_bot import Client
 from knowledge_bot_service import LocalService
-from knowledge_bot_service.folder import database_file
+from knowledge_bot_service.config.folder import database_file
 
 if TYPE_CHECKING:
     from multiprocessing.queues import SimpleQueue

@@ -25,8 +25,8 @@ from measuring import Figure, report
 
 from knowledge_bot import Client
 from knowledge_bot_service import LocalService
-from knowledge_bot_service.answers import REFUSAL
-from knowledge_bot_service.conversations import SOURCES
+from knowledge_bot_service.answers.answerer import REFUSAL
+from knowledge_bot_service.answers.conversations import SOURCES
 
 QUESTIONS = Path(__file__).with_name("questions")
 DOCUMENTATION = "KNOWLEDGE_BOT_DOCUMENTATION"

@@ -16,7 +16,7 @@ import yaml
 
 from docs.pages import PAGES, ROOT, blocks, name_of
 from docs.services import Services, environment, kind_of
-from knowledge_bot_service.settings import parse_settings
+from knowledge_bot_service.config.settings import parse_settings
 from pseudo_terminal import terminal
 from record_terminal import Screen
 

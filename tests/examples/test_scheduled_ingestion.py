@@ -45,8 +45,9 @@ def run(*command, **environment):
 def test_the_runner_ingests_asks_prints_the_answers_and_leaves_nothing(environment, tmp_path):
     done = run(RUNNER, **environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    sources, _, answers = done.stdout.partition("Asked and answered")
-    assert f"Ingested {len(DOCUMENTS) + 1} sources" in sources
+    first, _, second = done.stdout.partition("The second night.")
+    sources, _, answers = first.partition("Asked and answered")
+    assert f"Sources: created {len(DOCUMENTS) + 1}." in sources
     for name in DOCUMENTS:
         assert f"ready   {name}" in sources
     assert re.search(r"ready   http://127\.0\.0\.1:\d+/opening-hours\.html", sources)
@@ -55,6 +56,7 @@ def test_the_runner_ingests_asks_prints_the_answers_and_leaves_nothing(environme
     # Facts of the handbook, its PDF and the web page, each with the name of its source.
     for fact, source in (
         ("14 days", "borrowing.md"),
+        ("Microwave ovens and anything that runs on gas are not repaired", "repair-evening.md"),
         ("54 euros", "membership.md"),
         ("Ines Okafor", "repair-evening.md"),
         ("11,286 tools", "annual-report-2024.pdf"),
@@ -62,6 +64,16 @@ def test_the_runner_ingests_asks_prints_the_answers_and_leaves_nothing(environme
     ):
         assert fact in answers
         assert source in answers
+    # One document changed and one is gone: the bot knows both.
+    sources, _, answers = second.partition("Asked and answered")
+    assert "Sources: replaced 1, removed 1." in sources
+    assert sources.count("ready   ") == len(DOCUMENTS)
+    assert "repair-evening.md\n" not in sources.partition("Sources:")[2]
+    assert "Checked: 2 of 2 answers are as expected." in sources
+    answers = " ".join(answers.split())
+    assert "21 days for hand tools" in answers
+    assert "14 days for hand tools" not in answers
+    assert "I could not find that in my sources." in answers
     assert done.stderr == ""
     assert list((tmp_path / "home").iterdir()) == []
     assert list((tmp_path / "temporary").iterdir()) == []

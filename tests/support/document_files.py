@@ -3,11 +3,22 @@
 import io
 import zipfile
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
-from knowledge_bot_service.extract import Document, ExtractionError, extract
+from knowledge_bot_service.readers.analyzer.blocks import text_of
+from knowledge_bot_service.readers.extract import ExtractionError, extract
 
 SENTENCE = "The office in the old town opens every day at nine and closes at five."
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was read of a document: its text as people see it, its title, and its warnings."""
+
+    text: str
+    title: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class Reader:
@@ -18,9 +29,10 @@ class Reader:
 
     def __call__(
         self, data: bytes | str, filename: str = "", content_type: str | None = None
-    ) -> Document:
+    ) -> Read:
         self._path.write_bytes(data.encode() if isinstance(data, str) else data)
-        return extract(self._path, filename=filename, content_type=content_type)
+        document = extract(self._path, filename=filename, content_type=content_type)
+        return Read(text_of(document.blocks), document.title, document.warnings)
 
     def reason(self, data: bytes | str, filename: str = "", content_type: str | None = None) -> str:
         """Why content cannot be read."""

@@ -75,7 +75,6 @@ class Fault:
         posts: how often a POST arrives.
         gets: how often a GET arrives.
         upload: what a large upload ends in, where its length makes a difference.
-        regets: aiohttp sends a GET once more by itself when the connection is lost.
         timeout: the client's; only what is met by waiting has a short one.
         occupied: the client's connections are all taken by other calls, which wait.
     """
@@ -86,7 +85,6 @@ class Fault:
     posts: int
     gets: int
     upload: Outcome | None = None
-    regets: bool = False
     timeout: float = 20.0
     occupied: bool = False
 
@@ -165,14 +163,10 @@ FAULTS: dict[str, Fault] = {
         timeout=0.2,
         occupied=True,
     ),
-    "reset before the body": Fault(
-        replying(reset, read_limit=0), LOST, UNKNOWN, 1, 3, NEVER_SENT, regets=True
-    ),
-    "reset in mid-body": Fault(
-        replying(reset, read_limit=20), LOST, UNKNOWN, 1, 3, NEVER_SENT, regets=True
-    ),
-    "reset after the body": Fault(replying(reset), LOST, UNKNOWN, 1, 3, regets=True),
-    "closed after the body": Fault(replying(close), LOST, UNKNOWN, 1, 3, regets=True),
+    "reset before the body": Fault(replying(reset, read_limit=0), LOST, UNKNOWN, 1, 3, NEVER_SENT),
+    "reset in mid-body": Fault(replying(reset, read_limit=20), LOST, UNKNOWN, 1, 3, NEVER_SENT),
+    "reset after the body": Fault(replying(reset), LOST, UNKNOWN, 1, 3),
+    "closed after the body": Fault(replying(close), LOST, UNKNOWN, 1, 3),
     "no answer in time": Fault(replying(silence), LATE, UNKNOWN, 1, 3, timeout=0.4),
     "truncated answer": Fault(replying(then(HALF, close)), LOST, UNKNOWN, 1, 3),
     "reset in mid-answer": Fault(replying(then(HALF, reset)), LOST, UNKNOWN, 1, 3),

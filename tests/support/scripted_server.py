@@ -201,8 +201,11 @@ class ScriptedServer:
             headers = {}
             while (line := stream.readline().strip()) != b"":
                 name, _, value = line.decode().partition(":")
-                headers[name.strip().lower()] = value.strip()
-            if self.read_limit is not None:
+                before = headers.get(name.strip().lower())
+                value = value.strip() if before is None else f"{before}, {value.strip()}"
+                headers[name.strip().lower()] = value
+            is_ping = self.on_ping is not None and Received(method, path, {}, b"").is_ping
+            if self.read_limit is not None and not is_ping:
                 stream.read(min(self.read_limit, int(headers.get("content-length", 0))))
                 yield None
                 return

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from knowledge_bot_service.command import serve
+from knowledge_bot_service.run.command import serve
 
-SERVE = [sys.executable, "-m", "knowledge_bot_service.command"]
+SERVE = [sys.executable, "-m", "knowledge_bot_service.run.command"]
 
 
 @contextmanager

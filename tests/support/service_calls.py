@@ -4,6 +4,7 @@ from typing import Any
 
 import httpx
 
+from in_process import InProcess, Transport
 from knowledge_bot_service import LocalService
 
 COLLECTIONS = {
@@ -20,9 +21,12 @@ BOTS = {
 }
 
 
-def client_of(service: LocalService) -> httpx.Client:
+def client_of(service: InProcess | LocalService) -> httpx.Client:
     return httpx.Client(
-        base_url=service.base_url, headers={"X-API-KEY": service.api_key}, timeout=30
+        base_url=service.base_url,
+        headers={"X-API-KEY": service.api_key},
+        timeout=30,
+        transport=Transport(),
     )
 
 

@@ -5,12 +5,12 @@ Those in tasks of Airflow are in `planted_mistakes_in_tasks.py`.
 """
 # ruff: noqa: B018, SIM115, T201 - the mistakes, and what shows them
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from threading import Event
-from typing import assert_type
+from typing import Any, assert_type
 
 import httpx
 import httpx2
@@ -27,6 +27,7 @@ from knowledge_bot import (
     KnowledgeBotError,
     Message,
     Source,
+    SourceDetails,
 )
 from knowledge_bot._chats import aask_bots, ask_bots
 from knowledge_bot.checks import CheckReport, Question, check
@@ -61,6 +62,12 @@ def right(client: Client, collection: Collection, headers: Mapping[str, str]) ->
     assert_type(client.send_message(bot_id="bot_1", content="?"), Message)
     assert_type(client.with_options(timeout=3).chat("bot_1").ask("?").created_at, datetime)
     assert_type(client.create_text_source(name="n", collections="col_1", content="c"), Source)
+    assert_type(client.list_sources(status=["ready", "failed"]), Iterator[SourceDetails])
+    assert_type(client.replace_source("src_1", name="n", revision="r1"), SourceDetails)
+    assert_type("sources" in client.extensions(), bool)
+    assert_type(client.get_source("src_1").warnings, tuple[str, ...])
+    client.delete_source("src_1", revision=None)
+    client.send_message(bot_id="bot_1", content="?", idempotency_key="k")
     assert_type(ask_bots(client, ["bot_1"], "?"), list[Message])
     alive: bool = client.ping()
     print(alive)
@@ -93,6 +100,11 @@ async def right_as_well(client: AsyncClient) -> None:
     assert_type(await client.list_bots(), list[Bot])
     assert_type(await client.send_message(bot_id="bot_1", content="?"), Message)
     assert_type(await client.with_options(max_retries=0).chat("bot_1").ask("?"), Message)
+    assert_type(client.list_sources(collection="col_1"), AsyncIterator[SourceDetails])
+    assert_type([one async for one in client.list_sources()], list[SourceDetails])
+    assert_type((await client.get_source("src_1")).ready_at, datetime | None)
+    await client.delete_source("src_1")
+    assert_type(await client.extensions(), Mapping[str, Mapping[str, Any]])
     assert_type(await aask_bots(client, ["bot_1"], "?"), list[Message])
     async with AsyncClient(http_client=httpx.AsyncClient()) as given:
         assert_type(given, AsyncClient)
@@ -173,7 +185,8 @@ def wrong_results(client: Client, source: Source) -> None:
     """Results that no operation has."""
     client.send_message(bot_id="bot_1", content="?").text  # expect: attr-defined
     client.list_bots().data  # expect: attr-defined
-    client.list_sources()  # expect: attr-defined
+    client.list_sources().data  # expect: attr-defined
+    client.delete_source("src_1").id  # expect: attr-defined
     source.status = "ready"  # expect: misc
     print(source.created_at + 1)  # expect: operator
 

@@ -1,0 +1,91 @@
+"""Services in the test's own process, for whatever does not test sockets and processes."""
+
+import asyncio
+import tempfile
+import threading
+from collections.abc import Coroutine
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from knowledge_bot_service import Service
+
+T = TypeVar("T")
+
+_numbers = count(1)
+_running: dict[str, "InProcess"] = {}
+
+
+class InProcess:
+    """A service with what `LocalService` has, except for a process and a socket of its own.
+
+    Its requests are those of `web`, and of each client with `Transport`.
+    """
+
+    def __init__(self, data: Path | None = None, **declared: Any) -> None:
+        self._temporary = None if data else tempfile.TemporaryDirectory(prefix="kbot-")
+        folder = self._temporary.name if self._temporary else data
+        self._service = Service.for_tests(folder, **declared)
+        self.api_key, self.data = self._service.api_key, self._service.data
+        self._host = f"service-{next(_numbers)}"
+        self.base_url = f"http://{self._host}/public/v1"
+        self.sources = self._service.sources
+        self.wait_until_ready = self._service.wait_until_ready
+
+    def start(self) -> None:
+        _run(self._service.__aenter__())
+        _running[self._host] = self
+
+    def stop(self) -> None:
+        if _running.pop(self._host, None):
+            _run(self._service.__aexit__())
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        if self._temporary:
+            self._temporary.cleanup()
+
+    async def answer(self, request: httpx.Request) -> httpx.Response:
+        transport = httpx.ASGITransport(self._service, raise_app_exceptions=False)
+        response = await transport.handle_async_request(request)
+        content = await response.aread()
+        return httpx.Response(response.status_code, headers=response.headers, content=content)
+
+
+class Transport(httpx.BaseTransport):
+    """Sends requests to the services of this process by their names, and others to the network."""
+
+    def __init__(self) -> None:
+        self._network = httpx.HTTPTransport()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if request.url.host not in _running:
+            return self._network.handle_request(request)
+        content = request.read()
+        sent = httpx.Request(request.method, request.url, headers=request.headers, content=content)
+        return _run(_running[request.url.host].answer(sent))
+
+    def close(self) -> None:
+        self._network.close()
+
+
+web = httpx.Client(transport=Transport(), timeout=30)
+"""A client without a key."""
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="services", daemon=True).start()
+    return loop
+
+
+def _run(doing: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run_coroutine_threadsafe(doing, _loop()).result()
