@@ -120,7 +120,7 @@ KnowledgeBotCreateWebpageSourceOperator(
 
 @pytest.mark.parametrize("option", [{"wait_ready": 1}, {"prune": True}, {"prune": "excluded"}])
 def test_what_the_service_does_not_announce_fails_before_anything_is_sent(good, ledger, option):
-    given = {"task_id": "add", "collections": "col_1", **option}
+    given = {"task_id": "add", "collections": "col_1", "do_xcom_push": False, **option}
     if "prune" in option:
         task = KnowledgeBotIngestOperator(
             items=[{"name": "a", "content": "b"}], ledger_conn_id="ledger", **given
