@@ -244,6 +244,9 @@ class ServerError(APIError):
 class MissingExtraError(ModuleNotFoundError):
     """An extra of the distribution is not installed; the text says how to install it.
 
+        >>> print(MissingExtraError("the gateway", "gateway", "mcp"))
+        the gateway needs the extra "gateway": pip install 'knowledge-bot[gateway]'
+
     Attributes:
         extra: its name, as `pip install` takes it.
         name: a module that it would have brought.

@@ -17,7 +17,7 @@ TOLD = {
         "14 days",
     ],
     "router": ["bot_lending: An individual", "54 euros", "Ear protection is compulsory"],
-    "agent": ["bot_handbook was called.", "Ear protection is compulsory"],
+    "agent": ["ask_handbook was called.", "Ear protection is compulsory"],
     "workflow": ["bot_lending: An individual membership", "bot_workshop: The help is free"],
 }
 

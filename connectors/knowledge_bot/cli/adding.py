@@ -154,7 +154,8 @@ def file(
                 if number == len(paths):
                     raise
                 left = ", ".join(paths[number:])
-                raise AnswerLost(f"{error.message} Not sent: {left}.") from None
+                text = f"{error.message} Not sent: {left}."
+                raise AnswerLost(text, Exit(error.exit_code)) from None
             except (KnowledgeBotError, OutcomeUnknown) as error:
                 if len(paths) == 1:
                     raise

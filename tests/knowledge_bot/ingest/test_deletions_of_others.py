@@ -24,9 +24,12 @@ Snapshot = dict[str, str]
 Held = set[tuple[str, str]]
 """Keys with a content that a store holds, or held."""
 
-# Few keys and contents, so that items often change, vanish and come back.
+# Few keys and contents, so that items often change, vanish and come back. No two keys share a
+# content: what these two delete and store anew is moved here.
 HISTORIES = st.lists(
-    st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["one", "two", "three"])),
+    st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["one", "two", "three"])).map(
+        lambda snapshot: {key: f"{content} of {key}" for key, content in snapshot.items()}
+    ),
     min_size=2,
     max_size=4,
 )

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from in_process import InProcess
-from knowledge_bot_service.run.local import LocalServiceError
-from knowledge_bot_service.store.schema import VERSION
+from knowledge_bot_service.store.schema import VERSION, SchemaError
 from serve_command import SERVE, serving
 from service_calls import client_of
 
@@ -156,7 +155,7 @@ def test_a_folder_of_a_later_version_is_left_as_it_is(tmp_path: Path) -> None:
     with closing(sqlite3.connect(database)) as connection:
         connection.execute(f"PRAGMA user_version = {VERSION + 1}")
     before = database.read_bytes()
-    with pytest.raises(LocalServiceError, match=r"a later release of knowledge-bot made it"):
+    with pytest.raises(SchemaError, match=r"a later release of knowledge-bot made it"):
         InProcess(tmp_path / "data").start()
     assert database.read_bytes() == before
 
@@ -167,7 +166,7 @@ def test_another_programs_database_is_left_as_it_is(tmp_path: Path) -> None:
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
     before = database.read_bytes()
-    with pytest.raises(LocalServiceError, match="a database of another program"):
+    with pytest.raises(SchemaError, match="a database of another program"):
         InProcess(tmp_path / "data").start()
     assert database.read_bytes() == before
 
@@ -176,6 +175,6 @@ def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     database = tmp_path / "data" / "knowledge.sqlite3"
     database.write_bytes(b"not a database" * 1000)
-    with pytest.raises(LocalServiceError, match=r"cannot open the database .*not a database"):
+    with pytest.raises(SchemaError, match=r"cannot open the database .*not a database"):
         InProcess(tmp_path / "data").start()
     assert database.read_bytes() == b"not a database" * 1000

@@ -5,9 +5,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
-from in_process import InProcess, web
+from knowledge_bot_service import LocalService
 
 pytestmark = pytest.mark.integration
 
@@ -23,17 +24,17 @@ expected-statuses = ["2xx", "401", "403", "404", "409", "412", "422", "429", "5x
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[InProcess]:
+def service(tmp_path: Path) -> Iterator[LocalService]:
     """A service that does not wait: what the sources are made from is nonsense here."""
-    with InProcess(tmp_path / "data", settings={"wait_for_sources": 0.0}) as running:
+    with LocalService(tmp_path / "data", settings={"wait_for_sources": 0.0}) as running:
         yield running
 
 
-def description(service: InProcess) -> str:
+def description(service: LocalService) -> str:
     return service.base_url.removesuffix("/public/v1") + "/openapi.json"
 
 
-def contradictions(service: InProcess, folder: Path, *options: str) -> str:
+def contradictions(service: LocalService, folder: Path, *options: str) -> str:
     """What schemathesis finds that the description does not say; empty for nothing."""
     (folder / "schemathesis.toml").write_text(CONFIGURATION)
     checked = subprocess.run(
@@ -53,23 +54,23 @@ def contradictions(service: InProcess, folder: Path, *options: str) -> str:
     return "" if checked.returncode == 0 else checked.stdout + checked.stderr
 
 
-def test_the_description_is_true(service: InProcess, tmp_path: Path) -> None:
+def test_the_description_is_true(service: LocalService, tmp_path: Path) -> None:
     found = contradictions(service, tmp_path, "--max-examples", "3", "--phases", "fuzzing")
     assert not found, found
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_description_is_true_in_200_examples(service: InProcess, tmp_path: Path) -> None:
+def test_the_description_is_true_in_200_examples(service: LocalService, tmp_path: Path) -> None:
     found = contradictions(service, tmp_path, "--max-examples", "200")
     assert not found, found
 
 
-def test_ids_are_named_to_those_who_have_a_key(service: InProcess) -> None:
-    assert "col_default" not in web.get(description(service)).text
-    wrong = web.get(description(service), headers={"X-API-KEY": "wrong"})
+def test_ids_are_named_to_those_who_have_a_key(service: LocalService) -> None:
+    assert "col_default" not in httpx.get(description(service)).text
+    wrong = httpx.get(description(service), headers={"X-API-KEY": "wrong"})
     assert "col_default" not in wrong.text
-    named = web.get(description(service), headers={"X-API-KEY": service.api_key}).json()
+    named = httpx.get(description(service), headers={"X-API-KEY": service.api_key}).json()
     schemas = named["components"]["schemas"]
     assert schemas["NewText"]["properties"]["collections"]["items"]["enum"] == ["col_default"]
     assert schemas["NewMessage"]["properties"]["bot_id"]["enum"] == ["bot_default"]

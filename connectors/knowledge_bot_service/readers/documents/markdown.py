@@ -124,7 +124,7 @@ _INDENT: Final = 4
 _UNSEEN: Final = re.compile(r":{3,}.*|\([\w:. -]+\)=")
 _INSERTED: Final = re.compile(r":::[ \t]+\w+(?:\.\w+)+")
 
-_TABLE_RULE: Final = re.compile(r"(?=.*--)[ \t:|-]++")
+_TABLE_RULE: Final = re.compile(r"(?=.*-)[ \t:|-]++")
 # A bar after a backslash is a cell's own (GFM, section 4.10), and so is one without spaces in a row
 # that has others.
 _BARS: Final = re.compile(r"(?<!\\)\|")
