@@ -399,6 +399,8 @@ class Endpoints:
             query.append(("name", non_empty_text("name", name)))
         if status is not None:
             several = [status] if isinstance(status, str) else status
+            if not isinstance(several, Iterable):
+                raise ConfigurationError.of("status", f"expected a status, not {status!r}")
             query += [("status", non_empty_text("status", one)) for one in several]
         if collection is not None:
             query += [("collection", one) for one in collection_ids(collection)]

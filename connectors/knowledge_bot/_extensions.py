@@ -118,8 +118,9 @@ _LACKING = {
 
 # Keys ---------------------------------------------------------------------------------------------
 
-# What a quoted string of a header holds without an escape, but for spaces (RFC 9110).
-_KEY = re.compile(r"[!#-\[\]-~]{1,255}")
+# What a quoted string of a header holds without an escape (RFC 9110), but for spaces and for the
+# comma, which separates two headers of the same name.
+_KEY = re.compile(r"[!#-+\--\[\]-~]{1,255}")
 
 
 def new_key() -> str:
@@ -138,8 +139,8 @@ def given_key(key: object) -> str | None:
     """
     if key is not None and not (isinstance(key, str) and _KEY.fullmatch(key)):
         raise ConfigurationError(
-            f"idempotency_key: expected 1 to 255 characters of ASCII without spaces and quotes, "
-            f"not {str(key)[:80]!r}"
+            "idempotency_key: expected 1 to 255 characters of ASCII without spaces, quotes, commas "
+            f"and backslashes, not {str(key)[:80]!r}"
         )
     return key
 

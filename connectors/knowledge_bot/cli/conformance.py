@@ -8,7 +8,7 @@ send and compare with.
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,7 +25,7 @@ from knowledge_bot.cli.settings import Connection
 from knowledge_bot.cli.terminal import write_stderr
 
 if TYPE_CHECKING:
-    from knowledge_bot import Client
+    from knowledge_bot import Bot, Client, Collection
 
 _PENDING = ("pending", "processing")
 _STATES = (*_PENDING, "ready", "failed")
@@ -447,6 +447,23 @@ class Kit:
         self.send("DELETE", path).refused(404, "unknown_source")
         _expect(self.listed(source["name"])["data"] == [], "it is still listed")
 
+    def check_key(self) -> None:
+        """Check that the key may create sources, without which nothing can be told.
+
+        Raises:
+            Failed: it may not.
+        """
+        try:
+            status = self.add().status
+        except _ViolationError:
+            return  # which is for the requirements to tell
+        if status in (401, 403):
+            raise Failed(
+                f"The service answers {status} to a new source: this API key may not add to "
+                f"{self.collection}. Test it with one that may.",
+                Exit.ACCOUNT,
+            )
+
     def results(self) -> Iterator[Result]:
         """Test every requirement, and delete what was made."""
         try:
@@ -519,9 +536,10 @@ def conformance(
 ) -> None:
     """Test whether the service at URL does what it announces.
 
-    It makes sources, replaces and deletes them, and asks the bot; then it deletes what it made. The
-    exit code is 3 if the service does not meet a mandatory requirement. What it does not announce
-    is not tested. By default it tests the service that other commands use.
+    It makes sources, replaces and deletes them, and asks the bot; then it deletes what it made, but
+    for the conversations of its questions, which cannot be deleted. The exit code is 3 if the
+    service does not meet a mandatory requirement. What it does not announce is not tested. By
+    default it tests the service that other commands use.
 
     \b
     kbot conformance https://bots.example/public/v1 --collection col_test
@@ -534,13 +552,12 @@ def conformance(
         other = Connection(connection.service(), second_profile, connection.timeout)
         second = other.client(needs_key=True)
     with connection.client(needs_key=True) as client:
-        if collection is None:
-            collection = next((one.id for one in client.list_collections()), None)
+        collection = _there("--collection", collection, client.list_collections())
         if collection is None:
             raise Failed("The service has no collection; one has to be created there first.")
-        if bot is None:
-            bot = next((one.id for one in client.list_bots()), None)
+        bot = _there("--bot", bot, client.list_bots())
         kit = Kit(client, collection, bot, wait, second)
+        kit.check_key()
         results = []
         for result in kit.results():
             results.append(result)
@@ -557,6 +574,20 @@ def conformance(
         write_stderr(f"Left there: {', '.join(kit.made)}")
     if failed:
         raise Failed(f"Not met: {', '.join(failed)}.", Exit.SOME_FAILED)
+
+
+def _there(option: str, given: str | None, listed: "Iterable[Collection | Bot]") -> str | None:
+    """Return what was given, or the first of what there is; None where there is nothing.
+
+    Raises:
+        UsageError: what was given is not there.
+    """
+    if given is None:
+        return next((one.id for one in listed), None)
+    there = [one.id for one in listed]
+    if given not in there:
+        raise click.UsageError(f"{option}: {given} is not there, but {', '.join(there) or 'none'}")
+    return given
 
 
 _WORDS = {True: "ok", False: "failed", None: "not tested"}

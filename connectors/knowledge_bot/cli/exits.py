@@ -45,8 +45,9 @@ _MEANINGS = {
     Exit.ACCOUNT: "The key is missing or not accepted (401), or may not do this (403), or the "
     "account's quota is used up (402).",
     Exit.UNKNOWN: "Some outcomes are unknown: the service may have acted on a request that has no "
-    "answer. Or it acted, and the answer could not be written to stdout; stderr has it. Look in "
-    "the service before sending it again.",
+    "answer. The next `kbot ingest` settles it where the service announces `idempotency`; "
+    "elsewhere look in the service before sending it again. Or the service acted, and the answer "
+    "could not be written to stdout; stderr has it.",
     Exit.INTERRUPTED: "Ctrl-C, SIGTERM, a closed terminal, or a reader of stdout that went away; "
     "nothing is left uncertain.",
 }

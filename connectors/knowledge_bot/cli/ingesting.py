@@ -184,7 +184,9 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
             with connection.client(needs_key=not how["dry_run"]) as client:
                 wanted = collections_to_add_to(connection, client, collections, quiet=quiet)
                 options = Ingestion(collections=wanted, ledger=ledger, **how)
-                session = Session(client, options, as_json=as_json, quiet=quiet)
+                session = Session(
+                    client, options, as_json=as_json, quiet=quiet, ledger_address=ledger_address
+                )
                 if watch:
                     from knowledge_bot.cli.watching import watch_and_ingest
 

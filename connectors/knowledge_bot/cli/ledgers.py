@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
@@ -154,7 +154,7 @@ def superseded(kept: "Ledger") -> "Iterable[SupersededSource]":
 @click.option(
     "--apply",
     "approved",
-    type=click.File(encoding="utf-8"),
+    type=click.File("rb"),
     metavar="FILE",
     help="Delete in the service exactly what this plan says, but for what moved on since.",
 )
@@ -166,7 +166,7 @@ def prune(
     connection: "Connection",
     *,
     plan: TextIO | None,
-    approved: TextIO | None,
+    approved: BinaryIO | None,
     excluded: bool,
     ledger_address: str | None,
     as_json: bool,
@@ -195,7 +195,9 @@ def prune(
             return
         with connection.client() as client:
             options = Ingestion(collections=read.collections, ledger=kept, prune=read)
-            session = Session(client, options, as_json=as_json, quiet=False)
+            session = Session(
+                client, options, as_json=as_json, quiet=False, ledger_address=ledger_address
+            )
             session.end(session.run(()))
         return
     made = kept.prune_plan(excluded=excluded)

@@ -1,6 +1,8 @@
 """What `kbot ingest` prints of a run: progress, failures, summary, exit code."""
 
 import logging
+import os
+import shlex
 import sys
 import threading
 import time
@@ -35,15 +37,32 @@ class Session:
         options: how to ingest.
         as_json: report everything as lines of JSON on stdout.
         quiet: write only errors to stderr.
+        ledger_address: what `--ledger` has to name for the commands that are advised; None for the
+            usual ledger.
+        on_withheld: what to do if what vanished is really gone, as the end of a sentence.
 
     Attributes:
         stop: when this is set, a run ends early.
     """
 
-    def __init__(self, client: "Client", options: Ingestion, *, as_json: bool, quiet: bool) -> None:
-        self._client, self._options = client, options
+    def __init__(
+        self,
+        client: "Client",
+        options: Ingestion,
+        *,
+        as_json: bool,
+        quiet: bool,
+        ledger_address: str | None = None,
+        on_withheld: str = "run it again with --gone-limit 1, or see `kbot ledger prune`",
+    ) -> None:
+        self._client, self._options, self._on_withheld = client, options, on_withheld
+        named = ledger_address and ledger_address != os.environ.get("KNOWLEDGE_BOT_LEDGER")
+        # A database's address may hold a password.
+        shown = "URL" if "://" in (ledger_address or "") else shlex.quote(ledger_address or "")
+        self._ledger = f" --ledger {shown}" if named else ""
         self._as_json, self._quiet = as_json, quiet
         self._shown_before: set[Outcome] = set()
+        self._gone = 0
         self.stop = threading.Event()
         # Its warnings are shown here; without a handler Python would write them to stderr.
         logging.getLogger("knowledge_bot").addHandler(logging.NullHandler())
@@ -67,8 +86,8 @@ class Session:
             report = options.run(self._client, items)
         except KeyboardInterrupt:
             raise Failed(
-                "Interrupted at once. What was under way may have been created: see `kbot ledger "
-                "unknown`.",
+                "Interrupted at once. What was under way may have been created: see "
+                f"{self._command('unknown')}.",
                 Exit.UNKNOWN,
             ) from None
         except OSError as error:
@@ -93,7 +112,38 @@ class Session:
         """
         code = exit_of(report)
         if code is not Exit.DONE:
-            raise Failed(conclusion(report), code)
+            raise Failed(self.conclusion(report), code)
+
+    def leaves_something(self, report: Report) -> bool:
+        """Return whether another run may go further though nothing changes in between."""
+        gone = report.gone if self._options.prune else 0
+        more, self._gone = gone not in (0, self._gone), gone  # else what is left is there to stay
+        return more or report.unready > 0 or report.stopped is Stop.UNAVAILABLE
+
+    def conclusion(self, report: Report) -> str:
+        """Say why the exit code is what it is, and what to do."""
+        sentences = []
+        if report.stopped is Stop.REQUESTED:
+            sentences.append(
+                "Interrupted: what was under way was finished, the next run does the rest"
+            )
+        elif report.stopped not in (None, Stop.LIMIT):
+            sentences.append(f"Stopped before the end: {report.stop_reason.rstrip('.')}")
+        unknown, resolve = self._command("unknown"), self._command("resolve KEY --created ID")
+        counted = {
+            "not created; the next run tries again": report.refused + report.undelivered,
+            "cannot be sent as they are": report.invalid,
+            "could not be read by the service": report.failed,
+            "not removed; the next run with --prune tries again": report.unremoved,
+            "may or may not have been created; the next run settles them where the service "
+            f"announces `idempotency`. Elsewhere they are not sent again: {unknown} lists them; "
+            f"look for each in the service, then {resolve} or `--not-created`": report.unknown,
+        }
+        sentences += [f"{count} {text}" for text, count in counted.items() if count]
+        return ". ".join(sentences) + "."
+
+    def _command(self, rest: str) -> str:
+        return f"`kbot ledger {rest}{self._ledger}`"
 
     def _summarize(self, report: Report, lost: OSError | StdoutError | None) -> None:
         code = exit_of(report)
@@ -133,14 +183,18 @@ class Session:
     def _show_what_to_look_at(self, report: Report) -> None:
         if not report.dry_run:
             if report.superseded:
-                self.say("`kbot ledger superseded` lists the sources that newer ones replaced.")
+                command = self._command("superseded")
+                self.say(f"{command} lists the sources that newer ones replaced.")
             if report.gone:
-                self.say("`kbot ledger gone` lists what is gone, but still in the service.")
+                command = self._command("gone")
+                self.say(f"{command} lists what is gone, but still in the service.")
+            if report.unready:
+                self.say(f"Not ready yet: {report.unready}. A later run looks again.")
         if report.gone_withheld:
             self.say(
                 f"Vanished, but not recorded as gone: {report.gone_withheld}, which is more than "
                 f"the share of {self._options.gone_limit:g} that may vanish at once. If they are "
-                "really gone, run it again with --gone-limit 1, or see `kbot ledger prune`."
+                f"really gone, {self._on_withheld}."
             )
         if report.gone_unknown and report.stopped is None:
             self.say(f"What is gone cannot be said, since not all was seen: {report.gone_unknown}")
@@ -253,26 +307,6 @@ def exit_of(report: Report) -> Exit:
     if missing or report.failed or report.unremoved or report.stopped is Stop.LEDGER:
         return Exit.SOME_FAILED
     return Exit.INTERRUPTED if interrupted else Exit.DONE
-
-
-def conclusion(report: Report) -> str:
-    """Say why the exit code is what it is, and what to do."""
-    sentences = []
-    if report.stopped is Stop.REQUESTED:
-        sentences.append("Interrupted: what was under way was finished, the next run does the rest")
-    elif report.stopped not in (None, Stop.LIMIT):
-        sentences.append(f"Stopped before the end: {report.stop_reason.rstrip('.')}")
-    counted = {
-        "not created; the next run tries again": report.refused + report.undelivered,
-        "cannot be sent as they are": report.invalid,
-        "could not be read by the service": report.failed,
-        "not removed; the next run with --prune tries again": report.unremoved,
-        "may or may not have been created and will not be sent again: `kbot ledger unknown` lists "
-        "them; look for each in the service, then `kbot ledger resolve KEY --created ID` or "
-        "`--not-created`": report.unknown,
-    }
-    sentences += [f"{count} {text}" for text, count in counted.items() if count]
-    return ". ".join(sentences) + "."
 
 
 def _named_counts(report: Report) -> dict[str, int]:

@@ -183,25 +183,30 @@ class Afterwards:
 
     async def wait_until_ready(self) -> None:
         """Wait for as long as the options say, and record what is ready and what failed."""
+        self._counters.counts["unready"] = len(await self._unready())
+
+    async def _unready(self) -> list[Row]:
+        """Wait, and return what is not ready then."""
         deadline = time.monotonic() + self._options.wait_ready
         waiting = await asyncio.to_thread(self._store.unready)
         collections = sorted({each for joined in self._store.scopes for each in joined})
         for pause in itertools.chain((_FIRST_LOOK, 0.2, 0.5, 1.0), itertools.repeat(_LONGEST_LOOK)):
             if not waiting or self._counters.stopped is not None:
-                return
+                break
             try:
                 listed = await self._sender.call(
                     "list_sources", status=_UNSETTLED, collection=collections
                 )
             except KnowledgeBotError as error:
                 logger.warning("It is not known what is ready: %s", error)
-                return
+                break
             waiting = await self._settle(waiting, {one.id: one for one in listed})
             if waiting and (left := deadline - time.monotonic()) > 0:
                 await asyncio.sleep(min(pause, left))
             elif waiting:
                 logger.info("%d sources are not ready yet; a later run looks again", len(waiting))
-                return
+                break
+        return waiting
 
     async def _settle(self, waiting: Sequence[Row], there: Mapping[str, Any]) -> list[Row]:
         """Record what is ready or failed, and return what is neither.
@@ -271,15 +276,19 @@ class Afterwards:
         return entries, older
 
     def _approved(self, plan: PrunePlan) -> tuple[list[Entry], list[SupersededSource]]:
-        """Return what a plan lists, and name what moved on since it was made."""
+        """Return what a plan lists, and name what moved on since it was made.
+
+        What the ledger does not know any more was removed: the plan may be applied twice.
+        """
         now = self._store.read(lambda connection: PrunePlan.of(connection, plan.service))
         there = {one.source_id: one for one in now.found}
+        known = self._store.holds([one["source_id"] for one in plan.lines if one["source_id"]])
         chosen: list[Removable] = []
         for line in plan.lines:
             source_id = line["source_id"]
             if line in now.lines and source_id in there:
                 chosen.append(there[source_id])
-            else:
+            elif source_id is None or source_id in known:
                 reason = "it moved on since the plan was made; make a new one"
                 self._tell("unremoved", line["name"], line["key"], reason, source_id)
         return (

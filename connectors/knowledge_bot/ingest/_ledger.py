@@ -206,7 +206,7 @@ class PrunePlan:
         return json.dumps(plan, indent=1, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> "PrunePlan":
+    def from_json(cls, text: str | bytes) -> "PrunePlan":
         """Read what `to_json` returned.
 
         Raises:
@@ -399,7 +399,12 @@ class Ledger:
 
         Returns:
             An entry for each source; an empty list if the answer names none.
+
+        Raises:
+            ConfigurationError: `message` is the text of an answer, which names no sources.
         """
+        if isinstance(message, str):
+            raise ConfigurationError.of("message", "expected a Message or its fields, not a text")
         from knowledge_bot.ingest._freshness import freshness
 
         with self._reading() as connection:

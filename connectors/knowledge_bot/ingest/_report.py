@@ -126,6 +126,8 @@ class Report:
         same_content: created items whose content the collections have under another key.
         failed: sources that the service could not read, as far as `wait_ready` found out; they
             fail again in each such run until they are replaced or removed.
+        unready: sources that the service did not answer from yet when `wait_ready` was over, or
+            when it could not be asked; a later run that waits looks again.
         unremoved: sources that `prune` could not remove; they stay listed in the ledger.
         refused: items that the service refused; the next run tries them again.
         unknown: items that the service may or may not have; see `Ledger.unknown`.
@@ -161,6 +163,7 @@ class Report:
     unversioned: int = 0
     same_content: int = 0
     failed: int = 0
+    unready: int = 0
     unremoved: int = 0
     refused: int = 0
     unknown: int = 0
@@ -282,7 +285,8 @@ def _what_to_do(report: Report, again: str) -> str:
         advice.append("What is invalid is not sent until it is corrected where it comes from")
     if report.unknown:
         advice.append(
-            "Look for unknown items in the service, and settle each with `kbot ledger resolve`, or "
+            "The next run settles unknown items itself where the service announces `idempotency`; "
+            "elsewhere look for each in the service, and settle it with `kbot ledger resolve`, or "
             "set on_unknown='resend'"
         )
     if report.failed:

@@ -658,7 +658,7 @@ class Store:
         scopes = ", ".join(map(str, self._scopes.values()))
         query = (
             f"SELECT {_COLUMNS} FROM kbot_items WHERE scope IN ({scopes}) AND ready_at IS NULL "  # noqa: S608 - as above
-            "AND source_revision IS NOT NULL AND state = 'created'"
+            "AND source_revision IS NOT NULL AND state = 'created' AND gone_at IS NULL"
         )
         return list(map(Row._make, self.read(lambda connection: connection.rows(query))))
 

@@ -60,7 +60,9 @@ def _no_admin(_context: click.Context, _option: click.Parameter, given: bool) ->
     "--with",
     "fed",
     metavar="FOLDER",
+    multiple=True,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
+    callback=lambda _context, option, given: _the_only(option, given),
     help="Feed this folder to the service, now and whenever something in it changes: what is "
     "replaced or removed there, is so here.",
 )
@@ -428,6 +430,12 @@ def _announce(
             "in plain text: put a proxy with TLS before it.",
             err=True,
         )
+
+
+def _the_only(option: click.Parameter, given: tuple[Path, ...]) -> Path | None:
+    if len(given) > 1:
+        raise click.BadParameter("it feeds one folder; put several below one", param=option)
+    return given[0] if given else None
 
 
 def _tell_what_is_next(base_url: str, key: str | None, fed: Path | None) -> None:

@@ -1,5 +1,6 @@
 """`kbot serve --with FOLDER`: the service knows what is in a folder, as long as it runs."""
 
+import shlex
 import threading
 from collections.abc import Iterable
 from functools import partial
@@ -16,6 +17,9 @@ from knowledge_bot.cli.watching import watch_and_ingest
 from knowledge_bot.ingest import Ingestion, LedgerError, from_folder
 from knowledge_bot_service.config.folder import LEDGERS
 from knowledge_bot_service.config.settings import Settings
+
+# The folder's name in the ledger, so that nothing is sent again when it is moved or renamed.
+_ORIGIN: Final = "folder"
 
 # How long a run waits until the service answers from what was sent, in seconds.
 _READY: Final = 60.0
@@ -65,14 +69,15 @@ class Feeding:
                 f"tells, and not at {address}: everything would be sent to it again. Take that "
                 "address with --host and --port, or another data folder with --data"
             )
-        self._folder, self._base_url = str(folder), base_url
+        self._folder, self._base_url, self._ledger = str(folder), base_url, str(ledger)
         self._options = Ingestion(
             collections=settings.collections[0].id,
             ledger=ledger,
             prune=True,
             wait_ready=_READY,
         )
-        self._find = partial(from_folder, folder, exclude=own_files(str(folder), data, *leave_out))
+        excluded = own_files(str(folder), data, *leave_out)
+        self._find = partial(from_folder, folder, exclude=excluded, origin=_ORIGIN)
         self._session: Session | None = None
         self._thread = threading.Thread(target=self._run, name="feeding", daemon=True)
 
@@ -87,7 +92,16 @@ class Feeding:
     def start(self, key: str) -> None:
         """Begin, when the service answers."""
         self._client = Client(key, self._base_url)
-        self._session = Session(self._client, self._options, as_json=False, quiet=False)
+        ledger = shlex.quote(self._ledger)
+        self._session = Session(
+            self._client,
+            self._options,
+            as_json=False,
+            quiet=False,
+            ledger_address=self._ledger,
+            on_withheld=f"approve it: `kbot ledger prune --ledger {ledger} --plan plan.json`, then "
+            f"`kbot ledger prune --ledger {ledger} --apply plan.json`",
+        )
         self._thread.start()
 
     def stop(self) -> None:

@@ -131,7 +131,8 @@ class Listed(BaseModel):
         counts: whether to count them as well.
     """
 
-    model_config = ConfigDict(frozen=True)
+    # A filter with a typing error would list what nobody asked for.
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, Field(max_length=1000)] | None = None
     search: Annotated[str, Field(max_length=1000)] = ""

@@ -1,11 +1,13 @@
 """`kbot ingest folder --watch`: when it runs again, when it does not, and how it ends."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -218,13 +220,63 @@ def test_a_key_that_is_not_accepted_ends_it(watching, answering, handbook):
         assert kbot.process.wait(20) == 4
 
 
-def test_a_folder_that_is_removed_ends_it_with_a_sentence(watching, answering, handbook, tmp_path):
+def test_a_folder_that_is_away_is_waited_for_and_another_in_its_place_is_ingested(
+    watching, answering, handbook, tmp_path
+):
+    server = answering(answer(body=SOURCE))
+    with watching(handbook) as kbot:
+        assert kbot.after(1)["created"] == 3
+        handbook.rename(tmp_path / "away")
+        time.sleep(_LONG_ENOUGH)
+        assert len(kbot.runs) == 1
+        assert kbot.process.poll() is None
+        (tmp_path / "away").rename(handbook)
+        time.sleep(_LONG_ENOUGH)
+        (handbook / "new.md").write_text("This is new.")
+        assert kbot.after(len(kbot.runs) + 1)["unchanged"] >= 3
+        handbook.rename(tmp_path / "away")
+        shutil.copytree(tmp_path / "away", handbook)
+        (handbook / "newer.md").write_text("This is newer.")
+        deadline = time.monotonic() + 20
+        while len(server.requests) < 5:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        (handbook / "newest.md").write_text("This is the newest.")
+        while len(server.requests) < 6:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert kbot.end() == 130
+    assert len(server.requests) == 6
+
+
+def test_a_link_that_leads_elsewhere_is_followed(watching, answering, handbook, tmp_path):
+    server = answering(answer(body=SOURCE))
+    other, link = tmp_path / "other", tmp_path / "link"
+    shutil.copytree(handbook, other)
+    (other / "other.md").write_text("This is another.")
+    link.symlink_to(handbook)
+    with watching(link, "--origin", "handbook") as kbot:
+        assert kbot.after(1)["created"] == 3
+        (tmp_path / "next").symlink_to(other)
+        (tmp_path / "next").rename(link)
+        assert kbot.after(2)["created"] == 1
+        (other / "last.md").write_text("This is the last.")
+        assert kbot.after(3)["created"] == 1
+    assert len(server.requests) == 5
+
+
+def test_a_name_that_is_not_utf_8_does_not_end_it(watching, answering, handbook):
     answering(answer(body=SOURCE))
     with watching(handbook) as kbot:
         kbot.after(1)
-        shutil.rmtree(handbook)
-        assert kbot.process.wait(20) == 2
-    assert "is not a folder" in (tmp_path / "output").read_text()
+        (Path(os.fsdecode(bytes(handbook) + b"/\xe9.md"))).write_text("This is old.")
+        time.sleep(_LONG_ENOUGH)
+        (handbook / "new.md").write_text("This is new.")
+        deadline = time.monotonic() + 20
+        while sum(run["created"] for run in kbot.runs) < 4:
+            assert kbot.process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def test_what_is_skipped_is_reported_in_the_first_run_alone(program, answering, handbook):

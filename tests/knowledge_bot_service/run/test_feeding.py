@@ -154,3 +154,26 @@ def test_a_folder_that_was_fed_elsewhere_is_not_fed_twice(tmp_path: Path, handbo
     assert done.returncode == 1
     assert str(httpx.URL(base_url).port) in done.stderr
     assert "--port" in done.stderr
+
+
+def test_many_that_vanish_at_once_are_removed_by_themselves_and_a_renamed_folder_sends_nothing(
+    tmp_path: Path, handbook: Path
+) -> None:
+    for number in range(30):
+        (handbook / f"{number}.md").write_text(f"The depot {number} is dry.")
+    log = tmp_path / "printed.txt"
+    with serving(tmp_path, "--with", "handbook") as (base_url, printed, process):
+        with client(base_url, printed) as http:
+            wait_for(lambda: total(http) == 32)
+            wait_for(lambda: "Watching" in log.read_text())
+            for number in range(12):  # more than is removed when it is missed for the first time
+                (handbook / f"{number}.md").unlink()
+            wait_for(lambda: total(http) == 20)
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+    handbook.rename(tmp_path / "manual")
+    port = str(httpx.URL(base_url).port)
+    with serving(tmp_path, "--with", "manual", "--port", port):
+        wait_for(lambda: "Watching" in log.read_text())
+        counts = dict(line.split("\t") for line in log.read_text().splitlines() if "\t" in line)
+        assert counts == {"created": "0", "unchanged": "20"}
