@@ -362,7 +362,7 @@ def test_so_is_that_of_a_message(call, extended):
     assert replies.keys == ["mine-1"]
 
 
-@pytest.mark.parametrize("key", ["", "a b", 'a"b', "ü", "x" * 256, "a\r\nb", 3])
+@pytest.mark.parametrize("key", ["", "a b", 'a"b', "a,b", "ü", "x" * 256, "a\r\nb", 3])
 def test_a_key_that_cannot_be_sent_is_refused_before(call, extended, key):
     server = extended()
     with pytest.raises(ConfigurationError, match="idempotency_key"):
@@ -597,6 +597,8 @@ def test_a_filter_that_cannot_be_sent_is_refused_before_the_first_page(extended)
     with Client(KEY, extended().url) as client:
         with pytest.raises(ConfigurationError, match="status"):
             client.list_sources(status="")
+        with pytest.raises(ConfigurationError, match="status"):
+            client.list_sources(status=3)
         with pytest.raises(ConfigurationError, match="collections"):
             client.list_sources(collection="bot_1")
 

@@ -552,10 +552,10 @@ def conformance(
         other = Connection(connection.service(), second_profile, connection.timeout)
         second = other.client(needs_key=True)
     with connection.client(needs_key=True) as client:
-        collection = _there("--collection", collection, client.list_collections())
+        collection = _there("--collection", collection, client.list_collections)
         if collection is None:
             raise Failed("The service has no collection; one has to be created there first.")
-        bot = _there("--bot", bot, client.list_bots())
+        bot = _there("--bot", bot, client.list_bots)
         kit = Kit(client, collection, bot, wait, second)
         kit.check_key()
         results = []
@@ -576,15 +576,20 @@ def conformance(
         raise Failed(f"Not met: {', '.join(failed)}.", Exit.SOME_FAILED)
 
 
-def _there(option: str, given: str | None, listed: "Iterable[Collection | Bot]") -> str | None:
+def _there(
+    option: str, given: str | None, lists: "Callable[[], Iterable[Collection | Bot]]"
+) -> str | None:
     """Return what was given, or the first of what there is; None where there is nothing.
 
     Raises:
         UsageError: what was given is not there.
     """
     if given is None:
-        return next((one.id for one in listed), None)
-    there = [one.id for one in listed]
+        return next((one.id for one in lists()), None)
+    try:
+        there = [one.id for one in lists()]
+    except KnowledgeBotError:
+        return given  # the requirements tell what is wrong
     if given not in there:
         raise click.UsageError(f"{option}: {given} is not there, but {', '.join(there) or 'none'}")
     return given

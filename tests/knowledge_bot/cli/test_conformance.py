@@ -103,3 +103,15 @@ def test_one_that_does_not_ends_with_3(run, answering):
     assert done.exit_code == 3
     assert "interface/create" in done.stderr
     assert server.requests != []
+
+
+@pytest.mark.parametrize("option", ["--collection", "--bot"])
+def test_what_is_not_there_is_not_the_services_fault(run, of_the_service, option):
+    done = run("conformance", option, "col_nowhere")
+    assert done.exit_code == 2
+    assert "col_nowhere" in done.stderr
+
+
+def test_nor_is_a_key_that_may_not_add(run, answering):
+    answering(answer(403, {"code": "forbidden", "message": "m"}))
+    assert run("conformance", "--collection", "col_1", "--bot", "bot_1").exit_code == 4

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from knowledge_bot import Client, Message
+from knowledge_bot import Client, ConfigurationError, Message
 from knowledge_bot.ingest import Ledger, Text, WebPage, from_folder, ingest
 from knowledge_bot.testing import MemoryService, no_waiting
 
@@ -119,6 +119,11 @@ def test_what_the_ledger_does_not_know_is_unknown(night, service, ledger, folder
     assert verdicts(ledger, answered(service, 0)) == ["current"] or service.extensions
     other = ledger.freshness(answered(service, 0), service="https://other.test/public/v1")
     assert [each.verdict for each in other] == ["unknown"]
+
+
+def test_the_text_of_an_answer_names_no_sources(ledger):
+    with pytest.raises(ConfigurationError, match="message"):
+        ledger.freshness("It costs two euros.")
 
 
 def test_a_folder_that_is_not_on_this_machine_says_nothing(night, service, ledger, folder):

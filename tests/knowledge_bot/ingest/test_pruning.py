@@ -155,6 +155,8 @@ def test_more_than_the_limit_goes_only_by_a_plan(night, client, service, ledger)
     report = ingest(client, [], collections="col_default", ledger=ledger, prune=plan)
     assert (report.removed, report.unremoved) == (38, 2)
     assert names(service) == ["t0", "t3"]
+    again = ingest(client, [], collections="col_default", ledger=ledger, prune=plan)
+    assert (again.removed, again.unremoved) == (0, 2)  # what is removed is done
 
 
 def test_a_plan_that_was_edited_is_refused(night, ledger):
@@ -165,6 +167,8 @@ def test_a_plan_that_was_edited_is_refused(night, ledger):
         PrunePlan.from_json(text.replace('"t9"', '"t1"'))
     with pytest.raises(LedgerError):
         PrunePlan.from_json("{}")
+    with pytest.raises(LedgerError):
+        PrunePlan.from_json(b'{"service": "\xe9"}')
 
 
 @pytest.mark.parametrize("how", ["partial", "limited", "raised"])
@@ -528,10 +532,10 @@ def test_a_service_that_is_never_ready_holds_nobody_up(night, service, ledger):
     night(texts(1, 2), prune=True)
     service.hold_sources()
     report = night(texts(1, 3), prune=True, wait_ready=0.3)
-    assert (report.created, report.removed, report.ok) == (1, 1, True)
+    assert (report.created, report.removed, report.unready, report.ok) == (1, 1, 1, True)
     assert [entry.key for entry in ledger.entries() if entry.ready_at is None] == ["t3"]
     service.finish_sources()
-    night(texts(1, 3), wait_ready=1)
+    assert night(texts(1, 3), wait_ready=1).unready == 0
     assert all(entry.ready_at for entry in ledger.entries())
 
 
@@ -557,6 +561,13 @@ def test_what_cannot_be_read_fails_by_name_until_it_is_replaced(night, service, 
     report = night([*texts(1), *texts(2, content="New {}.")], wait_ready=10)
     assert (report.failed, report.replaced, report.ok) == (0, 1, True)
     assert [one.error for one in ledger.entries()] == ["", ""]
+
+
+def test_what_cannot_be_read_and_is_gone_is_no_longer_told(night, service):
+    service.fail_source("t2", "it is encrypted")
+    assert night(texts(1, 2), wait_ready=10).failed == 1
+    report = night(texts(1), wait_ready=10)
+    assert (report.gone, report.failed, report.ok) == (1, 0, True)
 
 
 def test_what_is_not_ready_in_time_waits_for_the_next_run(night, service, ledger):

@@ -136,6 +136,7 @@ def test_what_cannot_be_fed_is_told_before_anything_is_made(tmp_path: Path, hand
         (("--with", "handbook/fees.md"), 2, "fees.md"),
         (("--with", "handbook", "--config", "several.toml"), 1, "2"),
         (("--with", "handbook", "--data", "."), 1, "data folder"),
+        (("--with", "handbook", "--with", "handbook"), 2, "one folder"),
     ):
         done = called(tmp_path, "--port", "0", *arguments)
         assert (done.returncode, done.stdout) == (code, "")
