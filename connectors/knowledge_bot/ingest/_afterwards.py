@@ -72,9 +72,13 @@ def check_supported(options: "Ingestion", extensions: Mapping[str, Mapping[str, 
             "what is ready there. Nothing was sent"
         )
     if options.prune and not callable(options.prune) and not (sources or {}).get("manage"):
-        lacks = "to this API key that it may manage sources" if sources else "'sources'"
+        if sources is not None:
+            raise UnsupportedError(
+                "prune: this API key may not delete sources. Nothing was sent. Use one with the "
+                "role manage"
+            )
         raise UnsupportedError(
-            f"prune: the service does not announce {lacks}, so nothing can be removed there. "
+            "prune: the service does not announce 'sources', so nothing can be removed there. "
             "Nothing was sent. Pass a function that removes a source (`kbot ingest "
             "--prune-command`), or remove by hand what `kbot ledger gone` and `kbot ledger "
             "superseded` list, and then `kbot ledger forget` it"

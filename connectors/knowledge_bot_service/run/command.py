@@ -91,7 +91,8 @@ def _no_admin(_context: click.Context, _option: click.Parameter, given: bool) ->
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="What is logged on stderr; from info on, a line for each request.",
+    help="What is logged on stderr; from info on, a line for each request. With --with it is "
+    "warning if nothing is chosen.",
 )
 @click.pass_context
 def serve(  # noqa: PLR0917 - click passes every option by name
