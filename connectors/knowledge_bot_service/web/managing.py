@@ -30,6 +30,7 @@ from knowledge_bot_service.web.endpoints import (
     takes,
 )
 from knowledge_bot_service.web.gate import KEY_HEADER, PREFIX, may_manage
+from knowledge_bot_service.web.problems import invalid
 from knowledge_bot_service.web.requests import (
     UPLOAD_BODY,
     NewName,
@@ -105,7 +106,14 @@ router = APIRouter(prefix=f"{PREFIX}/sources", dependencies=[_key], responses=de
 _changing = APIRouter(responses=described(_CHANGE_ERRORS))
 
 
-@router.get("")
+def _once(request: Request) -> None:
+    """Refuse a filter that is given twice and can have one value: which is meant, nobody knows."""
+    for name in ("name", "search", "before", "limit", "counts"):
+        if len(request.query_params.getlist(name)) > 1:
+            raise invalid(f"{name} is there more than once.")
+
+
+@router.get("", dependencies=[Depends(_once)])
 async def list_sources(
     service: ServiceOf, listed: Annotated[Listed, Query()]
 ) -> Wrapped[SourcePage]:

@@ -64,7 +64,7 @@ with DAG("ingests_slowly", schedule=None):
     KnowledgeBotIngestOperator(
         task_id="ingest",
         items=[{"name": f"slow {number}", "content": "At nine."} for number in range(400)],
-        collections="col_1",
+        collections="col_slow",
         ledger_conn_id="ledger",
         concurrency=2,
     )

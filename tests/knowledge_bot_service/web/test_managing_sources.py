@@ -156,6 +156,7 @@ def test_a_source_that_gets_a_new_text_keeps_its_place_in_the_list(
         {"name": "n" * 1001},
         {"collection": "c" * 201},
         {"statuss": "ready"},
+        {"name": ["one", "other"]},
     ],
 )
 def test_a_list_that_cannot_be_is_a_400(anyones: httpx.Client, parameters: dict[str, Any]) -> None:
