@@ -163,7 +163,8 @@ def follow_ups(folder: Path, figures: list[Figure], rows: list[dict[str, Any]]) 
             for task in data["tasks"]:
                 before = exchanges_of(task["history"])
                 found = [
-                    finder.find(Asked(task["question"], given), (1,)) for given in (before, ())
+                    finder.find(Asked(task["question"], task["question"], given), (1,))
+                    for given in (before, ())
                 ]
                 with_turns, without = ({hit.source_name for hit in one.hits} for one in found)
                 hits.append(not with_turns.isdisjoint(task["gold"]))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from knowledge_bot.transcripts import Turn, read
+from knowledge_bot_service.answers.prompts import question_in
 from knowledge_bot_service.config.storage import StorageError
 from knowledge_bot_service.store.database import Database
 from knowledge_bot_service.store.idempotency import Done
@@ -42,19 +43,21 @@ class Asked:
     """What a message asks, and what it is understood with.
 
     Attributes:
-        question: what is asked.
+        question: what is asked, without the prompt around it.
+        message: the prompt as a whole; the same where it is a bare question.
         before: what was said before it, oldest first, without the names of the replies' sources.
         instructions: what system turns say, oldest first. Whoever may send a message can write
             them, so they are trusted no more than the question is.
     """
 
     question: str
+    message: str
     before: Sequence[Exchange] = ()
     instructions: Sequence[str] = ()
 
 
 def asked_in(content: str, said: Sequence[Turn] = ()) -> Asked:
-    """What a message asks: all of it, or the question of the transcript that it is.
+    """What a message asks: the question of the prompt or of the transcript that it is.
 
     Args:
         content: the message.
@@ -68,7 +71,12 @@ def asked_in(content: str, said: Sequence[Turn] = ()) -> Asked:
     instructions = dict.fromkeys(turn.text for turn in turns if turn.role == "system")
     spoken = [turn for turn in turns if turn.role != "system" and turn.text.strip()]
     exchanges = tuple(_exchanges(spoken[-_CONTEXT_TURNS:]))
-    return Asked(transcript.question, exchanges[-CONTEXT_EXCHANGES:], tuple(instructions))
+    return Asked(
+        question=question_in(transcript.question),
+        message=transcript.question,
+        before=exchanges[-CONTEXT_EXCHANGES:],
+        instructions=tuple(instructions),
+    )
 
 
 def _exchanges(turns: Iterable[Turn]) -> Iterator[Exchange]:
@@ -82,7 +90,7 @@ def _exchanges(turns: Iterable[Turn]) -> Iterator[Exchange]:
         if replies:
             yield _exchange(questions, replies)
             questions, replies = [], []
-        questions.append(turn.text)
+        questions.append(question_in(turn.text))
     if questions or replies:
         yield _exchange(questions, replies)
 

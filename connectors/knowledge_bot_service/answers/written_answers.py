@@ -78,7 +78,7 @@ def _messages(asked: Asked, hits: Sequence[Hit]) -> Iterator[dict[str, str]]:
     passages = "\n\n".join(
         f"[{number}] {hit.source_name}\n{hit.text}" for number, hit in enumerate(hits, start=1)
     )
-    parts = [f"Passages:\n\n{passages}", f"Question: {asked.question}"]
+    parts = [f"Passages:\n\n{passages}", f"Question: {asked.message}"]
     if asked.instructions:
         # As words of the user's, who may have written them: a message of the system's would weigh
         # as much as the service's own instructions.

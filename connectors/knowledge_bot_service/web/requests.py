@@ -6,6 +6,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from knowledge_bot.models import Header
 from knowledge_bot.transcripts import read
+from knowledge_bot_service.answers.prompts import question_in
 
 T = TypeVar("T")
 
@@ -84,10 +85,11 @@ def _matching(pattern: str, **more: Any) -> Any:
 def _askable(content: str) -> str:
     if len(content) <= _QUESTION_LENGTH:
         return content
-    if len(content) > _TRANSCRIPT_LENGTH or len(read(content).question) > _QUESTION_LENGTH:
+    too_long = len(content) > _TRANSCRIPT_LENGTH
+    if too_long or len(question_in(read(content).question)) > _QUESTION_LENGTH:
         raise ValueError(
-            f"must have at most {_QUESTION_LENGTH:,} characters, as a transcript at most "
-            f"{_TRANSCRIPT_LENGTH:,} and its question {_QUESTION_LENGTH:,}"
+            f"must have at most {_QUESTION_LENGTH:,} characters, as a transcript or a prompt at "
+            f"most {_TRANSCRIPT_LENGTH:,} and its question {_QUESTION_LENGTH:,}"
         )
     return content
 
@@ -162,8 +164,8 @@ class NewMessage(_Body):
         Text,
         AfterValidator(_askable),
         Field(
-            description="The question, of at most 20,000 characters, or a transcript that ends "
-            "with it.",
+            description="The question, of at most 20,000 characters, or a prompt or a transcript "
+            "that holds it.",
             json_schema_extra={"maxLength": _TRANSCRIPT_LENGTH},
         ),
     ]

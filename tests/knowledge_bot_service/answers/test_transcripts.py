@@ -142,7 +142,7 @@ def test_thanks_after_a_history_are_small_talk(http: httpx.Client) -> None:
 def test_what_only_resembles_a_transcript_is_one_question(http: httpx.Client) -> None:
     ask(http, "Conversation so far:\n\nNew question:\n\n Who keeps the lighthouse of Rua?")
     listed = value_of(http.get("/bots/bot_lights/conversations"))["data"]
-    assert listed[-1]["name"].startswith("Conversation so far: New question: Who keeps")
+    assert listed[-1]["name"] == "Who keeps the lighthouse of Rua?"
 
 
 def test_of_many_turns_the_last_ones_count(http: httpx.Client) -> None:
@@ -181,4 +181,7 @@ def test_a_transcript_and_its_question_may_be_too_long(
     content = written(("assistant", "Welcome."), *said, ("user", "Why?"))
     body = {"bot_id": "bot_lights", "content": content}
     problem = problem_of(http.post("/messages", json={"value": body}), 400)
-    assert "at most 20,000 characters, as a transcript at most 200,000" in problem["message"]
+    assert (
+        "at most 20,000 characters, as a transcript or a prompt at most 200,000"
+        in problem["message"]
+    )
