@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from knowledge_bot_service.readers.analyzer import goes_on, query_terms
+from knowledge_bot_service.readers.analyzer import points_back, query_terms
 
 # Of a longer prompt, so many characters of both ends are looked at.
 _END: Final = 20_000
@@ -120,12 +120,6 @@ _INTERROGATIVE: Final = re.compile(
     r"warum|welche\w*|qué|quién|cómo|cuál|que|quel\w*|qui|comment|che|chi|come)\b"
 )
 
-# What points at something that was said before it.
-_POINTS_BACK: Final = re.compile(
-    r"(?i)\b(?:it|they|them|this|these|those|he|she|him|her|es|sie|ihn|ihm|dies\w*|davon|damit|"
-    r"cela|ça|eso|esto|ciò)\b|\bthat\W*$"
-)
-
 
 def question_in(message: str) -> str:
     """Return the question that a message asks, word for word; all of it where none is found.
@@ -227,5 +221,4 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _stands_alone(question: str) -> bool:
-    points_back = goes_on(question) or _POINTS_BACK.search(question)
-    return not points_back and len(query_terms(question).terms) >= _ALONE
+    return len(query_terms(question).terms) >= _ALONE and not points_back(question)

@@ -287,3 +287,33 @@ def test_questions_wait_for_a_small_text_and_for_nothing_else(tmp_path: Path) ->
         assert "noon" in ask(other, "When is the tide highest?")["answer"]
         assert [one.status == "ready" for one in service.sources()] == [False, False, True]
         ended.set()
+
+
+@pytest.mark.parametrize(
+    ("before", "question", "source"),
+    [
+        (
+            "When are travel costs reimbursed?",
+            "How many days of vacation do employees get?",
+            "Vacation",
+        ),
+        ("How long must a password be?", "Until when may vacation be carried over?", "Vacation"),
+        ("Who helps with parental leave?", "Where do I report a lost laptop?", "Security"),
+    ],
+)
+def test_a_question_that_is_clear_by_itself_is_answered_as_without_what_was_said_before(
+    handbook: httpx.Client, before: str, question: str, source: str
+) -> None:
+    conversation = ask(handbook, before)["conversation_id"]
+    message = ask(handbook, question, conversation)
+    assert message["answer"] == ask(handbook, question)["answer"]
+    assert message["sources"][0]["name"] == source
+
+
+@pytest.mark.parametrize("question", ["Who helps with it?", "And who helps?", "Who helps?"])
+def test_a_question_that_needs_what_was_said_before_is_understood_with_it(
+    handbook: httpx.Client, question: str
+) -> None:
+    asked = ask(handbook, "How many months of parental leave may parents take?")
+    message = ask(handbook, question, asked["conversation_id"])
+    assert "Maria Keller" in message["answer"]

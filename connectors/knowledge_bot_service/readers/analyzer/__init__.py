@@ -2,7 +2,7 @@
 
 from knowledge_bot_service.readers.analyzer.blocks import Block, captions
 from knowledge_bot_service.readers.analyzer.definitions import defines
-from knowledge_bot_service.readers.analyzer.questions import goes_on, small_talk
+from knowledge_bot_service.readers.analyzer.questions import goes_on, points_back, small_talk
 from knowledge_bot_service.readers.analyzer.sentences import sentences
 from knowledge_bot_service.readers.analyzer.terms import (
     QueryTerms,
@@ -19,6 +19,7 @@ __all__ = [
     "goes_on",
     "index_terms",
     "index_terms_of",
+    "points_back",
     "query_terms",
     "sentences",
     "small_talk",

@@ -140,6 +140,11 @@ _GOES_ON: Final = re.compile(
     r"(?!(?:who|what|when|where|why|how)\b)",
     re.IGNORECASE,
 )
+_POINTS_BACK: Final = re.compile(
+    r"\b(?:it|they|them|this|these|those|he|she|him|her|es|sie|ihn|ihm|dies\w*|davon|damit|"
+    r"cela|ça|eso|esto|ciò)\b|\bthat\W*$",
+    re.IGNORECASE,
+)
 _LABEL: Final = re.compile(
     r"(?:q|question|frage|pregunta|domanda|pergunta|вопрос|soru|问题|問題|問い|질문)\s*\d*\s*[:：]\s*",
     re.IGNORECASE,
@@ -184,6 +189,11 @@ def question_kind(question: str, language: str) -> Kind | None:
 def goes_on(question: str) -> bool:
     """Whether a question only names another subject for what was asked before it."""
     return _GOES_ON.match(question.strip()) is not None
+
+
+def points_back(question: str) -> bool:
+    """Whether a question goes on from what was said before it, or speaks of that as "it"."""
+    return goes_on(question) or _POINTS_BACK.search(question) is not None
 
 
 def small_talk(text: str) -> SmallTalk | None:
