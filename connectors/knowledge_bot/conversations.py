@@ -26,7 +26,6 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any, Final, Literal, Self, TypeAlias, TypedDict, TypeVar
 
 from knowledge_bot._client import AsyncClient, Client
@@ -353,14 +352,12 @@ class Conversations:
                 "there is nothing to send after the bot's last answer. End the list with "
                 "a question. Nothing was sent",
             )
-        start = end - 1
-        while start and asking == {"user"} == {spoken[start - 1].role}:
-            start -= 1
-        question = [Turn("user", message.text) for message in spoken[start:end]]
-        # After the question may come instructions, and what tools and other models said to it.
-        others = [*spoken[:start], *spoken[end:]]
+        question = Turn("user", spoken[end - 1].text)
+        # After the question may come instructions, and what tools and other models said to it;
+        # before it what the user asked and nobody answered, such as a turn that failed.
+        others = [*spoken[: end - 1], *spoken[end:]]
         if self.history == "latest" or not others:
-            return [render(question)]
+            return [render([question])]
         if self.history == "error":
             found = sorted({message.role for message in others})
             raise ConfigurationError.of(
@@ -370,13 +367,9 @@ class Conversations:
                 "them as text. Nothing was sent",
             )
         if self.history == "replay":
-            groups = groupby(spoken, key=lambda message: message.role == "user")
-            return [
-                render(Turn("user", message.text) for message in group)
-                for is_user, group in groups
-                if is_user
-            ]
-        return [render([*map(_turn, others), *question])]
+            asked = [message for message in spoken if message.role == "user"]
+            return [render([Turn("user", message.text)]) for message in asked]
+        return [render([*map(_turn, others), question])]
 
     def _end(self, service: str, exchange: "_Exchange", error: BaseException | None = None) -> None:
         """Give the turn back."""

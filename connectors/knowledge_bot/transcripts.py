@@ -19,10 +19,10 @@ transcripts can follow it, and `read` gives the list back:
 
 The rules:
 
-- The question is whatever the user said last. It stands at the end, exactly as it was asked.
-  Several user turns at the end are one question, joined by a blank line.
-- A list of user turns alone is not a transcript: its question is the whole text, without a frame.
-  Only a question that itself begins like a transcript gets one, to avoid a mistake.
+- The question is the user's last turn. It stands at the end, exactly as it was asked. A turn of
+  the user's that nobody answered stands before it like any other.
+- A list of one turn is not a transcript: it is the whole text, without a frame. Only a question
+  that itself begins like a transcript gets one, to avoid a mistake.
 - Before the question, a line inside a turn that begins like a label (`User:`, `New question:`) gets
   a backslash in front, and one more if there are some already. Whatever ends a line for
   `str.splitlines` ends one here. So no turn can pretend to be several.
@@ -108,33 +108,24 @@ class Transcript:
 
     @property
     def question(self) -> str:
-        """What the user said last; several turns at the end are joined by a blank line."""
-        return "\n\n".join(turn.text for turn in self.turns[self._asked_from :])
+        """What the user said last."""
+        return self.turns[-1].text
 
     @property
     def history(self) -> tuple[Turn, ...]:
         """The turns before the question, oldest first."""
-        return self.turns[: self._asked_from]
+        return self.turns[:-1]
 
     @property
     def system(self) -> tuple[str, ...]:
         """The texts of the system's turns, which `history` holds as well."""
         return tuple(turn.text for turn in self.turns if turn.role == "system")
 
-    @property
-    def _asked_from(self) -> int:
-        """Where the user's turns at the end begin."""
-        start = len(self.turns)
-        while start and self.turns[start - 1].role == "user":
-            start -= 1
-        return start
-
 
 def render(turns: Iterable[Turn]) -> str:
     """Return a list of messages as one text, the `content` of a message to a bot.
 
-    The same turns always give the same text, and `read` gives them back, with the user's turns at
-    the end as one.
+    The same turns always give the same text, and `read` gives them back.
 
     Args:
         turns: the list, oldest first. The last one is the user's.
@@ -188,8 +179,7 @@ def read(text: str) -> Transcript:
         for label, what in zip(said[::2], said[1::2], strict=True)
     ]
     transcript = Transcript((*turns, Turn("user", question)))
-    # Other text before the turns, a label that is not escaped, two questions that are not joined:
-    # someone else wrote that.
+    # Other text before the turns, or a label that is not escaped: someone else wrote that.
     return transcript if render(transcript.turns) == text else plain
 
 

@@ -106,7 +106,7 @@ def conversation_of(messages):
 @pytest.mark.parametrize(
     ("messages", "sent"),
     [
-        ([user("one", "ada"), user("two")], "one\n\ntwo"),
+        ([user("one", "ada"), user("two")], [Turn("user", "ada: one"), Turn("user", "two")]),
         ([user(" \n"), user("two")], "two"),
         ([system("Be brief."), user("one")], [Turn("system", "Be brief."), Turn("user", "one")]),
         ([user("one"), system("Be brief.")], [Turn("system", "Be brief."), Turn("user", "one")]),
@@ -146,7 +146,7 @@ def test_a_list_that_asks_nothing_is_refused_and_nothing_sent(bots, asked, messa
 
 def test_the_newest_question_alone_is_sent_on_demand(bots, asked):
     asked([system("x"), user("one"), other("two"), user("3"), user("4")], history="latest")
-    assert bots.contents == ["3\n\n4"]
+    assert bots.contents == ["4"]
 
 
 def test_anything_but_a_question_is_refused_on_demand(bots, asked):
@@ -161,13 +161,13 @@ def test_anything_but_a_question_is_refused_on_demand(bots, asked):
 def test_the_users_turns_are_replayed_one_by_one_on_demand(bots, asked):
     replayed = [system("x"), user("one"), other("y"), user("two"), user("three")]
     first = asked(replayed, history="replay")
-    assert bots.contents == ["one", "two\n\nthree"]
+    assert bots.contents == ["one", "two", "three"]
     (heard,) = bots.threads.values()
-    assert heard == ["one", "two\n\nthree"]
+    assert heard == ["one", "two", "three"]
     asked([*first, user("four")], history="replay")
-    assert bots.contents[2:] == ["four"]
+    assert bots.contents[3:] == ["four"]
     asked([*first, user("five")], history="replay")
-    assert bots.contents[3:] == ["one", "two\n\nthree", "five"], "a fork"
+    assert bots.contents[4:] == ["one", "two", "three", "five"], "a fork"
 
 
 def test_a_question_that_looks_like_a_transcript_is_not_taken_for_one(bots, asked):

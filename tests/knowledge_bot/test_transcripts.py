@@ -52,12 +52,6 @@ framed_texts = st.lists(st.sampled_from(PIECES), max_size=12).map(
 )
 
 
-def joined_at_the_end(turns):
-    """The one liberty that the form takes: the user's turns at the end are one."""
-    transcript = Transcript(tuple(turns))
-    return (*transcript.history, Turn("user", transcript.question))
-
-
 def test_a_chat_is_written_so_that_people_can_read_it():
     assert render(CHAT) == WRITTEN
 
@@ -77,30 +71,24 @@ def test_results_of_tools_are_part_of_the_history():
 
 
 @pytest.mark.parametrize(
-    "texts",
+    "text",
     [
-        ["When?"],
-        [" When?\r\n"],
-        ["I am late.", "When?"],
-        ["User: who?"],
-        ["Conversation so far: saws.\nNew question:\n\nWhen?"],
+        "When?",
+        " When?\r\n",
+        "User: who?",
+        "Conversation so far: saws.\nNew question:\n\nWhen?",
     ],
 )
-def test_what_a_user_alone_says_is_sent_as_it_is(texts):
-    text = render(Turn("user", text) for text in texts)
-    assert text == "\n\n".join(texts)
+def test_a_question_alone_is_sent_as_it_is(text):
+    assert render([Turn("user", text)]) == text
     assert read(text).turns == (Turn("user", text),)
 
 
-def test_the_last_things_a_user_says_are_one_question():
-    turns = [*CHAT[:3], Turn("user", "I am late."), Turn("user", "When?")]
-    assert Transcript(tuple(turns)).question == "I am late.\n\nWhen?"
-    assert render(turns).endswith("\n\nNew question:\n\nI am late.\n\nWhen?")
-    assert read(render(turns)).turns == (*CHAT[:3], Turn("user", "I am late.\n\nWhen?"))
-
-
-def test_earlier_turns_of_a_user_stay_apart():
-    turns = [Turn("user", "a"), Turn("user", "b"), Turn("assistant", "c"), Turn("user", "d")]
+def test_the_question_is_the_last_turn_and_what_nobody_answered_stands_before_it():
+    turns = [*CHAT[:3], Turn("user", "Who was that?"), Turn("user", "When?")]
+    transcript = Transcript(tuple(turns))
+    assert (transcript.question, transcript.history) == ("When?", tuple(turns[:-1]))
+    assert render(turns).endswith("\n\nUser: Who was that?\n\nNew question:\n\nWhen?")
     assert read(render(turns)).turns == tuple(turns)
 
 
@@ -110,8 +98,8 @@ def test_earlier_turns_of_a_user_stay_apart():
 @example([Turn("assistant", "a\n"), Turn("system", "\n\n"), Turn("user", "\n\nq\n\n")])
 def test_what_was_written_is_read_again(turns):
     text = render(turns)
-    assert read(text).turns == joined_at_the_end(turns)
-    assert text == render(turns) == render(read(text).turns)
+    assert read(text).turns == tuple(turns)
+    assert text == render(turns)
 
 
 @given(lists_of_turns)

@@ -78,12 +78,14 @@ def test_a_list_is_one_message_that_its_readers_read_back(start, method):
 
 
 @pytest.mark.parametrize("method", CHATTING)
-def test_the_user_s_messages_alone_are_sent_as_they_are(start, method):
+def test_a_question_alone_is_sent_as_it_is_and_what_nobody_answered_goes_before_it(start, method):
     service = start()
     llm = llm_of(service)
     call(llm, method, TALK[-1:])
     call(llm, method, [TALK[1], TALK[-1]])
-    assert contents(service) == [QUESTION, f"Hello.\n\n{QUESTION}"]
+    alone, after = contents(service)
+    assert alone == QUESTION
+    assert read(after).turns == (Turn("user", "Hello."), Turn("user", QUESTION))
 
 
 def test_every_role_of_the_framework_has_a_place_in_a_transcript(start):
@@ -137,9 +139,9 @@ def test_the_newest_question_alone_may_be_sent(start, method):
 def test_the_user_s_messages_may_be_asked_again_one_by_one(start, method):
     service = start()
     given = call(llm_of(service, history="replay"), method, [*TALK, TALK[-1]])
-    assert contents(service) == ["Hello.", f"{QUESTION}\n\n{QUESTION}"]
-    assert [one.get("conversation_id") for one in sent(service)] == [None, "conv_1"]
-    assert given.raw["id"] == "msg_2"
+    assert contents(service) == ["Hello.", QUESTION, QUESTION]
+    assert [one.get("conversation_id") for one in sent(service)] == [None, "conv_1", "conv_1"]
+    assert given.raw["id"] == "msg_3"
 
 
 def test_a_replay_that_breaks_off_sends_nothing_more(scripted):

@@ -139,6 +139,15 @@ def test_thanks_after_a_history_are_small_talk(http: httpx.Client) -> None:
     assert ask(http, content)["answer"] == ask(http, "Thank you!")["answer"]
 
 
+def test_what_nobody_answered_is_not_answered_with_the_question_after_it(
+    http: httpx.Client,
+) -> None:
+    question = "When was the lighthouse of Rua built?"
+    for said in ([("user", "Who keeps the lighthouse of Tavo?")], [("assistant", "")]):
+        content = written(("user", "Who keeps the lighthouse of Tavo?"), *said, ("user", question))
+        assert ask(http, content)["answer"] == ask(http, question)["answer"]
+
+
 def test_what_only_resembles_a_transcript_is_one_question(http: httpx.Client) -> None:
     ask(http, "Conversation so far:\n\nNew question:\n\n Who keeps the lighthouse of Rua?")
     listed = value_of(http.get("/bots/bot_lights/conversations"))["data"]
@@ -174,11 +183,14 @@ def test_of_a_long_reply_the_beginning_counts(http: httpx.Client, place: str) ->
     assert first_source(ask(http, content)) == f"Lighthouse of {place}"
 
 
-@pytest.mark.parametrize("said", [[("system", "long " * 40_000)], [("user", "long " * 4_001)]])
+@pytest.mark.parametrize(
+    "said",
+    [[("system", "long " * 40_000), ("user", "Why?")], [("user", "long " * 4_001)]],
+)
 def test_a_transcript_and_its_question_may_be_too_long(
     http: httpx.Client, said: list[tuple[Role, str]]
 ) -> None:
-    content = written(("assistant", "Welcome."), *said, ("user", "Why?"))
+    content = written(("assistant", "Welcome."), *said)
     body = {"bot_id": "bot_lights", "content": content}
     problem = problem_of(http.post("/messages", json={"value": body}), 400)
     assert (
