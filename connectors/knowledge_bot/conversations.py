@@ -115,12 +115,15 @@ class Said:
         text: what was said; may be empty.
         name: the speaker's name, which a transcript shows beside the role.
         place: where the bot that is asked said it; None for everyone else's messages.
+        unreadable: what of it is not text, such as "message 2 holds an image", where its text has a
+            `placeholder`; empty where all is text. Such a message may be history, but no question.
     """
 
     role: Role
     text: str
     name: str | None = None
     place: Place | None = None
+    unreadable: str = ""
 
     @property
     def digest(self) -> str:
@@ -159,6 +162,18 @@ class Reply:
             "message_id": self.message.id,
             "digests": {"system": system, "turns": [*turns, answer.digest]},
         }
+
+
+def placeholder(kind: str, name: object = None) -> str:
+    """Return what stands in a text for what is not text, such as `[image]` and `[file a.pdf]`.
+
+    Args:
+        kind: what it is, by any provider's name: `image_url`, `input_audio`.
+        name: a file's name, if it has one.
+    """
+    kind = kind.removeprefix("input_").removesuffix("_url")
+    words = " ".join(f"{kind[:40]} {name[:200] if isinstance(name, str) else ''}".split())
+    return f" [{words}] "
 
 
 class ForkError(ConfigurationError):
@@ -351,6 +366,13 @@ class Conversations:
                 "messages",
                 "there is nothing to send after the bot's last answer. End the list with "
                 "a question. Nothing was sent",
+            )
+        if unreadable := spoken[end - 1].unreadable:
+            raise ConfigurationError.of(
+                "messages",
+                f"{unreadable}, and bots only read text (interface section 4). Put into words what "
+                "it shows, or add the file to a collection of the bot and ask about it. Nothing "
+                "was sent",
             )
         question = Turn("user", spoken[end - 1].text)
         # After the question may come instructions, and what tools and other models said to it;

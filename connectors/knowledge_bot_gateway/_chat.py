@@ -20,6 +20,7 @@ from knowledge_bot_gateway._messages import (
     ask,
     encoded,
     event_stream,
+    last_of_the_user,
     role_of,
     text_of,
 )
@@ -80,7 +81,10 @@ def router(upstream: Upstream) -> APIRouter:
         """
         body.refuse_others(_REFUSED)
         stops = _stops(body)
-        messages = [_said(message, index) for index, message in enumerate(body.messages)]
+        asks = last_of_the_user(body.messages)
+        messages = [
+            _said(message, index, asks=index == asks) for index, message in enumerate(body.messages)
+        ]
         named = body.named
         if named is not None:
             # A caller who names the conversation states that it has the earlier messages.
@@ -109,7 +113,7 @@ def router(upstream: Upstream) -> APIRouter:
     return routes
 
 
-def _said(message: Mapping[str, Any], index: int) -> Said:
+def _said(message: Mapping[str, Any], index: int, *, asks: bool) -> Said:
     place = f"messages[{index}]"
     role = role_of(message, place)
     if message.get("tool_calls") or message.get("function_call"):
@@ -119,7 +123,7 @@ def _said(message: Mapping[str, Any], index: int) -> Said:
     name = message.get("name")
     return Said(
         role,
-        text_of(message.get("content"), f"{place}.content", ("text", "refusal")),
+        text_of(message.get("content"), f"{place}.content", ("text", "refusal"), asks=asks),
         name if isinstance(name, str) else None,
     )
 

@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge_bot import APIError, AsyncClient, ConfigurationError, KnowledgeBotError
-from knowledge_bot.conversations import ROLES, ForkError, OnFork, Reply, Said
+from knowledge_bot.conversations import ROLES, ForkError, OnFork, Reply, Said, placeholder
 from knowledge_bot.transcripts import Role
 from knowledge_bot_gateway._gate import bearer
 from knowledge_bot_gateway._problems import (
@@ -96,16 +96,18 @@ NO_TOOLS: Final[Mapping[str, tuple[Any, ...]]] = {
 }
 
 
-def text_of(content: Any, place: str, texts: Sequence[str]) -> str:
+def text_of(content: Any, place: str, texts: Sequence[str], *, asks: bool) -> str:
     """Return the text of a message's content.
 
     Args:
         content: a text, or a list of parts.
         place: its position in the request, for errors.
         texts: the types of parts that are texts.
+        asks: whether it is the question, which has to be text; elsewhere a placeholder stands for
+            what is not.
 
     Raises:
-        Problem: it is neither, or contains something other than text.
+        Problem: it is neither, or the question contains something other than text.
     """
     if isinstance(content, str):
         return content
@@ -114,14 +116,22 @@ def text_of(content: Any, place: str, texts: Sequence[str]) -> str:
     if not isinstance(content, list):
         raise invalid(f"{place}: expected a string or a list of parts.", place, "invalid_type")
     return "\n\n".join(
-        _text_of_part(part, f"{place}[{index}]", texts) for index, part in enumerate(content)
+        _text_of_part(part, f"{place}[{index}]", texts, asks=asks)
+        for index, part in enumerate(content)
     )
 
 
-def _text_of_part(part: Any, place: str, texts: Sequence[str]) -> str:
+def last_of_the_user(messages: Sequence[Mapping[str, Any]]) -> int:
+    """Return the position of the question among messages; -1 if the user says nothing."""
+    return max((at for at, one in enumerate(messages) if one.get("role") == "user"), default=-1)
+
+
+def _text_of_part(part: Any, place: str, texts: Sequence[str], *, asks: bool) -> str:
     kind = part.get("type") if isinstance(part, dict) else None
     if not isinstance(kind, str):
         raise invalid(f"{place}: expected an object with a type.", place, "invalid_type")
+    if kind not in texts and not asks:
+        return placeholder(kind, part.get("filename")).strip()
     if kind not in texts:
         raise unsupported(f"{place}.type", f"{kind[:40]!r} is not supported; bots only read text")
     text = part.get("refusal" if kind == "refusal" else "text")

@@ -23,6 +23,7 @@ from knowledge_bot_gateway._messages import (
     decoded,
     encoded,
     event_stream,
+    last_of_the_user,
     role_of,
     text_of,
 )
@@ -146,7 +147,10 @@ def _messages(body: ResponseRequest, previous: _Previous | None) -> list[Said]:
     given = (
         [Said("user", body.input)]
         if isinstance(body.input, str)
-        else [_said(item, f"input[{index}]") for index, item in enumerate(body.input)]
+        else [
+            _said(item, f"input[{index}]", asks=index == last_of_the_user(body.input))
+            for index, item in enumerate(body.input)
+        ]
     )
     if previous is None:
         return [*instructions, *given]
@@ -160,13 +164,15 @@ def _digest(body: ResponseRequest) -> str:
     return Said("system", body.instructions).digest if body.instructions else ""
 
 
-def _said(item: Mapping[str, Any], place: str) -> Said:
+def _said(item: Mapping[str, Any], place: str, *, asks: bool) -> Said:
     kind = item.get("type", "message")
     if kind != "message":
         raise unsupported(f"{place}.type", f"{str(kind)[:40]!r} is not supported; give messages")
     if item.get("content") is None:
         raise invalid(f"{place}.content: expected a text.", f"{place}.content", "invalid_type")
-    return Said(role_of(item, place), text_of(item["content"], f"{place}.content", _TEXTS))
+    return Said(
+        role_of(item, place), text_of(item["content"], f"{place}.content", _TEXTS, asks=asks)
+    )
 
 
 @dataclass(frozen=True, slots=True)

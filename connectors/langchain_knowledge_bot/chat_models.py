@@ -12,7 +12,6 @@ from langchain_core.language_models import ModelProfile
 from langchain_core.language_models.base import LangSmithParams, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.rate_limiters import BaseRateLimiter
-from langchain_core.runnables import Runnable
 from pydantic import AliasChoices, ConfigDict, Field, model_validator
 from typing_extensions import Unpack, override
 
@@ -25,6 +24,7 @@ from knowledge_bot.adapters import (
     with_freshness,
 )
 from knowledge_bot.conversations import Conversations, Heads, History, OnFork
+from langchain_knowledge_bot.asked_once import AskedOnce
 from langchain_knowledge_bot.connection import (
     FRAMEWORKS,
     Connection,
@@ -33,7 +33,7 @@ from langchain_knowledge_bot.connection import (
     LedgerField,
 )
 from langchain_knowledge_bot.messages import PROVIDER, message_fields, said_in
-from langchain_knowledge_bot.model_errors import PassingChatError, as_chat_error
+from langchain_knowledge_bot.model_errors import as_chat_error
 from langchain_knowledge_bot.text_only import NO_TOOLS, TextOnlyChatModel
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class ChatFields(ConnectionFields, total=False):
     profile: ModelProfile | None
 
 
-class ChatKnowledgeBot(TextOnlyChatModel, Connection):
+class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], TextOnlyChatModel, Connection):
     """A bot of the Knowledge-Bot Service as a chat model.
 
     The service keeps each conversation itself, so a list of messages is not sent as a whole each
@@ -326,22 +326,6 @@ class ChatKnowledgeBot(TextOnlyChatModel, Connection):
     def _conversations(self) -> Conversations:
         heads = Heads.of(self._sync) if self.heads is None else self.heads
         return Conversations(heads, self.history, self.on_fork)
-
-    @override
-    def with_retry(
-        self,
-        *,
-        retry_if_exception_type: Any = (PassingChatError,),
-        **options: Any,
-    ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Return this model with retries, by default only of what cannot send a message twice.
-
-        Args:
-            retry_if_exception_type: the errors that are retried; by default those after which the
-                service has not acted and may do so later.
-            **options: `stop_after_attempt` and the others of `Runnable.with_retry`.
-        """
-        return super().with_retry(retry_if_exception_type=retry_if_exception_type, **options)
 
     @property
     @override

@@ -12,9 +12,8 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.block_translators import register_translator
 
-from knowledge_bot import ConfigurationError
 from knowledge_bot.adapters import Answer
-from knowledge_bot.conversations import ROLES, Place, Reply, Said
+from knowledge_bot.conversations import ROLES, Place, Reply, Said, placeholder
 from knowledge_bot.transcripts import Role
 
 PROVIDER = "knowledge_bot"
@@ -24,11 +23,7 @@ _ROLES: dict[str, Role] = {**ROLES, "ai": "assistant", "human": "user"}
 
 
 def said_in(messages: Sequence[BaseMessage], bot_id: str) -> list[Said]:
-    """Return messages as the core's, with the positions of the bot's own answers.
-
-    Raises:
-        ConfigurationError: a message holds something other than text.
-    """
+    """Return messages as the core's, with the positions of the bot's own answers."""
     return [_said(number, message, bot_id) for number, message in enumerate(messages, 1)]
 
 
@@ -74,7 +69,9 @@ def _said(number: int, message: BaseMessage, bot_id: str) -> Said:
         metadata = message.response_metadata
         if metadata.get("model_provider") == PROVIDER and metadata.get("bot_id") == bot_id:
             place = Place.of(metadata)
-    return Said(role, _text(number, message), name or message.name, place)
+    text, other = _text(message)
+    unreadable = f"message {number} ({message.type}) holds a block of type {other!r}"
+    return Said(role, text, name or message.name, place, unreadable if other else "")
 
 
 def _speaker(message: BaseMessage) -> tuple[Role, str | None]:
@@ -86,20 +83,17 @@ def _speaker(message: BaseMessage) -> tuple[Role, str | None]:
     return _ROLES.get(kind, "assistant"), None
 
 
-def _text(number: int, message: BaseMessage) -> str:
+def _text(message: BaseMessage) -> tuple[str, str]:
+    """Return a message's text, and the type of what is not text in it; empty if there is none."""
     if isinstance(message.content, str):
-        return message.content
-    texts = []
+        return message.content, ""
+    texts, other = [], ""
     for block in message.content:
         if isinstance(block, str):
             texts.append(block)
         elif block.get("type") == "text":
             texts.append(str(block.get("text", "")))
         elif not isinstance(message, AIMessage):  # a model's reasoning and tool calls are left out
-            raise ConfigurationError.of(
-                "messages",
-                f"message {number} ({message.type}) holds a block of type "
-                f"{str(block.get('type'))[:40]!r}; the service takes only text (interface section "
-                "4). Leave it out, or put what it shows into words. Nothing was sent",
-            )
-    return "".join(texts)
+            other = str(block.get("type"))[:40]
+            texts.append(placeholder(other, block.get("filename") or block.get("name")))
+    return "".join(texts), other

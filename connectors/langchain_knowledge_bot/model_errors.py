@@ -59,7 +59,7 @@ _LANGCHAINS: dict[type[KnowledgeBotError], type[ModelError] | None] = {
 }
 
 # What may succeed later, where the service has not acted.
-_PASSING = (
+PASSING = (
     knowledge_bot.ConnectionFailedError,
     knowledge_bot.RateLimitError,
     knowledge_bot.RequestTimeoutError,
@@ -106,7 +106,7 @@ def as_chat_error(error: KnowledgeBotError, *, alone: bool = True) -> ChatError:
     kind = _KINDS.get(type(error), ChatError)
     if error.delivery is Delivery.UNKNOWN or not alone:
         kind = _KINDS_BY_OUTCOME.get((UnknownDeliveryError, kind), UnknownDeliveryError)
-    elif isinstance(error, _PASSING):
+    elif isinstance(error, PASSING):
         kind = _KINDS_BY_OUTCOME[PassingChatError, kind]
     chat_error: ChatError = kind.__new__(kind, *error.args)
     chat_error.__dict__.update(vars(error))

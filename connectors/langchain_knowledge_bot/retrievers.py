@@ -1,7 +1,7 @@
 """A bot's answers as retrieved documents."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Self, overload
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, overload
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -9,7 +9,6 @@ from langchain_core.callbacks import (
 )
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import Runnable
 from pydantic import Field, PositiveInt, model_validator
 from typing_extensions import Unpack, override
 
@@ -21,6 +20,7 @@ from knowledge_bot import (
     RateLimitError,
 )
 from knowledge_bot.adapters import Answer, aask_bots, ask_bots, awith_freshness, with_freshness
+from langchain_knowledge_bot.asked_once import AskedOnce
 from langchain_knowledge_bot.connection import Connection, ConnectionFields, LedgerField
 from langchain_knowledge_bot.model_errors import as_chat_error
 
@@ -42,7 +42,7 @@ class RetrieverFields(ConnectionFields, total=False):
     metadata: dict[str, Any] | None
 
 
-class KnowledgeBotRetriever(BaseRetriever, Connection):
+class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Connection):
     """The answers of one bot or several, as one document for each bot.
 
     A document's text is an answer, written by the bot from the passages that it found; the service
@@ -113,6 +113,9 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
             a question that a bot may have received.
     """
 
+    # Of several bots, which of them has answered does not matter to who wants to ask all again.
+    _passing: ClassVar[tuple[type[Exception], ...]] = (ConnectionFailedError, RateLimitError)
+
     bot_id: str | None = None
     """The bot that is asked, `bot_…`."""
 
@@ -170,23 +173,6 @@ class KnowledgeBotRetriever(BaseRetriever, Connection):
             raise as_chat_error(error, alone=len(bots) == 1) from None
         compared = [await awith_freshness(one, self.ledger, self._service) for one in answers]
         return self._documents(bots, compared)
-
-    @override
-    def with_retry(
-        self,
-        *,
-        retry_if_exception_type: Any = (ConnectionFailedError, RateLimitError),
-        **options: Any,
-    ) -> Runnable[str, list[Document]]:
-        """Return this retriever with retries, by default only if no question reached a bot.
-
-        A retry asks every bot again, including those that have answered.
-
-        Args:
-            retry_if_exception_type: the errors that are retried.
-            **options: `stop_after_attempt` and the others of `Runnable.with_retry`.
-        """
-        return super().with_retry(retry_if_exception_type=retry_if_exception_type, **options)
 
     def _asked(self, query: Any, k: int | None) -> list[str]:
         if not isinstance(query, str):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForToolRun,
@@ -10,6 +10,7 @@ from langchain_core.callbacks import (
     BaseCallbackManager,
     CallbackManagerForToolRun,
 )
+from langchain_core.messages import ToolCall
 from langchain_core.tools import ArgsSchema, BaseTool, BaseToolkit, ToolException
 from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Unpack, override
@@ -41,8 +42,9 @@ from knowledge_bot.adapters import (
     with_freshness,
 )
 from knowledge_bot.conversations import Conversations, Heads, Said
+from langchain_knowledge_bot.asked_once import AskedOnce
 from langchain_knowledge_bot.connection import Connection, ConnectionFields, HeadsField, LedgerField
-from langchain_knowledge_bot.model_errors import as_chat_error
+from langchain_knowledge_bot.model_errors import PASSING, as_chat_error
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest import Ledger
@@ -58,6 +60,10 @@ _FOR_THE_AGENT = (
     ServerError,
     UnexpectedResponseError,
 )
+
+
+class PassingToolException(ToolException):
+    """A question that the service has not received, and may take later."""
 
 
 class UnknownDeliveryToolException(ToolException, RuntimeError):  # noqa: N818 - as LangChain's own
@@ -93,7 +99,7 @@ class ToolFields(ConnectionFields, total=False):
     extras: dict[str, Any] | None
 
 
-class KnowledgeBotTool(BaseTool, Connection):
+class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool, Connection):
     """A bot as a tool that an agent asks.
 
     The content is the bot's answer. By default every question starts its own conversation, which
@@ -173,6 +179,8 @@ class KnowledgeBotTool(BaseTool, Connection):
             is False; otherwise the agent gets its text. If the service may have acted, LangGraph's
             default `RetryPolicy` does not ask again.
     """
+
+    _passing: ClassVar[tuple[type[Exception], ...]] = (PassingToolException,)
 
     bot_id: str
     """The bot that is asked, `bot_…`."""
@@ -429,8 +437,9 @@ class KnowledgeBotToolkit(BaseToolkit, Connection):
 def _tool_error(error: KnowledgeBotError) -> Exception:
     if not isinstance(error, _FOR_THE_AGENT):
         return as_chat_error(error)
-    unknown = error.delivery is Delivery.UNKNOWN
-    return (UnknownDeliveryToolException if unknown else ToolException)(str(error))
+    if error.delivery is Delivery.UNKNOWN:
+        return UnknownDeliveryToolException(str(error))
+    return (PassingToolException if isinstance(error, PASSING) else ToolException)(str(error))
 
 
 def _check(question: str) -> None:

@@ -9,7 +9,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from knowledge_bot import ConfigurationError, Message
 from knowledge_bot.adapters import Answer
-from knowledge_bot.conversations import ROLES, Said
+from knowledge_bot.conversations import ROLES, Said, placeholder
 
 # A block that only marks what a provider caches.
 _WITHOUT_CONTENT = "cache"
@@ -37,11 +37,7 @@ class FollowingMessage(ChatMessage):
 
 
 def said_of(messages: Sequence[ChatMessage]) -> list[Said]:
-    """Return the framework's messages as the core's.
-
-    Raises:
-        ConfigurationError: a message that is not a model's holds more than text.
-    """
+    """Return the framework's messages as the core's."""
     said: list[Said] = []
     for position, message in enumerate(messages, 1):
         if isinstance(message, FollowingMessage):
@@ -92,19 +88,16 @@ def source_nodes(text: str, metadata: Mapping[str, Any]) -> list[NodeWithScore]:
 def _said(position: int, message: ChatMessage) -> Said:
     # Any other role is a provider's name for the model itself.
     role = ROLES.get(message.role.value, "assistant")
+    text, unreadable = message.content or "", ""
     for block in message.blocks:
         # A model's reasoning and tool calls are left out.
-        if isinstance(block, TextBlock) or role == "assistant":
+        kind = getattr(block, "block_type", "")
+        if isinstance(block, TextBlock) or role == "assistant" or kind == _WITHOUT_CONTENT:
             continue
-        if getattr(block, "block_type", None) != _WITHOUT_CONTENT:
-            raise ConfigurationError.of(
-                "messages",
-                f"number {position} holds a {type(block).__name__}, and bots only read "
-                "text; put into words what it shows, or add the file to a collection of the bot "
-                "and ask about it. Nothing was sent",
-            )
+        text += placeholder(kind, getattr(block, "title", None))
+        unreadable = f"message {position} holds a block of type {kind!r}"
     name = message.additional_kwargs.get("name")  # of a tool
-    return Said(role, message.content or "", name if isinstance(name, str) else None)
+    return Said(role, text, name if isinstance(name, str) else None, unreadable=unreadable)
 
 
 def _node(

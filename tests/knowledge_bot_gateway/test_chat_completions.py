@@ -9,6 +9,7 @@ import pytest
 
 from gateways import KEY
 from knowledge_bot.conversations import Heads
+from knowledge_bot.transcripts import read
 from scripted_server import answer, close, silence
 
 BOT = "bot_guide"
@@ -253,6 +254,23 @@ def test_images_are_refused(client, bots):
     assert failure.value.code == "unsupported_value"
     assert failure.value.param == "messages[0].content[0].type"
     assert bots.contents == []
+
+
+def test_an_image_before_the_question_is_told_as_one(client, bots):
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    shown = [{"type": "text", "text": "What is this?"}, part]
+    messages = [
+        {"role": "user", "content": shown},
+        {"role": "assistant", "content": "A cat."},
+        {"role": "user", "content": "Who opens?"},
+    ]
+    client.chat.completions.create(model=BOT, messages=messages)
+    (sent,) = bots.contents
+    assert [turn.text for turn in read(sent).turns] == [
+        "What is this?\n\n[image]",
+        "A cat.",
+        "Who opens?",
+    ]
 
 
 BAD = [

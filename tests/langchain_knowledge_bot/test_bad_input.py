@@ -41,7 +41,7 @@ def bot(bots):
 @pytest.mark.parametrize(
     ("messages", "expected"),
     [
-        (IMAGE, "put what it shows into words"),
+        (IMAGE, "Put into words what it shows"),
         ([], "End the list with a question"),
         ("  ", "End the list with a question"),
         ([("ai", "")], "End the list with a question"),

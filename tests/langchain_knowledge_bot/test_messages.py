@@ -12,7 +12,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from knowledge_bot import ConfigurationError
 from knowledge_bot.conversations import Place, Said
 from langchain_knowledge_bot.messages import said_in
 
@@ -64,7 +63,15 @@ def test_other_answers_have_no_place(message):
     "kind", [HumanMessage, SystemMessage, lambda c: ToolMessage(c, tool_call_id="1")]
 )
 @pytest.mark.parametrize("block", ["image", "image_url", "audio", "file", "video"])
-def test_what_is_not_text_is_an_error_that_names_it(kind, block):
+def test_what_is_not_text_has_a_placeholder_and_is_named(kind, block):
     messages = [HumanMessage("one"), kind([{"type": "text", "text": "x"}, {"type": block}])]
-    with pytest.raises(ConfigurationError, match=rf"message 2 .* type '{block}'.*into words"):
-        said_in(messages, "bot_1")
+    first, second = said_in(messages, "bot_1")
+    assert (first.text, first.unreadable) == ("one", "")
+    assert second.text == f"x [{block.removesuffix('_url')}] "
+    assert f"message 2 ({messages[1].type})" in second.unreadable
+    assert repr(block) in second.unreadable
+
+
+def test_a_file_is_named_in_its_placeholder():
+    blocks = [{"type": "file", "filename": "a.pdf"}, "See page 2"]
+    assert said_in([HumanMessage(blocks)], "bot_1")[0].text == " [file a.pdf] See page 2"

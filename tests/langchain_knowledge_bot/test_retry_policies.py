@@ -73,6 +73,53 @@ def test_what_the_service_refused_for_now_is_tried_again(bots, node, value, stat
     assert len(bots.contents) == 1 + 2
 
 
+RUNNABLES = pytest.mark.parametrize(
+    ("kind", "asked"),
+    [
+        (ChatKnowledgeBot, "When?"),
+        (KnowledgeBotRetriever, "When?"),
+        (KnowledgeBotTool, {"question": "When?"}),
+    ],
+)
+
+
+def runnable(kind, bots, bot_id="bot_1"):
+    more = {"handle_tool_error": False} if kind is KnowledgeBotTool else {}
+    return kind(bot_id=bot_id, timeout=0.3, max_retries=0, **bots.fields, **more)
+
+
+@RUNNABLES
+def test_no_wrapper_asks_again_what_the_service_may_have(bots, kind, asked):
+    bots.lose_next.extend([answer(500)] * 3)
+    asking = runnable(kind, bots)
+    again = asking.with_retry(wait_exponential_jitter=False, stop_after_attempt=3)
+    with pytest.raises(RuntimeError):
+        again.invoke(asked)
+    with pytest.raises(RuntimeError):
+        asking.with_fallbacks([runnable(kind, bots, "bot_2")]).invoke(asked)
+    assert bots.contents == ["When?", "When?"]
+
+
+@RUNNABLES
+def test_every_wrapper_asks_again_what_the_service_refused_for_now(bots, kind, asked):
+    bots.refuse_next.extend([answer(429)] * 2)
+    asking = runnable(kind, bots)
+    again = asking.with_retry(wait_exponential_jitter=False, stop_after_attempt=2)
+    with pytest.raises((KnowledgeBotError, ToolException)):
+        again.invoke(asked)
+    bots.refuse_next.append(answer(429))
+    assert "bot_2" in str(asking.with_fallbacks([runnable(kind, bots, "bot_2")]).invoke(asked))
+    assert len(bots.contents) == 4
+
+
+@RUNNABLES
+def test_fallbacks_after_an_unknown_outcome_are_the_users_choice(bots, kind, asked):
+    bots.lose_next.append(answer(500))
+    asking, other = runnable(kind, bots), runnable(kind, bots, "bot_2")
+    both = asking.with_fallbacks([other], exceptions_to_handle=(Exception,))
+    assert "bot_2" in str(both.invoke(asked))
+
+
 def test_of_several_bots_none_is_asked_again_with_the_one_that_failed(bots):
     bots.refuse_next.append(answer(429))
     node = retriever({"max_retries": 0, **bots.fields}, bot_ids=["bot_1", "bot_2", "bot_3"])

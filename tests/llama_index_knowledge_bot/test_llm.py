@@ -223,9 +223,19 @@ def test_an_argument_that_no_bot_takes_is_an_error_and_not_ignored(start, method
 def test_an_image_is_an_error_that_says_what_to_do_instead(start, method, beside):
     service = start()
     messages = [*TALK, ChatMessage(role=MessageRole.USER, content=[*beside, ImageBlock(image=b"")])]
-    with pytest.raises(ConfigurationError, match=r"number 5 holds a ImageBlock.*into words"):
+    with pytest.raises(
+        ConfigurationError, match=r"message 5 holds a block of type 'image'.*into words"
+    ):
         call(llm_of(service), method, messages)
     assert service.calls == 0
+
+
+@pytest.mark.parametrize("method", CHATTING)
+def test_an_image_before_the_question_is_told_as_one(start, method):
+    service = start()
+    shown = ChatMessage(role=MessageRole.USER, content=[ImageBlock(image=b"")])
+    call(llm_of(service), method, [shown, ChatMessage("A cat.", role="assistant"), TALK[-1]])
+    assert read(contents(service)[0]).turns[0] == Turn("user", " [image] ")
 
 
 @pytest.mark.parametrize("method", COMPLETING + CHATTING)
