@@ -527,6 +527,7 @@ class Session:
         self._opened = False
         self._lock = threading.Lock()
         self._away_since: float | None = None
+        self._cause: BaseException | None = None
         self.given_up: bool = False
         _sessions.add(self)
 
@@ -540,33 +541,40 @@ class Session:
         self._file, self._opened = self._database.file_identity(), self._connection is not None
         return self._connection
 
-    def do(self, what: str, work: Callable[[Connection], T]) -> T:
+    def do(self, what: str, work: Callable[[Connection], T], *, since: float | None = None) -> T:
         """Do something with the connection, and try again while the database is away.
 
         Args:
             what: what an error says could not be done: "read" or "written".
             work: it may be called several times.
+            since: when somebody began to wait for this, by `time.monotonic`. Then the patience is
+                this caller's own: it counts from there, also where an outage began before, and is
+                not begun anew by who had to wait for others.
 
         Raises:
             DatabaseError: it cannot be done.
         """
         while True:
             with self._lock:
+                waited = 0.0 if since is None else time.monotonic() - since
+                if self._cause is not None and waited > self._patience:
+                    raise self._database.explained(self._cause, what) from self._cause
                 try:
                     done = work(self._connected())
                 except Exception as error:
                     cause = error.__cause__ if isinstance(error, DatabaseError) else error
                     if cause is None or not is_database_error(cause):
                         raise
-                    self._failed(cause, self._database.explained(cause, what))
+                    self._failed(cause, self._database.explained(cause, what), since)
                 else:
+                    self._cause = None
                     if self._away_since is not None:
                         away, self._away_since = time.monotonic() - self._away_since, None
                         logger.warning("%s is back after %.0f s", self._database.name, away)
                     return done
             time.sleep(_PAUSE)
 
-    def _failed(self, cause: BaseException, failure: DatabaseError) -> None:
+    def _failed(self, cause: BaseException, failure: DatabaseError, since: float | None) -> None:
         """Begin or go on with an outage; raise what failed if that has lasted long enough."""
         if self._connection is not None and not self._connection.sqlite:
             if getattr(cause, "sqlstate", None) == _LOCK_TIMEOUT:
@@ -577,10 +585,12 @@ class Session:
             self._away_since = None
             raise failure from cause
         now = time.monotonic()
+        self._cause = cause
         if self._away_since is None:
             self._away_since = now
             logger.warning("Trying again for up to %.0f s: %s", self._patience, failure)
-        if self.given_up or now - self._away_since > self._patience:
+        began = self._away_since if since is None else since
+        if self.given_up or now - began > self._patience:
             raise failure from cause
 
     def close(self) -> None:

@@ -9,13 +9,19 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeAlias
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from knowledge_bot._client import Client
 from knowledge_bot._database import Connection, Database, DatabaseError, Session
 from knowledge_bot._endpoints import check_number
 from knowledge_bot.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+T = TypeVar("T")
 
 _DAY: Final = 86_400  # seconds
 
@@ -89,6 +95,7 @@ class Heads:
         check_number("remembered", remembered, 1, whole=True)
         check_number("days", days, 1, whole=True)
         self._made_of = (address, remembered, days)
+        self._thread: tuple[int, ThreadPoolExecutor] | None = None
         self._store = (
             _Memory(remembered) if address is None else _Table(_HeadsDatabase.of(address), days)
         )
@@ -117,6 +124,33 @@ class Heads:
         """Whether a database holds them, so that calls may take some milliseconds."""
         return isinstance(self._store, _Table)
 
+    async def off_the_loop(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Do something that uses them, without blocking an event loop or asyncio's own threads.
+
+        Where a database holds them, that is done in a thread of their own, one after another; how
+        long it is waited for counts from here.
+        """
+        if not self.shared:  # takes microseconds
+            return work(*arguments)
+        import asyncio
+
+        asked_at = time.monotonic()
+
+        def run() -> T:
+            _asked_at.set(asked_at)
+            return work(*arguments)
+
+        return await asyncio.get_running_loop().run_in_executor(self._own_thread(), run)
+
+    def _own_thread(self) -> "ThreadPoolExecutor":
+        """Return what runs in the thread; a child of `os.fork` has to start one anew."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with _threads_lock:
+            if self._thread is None or self._thread[0] != os.getpid():
+                self._thread = os.getpid(), ThreadPoolExecutor(1, thread_name_prefix="heads")
+            return self._thread[1]
+
     def check(self) -> None:
         """Check that they can be read.
 
@@ -142,6 +176,11 @@ class Heads:
 def _heads(address: Any, remembered: int, days: int) -> Heads:
     return Heads(address, remembered=remembered, days=days)
 
+
+# When the call that a thread works for began to wait; unset for calls in the caller's own thread.
+_asked_at: "ContextVar[float]" = ContextVar("asked_at")
+_threads_lock = threading.Lock()
+os.register_at_fork(after_in_child=lambda: globals().update(_threads_lock=threading.Lock()))
 
 _of_clients: "WeakKeyDictionary[Client, Heads]" = WeakKeyDictionary()
 _of_clients_lock = threading.Lock()
@@ -238,10 +277,12 @@ class _Table:
                 self._tidy(connection)
             return after
 
-        return self._session.do("used", write)
+        return self._session.do("used", write, since=_since())
 
     def find(self, service: str, said: str) -> tuple[str, str | None] | None:
-        found = self._session.do("used", lambda database: database.rows(_FIND_SAID, service, said))
+        found = self._session.do(
+            "used", lambda database: database.rows(_FIND_SAID, service, said), since=_since()
+        )
         return next(((conversation, answer) for conversation, answer in found), None)
 
     def _tidy(self, connection: Connection) -> None:
@@ -249,6 +290,10 @@ class _Table:
         if now - self._tidied > _DAY:
             connection.run("DELETE FROM kbot_heads WHERE updated_at < ?", int(now - self._seconds))
             self._tidied = now
+
+
+def _since() -> float:
+    return _asked_at.get(time.monotonic())
 
 
 _FIND = (

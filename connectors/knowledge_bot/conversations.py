@@ -20,11 +20,10 @@ stored with a message, as in a list that comes over OpenAI's API, `Heads` recogn
 all that was said up to it.
 """
 
-import asyncio
 import hashlib
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self, TypeAlias, TypedDict, TypeVar
 
@@ -253,7 +252,7 @@ class Conversations:
     ) -> Reply:
         """Ask as `ask` does, without blocking; arguments, result and errors are the same."""
         service = client.base_url
-        exchange = await self._off_the_loop(
+        exchange = await self.heads.off_the_loop(
             self._begin, service, bot_id, messages, conversation_id, default
         )
         try:
@@ -262,15 +261,10 @@ class Conversations:
                     bot_id=bot_id, content=content, conversation_id=exchange.conversation_id
                 )
         except BaseException as error:
-            await self._off_the_loop(self._end, service, exchange, error)
+            await self.heads.off_the_loop(self._end, service, exchange, error)
             raise
-        await self._off_the_loop(self._end, service, exchange)
+        await self.heads.off_the_loop(self._end, service, exchange)
         return exchange.reply
-
-    async def _off_the_loop(self, work: Callable[..., T], *arguments: Any) -> T:
-        if not self.heads.shared:  # takes microseconds
-            return work(*arguments)
-        return await asyncio.to_thread(work, *arguments)
 
     def _begin(
         self,
