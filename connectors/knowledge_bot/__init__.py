@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Conversation,
         Header,
         Message,
+        Passage,
         Source,
         SourceDetails,
     )
@@ -68,6 +69,7 @@ __all__ = [
     "KnowledgeBotError",
     "Message",
     "NotFoundError",
+    "Passage",
     "PaymentRequiredError",
     "PermissionDeniedError",
     "PreconditionFailedError",
@@ -93,6 +95,7 @@ _HOMES = {
         "Conversation",
         "Header",
         "Message",
+        "Passage",
         "Source",
         "SourceDetails",
     ),

@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # pydantic is slow to load, so it waits for the first answer
         Conversation,
         Header,
         Message,
+        Passage,
         Source,
         SourceDetails,
     )
@@ -63,6 +64,7 @@ Headers: TypeAlias = Mapping[str, str] | Iterable["Header"]
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 # The requests that carry a key of idempotency, where the service announces that.
+_SEARCH = "/search"
 _WITH_KEYS = ("/sources/webpage", "/sources/write", "/sources/upload", "/messages")
 
 
@@ -94,6 +96,11 @@ class Request(Generic[T]):
     done_if: tuple[str, ...] = ()
     idempotency_key: str | None = None
     in_doubt: bool = False
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether nothing changes by it, however often it is sent."""
+        return self.method == "GET" or self.path == _SEARCH
 
     @property
     def takes_key(self) -> bool:
@@ -522,6 +529,59 @@ class Endpoints:
             done_if=(UNKNOWN_SOURCE,),
         )
 
+    # Of the extension `passages`; without it both raise `UnsupportedError`
+
+    @endpoint
+    @staticmethod
+    def search(
+        query: str,
+        *,
+        bot_id: str | None = None,
+        collections: Collections | None = None,
+        limit: int = 10,
+    ) -> "Request[list[Passage]]":
+        """Return the passages that fit a question best, where `passages` is announced.
+
+        No bot is asked: there is no message, no conversation and no answer in prose.
+
+        Args:
+            query: the question.
+            bot_id: look in the collections of this bot, `bot_…`.
+            collections: look in these instead; by default in all that the API key sees.
+            limit: how many passages at most, 1 to 40.
+
+        Returns:
+            The passages, best first; the list is empty if none has anything of the question.
+
+        Raises:
+            UnsupportedError: the service does not announce `passages`.
+        """
+        fields: dict[str, Any] = {"query": non_empty_text("query", query), "limit": limit}
+        check_number("limit", limit, 1, 40, whole=True)
+        if bot_id is not None and collections is not None:
+            raise ConfigurationError.of("bot_id", "give it or collections, one of the two")
+        if bot_id is not None:
+            fields["bot_id"] = identifier("bot_id", bot_id, "bot_")
+        if collections is not None:
+            fields["collections"] = collection_ids(collections)
+        body = _json("POST", _SEARCH, fields)
+        return Request("POST", _SEARCH, _read_passages, body, needs=("passages",))
+
+    @endpoint
+    @staticmethod
+    def get_passage(passage_id: str) -> "Request[Passage]":
+        """Return a passage, where the service announces `passages`.
+
+        Args:
+            passage_id: the passage's id, as `search` returned it.
+
+        Raises:
+            UnsupportedError: the service does not announce `passages`.
+            NotFoundError: there is no such passage, or its source was replaced or deleted since.
+        """
+        path = f"/passages/{quote(non_empty_text('passage_id', passage_id), safe='')}"
+        return Request("GET", path, _read_passage, needs=("passages",))
+
 
 PING = "/ping"
 
@@ -530,6 +590,9 @@ ANNOUNCEMENT = ("*",)
 
 UNKNOWN_SOURCE = "unknown_source"
 """The code of a 404 that comes from the service itself, and not from what stands before it."""
+
+UNKNOWN_PASSAGE = "unknown_passage"
+"""The same for a passage."""
 
 # Sources on a page, as many as the extension allows.
 _PAGE = 500
@@ -617,6 +680,8 @@ _read_conversations = _reader("Conversation", listed=True)
 _read_source = _reader("Source")
 _read_message = _reader("Message")
 _read_details = _reader("SourceDetails")
+_read_passage = _reader("Passage")
+_read_passages = _reader("Passage", listed=True)
 _read_page_of_sources = _reader("SourceDetails", listed=True, paged=True)
 
 

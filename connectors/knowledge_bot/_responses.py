@@ -126,7 +126,7 @@ def outcome_of(request: Request[T], delivery: Delivery) -> str:
     """Return the sentence that says what a failure means for the request."""
     if delivery is Delivery.NOT_DELIVERED:
         return "The service cannot have acted on it; sending it again is safe"
-    if request.method == "GET":
+    if request.only_reads:
         return "Nothing was changed by asking"
     if delivery is Delivery.REFUSED:
         return "The service did not act on it"

@@ -16,7 +16,14 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar, cast
 
 from knowledge_bot._configuration import Configuration
-from knowledge_bot._endpoints import ANNOUNCEMENT, PING, UNKNOWN_SOURCE, Request, read_pong
+from knowledge_bot._endpoints import (
+    ANNOUNCEMENT,
+    PING,
+    UNKNOWN_PASSAGE,
+    UNKNOWN_SOURCE,
+    Request,
+    read_pong,
+)
 from knowledge_bot._extensions import HEADER, Announced, check_announced, end_of_life, new_key
 from knowledge_bot._responses import KEY_IN_USE, echoes_key, outcome_of, read_result
 from knowledge_bot._transports import Destination, HTTPResponse, chain
@@ -181,7 +188,7 @@ def _attempts(
                 _notice_refusal(request, error, announced)
         error.idempotency_key = request.idempotency_key
         pause = seconds_to_wait(_pause(number, error))
-        if error.delivery is Delivery.UNKNOWN and request.method != "GET":
+        if error.delivery is Delivery.UNKNOWN and not request.only_reads:
             request.in_doubt = True
         expired = request.in_doubt and time.time() + pause >= expiry
         if number > settings.max_retries or expired or not may_be_sent_again(request, error):
@@ -221,7 +228,7 @@ def _notice_refusal(request: Request[Any], error: KnowledgeBotError, announced: 
         request.needs
         and isinstance(error, APIError)
         and error.status_code in (404, 405, 501)
-        and error.code != UNKNOWN_SOURCE
+        and error.code not in (UNKNOWN_SOURCE, UNKNOWN_PASSAGE)
     ):
         announced.forget()
 
@@ -234,18 +241,19 @@ def _says_nothing_of_it(error: KnowledgeBotError) -> bool:
 def may_be_sent_again(request: Request[T], error: KnowledgeBotError) -> bool:
     """Return whether sending the request again is safe, and may succeed."""
     unknown = error.delivery is Delivery.UNKNOWN
-    repeatable = not unknown or request.method != "POST" or request.idempotency_key is not None
+    harmless = request.method != "POST" or request.only_reads
+    repeatable = not unknown or harmless or request.idempotency_key is not None
     if request.upload is not None and not request.upload.replayable:
         repeatable = False
     if isinstance(error, APIError):
         if error.status_code in NOT_NOW or error.code == KEY_IN_USE:
             return repeatable
-        if request.method == "GET":
+        if request.only_reads:
             return error.status_code in (502, 504)
         return repeatable and unknown and error.status_code >= 500
     if isinstance(error, UnexpectedResponseError):
         # Cut short, it may be whole the next time.
-        return repeatable and request.method != "GET" and error.status_code < 300
+        return repeatable and not request.only_reads and error.status_code < 300
     never_answered = ConnectionFailedError | ConnectionLostError | RequestTimeoutError
     return repeatable and isinstance(error, never_answered)
 

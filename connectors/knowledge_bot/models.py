@@ -93,6 +93,25 @@ class SourceDetails(Source, frozen=True):
     """When `ready_revision` became ready, in UTC."""
 
 
+class Passage(Model, frozen=True):
+    """A passage of a source's text, from a service that announces `passages`."""
+
+    id: str
+    """Stays the same until its source is replaced or deleted."""
+    source_id: str
+    """`src_…`."""
+    name: str
+    """The source's."""
+    text: str
+    """What it says."""
+    url: str | None = None
+    """The source's, if it is a web page."""
+    revision: str | None = None
+    """Of the source, which the passage is of."""
+    score: float | None = None
+    """Higher for what fits better, among the passages of one search; None for one looked up."""
+
+
 class Message(Model, frozen=True):
     """A bot's answer to a message."""
 

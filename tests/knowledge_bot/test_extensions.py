@@ -725,7 +725,7 @@ def test_without_extensions_a_service_from_memory_has_none():
     with pytest.raises(UnsupportedError):
         client.delete_source(add(client).id)
     with pytest.raises(ConfigurationError):
-        MemoryService(extensions={"passages"})
+        MemoryService(extensions={"telepathy"})
 
 
 def test_a_lost_answer_is_had_again_from_memory(memory, client):
@@ -837,3 +837,93 @@ def test_an_interrupted_post_names_its_key(memory):
         create(Client(KEY, "https://service.test", transport=Interrupted()))
     assert caught.value.delivery is Delivery.UNKNOWN
     assert caught.value.idempotency_key in caught.value.__notes__[0]
+
+
+# Passages -----------------------------------------------------------------------------------------
+
+PASSAGE = {
+    "id": "pas_1",
+    "source_id": "src_1",
+    "name": "Handbook",
+    "url": None,
+    "revision": "r1",
+    "text": "At nine.",
+    "score": 1.5,
+}
+SEARCHING = {
+    "search": lambda c: c.search("When?"),
+    "get": lambda c: c.get_passage("pas_1"),
+}
+
+
+@pytest.fixture
+def searchable(extended):
+    return lambda *replies: extended(*replies, header="passages=1")
+
+
+@pytest.mark.parametrize("use", SEARCHING)
+def test_without_the_extension_nothing_is_searched(call, extended, use):
+    server = extended(header="idempotency=1;lifetime=600, sources=1;manage")
+    with pytest.raises(UnsupportedError):
+        call(SEARCHING[use], server.url)
+    assert server.requests == []
+
+
+def test_passages_are_found(call, searchable):
+    server = searchable(answer(body={"value": {"data": [PASSAGE]}}))
+    (found,) = call(
+        lambda c: c.search("When?", collections=["col_1", "col_2"], limit=3), server.url
+    )
+    assert (found.id, found.text, found.score, found.name) == ("pas_1", "At nine.", 1.5, "Handbook")
+    (request,) = server.requests
+    assert (request.method, request.path) == ("POST", "/public/v1/search")
+    fields = {"query": "When?", "limit": 3, "collections": ["col_1", "col_2"]}
+    assert request.json() == {"value": fields}
+    assert "idempotency-key" not in request.headers
+
+
+def test_a_passage_is_read_and_one_that_is_gone_is_not_there(call, searchable):
+    gone = answer(404, {"code": "unknown_passage", "message": "m"})
+    server = searchable(answer(body={**PASSAGE, "score": None}), gone)
+    assert call(SEARCHING["get"], server.url).score is None
+    with pytest.raises(NotFoundError):
+        call(SEARCHING["get"], server.url)
+    assert [request.path for request in server.requests] == ["/public/v1/passages/pas_1"] * 2
+
+
+@pytest.mark.parametrize("use", SEARCHING)
+@pytest.mark.parametrize("fault", [answer(502), close], ids=["502", "closed"])
+def test_a_search_changes_nothing_and_is_sent_again(call, searchable, use, fault):
+    found = [PASSAGE] if use == "search" else PASSAGE
+    server = searchable(fault, answer(body={"data": found} if use == "search" else found))
+    assert call(SEARCHING[use], server.url)
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "argument"),
+    [
+        ({"query": ""}, "query"),
+        ({"query": "x", "limit": 0}, "limit"),
+        ({"query": "x", "limit": 41}, "limit"),
+        ({"query": "x", "bot_id": "col_1"}, "bot_id"),
+        ({"query": "x", "collections": "bot_1"}, "collections"),
+        ({"query": "x", "bot_id": "bot_1", "collections": "col_1"}, "bot_id"),
+    ],
+)
+def test_a_search_that_cannot_be_sent_is_refused_before(call, searchable, given, argument):
+    server = searchable()
+    with pytest.raises(ConfigurationError) as caught:
+        call(lambda c: c.search(**given), server.url)
+    assert caught.value.argument == argument
+    assert server.requests == []
+
+
+def test_the_service_from_memory_finds_what_was_added():
+    memory = MemoryService(extensions={"passages"})
+    with Client(KEY, "https://service.test", transport=memory.transport) as client:
+        source = client.create_text_source(name="n", collections="col_default", content="At nine.")
+        (found,) = client.search("At which hour?")
+        assert (found.source_id, found.text) == (source.id, "At nine.")
+        assert client.get_passage(found.id).text == "At nine."
+        assert client.search("Something else") == []

@@ -1,4 +1,4 @@
-"""A service with both extensions, over a socket, and mutants of it with one fault each.
+"""A service with all extensions, over a socket, and mutants of it with one fault each.
 
 It knows two API keys of one account, its sources are pending for some requests, and its bot answers
 from the texts that are ready.
@@ -12,7 +12,7 @@ from typing import Any
 from knowledge_bot import HTTPRequest
 from knowledge_bot._transports import HTTPResponse
 from knowledge_bot.testing import MemoryService, ReceivedRequest
-from knowledge_bot.testing._extensions import Keys, Sources
+from knowledge_bot.testing._extensions import Keys, RefusedError, Sources
 from scripted_server import Received, Reply, ScriptedServer, answer, close
 
 API_KEYS = ("key-of-the-owner", "another-key-of-the-owner")
@@ -30,7 +30,7 @@ class ExtendedService(MemoryService):
 
     def __init__(self, **options: Any) -> None:
         bots = {"bot_default": self.say}
-        super().__init__(bots=bots, extensions={"idempotency", "sources"}, **options)
+        super().__init__(bots=bots, extensions={"idempotency", "sources", "passages"}, **options)
         self._keys, self._sources = self.keys(), self.managed(self.sources)
         self._keys.service = self._sources.service = self
         self.hold_sources()
@@ -331,6 +331,42 @@ class _FiltersNothing(Sources):
 
     def listed(self, query):
         return super().listed({n: v for n, v in query.items() if n in ("limit", "before", "name")})
+
+
+@mutant("passages/search")
+class _FindsTheWorstFirst(Sources):
+    """It lists the passages that fit worst first."""
+
+    def found(self, query, collections, limit):
+        return super().found(query, collections, limit)[::-1]
+
+
+@mutant("passages/places")
+class _SearchesEverywhere(ExtendedService):
+    """It searches all collections, whichever are named."""
+
+    def _search(self, value):
+        return super()._search({"query": value["query"], "limit": value.get("limit", 10)})
+
+
+@mutant("passages/read")
+class _ReadsNoPassage(Sources):
+    """It knows no passage by its id."""
+
+    def passage(self, passage_id):
+        raise RefusedError(404, "not_found", "there is nothing at this address")
+
+
+@mutant("passages/deleted")
+class _KeepsPassages(Sources):
+    """It finds passages of sources that are deleted."""
+
+    def delete(self, source_id, if_match):
+        self.kept = [*getattr(self, "kept", []), *super().passages()]
+        super().delete(source_id, if_match)
+
+    def passages(self):
+        return [*super().passages(), *getattr(self, "kept", [])]
 
 
 @mutant("sources/answers")

@@ -447,6 +447,65 @@ class Kit:
         self.send("DELETE", path).refused(404, "unknown_source")
         _expect(self.listed(source["name"])["data"] == [], "it is still listed")
 
+    def passages(self, query: str, **more: Any) -> Any:
+        """Search, in the collection unless another place is named, and return what was found."""
+        fields = {"query": query, "collections": [self.collection], **more}
+        return self.send("POST", "/search", fields).done()["data"]
+
+    def passage(self, word: str) -> Any:
+        """Add a text with a word that is nowhere else, and return its passage when it is found."""
+        text = self.text(f"The colour of the {word} is violet.", f"kbot conformance {word}")
+        source, deadline = self.add(text).done(), time.monotonic() + self.wait
+        found: list[Any] = []
+        while not found:
+            _expect(time.monotonic() < deadline, f"it is not found after {self.wait:g} s")
+            listed = self.passages(f"What colour has the {word}?")
+            found = [one for one in listed if one["source_id"] == source["id"]]
+            time.sleep(0.02)
+        _has(found[0], id=str, name=text["name"], revision=str)
+        return found[0]
+
+    def passages_search(self) -> None:
+        """The passages of a source that is ready are found, the best first, as many as wanted."""
+        word = f"quorvex{os.urandom(3).hex()}"
+        best = self.passage(word)
+        _expect(word in best["text"], "the text of the passage is another")
+        self.passage(f"{word} quorvex")
+        found = self.passages(f"What colour is the {word} quorvex?")
+        scores = [one["score"] for one in found]
+        _expect(scores == sorted(scores, reverse=True), f"the scores are {scores}")
+        _expect(len(found) > 1, "a passage with some of the words is not found")
+        _expect(len(self.passages(word, limit=1)) == 1, "there are more than the limit")
+
+    def passages_places(self) -> None:
+        """A search looks in the bot's collections, or in those that it names."""
+        word = f"quorvex{os.urandom(3).hex()}"
+        self.passage(word)
+        answer = self.send("POST", "/search", {"query": word, "collections": ["col_of_nobody"]})
+        found = answer.value.get("data") if answer.status < 300 else []
+        _expect(found == [], "found in a collection that is not there")
+        if self.bot is not None:
+            fields = {"query": word, "bot_id": self.bot}
+            self.send("POST", "/search", fields).done()
+
+    def passages_read(self) -> None:
+        """A passage is read by its id; one that is not there gets 404 unknown_passage."""
+        found = self.passage(f"quorvex{os.urandom(3).hex()}")
+        read = self.send("GET", f"/passages/{quote(found['id'], safe='')}").done()
+        _has(read, **{name: found[name] for name in ("id", "source_id", "revision", "text")})
+        self.send("GET", "/passages/pas_of_nobody").refused(404, "unknown_passage")
+
+    def passages_deleted(self) -> None:
+        """The passages of a source that is deleted are gone."""
+        self.announced("sources", "manage")
+        word = f"quorvex{os.urandom(3).hex()}"
+        found = self.passage(word)
+        self.send("DELETE", f"/sources/{found['source_id']}").done()
+        path = f"/passages/{quote(found['id'], safe='')}"
+        self.send("GET", path).refused(404, "unknown_passage")
+        ids = [one["id"] for one in self.passages(word)]
+        _expect(found["id"] not in ids, "it is still found")
+
     def check_key(self) -> None:
         """Check that the key may create sources, without which nothing can be told.
 
@@ -490,12 +549,13 @@ class Kit:
         return True, ""
 
 
+_REQUIRED = ("interface_", "announcement_", "idempotency_", "sources_", "passages_")
 _RECOMMENDED = ("sources/lost-answer",)
 
 REQUIREMENTS: dict[str, Callable[[Kit], None]] = {
     name.replace("_", "/", 1).replace("_", "-"): check
     for name, check in vars(Kit).items()
-    if name.startswith(("interface_", "announcement_", "idempotency_", "sources_"))
+    if name.startswith(_REQUIRED)
 }
 """All of them by id, in the order in which they are tested."""
 

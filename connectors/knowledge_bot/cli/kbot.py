@@ -41,6 +41,7 @@ _COMMANDS = {
     "conversations": "calling:conversations",
     "ask": "asking:ask",
     "chat": "asking:chat",
+    "search": "searching:search",
     "check": "checking:check",
     "add": "adding:add",
     "sources": "sources:sources",

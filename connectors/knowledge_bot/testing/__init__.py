@@ -102,8 +102,8 @@ class MemoryService:
             with "I could not find that in my sources."
         collections: ids of the collections, or names by id.
         wrapped: whether answers are wrapped in `value`; the interface shows both forms (section 4).
-        extensions: what it announces and does beyond the interface, `idempotency` and `sources`; by
-            default nothing.
+        extensions: what it announces and does beyond the interface, `idempotency`, `sources` and
+            `passages`, where a text is one passage; by default nothing.
 
     Attributes:
         requests: what arrived but for pings, in order, also where it was answered with a fault.
@@ -328,7 +328,28 @@ class MemoryService:
             return self._message(_value_of(received))
         if received.method == "POST" and received.path in _SOURCES:
             return self._created(received)
+        searches = "passages" in self.extensions
+        return self._searched(received) if searches else self._managed(received)
+
+    def _searched(self, received: ReceivedRequest) -> object:
+        """Act on a request of the extension `passages`."""
+        _, kind, *rest = unquote(received.path).split("/")
+        if (received.method, kind, rest) == ("POST", "search", []):
+            return self._search(_value_of(received))
+        if (received.method, kind) == ("GET", "passages"):
+            return self._sources.passage("/".join(rest))
         return self._managed(received)
+
+    def _search(self, value: Mapping[str, Any]) -> object:
+        bot, ids = value.get("bot_id"), value.get("collections") or []
+        limit = value.get("limit", 10)
+        if bot is not None and bot not in self.bots:
+            raise RefusedError(400, "unknown_bot", f"there is no bot {bot}")
+        if unknown := [each for each in ids if each not in self._known]:
+            raise RefusedError(400, "unknown_collection", f"there is no {', '.join(unknown)}")
+        if not isinstance(limit, int) or not 1 <= limit <= 40:
+            raise RefusedError(400, "invalid_request", "limit is not 1 to 40")
+        return {"data": self._sources.found(_text(value, "query"), ids or self._known, limit)}
 
     def _managed(self, received: ReceivedRequest) -> object:
         """Act on a request of the extension `sources`."""
@@ -405,7 +426,7 @@ class MemoryService:
             "status": "pending",
             "created_at": int(time.time() * 1000),
         }
-        if "sources" in self.extensions:
+        if not {"sources", "passages"}.isdisjoint(self.extensions):
             return self._sources.create(source, content)
         self.sources.append(source)
         return source

@@ -1,10 +1,10 @@
-"""The extensions of docs/extensions.md, from memory: keys of idempotency, and sources with a state.
+"""The extensions of docs/extensions.md, from memory: keys, sources with a state, and passages.
 
 `MemoryService` holds one object of each, and asks it under its own lock.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from knowledge_bot._extensions import end_of_life
@@ -15,6 +15,7 @@ LIFETIME = 604_800  # seconds
 ANNOUNCED = {
     "idempotency": f"idempotency=1;lifetime={LIFETIME}",
     "sources": "sources=1;manage;rename",
+    "passages": "passages=1",
 }
 
 Content = str | bytes
@@ -153,6 +154,42 @@ class Sources:
         """Return what questions are answered from."""
         ready = next((s["ready_revision"] for s in self._sources if s["id"] == source_id), None)
         return None if ready is None else self._contents[ready]
+
+    def passages(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        """Yield each source that is ready and has a text, and its text as one passage."""
+        for source in self._sources:
+            text = self.content(source["id"])
+            if isinstance(text, str):
+                yield (
+                    source,
+                    {
+                        "id": f"pas_{source['ready_revision']}",
+                        "source_id": source["id"],
+                        "name": source["name"],
+                        "url": None,
+                        "revision": source["ready_revision"],
+                        "text": text,
+                        "score": None,
+                    },
+                )
+
+    def found(self, query: str, collections: Iterable[str], limit: int) -> list[dict[str, Any]]:
+        """Return the passages with most of a question's words."""
+        words = set(query.casefold().split())
+        found = [
+            {**passage, "score": float(len(words & {*passage["text"].casefold().split()}))}
+            for source, passage in self.passages()
+            if {one["id"] for one in source["collections"]} & {*collections}
+        ]
+        found = [passage for passage in found if passage["score"]]
+        return sorted(found, key=lambda passage: -passage["score"])[:limit]
+
+    def passage(self, passage_id: str) -> dict[str, Any]:
+        """Return a passage."""
+        for _, passage in self.passages():
+            if passage["id"] == passage_id:
+                return passage
+        raise RefusedError(404, "unknown_passage", f"there is no passage {passage_id}")
 
     def _revise(self, source: dict[str, Any], content: Content) -> dict[str, Any]:
         self._revisions += 1

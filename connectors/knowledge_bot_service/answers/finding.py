@@ -24,7 +24,7 @@ from knowledge_bot_service.readers.analyzer.languages import IN_PAIRS
 
 # How many passages an answer is made from, and of how many that were found.
 PASSAGES: Final = 5
-_LOOKED_AT: Final = 40
+LOOKED_AT: Final = 40
 
 # How much it counts that the names which a passage stands under say what is asked, against the best
 # score of all. A heading is the best sign of what a passage is about, and its score takes it for
@@ -124,22 +124,25 @@ class Finder:
     def __init__(self, search: Search) -> None:
         self._search = search
 
-    def find(self, asked: Asked, collections: Sequence[int]) -> Found:
+    def find(self, asked: Asked, collections: Sequence[int], limit: int = PASSAGES) -> Found:
         """Find the passages that fit a question best.
 
         Args:
             asked: the question, and what was said before it, which gives short follow-ups their
                 subject.
             collections: the numbers of the collections to look in.
+            limit: how many passages to return at most; 40 or fewer.
         """
         terms = _understood(asked)
         if terms.is_empty and not asked.before:
             return Found(terms, {}, (), is_about_it=False)
         words = WeightedWords(terms.terms, 1.0)
-        found = self._find(terms, [words], collections)
+        found = self._find(terms, [words], collections, limit)
         if asked.before and not (found.is_about_it and _stands_alone(asked, terms)):
             before = self._context(asked.before, min(1.0, _SHORT / max(1, len(terms.terms))))
-            in_context = self._find(terms, [words, *before], collections, 1 + _goes_on(asked))
+            in_context = self._find(
+                terms, [words, *before], collections, limit, 1 + _goes_on(asked)
+            )
             found = in_context if in_context.is_about_it or not found.is_about_it else found
         if found.is_about_it:
             return found
@@ -147,7 +150,7 @@ class Finder:
         wider = terms.widened()
         if wider.terms == terms.terms:
             return found
-        in_other_words = self._find(wider, [WeightedWords(wider.terms, 1.0)], collections)
+        in_other_words = self._find(wider, [WeightedWords(wider.terms, 1.0)], collections, limit)
         return in_other_words if in_other_words.is_about_it else found
 
     def _find(
@@ -155,6 +158,7 @@ class Finder:
         terms: QueryTerms,
         queries: Sequence[WeightedWords],
         collections: Sequence[int],
+        limit: int,
         telling: int = 1,
     ) -> Found:
         """Find what fits the queries; the words of the first `telling` choose among sentences."""
@@ -164,8 +168,8 @@ class Finder:
             word: weight if word in own else _SAID_BEFORE * weight
             for word, weight in weights.items()
         }
-        found = self._search.find(queries, collections, _LOOKED_AT)
-        hits = _best(found, weights, terms)
+        found = self._search.find(queries, collections, LOOKED_AT)
+        hits = _best(found, weights, terms)[:limit]
         # What a heading says brings a passage up, and proves nothing about a subject.
         fit = _best_fit(terms, weights, found[:PASSAGES])
         return Found(terms, judged, hits, fit >= self._needed(terms))
@@ -247,7 +251,7 @@ def _best(found: Sequence[Hit], weights: Mapping[Word, float], terms: QueryTerms
         )
 
     ranked = sorted(((score(hit), hit) for hit in found), key=lambda scored: -scored[0])
-    return [replace(hit, score=score) for score, hit in ranked[:PASSAGES]]
+    return [replace(hit, score=score) for score, hit in ranked]
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)

@@ -88,8 +88,22 @@ FROM json_each(?) AS wanted
 
 _BYTES: Final = bytes(range(256))
 
+_READABLE: Final = """
+SELECT 1 FROM passage
+JOIN source ON source.id = passage.source AND source.status = 'ready'
+JOIN source_collection ON source_collection.source = source.id
+WHERE passage.id = :passage AND collection IN (SELECT value FROM json_each(:collections))
+"""
+
+# Of a passage's number, in digits: SQLite's have 19 at most.
+_LONGEST_NUMBER: Final = 19
+
 # The blocks of so many passages are remembered, 5 MB: questions go to the same ones.
 _REMEMBERED: Final = 2000
+
+
+class UnknownPassageError(Exception):
+    """There is no such passage that questions are answered from. str() is the id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +123,11 @@ class Hit:
     source_revision: str
     score: float
     analysed: str
+
+    @property
+    def public_id(self) -> str:
+        """Its id for others. SQLite may give the number to another passage, of another revision."""
+        return f"pas_{self.passage}_{self.source_revision}"
 
     @property
     def terms(self) -> list[str]:
@@ -188,6 +207,24 @@ class Search:
             best = sorted(scores, key=lambda passage: -scores[passage])[:limit]
             read = _json(connection, _READ, (json.dumps(best),))
         return [_hit(passage, scores[passage], read[str(passage)]) for passage in best]
+
+    def passage(self, public_id: str, collections: Sequence[int]) -> Hit | None:
+        """A passage that questions are answered from; None where it is not, or not any more.
+
+        Args:
+            public_id: as a hit has it.
+            collections: its source is in one of these.
+        """
+        number = public_id.removeprefix("pas_").partition("_")[0]
+        if not (number.isascii() and number.isdecimal() and len(number) < _LONGEST_NUMBER):
+            return None
+        with one_state(self._database.reader()) as connection:
+            given = {"passage": int(number), "collections": json.dumps(collections)}
+            if connection.execute(_READABLE, given).fetchone() is None:
+                return None
+            read = _json(connection, _READ, (json.dumps([int(number)]),))
+        hit = _hit(int(number), 0.0, read[number])
+        return hit if hit.public_id == public_id else None
 
     def rarest(self, words: Iterable[Word], count: int) -> tuple[Word, ...]:
         """The `count` words that are in the fewest passages, but in one at least; ties in order."""

@@ -15,7 +15,7 @@ from knowledge_bot_service.config.settings import Settings
 from knowledge_bot_service.store.catalog import SourceDetails
 from knowledge_bot_service.store.database import Database
 from knowledge_bot_service.store.idempotency import Keyed
-from knowledge_bot_service.web import description, managing, problems
+from knowledge_bot_service.web import description, managing, problems, searching
 from knowledge_bot_service.web.endpoints import (
     PostOf,
     ServiceOf,
@@ -110,6 +110,7 @@ def create_app(
     app.include_router(_reading)
     app.include_router(_writing)
     app.include_router(managing.router)
+    app.include_router(searching.router)
     app.include_router(page)
     app.include_router(monitoring)
     description.install(app, settings)

@@ -34,7 +34,7 @@ _OPEN_PATHS: Final = frozenset({f"{PREFIX}/ping", "/openapi.json"})
 _KEPT: Final = (f"{PREFIX}/", "/page/")
 
 # A key with the role read may ask too, although that is a POST.
-_ASKED: Final = f"{PREFIX}/messages"
+_ASKED: Final = frozenset({f"{PREFIX}/messages", f"{PREFIX}/search"})
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 # What may be done to sources that are there already.
@@ -157,7 +157,7 @@ class Gate:
 
 
 def _needed_role(method: str, path: str) -> Role:
-    if method in _READS or path == _ASKED:
+    if method in _READS or path in _ASKED:
         return "read"
     return "manage" if method in _CHANGES and path.startswith(_SOURCES) else "write"
 

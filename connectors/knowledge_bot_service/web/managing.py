@@ -62,7 +62,7 @@ _CHANGE_ERRORS: Final = {
 def announced(request: Request) -> str:
     """What the service can beyond the interface, for the key of a request (RFC 9651)."""
     manage = ";manage" if may_manage(request.scope) else ""
-    return f"idempotency=1;lifetime={LIFETIME}, sources=1{manage};rename"
+    return f"idempotency=1;lifetime={LIFETIME}, sources=1{manage};rename, passages=1"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from knowledge_bot_service.config.storage import (
     log_storage_error,
     storage_error,
 )
+from knowledge_bot_service.index.search import UnknownPassageError
 from knowledge_bot_service.store.idempotency import (
     LIFETIME,
     KeyExpiredError,
@@ -270,6 +271,7 @@ _REFUSALS: Final[dict[type[Exception], _Refusal]] = {
     UnknownCollectionError: _unknown("collection"),
     UnknownConversationError: _unknown("conversation"),
     UnknownSourceError: _unknown("source", HTTPStatus.NOT_FOUND),
+    UnknownPassageError: _unknown("passage", HTTPStatus.NOT_FOUND),
     HiddenCollectionError: _hidden_collection,
     RevisionChangedError: _revision_changed,
     QuotaExceededError: _quota_exceeded,

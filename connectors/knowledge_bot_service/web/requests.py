@@ -1,11 +1,12 @@
 """The bodies of requests (interface section 4), and what makes one valid."""
 
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from knowledge_bot.models import Header
 from knowledge_bot.transcripts import read
+from knowledge_bot_service.answers.finding import LOOKED_AT
 from knowledge_bot_service.answers.prompts import question_in
 
 T = TypeVar("T")
@@ -154,6 +155,21 @@ UPLOAD_BODY: Final[dict[str, Any]] = {
     }
 }
 """The description of the body of `POST /sources/upload`."""
+
+
+class NewSearch(_Body):
+    """`POST /search`."""
+
+    query: Annotated[Text, Field(max_length=_QUESTION_LENGTH)]
+    bot_id: Id | None = None
+    collections: Annotated[tuple[Id, ...], Field(max_length=MOST_COLLECTIONS)] = ()
+    limit: Annotated[int, Field(ge=1, le=LOOKED_AT)] = 10
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.bot_id is not None and self.collections:
+            raise ValueError("give bot_id or collections, one of the two")
+        return self
 
 
 class NewMessage(_Body):

@@ -22,7 +22,7 @@ from knowledge_bot_service.answers.finding import Finder
 from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.keys import Key
 from knowledge_bot_service.config.settings import BotSettings, Settings
-from knowledge_bot_service.index.search import Search
+from knowledge_bot_service.index.search import Hit, Search, UnknownPassageError
 from knowledge_bot_service.store.catalog import (
     Catalog,
     Listed,
@@ -111,7 +111,9 @@ class KnowledgeBase:
         self._conversations = Conversations(self._database)
         self.once = Once(self._done_for)
         self._removal = Removal(self._database, folder.material)
-        self._answerer = Answerer(Finder(Search(self._database)))
+        self._search = Search(self._database)
+        self._finder = Finder(self._search)
+        self._answerer = Answerer(self._finder)
         self._answering = ThreadPoolExecutor(_ANSWERING, "answering")
         self._writer = writer
         self._loop = asyncio.get_running_loop()
@@ -443,6 +445,53 @@ class KnowledgeBase:
         else:
             raise UnknownConversationError(conversation)
         return asked, self._answerer.answer(asked, collections)
+
+    async def search(
+        self, query: str, *, bot: str | None, collections: Sequence[str], limit: int
+    ) -> Sequence[Hit]:
+        """Find the passages that fit a question best, best first; nothing is stored.
+
+        Args:
+            query: the question, or a prompt that holds it.
+            bot: look in the collections of this one.
+            collections: look in these; with neither, in all.
+            limit: how many passages at most.
+
+        Raises:
+            UnknownBotError: there is no such bot.
+            UnknownCollectionError: there is no such collection.
+        """
+        numbers = (
+            self._numbers(collections)
+            if bot is None
+            else self._store.collection_numbers(self._bot(bot).collections)
+        )
+        with self._questions.one():
+            await self._backlog.wait(numbers, self._settings.wait_for_sources)
+            found = await self._loop.run_in_executor(
+                self._answering, self._finder.find, asked_in(query), numbers, limit
+            )
+        return found.hits
+
+    async def passage(self, passage: str) -> Hit:
+        """A passage that questions are answered from.
+
+        Raises:
+            UnknownPassageError: there is none with this id, or not any more.
+        """
+        hit = await run_in_threadpool(self._search.passage, passage, self._numbers(()))
+        if hit is None:
+            raise UnknownPassageError(passage)
+        return hit
+
+    def _numbers(self, collections: Sequence[str]) -> tuple[int, ...]:
+        """The numbers of collections; by default of all, and of those that the bots answer from."""
+        if collections:
+            ids = {one.id for one in self._expand(tuple(collections))}
+        else:
+            bots = (bot.collections for bot in self._bots.values())
+            ids = set(self._collections).union(*bots)
+        return self._store.collection_numbers(sorted(ids))
 
     async def _accept(
         self,

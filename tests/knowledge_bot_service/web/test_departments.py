@@ -202,6 +202,8 @@ def test_what_is_hidden_is_answered_as_if_it_was_not_there(
                 {"bot_id": "bot_it", "content": SALARY, "conversation_id": "{}"},
             ),
             ("POST", "/sources/write", {"name": "x", "collections": ["{}"], "content": "x"}),
+            ("POST", "/search", {"query": SALARY, "collections": ["{}"]}),
+            ("POST", "/search", {"query": SALARY, "bot_id": "{}"}),
             (
                 "PUT",
                 "/sources/{}/write",
@@ -236,6 +238,24 @@ def test_what_is_hidden_is_answered_as_if_it_was_not_there(
     with shared.client("the-owner") as owner:
         assert owner.get(f"/sources/{shared.salaries}").is_success
         assert value_of(owner.get("/sources", params={"collection": "col_hr"}))["data"]
+
+
+def test_passages_of_another_department_are_neither_found_nor_read(
+    shared: Shared, it: httpx.Client
+) -> None:
+    def found(http: httpx.Client) -> list[dict[str, Any]]:
+        listed = value_of(http.post("/search", json={"value": {"query": SALARY}}))["data"]
+        assert isinstance(listed, list)
+        return listed
+
+    assert [one for one in found(it) if one["name"] == "salaries.txt"] == []
+    with shared.client("the-owner") as owner:
+        (hidden,) = [one for one in found(owner) if one["name"] == "salaries.txt"]
+    problem = problem_of(it.get(f"/passages/{hidden['id']}"), 404)
+    assert problem["code"] == "unknown_passage"
+    with shared.client("the-kiosk") as kiosk:  # which may only read
+        assert [one["name"] for one in found(kiosk)][:1] == ["salaries.txt"]
+        assert kiosk.get(f"/passages/{hidden['id']}").is_success
 
 
 def test_a_source_of_both_is_seen_and_neither_named_nor_changed(

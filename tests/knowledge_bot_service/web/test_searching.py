@@ -1,0 +1,129 @@
+"""Passages: what questions are answered from, found and read by programs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from in_process import InProcess
+from service_calls import add_text, client_of, problem_of, value_of
+
+COLLECTIONS = {"col_one": "One", "col_two": "Two"}
+BOTS = {"bot_one": ["col_one"], "bot_two": ["col_two"]}
+FERRY = "The ferry leaves at 7:45 from pier four. A ticket for a bicycle costs three crowns."
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[InProcess]:
+    with InProcess(tmp_path, collections=COLLECTIONS, bots=BOTS) as running:
+        yield running
+
+
+@pytest.fixture
+def http(service: InProcess) -> Iterator[httpx.Client]:
+    with client_of(service) as client:
+        add_text(client, "Ferry", FERRY, collection="col_one")
+        add_text(client, "Museum", "The museum keeps 412 barrels.", collection="col_two")
+        service.wait_until_ready()
+        yield client
+
+
+def search(http: httpx.Client, query: str, **more: Any) -> list[dict[str, Any]]:
+    found = value_of(http.post("/search", json={"value": {"query": query, **more}}))["data"]
+    assert isinstance(found, list)
+    return found
+
+
+def test_a_passage_is_found_and_read(http: httpx.Client) -> None:
+    (found,) = search(http, "What does a ticket for a bicycle cost?", limit=1)
+    source = value_of(http.get("/sources", params={"name": "Ferry"}))["data"][0]
+    assert found == {
+        "id": found["id"],
+        "source_id": source["id"],
+        "name": "Ferry",
+        "url": None,
+        "revision": source["ready_revision"],
+        "text": FERRY,
+        "score": found["score"],
+    }
+    read = value_of(http.get(f"/passages/{found['id']}"))
+    assert read == {**found, "score": None}
+
+
+def test_a_search_asks_nobody(http: httpx.Client) -> None:
+    search(http, "What does a ticket for a bicycle cost?")
+    assert value_of(http.get("/bots/bot_one/conversations"))["data"] == []
+
+
+def test_it_looks_where_it_is_told_to(http: httpx.Client) -> None:
+    query = "Which barrels does the museum keep?"
+    for place in ({}, {"bot_id": "bot_two"}, {"collections": ["col_two"]}):
+        assert [one["name"] for one in search(http, query, **place)] == ["Museum"]
+    for place in ({"bot_id": "bot_one"}, {"collections": ["col_one"]}):
+        assert search(http, query, **place) == []
+
+
+def test_the_question_of_a_prompt_is_what_is_searched_for(http: httpx.Client) -> None:
+    prompt = "Use the context.\nQuestion: Which barrels does the museum keep?\nContext: A ferry.\n"
+    assert [one["name"] for one in search(http, prompt)] == ["Museum"]
+
+
+def test_what_fits_better_comes_first_and_no_more_than_wanted(
+    service: InProcess, http: httpx.Client
+) -> None:
+    for number in range(12):
+        add_text(http, f"{number}", f"The ferry number {number} is old.", collection="col_one")
+    service.wait_until_ready()
+    found = search(http, "Which ferry takes a bicycle?")
+    assert len(found) == 10
+    assert found[0]["name"] == "Ferry"
+    scores = [one["score"] for one in found]
+    assert scores == sorted(scores, reverse=True)
+    assert len(search(http, "ferry", limit=3)) == 3
+    assert len(search(http, "ferry", limit=40)) == 13
+
+
+@pytest.mark.parametrize("how", ["replaced", "deleted"])
+def test_a_passage_is_gone_with_its_text(service: InProcess, http: httpx.Client, how: str) -> None:
+    (found,) = search(http, "Which barrels does the museum keep?")
+    path = f"/sources/{found['source_id']}"
+    if how == "deleted":
+        assert http.delete(path).is_success
+    else:
+        body = {"name": "Museum", "collections": ["col_two"], "content": "It keeps 9 barrels."}
+        assert http.put(f"{path}/write", json={"value": body}).is_success
+        service.wait_until_ready()
+    assert problem_of(http.get(f"/passages/{found['id']}"), 404)["code"] == "unknown_passage"
+    texts = [one["text"] for one in search(http, "Which barrels does the museum keep?")]
+    assert found["text"] not in texts
+    assert len(texts) == (how == "replaced")
+
+
+@pytest.mark.parametrize("passage", ["pas_1", "1", "pas_", "pas_9" + "9" * 30, "src_1", "%20"])
+def test_an_id_of_no_passage_is_a_404(http: httpx.Client, passage: str) -> None:
+    assert problem_of(http.get(f"/passages/{passage}"), 404)["code"] == "unknown_passage"
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({}, "invalid_request"),
+        ({"query": ""}, "invalid_request"),
+        ({"query": "x" * 20_001}, "invalid_request"),
+        ({"query": "x", "limit": 0}, "invalid_request"),
+        ({"query": "x", "limit": 41}, "invalid_request"),
+        ({"query": "x", "bot_id": "bot_one", "collections": ["col_one"]}, "invalid_request"),
+        ({"query": "x", "bot_id": "bot_none"}, "unknown_bot"),
+        ({"query": "x", "collections": ["col_none"]}, "unknown_collection"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused(
+    http: httpx.Client, fields: dict[str, Any], code: str
+) -> None:
+    assert problem_of(http.post("/search", json={"value": fields}), 400)["code"] == code
+
+
+def test_words_that_say_nothing_find_nothing(http: httpx.Client) -> None:
+    assert search(http, "?!…") == []
