@@ -1,6 +1,7 @@
 """Let bots retrieve and another model write.
 
-Each bot's answer is one document, with its source in the metadata. `ParrotFakeChatModel` replaces
+Each document is a passage that a bot would answer from, with its source in the metadata; where the
+service finds no passages, it is the bot's answer. `ParrotFakeChatModel` replaces
 the writing model here, so that the example needs no other service. It repeats its input, which
 shows what your own model would read.
 """
@@ -17,19 +18,21 @@ from handbook_service import handbook_service
 from langchain_knowledge_bot import KnowledgeBotRetriever
 
 PROMPT = ChatPromptTemplate.from_template(
-    "Answer the question from what the bots say.\n\nQuestion: {question}\n\n{answers}"
+    "Answer the question from what the bots know.\n\nQuestion: {question}\n\n{answers}"
 )
 
 
 def as_text(documents: Sequence[Document]) -> str:
-    """Return the bots' answers as text, each after the bot's name."""
+    """Return what the bots know as text, each after the bot's name."""
     return "\n\n".join(f"{each.metadata['bot_id']}: {each.page_content}" for each in documents)
 
 
 def main() -> None:
-    """Ask two bots at once, and let the model write an answer from theirs."""
+    """Let two bots find what they know, and the model write an answer from it."""
     with handbook_service() as client:
-        retriever = KnowledgeBotRetriever(bot_ids=["bot_lending", "bot_workshop"], client=client)
+        retriever = KnowledgeBotRetriever(
+            bot_ids=["bot_lending", "bot_workshop"], k=3, drop_refusals=True, client=client
+        )
         chain = (
             {"answers": retriever | as_text, "question": RunnablePassthrough()}
             | PROMPT

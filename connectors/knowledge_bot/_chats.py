@@ -4,14 +4,15 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from knowledge_bot._endpoints import identifier
+from knowledge_bot._endpoints import MOST_PASSAGES, identifier
 
 if TYPE_CHECKING:
     from knowledge_bot._client import AsyncClient, Client
-    from knowledge_bot.models import Message
+    from knowledge_bot.models import Message, Passage
 
 
 class Chat:
@@ -116,6 +117,54 @@ async def aask_bots(client: "AsyncClient", bot_ids: Sequence[str], content: str)
     async with asyncio.TaskGroup() as tasks:
         asked = [tasks.create_task(ask(bot_id)) for bot_id in bot_ids]
     return _all_answers(bot_ids, [outcome.result() for outcome in asked])
+
+
+def search_bots(
+    client: "Client", bot_ids: Sequence[str], query: str, limit: int
+) -> "list[tuple[str, Passage]] | None":
+    """Find the passages that each bot would answer from, where the service announces `passages`.
+
+    Args:
+        client: the client to search with.
+        bot_ids: the bots, `bot_…`.
+        query: the question.
+        limit: how many passages at most, of all bots.
+
+    Returns:
+        Passages and their bots, the best of each bot in turn; one that several bots have is the
+        first one's. None where the service does not announce `passages`.
+
+    Raises:
+        KnowledgeBotError: as `Client.search`.
+    """
+    if "passages" not in client.extensions():
+        return None
+    count = min(limit, MOST_PASSAGES)
+    return _in_turn(
+        bot_ids, [client.search(query, bot_id=bot, limit=count) for bot in bot_ids], limit
+    )
+
+
+async def asearch_bots(
+    client: "AsyncClient", bot_ids: Sequence[str], query: str, limit: int
+) -> "list[tuple[str, Passage]] | None":
+    """Search as `search_bots` does, without blocking."""
+    if "passages" not in await client.extensions():
+        return None
+    count = min(limit, MOST_PASSAGES)
+    found = [await client.search(query, bot_id=bot, limit=count) for bot in bot_ids]
+    return _in_turn(bot_ids, found, limit)
+
+
+def _in_turn(
+    bot_ids: Sequence[str], found: "Sequence[Sequence[Passage]]", limit: int
+) -> "list[tuple[str, Passage]]":
+    named = ([(bot, one) for one in ones] for bot, ones in zip(bot_ids, found, strict=True))
+    turns = [one for turn in zip_longest(*named) for one in turn if one is not None]
+    first: dict[str, tuple[str, Passage]] = {}
+    for bot, one in turns:
+        first.setdefault(one.id, (bot, one))
+    return list(first.values())[:limit]
 
 
 def _all_answers(

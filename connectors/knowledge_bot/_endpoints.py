@@ -557,7 +557,7 @@ class Endpoints:
             UnsupportedError: the service does not announce `passages`.
         """
         fields: dict[str, Any] = {"query": non_empty_text("query", query), "limit": limit}
-        check_number("limit", limit, 1, 40, whole=True)
+        check_number("limit", limit, 1, MOST_PASSAGES, whole=True)
         if bot_id is not None and collections is not None:
             raise ConfigurationError.of("bot_id", "give it or collections, one of the two")
         if bot_id is not None:
@@ -593,6 +593,9 @@ UNKNOWN_SOURCE = "unknown_source"
 
 UNKNOWN_PASSAGE = "unknown_passage"
 """The same for a passage."""
+
+MOST_PASSAGES = 40
+"""Of one search, as many as the extension allows."""
 
 # Sources on a page, as many as the extension allows.
 _PAGE = 500

@@ -10,9 +10,10 @@ from knowledge_bot.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
     from knowledge_bot.ingest import Ledger
-    from knowledge_bot.models import Message
+    from knowledge_bot.models import Message, Passage
 
 logger: logging.Logger = logging.getLogger("knowledge_bot")
 
@@ -49,22 +50,54 @@ def with_freshness(message: "Message", ledger: "Ledger | None", service: str) ->
     """
     if ledger is None:
         return message
+    return message.model_copy(update={"freshness": freshness_of(message, ledger, service)})
+
+
+def freshness_of(
+    answer: "Message | Mapping[str, Any]", ledger: "Ledger", service: str
+) -> list[dict[str, Any]] | None:
+    """Return what the field `freshness` of an answer holds, for its fields too."""
     from knowledge_bot.ingest import LedgerError
 
-    found: list[dict[str, Any]] | None = None
     try:
-        found = [
+        return [
             {
                 "name": one.name,
                 "source_id": one.source_id,
                 "verdict": one.verdict,
                 "as_of": one.as_of.isoformat(),
             }
-            for one in ledger.freshness(message, service=service)
+            for one in ledger.freshness(answer, service=service)
         ]
     except LedgerError as error:
         logger.warning("It is not known whether an answer's sources are current: %s", error)
-    return message.model_copy(update={"freshness": found})
+        return None
+
+
+def passage_fields(
+    bot_id: str, passage: "Passage", ledger: "Ledger | None", service: str
+) -> dict[str, Any]:
+    """Return what frameworks keep beside a passage, as new plain values.
+
+    Returns:
+        `bot_id`, `source`: the source's name, `source_id`, `url`, `revision`, `passage_id`,
+        `score`, and `found`: False if nothing of the search was about the question; with a ledger
+        `freshness` as well, None if it could not be read.
+    """
+    fields = {
+        "bot_id": bot_id,
+        "source": passage.name,
+        "source_id": passage.source_id,
+        "url": passage.url,
+        "revision": passage.revision,
+        "passage_id": passage.id,
+        "score": passage.score,
+        "found": passage.found is not False,
+    }
+    if ledger is None:
+        return fields
+    named = {"id": passage.source_id, "name": passage.name, "revision": passage.revision}
+    return {**fields, "freshness": freshness_of({"sources": [named]}, ledger, service)}
 
 
 async def awith_freshness(message: "Message", ledger: "Ledger | None", service: str) -> "Message":

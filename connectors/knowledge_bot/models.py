@@ -110,6 +110,8 @@ class Passage(Model, frozen=True):
     """Of the source, which the passage is of."""
     score: float | None = None
     """Higher for what fits better, among the passages of one search; None for one looked up."""
+    found: bool | None = None
+    """False where none of the search is about the question's subject; None: that is not said."""
 
 
 class Message(Model, frozen=True):

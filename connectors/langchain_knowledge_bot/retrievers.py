@@ -1,7 +1,8 @@
 """A bot's answers as retrieved documents."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, overload
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, overload
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -17,9 +18,19 @@ from knowledge_bot import (
     ConnectionFailedError,
     KnowledgeBotError,
     Message,
+    Passage,
     RateLimitError,
 )
-from knowledge_bot.adapters import Answer, aask_bots, ask_bots, awith_freshness, with_freshness
+from knowledge_bot.adapters import (
+    Answer,
+    aask_bots,
+    asearch_bots,
+    ask_bots,
+    awith_freshness,
+    passage_fields,
+    search_bots,
+    with_freshness,
+)
 from langchain_knowledge_bot.asked_once import AskedOnce
 from langchain_knowledge_bot.connection import Connection, ConnectionFields, LedgerField
 from langchain_knowledge_bot.model_errors import as_chat_error
@@ -28,6 +39,10 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from knowledge_bot.ingest import Ledger
+
+
+# How many passages are documents by default: as much as prompts have room for.
+_PASSAGES: Final = 5
 
 
 class RetrieverFields(ConnectionFields, total=False):
@@ -43,11 +58,11 @@ class RetrieverFields(ConnectionFields, total=False):
 
 
 class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Connection):
-    """The answers of one bot or several, as one document for each bot.
+    """The passages that one bot or several would answer from, as documents.
 
-    A document's text is an answer, written by the bot from the passages that it found; the service
-    does not give the passages themselves. Every question starts a conversation of its own, which
-    the service keeps.
+    Where the service announces `passages`, they are searched for and no bot is asked: there is no
+    message and no conversation. The best passages of each bot come in turn. Elsewhere every bot is
+    asked, in a conversation of its own, and its answer is the document.
 
     Setup:
         Install the package with its LangChain extra, and name the service.
@@ -64,10 +79,11 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
         bot_ids: list[str]
             Several bots instead, asked at the same time.
         k: int | None
-            Ask only the first `k` bots; by default all. Also an argument of `invoke`.
+            How many documents at most; by default five passages, or an answer of each bot. Also an
+            argument of `invoke`.
         drop_refusals: bool
-            Leave out answers that say that nothing was found, which are of no use in a prompt or
-            an ensemble. False by default: a document for each bot.
+            Leave out what is not about the question: passages of a search that found nothing, and
+            answers that say so, which are of no use in a prompt or an ensemble. False by default.
         ledger: Ledger | str | PathLike | None
             What the bots' sources were ingested with (a `knowledge_bot.ingest.Ledger`, its address
             or the path of a SQLite file): documents then say how current each source is.
@@ -88,10 +104,13 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
         ```
 
     Document metadata:
-        `bot_id`, `conversation_id`, `message_id` (also the document's id), `created_at` in Unix
-        milliseconds, `sources`: the names of the answer's sources, and `found`: False if the bot
-        says that it found nothing. With a `ledger` also `freshness`, as in the metadata of
-        `ChatKnowledgeBot`.
+        Of a passage `bot_id`, `source`: the source's name, `source_id`, `url`, `revision`,
+        `passage_id` (also the document's id, the same in every search until the source changes),
+        `score`: higher for what fits better, among those of one bot, and `found`: False if nothing
+        of the search is about the question. Of an answer `bot_id`, `conversation_id`, `message_id`
+        (also the document's id), `created_at` in Unix milliseconds, `sources`: the names of the
+        answer's sources, and `found`: False if the bot says that it found nothing. With a `ledger`
+        also `freshness`, as in the metadata of `ChatKnowledgeBot`.
 
     Use within a chain:
         ```python
@@ -123,10 +142,10 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
     """Several bots instead, asked at the same time."""
 
     k: PositiveInt | None = None
-    """Ask only the first `k` bots; by default all."""
+    """How many documents at most; by default five passages, or an answer of each bot."""
 
     drop_refusals: bool = False
-    """Whether answers that say that nothing was found are left out."""
+    """Whether what is not about the question is left out."""
 
     ledger: LedgerField = None
     """What the bots' sources were ingested with; takes a `Ledger` or its address."""
@@ -153,12 +172,16 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        bots = self._asked(query, k)
+        bots, limit = self._asked(query, k)
         try:
+            passages = search_bots(self._sync, bots, query, limit or _PASSAGES)
+            if passages is not None:
+                return self._of_passages(passages)
+            bots = bots[:limit]
             answers = ask_bots(self._sync, bots, query)
         except KnowledgeBotError as error:
             raise as_chat_error(error, alone=len(bots) == 1) from None
-        return self._documents(
+        return self._of_answers(
             bots, [with_freshness(one, self.ledger, self._service) for one in answers]
         )
 
@@ -166,15 +189,23 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        bots = self._asked(query, k)
+        bots, limit = self._asked(query, k)
+        client = self._awaiting_client()
         try:
-            answers = await aask_bots(self._awaiting_client(), bots, query)
+            passages = await asearch_bots(client, bots, query, limit or _PASSAGES)
+            if passages is not None:
+                if self.ledger is None:
+                    return self._of_passages(passages)
+                return await asyncio.to_thread(self._of_passages, passages)
+            bots = bots[:limit]
+            answers = await aask_bots(client, bots, query)
         except KnowledgeBotError as error:
             raise as_chat_error(error, alone=len(bots) == 1) from None
         compared = [await awith_freshness(one, self.ledger, self._service) for one in answers]
-        return self._documents(bots, compared)
+        return self._of_answers(bots, compared)
 
-    def _asked(self, query: Any, k: int | None) -> list[str]:
+    def _asked(self, query: Any, k: int | None) -> tuple[list[str], int | None]:
+        """Return the bots, and how many documents there may be."""
         if not isinstance(query, str):
             raise ConfigurationError.of(
                 "query",
@@ -186,13 +217,26 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
         if limit is not None and limit < 1:
             raise ConfigurationError.of("k", f"expected 1 or more, not {limit!r}. Nothing was sent")
         bots = [self.bot_id] if self.bot_id is not None else self.bot_ids or []
-        return list(dict.fromkeys(bots))[:limit]
+        return list(dict.fromkeys(bots)), limit
 
-    def _documents(self, bots: Sequence[str], messages: Sequence[Message]) -> list[Document]:
-        documents = [
+    def _of_passages(self, passages: Sequence[tuple[str, Passage]]) -> list[Document]:
+        return self._kept(
+            Document(
+                id=one.id,
+                page_content=one.text,
+                metadata=passage_fields(bot, one, self.ledger, self._service),
+            )
+            for bot, one in passages
+        )
+
+    def _of_answers(self, bots: Sequence[str], messages: Sequence[Message]) -> list[Document]:
+        return self._kept(
             Document(id=one.id, page_content=one.answer, metadata=Answer.of(one).as_dict(bot))
             for bot, one in zip(bots, messages, strict=True)
-        ]
+        )
+
+    def _kept(self, found: Iterable[Document]) -> list[Document]:
+        documents = list(found)
         if self.drop_refusals:
             return [each for each in documents if each.metadata["found"]]
         return documents

@@ -5,9 +5,15 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import (
+    NodeRelationship,
+    NodeWithScore,
+    QueryBundle,
+    RelatedNodeInfo,
+    TextNode,
+)
 
-from knowledge_bot import ConfigurationError, Message
+from knowledge_bot import ConfigurationError, Message, Passage
 from knowledge_bot.adapters import Answer
 from knowledge_bot.conversations import ROLES, Said, placeholder
 
@@ -64,6 +70,15 @@ def text_of(query: QueryBundle) -> str:
 def answer_node(bot_id: str, message: Message) -> NodeWithScore:
     """Return an answer as one node."""
     return _node(message.id, message.answer, Answer.of(message).as_dict(bot_id))
+
+
+def passage_node(passage: Passage, metadata: Mapping[str, Any]) -> NodeWithScore:
+    """Return a passage as a node of its source."""
+    found = _node(passage.id, passage.text, metadata)
+    source = RelatedNodeInfo(node_id=passage.source_id)
+    found.node.relationships[NodeRelationship.SOURCE] = source
+    found.score = 1.0 if passage.score is None else passage.score
+    return found
 
 
 def source_nodes(text: str, metadata: Mapping[str, Any]) -> list[NodeWithScore]:

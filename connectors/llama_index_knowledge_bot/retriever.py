@@ -1,16 +1,27 @@
-"""A bot's answers as retrieved nodes."""
+"""What a bot answers from, or its answers, as retrieved nodes."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
-from knowledge_bot.adapters import aask_bots, ask_bots, awith_freshness, ledger_of, with_freshness
+from knowledge_bot import AsyncClient, Client, ConfigurationError, Message, Passage
+from knowledge_bot.adapters import (
+    aask_bots,
+    asearch_bots,
+    ask_bots,
+    awith_freshness,
+    check_number,
+    ledger_of,
+    passage_fields,
+    search_bots,
+    with_freshness,
+)
 from llama_index_knowledge_bot.clients import Clients
-from llama_index_knowledge_bot.messages import answer_node, text_of
+from llama_index_knowledge_bot.messages import answer_node, passage_node, text_of
 
 if TYPE_CHECKING:
     import os
@@ -19,14 +30,20 @@ if TYPE_CHECKING:
 
 
 class KnowledgeBotRetriever(BaseRetriever):
-    """The answers of one bot or several, as one node for each bot.
+    """The passages that one bot or several would answer from, as nodes.
 
-    A node's text is an answer, written by the bot from the passages that it found; the service does
-    not give the passages themselves. Its score is 1.0, since the service gives none and
-    postprocessors drop nodes without one. Its metadata is neither embedded nor shown to a model:
-    `bot_id`, `conversation_id`, `message_id`, `created_at` in Unix milliseconds, the names of the
-    answer's `sources`, and whether the bot `found` anything. Every question starts its own
-    conversation, which the service keeps.
+    Where the service announces `passages`, they are searched for and no bot is asked: there is no
+    message and no conversation. The best passages of each bot come in turn. A node has the
+    passage's id and score, and its source as `ref_doc_id`; its metadata are `bot_id`, `source`: the
+    source's name, `source_id`, `url`, `revision`, `passage_id`, `score`, and `found`: False if
+    nothing of the search is about the question.
+
+    Elsewhere every bot is asked, in a conversation of its own, and its answer is the node. The
+    score is then 1.0, since the service gives none and postprocessors drop nodes without one; the
+    metadata are `bot_id`, `conversation_id`, `message_id`, `created_at` in Unix milliseconds, the
+    names of the answer's `sources`, and whether the bot `found` anything.
+
+    Metadata are neither embedded nor shown to a model.
 
     A retriever may be used from any thread and event loop. Pickles and deep copies contain its
     clients, and so pickles contain the API key.
@@ -45,9 +62,10 @@ class KnowledgeBotRetriever(BaseRetriever):
             `KNOWLEDGE_BOT_API_KEY`.
         async_client: the client of asynchronous calls; by default one with the settings of
             `client`. Required if `client` sends with its own `http_client`.
-        drop_refusals: whether to leave out answers such as "I could not find that", which are of
-            no use in a prompt. They are recognised by `found` in the service's answer, or without
-            it by their English words.
+        drop_refusals: whether to leave out what is not about the question: passages of a search
+            that found nothing, and answers such as "I could not find that", which are recognised by
+            `found` in the service's answer, or without it by their English words.
+        similarity_top_k: how many passages at most; an answer of each bot is always a node.
         ledger: as for `KnowledgeBotLLM`: the metadata then also hold the sources' `freshness`.
         callback_manager: the framework's handlers of events.
 
@@ -68,12 +86,15 @@ class KnowledgeBotRetriever(BaseRetriever):
         async_client: AsyncClient | None = None,
         drop_refusals: bool = False,
         ledger: "Ledger | str | os.PathLike[str] | None" = None,
+        similarity_top_k: int = 5,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         super().__init__(callback_manager=callback_manager)
         self._bot_ids = _named(bot_id, bot_ids)
         self._clients = Clients(client, async_client)
         self._drop_refusals = drop_refusals
+        check_number("similarity_top_k", similarity_top_k, 1, whole=True)
+        self._limit = similarity_top_k
         self._ledger = None if ledger is None else ledger_of(ledger)
 
     def __repr__(self) -> str:
@@ -81,23 +102,38 @@ class KnowledgeBotRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         question = text_of(query_bundle)
-        answers = ask_bots(self._clients.blocking, self._bot_ids, question)
-        return self._nodes(
-            [with_freshness(one, self._ledger, self._clients.blocking.base_url) for one in answers]
+        client = self._clients.blocking
+        passages = search_bots(client, self._bot_ids, question, self._limit)
+        if passages is not None:
+            return self._of_passages(passages)
+        answers = ask_bots(client, self._bot_ids, question)
+        return self._of_answers(
+            [with_freshness(one, self._ledger, client.base_url) for one in answers]
         )
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         question = text_of(query_bundle)
-        answers = await aask_bots(self._clients.awaiting, self._bot_ids, question)
-        return self._nodes(
-            [
-                await awith_freshness(one, self._ledger, self._clients.blocking.base_url)
-                for one in answers
-            ]
+        client = self._clients.awaiting
+        passages = await asearch_bots(client, self._bot_ids, question, self._limit)
+        if passages is not None:
+            if self._ledger is None:
+                return self._of_passages(passages)
+            return await asyncio.to_thread(self._of_passages, passages)
+        answers = await aask_bots(client, self._bot_ids, question)
+        return self._of_answers(
+            [await awith_freshness(one, self._ledger, client.base_url) for one in answers]
         )
 
-    def _nodes(self, answers: list[Message]) -> list[NodeWithScore]:
-        nodes = map(answer_node, self._bot_ids, answers)
+    def _of_passages(self, passages: Sequence[tuple[str, Passage]]) -> list[NodeWithScore]:
+        url = self._clients.blocking.base_url
+        return self._kept(
+            passage_node(one, passage_fields(bot, one, self._ledger, url)) for bot, one in passages
+        )
+
+    def _of_answers(self, answers: list[Message]) -> list[NodeWithScore]:
+        return self._kept(map(answer_node, self._bot_ids, answers))
+
+    def _kept(self, nodes: Iterable[NodeWithScore]) -> list[NodeWithScore]:
         return [node for node in nodes if node.metadata["found"] or not self._drop_refusals]
 
 

@@ -9,7 +9,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 IMPORTS = ["langchain_core.runnables", "langgraph.prebuilt", "langchain_knowledge_bot.chat_models"]
 TOLD = {
     "chain": ["54 euros", "present value", "14 days", "4 days only"],
-    "rag": ["bot_lending: I could not find that", "Ear protection is compulsory"],
+    "rag": ["bot_workshop: # Safety", "Ear protection is compulsory"],
     "agent": ["Name: ask_workshop", "Ear protection is compulsory"],
 }
 

@@ -849,6 +849,7 @@ PASSAGE = {
     "revision": "r1",
     "text": "At nine.",
     "score": 1.5,
+    "found": True,
 }
 SEARCHING = {
     "search": lambda c: c.search("When?"),

@@ -14,11 +14,14 @@ from langchain_core.runnables import RunnableLambda
 
 from calls import KEY, MESSAGE
 from knowledge_bot import (
+    Client,
     ConfigurationError,
     PaymentRequiredError,
     RateLimitError,
     RequestTimeoutError,
 )
+from knowledge_bot.ingest import Text, ingest
+from knowledge_bot.testing import MemoryService
 from langchain_knowledge_bot import KnowledgeBotRetriever
 from scripted_server import answer, silence, then
 
@@ -163,3 +166,90 @@ def test_one_event_loop_after_another_is_served_and_nothing_stays_open(scripted)
             assert len(asyncio.run(retriever.ainvoke(QUESTION))) == 3
         gc.collect()
     assert (len(os.listdir(descriptors)) if descriptors.exists() else 0) <= before + 2
+
+
+# Passages -----------------------------------------------------------------------------------------
+
+PASSES = "passages=1"
+
+
+def passage(number, **more):
+    return {
+        "id": f"pas_{number}",
+        "source_id": f"src_{number}",
+        "name": f"{number}.md",
+        "url": None,
+        "revision": "r1",
+        "text": f"Passage {number}.",
+        "score": float(number),
+        "found": True,
+        **more,
+    }
+
+
+@pytest.fixture
+def searched(scripted):
+    """A server that announces passages and finds these for each bot."""
+
+    def start(**of_bots):
+        def reply_to(request):
+            return answer(body={"value": {"data": of_bots[request.json()["value"]["bot_id"]]}})
+
+        announced = answer(body="pong", headers={"Knowledge-Bot-Extensions": PASSES})
+        return scripted(on_ping=announced, reply_to=reply_to)
+
+    return start
+
+
+def test_passages_are_documents_and_no_bot_is_asked(invoke, searched):
+    server = searched(bot_1=[passage(1, url="https://h.example/")])
+    assert invoke(retriever_of(server), QUESTION) == [
+        Document(
+            id="pas_1",
+            page_content="Passage 1.",
+            metadata={
+                "bot_id": "bot_1",
+                "source": "1.md",
+                "source_id": "src_1",
+                "url": "https://h.example/",
+                "revision": "r1",
+                "passage_id": "pas_1",
+                "score": 1.0,
+                "found": True,
+            },
+        )
+    ]
+    (request,) = server.requests
+    assert request.path == "/public/v1/search"
+    assert request.json() == {"value": {"query": QUESTION, "limit": 5, "bot_id": "bot_1"}}
+
+
+def test_the_best_of_each_bot_come_in_turn_and_each_once(invoke, searched):
+    server = searched(
+        bot_1=[passage(1), passage(2), passage(3)],
+        bot_2=[passage(2), passage(4)],
+        bot_3=[],
+    )
+    found = invoke(several_of(server), QUESTION)
+    assert [one.id for one in found] == ["pas_1", "pas_2", "pas_4", "pas_3"]
+    assert [one.metadata["bot_id"] for one in found] == ["bot_1", "bot_2", "bot_2", "bot_1"]
+    found = invoke(several_of(server, k=2), QUESTION)
+    assert [one.id for one in found] == ["pas_1", "pas_2"]
+    assert server.requests[-1].json()["value"]["limit"] == 2
+
+
+def test_what_is_not_about_the_question_is_left_out_on_demand(invoke, searched):
+    server = searched(bot_1=[passage(1, found=False)], bot_2=[passage(2)], bot_3=[])
+    assert len(invoke(several_of(server), QUESTION)) == 2
+    (found,) = invoke(several_of(server, drop_refusals=True), QUESTION)
+    assert (found.id, found.metadata["found"]) == ("pas_2", True)
+
+
+def test_what_a_ledger_does_not_know_of_a_passages_source_is_said(invoke, searched, tmp_path):
+    ledger, memory = tmp_path / "ledger.db", MemoryService()
+    with Client(KEY, "https://service.test", transport=memory.transport) as client:
+        ingest(client, [Text(name="1.md", content="x")], collections="col_default", ledger=ledger)
+    server = searched(bot_1=[passage(1)])
+    (found,) = invoke(retriever_of(server, ledger=ledger), QUESTION)
+    (freshness,) = found.metadata["freshness"]
+    assert (freshness["source_id"], freshness["verdict"]) == ("src_1", "unknown")

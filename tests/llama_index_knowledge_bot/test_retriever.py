@@ -130,3 +130,62 @@ def test_an_own_transport_is_never_gone_around(scripted):
         )
         assert asyncio.run(both.aretrieve(QUESTION))
     assert [r.headers["x-api-key"] for r in server.requests] == [KEY, "other-key"]
+
+
+# Passages -----------------------------------------------------------------------------------------
+
+
+def passage(number, **more):
+    return {
+        "id": f"pas_{number}",
+        "source_id": f"src_{number}",
+        "name": f"{number}.md",
+        "text": f"Passage {number}.",
+        "score": number / 2,
+        "found": True,
+        **more,
+    }
+
+
+@pytest.fixture
+def searched(scripted):
+    """A server that announces passages and finds these for each bot."""
+
+    def start(**of_bots):
+        def reply_to(request):
+            return answer(body={"value": {"data": of_bots[request.json()["value"]["bot_id"]]}})
+
+        announced = answer(body="pong", headers={"Knowledge-Bot-Extensions": "passages=1"})
+        return scripted(on_ping=announced, reply_to=reply_to)
+
+    return start
+
+
+def test_passages_are_nodes_of_their_sources_and_no_bot_is_asked(retrieve, searched):
+    server = searched(bot_1=[passage(1)])
+    (found,) = retrieve(one_of(server), QUESTION)
+    assert (found.score, found.node.node_id, found.node.ref_doc_id) == (0.5, "pas_1", "src_1")
+    assert found.node.get_content(metadata_mode=MetadataMode.LLM) == "Passage 1."
+    assert found.metadata["source"] == "1.md"
+    (request,) = server.requests
+    assert request.json() == {"value": {"query": QUESTION, "limit": 5, "bot_id": "bot_1"}}
+
+
+def test_passages_of_several_bots_come_in_turn(retrieve, searched):
+    server = searched(bot_1=[passage(1), passage(2)], bot_2=[passage(3, found=False)])
+    several = {"bot_ids": ["bot_1", "bot_2"], "client": Client(KEY, server.url)}
+    found = retrieve(KnowledgeBotRetriever(**several), QUESTION)
+    assert [one.node.node_id for one in found] == ["pas_1", "pas_3", "pas_2"]
+    found = retrieve(KnowledgeBotRetriever(**several, similarity_top_k=1), QUESTION)
+    assert [one.node.node_id for one in found] == ["pas_1"]
+    found = retrieve(KnowledgeBotRetriever(**several, drop_refusals=True), QUESTION)
+    assert [one.node.node_id for one in found] == ["pas_1", "pas_2"]
+
+
+def test_an_evaluator_recognises_a_passage(searched):
+    from llama_index.core.evaluation import RetrieverEvaluator
+
+    server = searched(bot_1=[passage(2), passage(1)])
+    evaluator = RetrieverEvaluator.from_metric_names(["hit_rate", "mrr"], retriever=one_of(server))
+    result = evaluator.evaluate(QUESTION, expected_ids=["pas_1"])
+    assert result.metric_vals_dict == {"hit_rate": 1.0, "mrr": 0.5}

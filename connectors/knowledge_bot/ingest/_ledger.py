@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -386,7 +386,9 @@ class Ledger:
                 service = services[0][0] if services else ""
             return PrunePlan.of(connection, normalised_url(service), excluded=excluded)
 
-    def freshness(self, message: "Message", *, service: str | None = None) -> "list[Freshness]":
+    def freshness(
+        self, message: "Message | Mapping[str, Any]", *, service: str | None = None
+    ) -> "list[Freshness]":
         """Return whether the sources that a bot's answer names still say what it was given from.
 
         Files are looked at now, if they are on this machine; all else is as the ledger knows it. A

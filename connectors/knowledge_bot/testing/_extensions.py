@@ -170,6 +170,7 @@ class Sources:
                         "revision": source["ready_revision"],
                         "text": text,
                         "score": None,
+                        "found": None,
                     },
                 )
 
@@ -177,7 +178,11 @@ class Sources:
         """Return the passages with most of a question's words."""
         words = set(query.casefold().split())
         found = [
-            {**passage, "score": float(len(words & {*passage["text"].casefold().split()}))}
+            {
+                **passage,
+                "score": float(len(words & {*passage["text"].casefold().split()})),
+                "found": True,
+            }
             for source, passage in self.passages()
             if {one["id"] for one in source["collections"]} & {*collections}
         ]

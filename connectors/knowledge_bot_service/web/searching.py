@@ -22,7 +22,8 @@ _SEARCH_ERRORS: Final = {
 class FoundPassage(BaseModel):
     """A passage of a source's text, as its `revision` has it.
 
-    `score` is higher for what fits better, among the passages of one search; null elsewhere.
+    `score` is higher for what fits better, among the passages of one search, and `found` is false
+    where none of these is about the question's subject; both are null elsewhere.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -34,10 +35,11 @@ class FoundPassage(BaseModel):
     revision: str
     text: str
     score: float | None
+    found: bool | None
 
     @classmethod
-    def of(cls, hit: Hit, *, scored: bool) -> Self:
-        """A passage that was found, or looked up."""
+    def of(cls, hit: Hit, *, found: bool | None = None) -> Self:
+        """A passage that a search returned, or that was looked up."""
         return cls(
             id=hit.public_id,
             source_id=hit.source_id,
@@ -45,7 +47,8 @@ class FoundPassage(BaseModel):
             url=hit.source_url,
             revision=hit.source_revision,
             text=hit.text,
-            score=hit.score if scored else None,
+            score=None if found is None else hit.score,
+            found=found,
         )
 
 
@@ -65,10 +68,11 @@ async def search(body: Wrapped[NewSearch], service: ServiceOf) -> Wrapped[Listin
     In the collections of the bot, or in `collections`; with neither in all that the key sees.
     """
     new = body.value
-    hits = await service.search(
+    found = await service.search(
         new.query, bot=new.bot_id, collections=new.collections, limit=new.limit
     )
-    return Wrapped(value=Listing(data=[FoundPassage.of(hit, scored=True) for hit in hits]))
+    passages = [FoundPassage.of(hit, found=found.is_about_it) for hit in found.hits]
+    return Wrapped(value=Listing(data=passages))
 
 
 @router.get(
@@ -80,4 +84,4 @@ async def read_passage(
     service: ServiceOf,
 ) -> Wrapped[FoundPassage]:
     """Read a passage. It is gone when its source is replaced or deleted."""
-    return Wrapped(value=FoundPassage.of(await service.passage(id), scored=False))
+    return Wrapped(value=FoundPassage.of(await service.passage(id)))

@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from knowledge_bot.models import Bot, Collection, Conversation, Header
 from knowledge_bot_service.answers.answerer import Answer, AnsweredMessage, Answerer
 from knowledge_bot_service.answers.conversations import Asked, Conversations, Page, asked_in
-from knowledge_bot_service.answers.finding import Finder
+from knowledge_bot_service.answers.finding import Finder, Found
 from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.keys import Key
 from knowledge_bot_service.config.settings import BotSettings, Settings
@@ -448,8 +448,8 @@ class KnowledgeBase:
 
     async def search(
         self, query: str, *, bot: str | None, collections: Sequence[str], limit: int
-    ) -> Sequence[Hit]:
-        """Find the passages that fit a question best, best first; nothing is stored.
+    ) -> Found:
+        """Find the passages that fit a question best; nothing is stored.
 
         Args:
             query: the question, or a prompt that holds it.
@@ -468,10 +468,9 @@ class KnowledgeBase:
         )
         with self._questions.one():
             await self._backlog.wait(numbers, self._settings.wait_for_sources)
-            found = await self._loop.run_in_executor(
+            return await self._loop.run_in_executor(
                 self._answering, self._finder.find, asked_in(query), numbers, limit
             )
-        return found.hits
 
     async def passage(self, passage: str) -> Hit:
         """A passage that questions are answered from.

@@ -12,6 +12,7 @@ PASSAGE = {
     "url": None,
     "revision": "r1",
     "score": 1.5,
+    "found": None,
 }
 ANNOUNCED = answer(body="pong", headers={"Knowledge-Bot-Extensions": "passages=1"})
 

@@ -47,9 +47,10 @@ def test_a_passage_is_found_and_read(http: httpx.Client) -> None:
         "revision": source["ready_revision"],
         "text": FERRY,
         "score": found["score"],
+        "found": True,
     }
     read = value_of(http.get(f"/passages/{found['id']}"))
-    assert read == {**found, "score": None}
+    assert read == {**found, "score": None, "found": None}
 
 
 def test_a_search_asks_nobody(http: httpx.Client) -> None:
@@ -123,6 +124,11 @@ def test_a_search_that_cannot_be_is_refused(
     http: httpx.Client, fields: dict[str, Any], code: str
 ) -> None:
     assert problem_of(http.post("/search", json={"value": fields}), 400)["code"] == code
+
+
+def test_it_is_said_where_nothing_is_about_the_question(http: httpx.Client) -> None:
+    found = search(http, "Who was the first king of the ferry tale country Norway in 1905?")
+    assert [one["found"] for one in found] == [False] * len(found) != []
 
 
 def test_words_that_say_nothing_find_nothing(http: httpx.Client) -> None:
