@@ -21,7 +21,15 @@ from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
 from pydantic import BaseModel, Field
 
-from knowledge_bot import AsyncClient, Bot, Collection, Conversation, KnowledgeBotError, __version__
+from knowledge_bot import (
+    AsyncClient,
+    Bot,
+    Collection,
+    Conversation,
+    KnowledgeBotError,
+    Passage,
+    __version__,
+)
 from knowledge_bot.adapters import Answer, awith_freshness, tool_names
 from knowledge_bot.conversations import Said
 from knowledge_bot_gateway._service import Upstream
@@ -121,6 +129,30 @@ class ConversationList(BaseModel):
     more: int = Field(description="How many older ones are left out.")
 
 
+class SearchResult(BaseModel):
+    """A passage that was found, in the form that ChatGPT's connectors and deep research ask for."""
+
+    id: str
+    title: str = Field(description="The name of its source.")
+    url: str
+
+
+class SearchResults(BaseModel):
+    """What was found, the best first."""
+
+    results: list[SearchResult]
+
+
+class FetchedPassage(BaseModel):
+    """A passage, in the same form."""
+
+    id: str
+    title: str = Field(description="The name of its source.")
+    text: str
+    url: str
+    metadata: dict[str, str] = Field(description="`source_id`, and the source's `revision`.")
+
+
 class AddedSource(BaseModel):
     """A source that was created."""
 
@@ -184,6 +216,27 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
         ]
         read = {**Answer.of(message).as_dict(bot_id), "sources": named}
         return BotAnswer(answer=message.answer, **read)
+
+    @server.tool(title="Search", annotations=_READING)
+    async def search(query: _Question) -> SearchResults:
+        """Find the passages that fit a question best; fetch gives their texts. No bot is asked."""
+        async with _requesting(upstream):
+            found = await callers.client.search(query)
+        return SearchResults(
+            results=[SearchResult(id=one.id, title=one.name, url=_url_of(one)) for one in found]
+        )
+
+    @server.tool(title="Fetch", annotations=_READING)
+    async def fetch(
+        id: Annotated[str, Field(description="The id of a result of search.")],  # noqa: A002
+    ) -> FetchedPassage:
+        """Read a passage that search found."""
+        async with _requesting(upstream):
+            found = await callers.client.get_passage(id)
+        metadata = {"source_id": found.source_id, "revision": found.revision or ""}
+        return FetchedPassage(
+            id=found.id, title=found.name, text=found.text, url=_url_of(found), metadata=metadata
+        )
 
     @server.tool(title="List the bots", annotations=_READING)
     async def list_bots() -> BotList:
@@ -286,8 +339,16 @@ class _Callers:
             if ctx.method == "tools/call":
                 return await self._call(ctx, call_next)
             result = await call_next(ctx)
-            if ctx.method == "tools/list" and not (ctx.params or {}).get("cursor"):
-                return self._with(await self._tools(), result)
+            if ctx.method == "tools/list" and result is not None:
+                listed = (
+                    result
+                    if isinstance(result, ListToolsResult)
+                    else ListToolsResult.model_validate(result, by_name=True, by_alias=True)
+                )
+                tools = await self._offered(listed.tools)
+                if not (ctx.params or {}).get("cursor"):
+                    tools += self._of_bots(await self._tools(), tools)
+                return listed.model_copy(update={"tools": tools})
             return result
         finally:
             self._key.reset(token)
@@ -365,19 +426,26 @@ class _Callers:
                 return _unknown_arguments(name, sorted(unknown), known)
         return await call_next(ctx)
 
-    def _with(self, tools: Mapping[str, Bot], result: HandlerResult) -> HandlerResult:
-        if not tools or result is None:
-            return result
-        listed = (
-            result
-            if isinstance(result, ListToolsResult)
-            else ListToolsResult.model_validate(result, by_name=True, by_alias=True)
-        )
-        general = next((tool for tool in listed.tools if tool.name == "ask_bot"), None)
+    async def _offered(self, tools: Sequence[Tool]) -> list[Tool]:
+        """Return the tools that the service can do: without `passages`, nothing can be searched."""
+        try:
+            async with self._upstream.limits():
+                searches = "passages" in await self.client.extensions()
+        except KnowledgeBotError as error:
+            _log.warning("It is not known whether the service can search: %s", error)
+            searches = False
+        return [tool for tool in tools if searches or tool.name not in _SEARCHING]
+
+    def _of_bots(self, bots: Mapping[str, Bot], tools: Sequence[Tool]) -> list[Tool]:
+        general = next((tool for tool in tools if tool.name == "ask_bot"), None)
         if general is None:
-            return result
-        of_bots = [_tool_of(bot, name, general) for name, bot in tools.items()]
-        return listed.model_copy(update={"tools": [*listed.tools, *of_bots]})
+            return []
+        return [_tool_of(bot, name, general) for name, bot in bots.items()]
+
+
+def _url_of(passage: Passage) -> str:
+    # The form has an address of each; what is no web page has none but this.
+    return passage.url or f"knowledge-bot://passages/{passage.id}"
 
 
 def _unknown_arguments(tool: str, unknown: Sequence[str], known: Iterable[str]) -> CallToolResult:
@@ -388,6 +456,7 @@ def _unknown_arguments(tool: str, unknown: Sequence[str], known: Iterable[str]) 
 
 
 _ASK: Final = "ask_"
+_SEARCHING: Final = ("search", "fetch")
 
 
 def _tool_of(bot: Bot, name: str, general: Tool) -> Tool:

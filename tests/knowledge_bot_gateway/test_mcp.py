@@ -104,6 +104,43 @@ async def test_an_agent_asks_and_asks_further(mcp_of, service, mode):
         assert conversation in ids
 
 
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_agent_searches_and_fetches_in_the_form_of_connectors(mcp_of, service, mode):
+    with ServiceClient(service.api_key, service.base_url) as client:
+        source = client.create_text_source(
+            name="Canoes", collections="col_house", content="The canoes are kept by Ruth Okafor."
+        )
+    service.wait_until_ready()
+    connect = mcp_of(service.base_url, service.api_key)
+    async with connect(mode=mode) as client:
+        assert {"search", "fetch"} <= set(await tools_of(client))
+        found = await client.call_tool("search", {"query": "Who keeps the canoes?"})
+        assert json.loads(text_of(found)) == found.structured_content
+        result = found.structured_content["results"][0]
+        assert set(result) == {"id", "title", "url"}
+        assert result["title"] == "Canoes"
+        fetched = await client.call_tool("fetch", {"id": result["id"]})
+        assert json.loads(text_of(fetched)) == fetched.structured_content
+        read = fetched.structured_content
+        assert set(read) == {"id", "title", "text", "url", "metadata"}
+        assert read["text"] == "The canoes are kept by Ruth Okafor."
+        assert read["metadata"]["source_id"] == source.id
+        with ServiceClient(service.api_key, service.base_url) as manager:
+            manager.delete_source(source.id)
+        gone = await client.call_tool("fetch", {"id": result["id"]})
+        assert gone.is_error
+        assert "refused" in text_of(gone)
+
+
+async def test_where_nothing_can_be_searched_no_tool_says_so(mcp_of, bots):
+    connect = mcp_of(bots.url, SERVICE_KEY)
+    async with connect() as client:
+        assert {"search", "fetch"}.isdisjoint(await tools_of(client))
+        found = await client.call_tool("search", {"query": "x"})
+        assert found.is_error
+        assert "not_delivered" in text_of(found)
+
+
 async def test_with_a_ledger_an_agent_sees_whether_sources_are_current(mcp_of, service, tmp_path):
     texts = [Text(name="ferry", content="The ferry to Muir leaves at noon.")]
     ledger = Ledger(tmp_path / "ledger.db")
@@ -163,6 +200,8 @@ async def test_an_agent_asks_two_bots_over_stdio(service):
         tools = await tools_of(client)
         assert set(tools) == {
             "ask_bot",
+            "search",
+            "fetch",
             "list_bots",
             "list_collections",
             "list_conversations",
@@ -191,7 +230,7 @@ async def test_tools_tell_what_they_do(mcp_of, service):
         assert tool.annotations.destructive_hint is False
         assert tool.annotations.open_world_hint is True
         assert tool.annotations.read_only_hint is not name.startswith("add_")
-        assert tool.annotations.idempotent_hint is name.startswith("list_")
+        assert tool.annotations.idempotent_hint is name.startswith(("list_", "search", "fetch"))
     assert set(tools["ask_bot"].input_schema["properties"]) == {
         "bot",
         "question",
