@@ -547,7 +547,8 @@ class Endpoints:
         Args:
             query: the question.
             bot_id: look in the collections of this bot, `bot_…`.
-            collections: look in these instead; by default in all that the API key sees.
+            collections: look in these; with both, in those of the bot that are named, and with
+                neither in all that the API key sees.
             limit: how many passages at most, 1 to 40.
 
         Returns:
@@ -558,8 +559,6 @@ class Endpoints:
         """
         fields: dict[str, Any] = {"query": non_empty_text("query", query), "limit": limit}
         check_number("limit", limit, 1, MOST_PASSAGES, whole=True)
-        if bot_id is not None and collections is not None:
-            raise ConfigurationError.of("bot_id", "give it or collections, one of the two")
         if bot_id is not None:
             fields["bot_id"] = identifier("bot_id", bot_id, "bot_")
         if collections is not None:

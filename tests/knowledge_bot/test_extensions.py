@@ -909,7 +909,6 @@ def test_a_search_changes_nothing_and_is_sent_again(call, searchable, use, fault
         ({"query": "x", "limit": 41}, "limit"),
         ({"query": "x", "bot_id": "col_1"}, "bot_id"),
         ({"query": "x", "collections": "bot_1"}, "collections"),
-        ({"query": "x", "bot_id": "bot_1", "collections": "col_1"}, "bot_id"),
     ],
 )
 def test_a_search_that_cannot_be_sent_is_refused_before(call, searchable, given, argument):

@@ -40,8 +40,9 @@ def _name(node: object, ids: Mapping[str, Sequence[str]]) -> None:
     elif isinstance(node, dict):
         for field, schema in (node.get("properties") or {}).items():
             # A list of ids describes its elements; an answer's list has objects and no ids.
-            described = schema.get("items", schema)
-            if field in ids and described.get("type") == "string":
-                described["enum"] = list(ids[field])
+            # One that may be left out is described as one of several.
+            for described in (schema.get("items", schema), *schema.get("anyOf", ())):
+                if field in ids and described.get("type") == "string":
+                    described["enum"] = list(ids[field])
         for child in node.values():
             _name(child, ids)

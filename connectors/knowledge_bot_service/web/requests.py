@@ -1,8 +1,8 @@
 """The bodies of requests (interface section 4), and what makes one valid."""
 
-from typing import Annotated, Any, Final, Generic, Self, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from knowledge_bot.models import Header
 from knowledge_bot.transcripts import read
@@ -164,12 +164,6 @@ class NewSearch(_Body):
     bot_id: Id | None = None
     collections: Annotated[tuple[Id, ...], Field(max_length=MOST_COLLECTIONS)] = ()
     limit: Annotated[int, Field(ge=1, le=LOOKED_AT)] = 10
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if self.bot_id is not None and self.collections:
-            raise ValueError("give bot_id or collections, one of the two")
-        return self
 
 
 class NewMessage(_Body):

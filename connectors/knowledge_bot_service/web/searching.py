@@ -65,7 +65,8 @@ router = APIRouter(
 async def search(body: Wrapped[NewSearch], service: ServiceOf) -> Wrapped[Listing[FoundPassage]]:
     """Find the passages that fit a question best, best first; nothing is asked and nothing stored.
 
-    In the collections of the bot, or in `collections`; with neither in all that the key sees.
+    In the collections of the bot, or in `collections`; with both in those of the bot that are
+    named, with neither in all that the key sees.
     """
     new = body.value
     found = await service.search(

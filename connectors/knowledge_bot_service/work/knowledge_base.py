@@ -454,18 +454,18 @@ class KnowledgeBase:
         Args:
             query: the question, or a prompt that holds it.
             bot: look in the collections of this one.
-            collections: look in these; with neither, in all.
+            collections: look in these; with both, in those of the bot that are named, and with
+                neither in all.
             limit: how many passages at most.
 
         Raises:
             UnknownBotError: there is no such bot.
             UnknownCollectionError: there is no such collection.
         """
-        numbers = (
-            self._numbers(collections)
-            if bot is None
-            else self._store.collection_numbers(self._bot(bot).collections)
-        )
+        numbers = self._numbers(collections)
+        if bot is not None:
+            of_bot = self._store.collection_numbers(self._bot(bot).collections)
+            numbers = tuple(one for one in of_bot if one in numbers)
         with self._questions.one():
             await self._backlog.wait(numbers, self._settings.wait_for_sources)
             return await self._loop.run_in_executor(
