@@ -63,8 +63,9 @@ Headers: TypeAlias = Mapping[str, str] | Iterable["Header"]
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
-# The requests that carry a key of idempotency, where the service announces that.
 _SEARCH = "/search"
+
+# The requests that carry a key of idempotency, where the service announces that.
 _WITH_KEYS = ("/sources/webpage", "/sources/write", "/sources/upload", "/messages")
 
 
