@@ -105,7 +105,7 @@ class _Connection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._in_body = False
+        self._in_head = self._in_body = False
         # What was received and not read, and how much is left of a body that says its length.
         self._held = memoryview(b"")
         self._body_left: int | None = None
@@ -113,10 +113,10 @@ class _Connection(HttpToolsProtocol):
         self._refusal: _Refusal | None = None
         self._owed: _Refusal | None = None
         self._is_refused = False
-        # Bytes of the request's head and trailers so far, and bytes read since the parser's last
-        # callback.
-        self._head_bytes = self._unparsed_bytes = 0
-        self._has_called_back = False
+        # Bytes read since a request, a part of its body or a chunk began: those of a head, or of
+        # the trailers behind a chunked body, as they come.
+        self._head_bytes = 0
+        self._has_begun = False
         # Of the present phase, and of the time in it over which a body's bytes are counted.
         self.since = self._counted_since = time.monotonic()
         self._body_bytes = 0
@@ -145,7 +145,7 @@ class _Connection(HttpToolsProtocol):
         while self._held and not self.pipeline and not self._is_refused:
             size = (self._body_left or _CHUNKED_PART) if self._in_body else _HEAD_PART
             part, self._held = self._held[:size], self._held[size:]
-            self._has_called_back = False
+            self._has_begun = False
             try:
                 self.parser.feed_data(part)
             except httptools.HttpParserUpgrade:
@@ -154,32 +154,22 @@ class _Connection(HttpToolsProtocol):
             except httptools.HttpParserError:
                 # What it could not read, or an error that one of the methods below raised in it.
                 self._refuse(self._refusal or _NOT_HTTP)
-            self._unparsed_bytes = 0 if self._has_called_back else self._unparsed_bytes + len(part)
-            if self._unparsed_bytes > _HEAD_BYTES and not self._is_refused:
+            self._head_bytes = 0 if self._has_begun else self._head_bytes + len(part)
+            if self._head_bytes > _HEAD_BYTES and not self._is_refused:
                 self._refuse(_TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        self._has_called_back = True
-        self._head_bytes = 0
+        self._has_begun = self._in_head = True
         self.since = time.monotonic()
         super().on_message_begin()
 
-    def on_url(self, url: bytes) -> None:
-        self._count_head(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_head(len(name) + len(value) + len(b": \r\n"))
-        super().on_header(name, value)
+    def on_headers_complete(self) -> None:
         if len(self.headers) > _HEADERS:
             self._stop_reading(_TOO_LARGE)
-
-    def on_headers_complete(self) -> None:
         if len(self.pipeline) >= _PIPELINED:
             self._stop_reading(_TOO_MANY)
         super().on_headers_complete()
-        self._has_called_back = True
-        self._in_body = True
+        self._has_begun, self._in_head, self._in_body = True, False, True
         headers = dict(self.headers)
         # The parser has refused what is no number, and what has both.
         length = headers.get(b"content-length")
@@ -188,19 +178,17 @@ class _Connection(HttpToolsProtocol):
         self._body_bytes = 0
 
     def on_body(self, body: bytes) -> None:
-        self._has_called_back = True
+        self._has_begun = True
         self._body_bytes += len(body)
         if self._body_left is not None:
             self._body_left -= len(body)
         super().on_body(body)
 
     def on_chunk_header(self) -> None:
-        self._has_called_back = True
+        self._has_begun = True
 
     def on_message_complete(self) -> None:
-        self._has_called_back = True
-        self._in_body = False
-        self._head_bytes = 0
+        self._has_begun, self._in_body = True, False
         self.since = time.monotonic()
         super().on_message_complete()
 
@@ -218,11 +206,6 @@ class _Connection(HttpToolsProtocol):
             self.flow.pause_reading()
         else:
             self._read()
-
-    def _count_head(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > _HEAD_BYTES:
-            self._stop_reading(_TOO_LARGE)
 
     def _stop_reading(self, refusal: _Refusal) -> None:
         self._refusal = refusal
@@ -257,7 +240,7 @@ class _Connection(HttpToolsProtocol):
         elif self._in_body:
             self._check_body(now)
         elif not self._is_answering and phase > self.bounds.head_seconds:
-            if self._unparsed_bytes or self._head_bytes:
+            if self._in_head:
                 self._refuse(_HEAD_TOO_SLOW)
             else:
                 self.transport.close()

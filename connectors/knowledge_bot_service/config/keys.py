@@ -11,8 +11,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -250,17 +249,13 @@ class Keys:
         self._seen = seen if time.time_ns() - found.st_mtime_ns > _TICK else None
 
 
-@contextmanager
-def reread_on_hangup(keys: Keys) -> Iterator[None]:
-    """Let SIGHUP read the keys of a service again, as long as its event loop runs.
+def reread_on_hangup(keys: Keys) -> None:
+    """Let SIGHUP read the keys of a service again, as long as the running event loop does.
 
     A service whose terminal was closed gets the same signal; it ends, as it does without this.
     """
-    hangup = getattr(signal, "SIGHUP", None)
-    if hangup is None:  # Windows
-        yield
+    if not hasattr(signal, "SIGHUP"):  # Windows
         return
-    loop = asyncio.get_running_loop()
     had_terminal = _has_terminal()
 
     def on_hangup() -> None:
@@ -269,11 +264,7 @@ def reread_on_hangup(keys: Keys) -> Iterator[None]:
         else:
             keys.reread()
 
-    loop.add_signal_handler(hangup, on_hangup)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(hangup)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, on_hangup)
 
 
 def stored_keys(data: Path) -> list[Key]:

@@ -100,6 +100,7 @@ def run(
     base_url = base_url_at(host, listener)
 
     def started() -> None:
+        reread_on_hangup(keys)
         told = "started: version %s, listening on %s, port %d, data folder %s"
         _log.info(told, __version__, host, port, settings.data.absolute())
         on_ready()
@@ -126,7 +127,7 @@ def run(
         forwarded_allow_ips=[str(network) for network in settings.trusted_proxies],
         timeout_graceful_shutdown=_GRACE,
     )
-    server = _Server(config, keys, on_stop)
+    server = _Server(config, on_stop)
     try:
         server.run(sockets=[listener])
     finally:  # it raises the signal that stopped it
@@ -134,15 +135,9 @@ def run(
 
 
 class _Server(uvicorn.Server):
-    def __init__(
-        self, config: uvicorn.Config, keys: Keys, on_stop: Callable[[], None] | None
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None] | None) -> None:
         super().__init__(config)
-        self._keys, self._on_stop = keys, on_stop
-
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        with reread_on_hangup(self._keys):
-            await super().serve(sockets)
+        self._on_stop = on_stop
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._on_stop is not None:
