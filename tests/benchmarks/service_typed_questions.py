@@ -1,7 +1,8 @@
 """How well the embedded service answers what people type who do not have the page before them.
 
-Everyday questions to the notes of three offices, questions to Turkish texts, and how-to questions
-to the documentation of six projects: `questions/` has the notes, the texts and all questions. The
+Everyday questions to the notes of three offices, in other words than the notes to two, and in five
+languages, questions to Turkish texts, and how-to questions to the documentation of projects:
+`questions/` has the notes, the texts and all questions, and its README says what each set is. The
 documentation is not in the repository: `python tests/benchmarks/service_typed_questions.py FOLDER`
 measures how-to questions where FOLDER has a folder with the documentation that
 `questions/how-to/NAME.json` names, by the same NAME; a question's `source` is a path in it.
@@ -51,6 +52,13 @@ def main() -> None:
         Figure("everyday, not in the notes: refused", mean(rows, "unsaid refused")),
         *turkish(),
     ]
+    for kind in ("other-words", "languages"):
+        found = [everyday(one.parent) for one in sorted(QUESTIONS.glob(f"{kind}/*/questions.json"))]
+        figures += [
+            Figure(f"{kind}: {name}", mean(found, name))
+            for name in ("right", "other refused", "unsaid refused")
+        ]
+        rows += found
     if folder is not None:
         files = sorted(QUESTIONS.glob("how-to/*.json"))
         how_to = [asked for file in files if (asked := documentation(file, Path(folder)))]
