@@ -4,8 +4,9 @@ Everyday questions to the notes of three offices, in other words than the notes 
 languages, questions to Turkish texts, and how-to questions to the documentation of projects:
 `questions/` has the notes, the texts and all questions, and its README says what each set is. The
 documentation is not in the repository: `python tests/benchmarks/service_typed_questions.py FOLDER`
-measures how-to questions where FOLDER has a folder with the documentation that
-`questions/how-to/NAME.json` names, by the same NAME; a question's `source` is a path in it.
+measures how-to questions where FOLDER has a folder with the documentation that NAME.json of
+`questions/how-to/` or `questions/other-words/` names, by the same NAME; a question's `source` is a
+path in it.
 
 The everyday questions to the museum and the clinic were typed from a list of facts, by somebody who
 had not read the notes. These two, black, hatch, jupyterlab and mkdocs were looked at while the
@@ -65,7 +66,11 @@ def main() -> None:
         if how_to:
             right = mean(how_to, "right")
             figures.append(Figure("how-to questions: right", right, RIGHT_HOW_TO, True))
-        rows += how_to
+        files = sorted(QUESTIONS.glob("other-words/*.json"))
+        unseen = [asked for file in files if (asked := documentation(file, Path(folder)))]
+        if unseen:
+            figures.append(Figure("other-words, how-to: right", mean(unseen, "right")))
+        rows += how_to + unseen
     report("Questions as people type them", figures, rows)
 
 

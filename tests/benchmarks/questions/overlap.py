@@ -32,7 +32,7 @@ def main() -> int:
             wrong += file.parent.parent.name != "everyday" and not fits(asked, text)
             overlaps.append(overlap(asked["question"], text))
         print_mean(str(file.parent.relative_to(QUESTIONS)), overlaps)
-    for file in sorted(QUESTIONS.glob("how-to/*.json")) if len(sys.argv) > 1 else ():
+    for file in sorted(QUESTIONS.glob("*/*.json")) if len(sys.argv) > 1 else ():
         folder = Path(sys.argv[1]) / file.stem
         overlaps = []
         for asked in json.loads(file.read_text(encoding="utf-8"))["questions"] * folder.is_dir():
@@ -41,7 +41,7 @@ def main() -> int:
             passage = before[-AROUND:] + place + after[:AROUND] if place else ""
             wrong += not fits(asked, passage)
             overlaps.append(overlap(asked["question"], passage))
-        print_mean(f"how-to/{file.stem}", overlaps)
+        print_mean(str(file.relative_to(QUESTIONS).with_suffix("")), overlaps)
     return int(wrong > 0)
 
 
