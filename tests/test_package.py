@@ -10,7 +10,10 @@ import tarfile
 import tomllib
 import venv
 import zipfile
+from configparser import RawConfigParser
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,14 +23,35 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[1]
 
-PACKAGES = {
-    "airflow_knowledge_bot",
-    "knowledge_bot",
-    "knowledge_bot_gateway",
-    "knowledge_bot_service",
-    "knowledge_bot_web",
-    "langchain_knowledge_bot",
-    "llama_index_knowledge_bot",
+# Each distribution: the folder of its pyproject.toml, its package, and its own entry points.
+DISTRIBUTIONS = {
+    "knowledge-bot": (".", "knowledge_bot", {"console_scripts", "pytest11"}),
+    "knowledge-bot-gateway": (
+        "connectors/knowledge_bot_gateway",
+        "knowledge_bot_gateway",
+        {"knowledge_bot.commands", "knowledge_bot.mounts"},
+    ),
+    "knowledge-bot-service": (
+        "connectors/knowledge_bot_service",
+        "knowledge_bot_service",
+        {"knowledge_bot.commands"},
+    ),
+    "knowledge-bot-web": ("connectors/knowledge_bot_web", "knowledge_bot_web", set()),
+    "airflow-provider-knowledge-bot": (
+        "airflow_provider",
+        "airflow_knowledge_bot",
+        {"apache_airflow_provider"},
+    ),
+    "langchain-knowledge-bot": (
+        "connectors/langchain_knowledge_bot",
+        "langchain_knowledge_bot",
+        set(),
+    ),
+    "llama-index-knowledge-bot": (
+        "connectors/llama_index_knowledge_bot",
+        "llama_index_knowledge_bot",
+        set(),
+    ),
 }
 
 # What each extra is enough for, and what it must not bring along.
@@ -147,13 +171,7 @@ except ConnectionFailedError:
 """
 
 # What the client alone cannot do.
-MISSING = [
-    "import airflow_knowledge_bot.operators",
-    "import langchain_knowledge_bot",
-    "import llama_index_knowledge_bot",
-    "from knowledge_bot.ingest import ingest",
-    "from knowledge_bot_service import LocalService",
-]
+MISSING = ["from knowledge_bot.ingest import ingest", "import knowledge_bot.sinks"]
 
 # In an environment: its distributions, and the bytes of the files that they record.
 CONTENTS = """
@@ -168,14 +186,29 @@ print(json.dumps([sorted(one.name for one in found), sum(sizes) / 2**20]))
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT],
-        check=True,
-        capture_output=True,
-    )
-    return next(folder.glob("*.whl"))
+def wheels(tmp_path_factory) -> Path:
+    """A folder with the wheel of each distribution."""
+    folder = tmp_path_factory.mktemp("wheels")
+    for project, _, _ in DISTRIBUTIONS.values():
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "build",
+                "--wheel",
+                "--no-isolation",
+                "-o",
+                folder,
+                ROOT / project,
+            ],
+            check=True,
+            capture_output=True,
+        )
+    return folder
+
+
+def project_of(folder: str) -> dict[str, Any]:
+    return tomllib.loads((ROOT / folder / "pyproject.toml").read_text("utf-8"))["project"]
 
 
 def test_the_changelog_begins_with_this_version():
@@ -185,10 +218,47 @@ def test_the_changelog_begins_with_this_version():
     assert releases[0] == __version__
 
 
-def test_the_wheel_holds_the_packages_and_nothing_else(wheel):
-    names = zipfile.ZipFile(wheel).namelist()
-    assert {name.partition("/")[0] for name in names if "dist-info" not in name} == PACKAGES
-    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_a_wheel_holds_its_package_and_registers_its_own_entry_points(wheels, name):
+    _, package, groups = DISTRIBUTIONS[name]
+    archive = zipfile.ZipFile(next(wheels.glob(f"{name.replace('-', '_')}-[0-9]*.whl")))
+    held = archive.namelist()
+    assert {one.partition("/")[0] for one in held if "dist-info" not in one} == {package}
+    assert f"{package}/py.typed" in held
+    assert not [one for one in held if Path(one).name in {"README.md", "pyproject.toml"}]
+    (metadata,) = (one for one in held if one.endswith(".dist-info/METADATA"))
+    told = archive.read(metadata).decode()
+    assert f"\nVersion: {__version__}\n" in told
+    assert "\nLicense-File: LICENSE\n" in told
+    registered = RawConfigParser()
+    registered.read_string(
+        "".join(archive.read(one).decode() for one in held if one.endswith("/entry_points.txt"))
+    )
+    assert set(registered.sections()) == groups
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_distributions_need_each_other_in_the_same_version_and_share_one_licence(name):
+    folder, _, _ = DISTRIBUTIONS[name]
+    project = project_of(folder)
+    needed = [
+        *project["dependencies"],
+        *chain.from_iterable(project.get("optional-dependencies", {}).values()),
+    ]
+    ours = re.compile(rf"({'|'.join(DISTRIBUTIONS)})(\[[a-z,-]+\])?(=.*|)")
+    for found in filter(None, map(ours.fullmatch, needed)):
+        itself = found[1] == name
+        assert found[3] == ("" if itself else f"=={__version__}"), found[0]
+    assert (ROOT / folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_a_wheel_is_the_same_from_the_source_archive(wheels, tmp_path):
+    folder = ROOT / DISTRIBUTIONS["knowledge-bot-service"][0]
+    built = [sys.executable, "-m", "build", "--no-isolation", "-o", tmp_path, folder]
+    subprocess.run(built, check=True, capture_output=True)
+    (one,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(one).namelist()
+    assert names == zipfile.ZipFile(wheels / one.name).namelist()
 
 
 def test_the_sources_hold_what_is_needed_to_test_them(tmp_path):
@@ -210,17 +280,18 @@ def test_the_sources_hold_what_is_needed_to_test_them(tmp_path):
     assert not [name for name in names if name.startswith(".venv")]
 
 
-def installed(wheel: Path, extra: str, folder: Path) -> Path:
-    """Return the interpreter of a new environment with the wheel and an extra, and nothing else."""
+def installed(wheels: Path, extra: str, folder: Path, *more: str) -> Path:
+    """Return the interpreter of a new environment with an extra, and nothing else."""
     venv.create(folder)
     python = folder / "bin" / "python"
-    wanted = f"{wheel}[{extra}]" if extra else str(wheel)
+    wanted = [f"knowledge-bot[{extra}]" if extra else "knowledge-bot", *more]
     uv = shutil.which("uv", path=str(Path(sys.executable).parent))
     command = [sys.executable, "-m", "pip", "--python", python, "install", "--no-compile"]
     if uv is not None:  # in seconds what takes pip a minute
         command = [uv, "pip", "install", "--python", python]
     environment = {**os.environ, "UV_SYSTEM_CERTS": "1"}
-    subprocess.run([*command, "--quiet", wanted], check=True, env=environment)
+    found = ["--quiet", "--find-links", wheels, *wanted]
+    subprocess.run([*command, *found], check=True, env=environment)
     return python
 
 
@@ -233,14 +304,13 @@ def run(python: Path, code: str, folder: Path) -> str:
 
 
 def test_every_extra_is_tried():
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert set(EXTRAS) == {"", *declared["project"]["optional-dependencies"]}
+    assert set(EXTRAS) == {"", *project_of(".")["optional-dependencies"]}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_an_extra_alone_is_enough_for_its_modules(wheel, tmp_path, extra):
+def test_an_extra_alone_is_enough_for_its_modules(wheels, tmp_path, extra):
     statement, absent = EXTRAS[extra]
     code = (
         f"{statement}\n"
@@ -248,17 +318,46 @@ def test_an_extra_alone_is_enough_for_its_modules(wheel, tmp_path, extra):
         f"present = [name for name in '{absent}'.split() if find_spec(name)]\n"
         "assert not present, present\n"
     )
-    run(installed(wheel, extra, tmp_path / "env"), code, tmp_path)
+    run(installed(wheels, extra, tmp_path / "env"), code, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_client_alone_is_small_and_says_which_extra_is_missing(wheel, tmp_path):
-    python = installed(wheel, "", tmp_path / "env")
+def test_the_client_alone_is_small_and_says_which_extra_is_missing(wheels, tmp_path):
+    python = installed(wheels, "", tmp_path / "env")
     names, size = json.loads(run(python, CONTENTS, tmp_path))
-    assert len(names) <= 22, names
-    assert size <= 25
+    assert len(names) <= 20, names
+    assert size <= 21
     assert run(python, CALLS, tmp_path) == "both\n"
     for statement in MISSING:
         code = f"try: {statement}\nexcept ModuleNotFoundError as error: print(error)"
         assert "pip install 'knowledge-bot[" in run(python, code, tmp_path), statement
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_kbot_alone_says_which_extra_brings_a_command(wheels, tmp_path):
+    kbot = installed(wheels, "cli", tmp_path / "env").with_name("kbot")
+    for name, extra in {"serve": "serve", "mcp": "gateway", "gateway": "gateway"}.items():
+        done = subprocess.run([kbot, name], capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert f"pip install 'knowledge-bot[{extra}]'" in done.stderr
+    assert subprocess.run([kbot, "serv"], capture_output=True, check=False).returncode == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_distributions_install_one_by_one_in_any_order(wheels, tmp_path):
+    """What needs most comes first, and the client last, which is there by then."""
+    python = installed(wheels, "", tmp_path / "env")
+    pip = [sys.executable, "-m", "pip", "--python", python]
+    quiet = ["install", "--quiet", "--no-compile", "--find-links", wheels]
+    for name in sorted(DISTRIBUTIONS, reverse=True):
+        subprocess.run([*pip, *quiet, name], check=True)
+    subprocess.run([*pip, "check"], check=True)
+    modules = ", ".join(package for _, package, _ in DISTRIBUTIONS.values())
+    run(python, f"import {modules}", tmp_path)
+    commands = subprocess.run(
+        [python.parent / "kbot", "--help"], check=True, capture_output=True, text=True
+    ).stdout
+    assert all(command in commands for command in ("serve", "mcp", "gateway"))

@@ -14,8 +14,9 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def checkout(tmp_path):
     """As much of a clone as set-up reads, with one dependency."""
-    for name in ("scripts/setup", "pyproject.toml"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    projects = (path.relative_to(ROOT) for path in ROOT.glob("[ac]*/**/pyproject.toml"))
+    for name in ("scripts/setup", "pyproject.toml", *projects):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "one.lock").write_text(f"click==8.1.8 --hash=sha256:{'0' * 64}\n")
     return tmp_path

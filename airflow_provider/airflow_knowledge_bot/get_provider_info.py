@@ -15,7 +15,7 @@ def get_provider_info() -> dict[str, Any]:
     defaults there only prefill the form: `airflow_knowledge_bot.connections` applies them.
     """
     return {
-        "package-name": "knowledge-bot",
+        "package-name": "airflow-provider-knowledge-bot",
         "name": "Knowledge-Bot",
         "description": "Feed a Knowledge-Bot Service with sources and ask its bots.",
         "integrations": [{"integration-name": "Knowledge-Bot", "tags": ["service", "ai"]}],

@@ -53,8 +53,9 @@ _COMMANDS = {
     "man": "manual:man",
 }
 
-# Commands of other packages, such as `kbot serve`.
+# Commands of other packages, such as `kbot serve`, and the extra that brings each of ours.
 PLUGINS = "knowledge_bot.commands"
+_EXTRAS = {"gateway": "gateway", "mcp": "gateway", "serve": "serve"}
 
 _INSTALL = "pip install 'knowledge-bot[cli]'"
 
@@ -90,7 +91,7 @@ class _Kbot(click.Group):
                 return _command(entry_point.load(), entry_point.value)
             except ModuleNotFoundError as error:
                 return _unavailable(cmd_name, error.name or "a package")
-        return None
+        return _unavailable(cmd_name, "a package") if cmd_name in _EXTRAS else None
 
     def format_epilog(
         self,
@@ -191,7 +192,7 @@ def _unavailable(name: str, module: str) -> click.Command:
     def command() -> None:
         raise Failed(
             f"`kbot {name}` needs {module}, which is not installed; "
-            f"pip install 'knowledge-bot[{name}]'"
+            f"pip install 'knowledge-bot[{_EXTRAS.get(name, name)}]'"
         )
 
     return command
