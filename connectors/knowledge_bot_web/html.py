@@ -63,8 +63,8 @@ def article(page: Union[str, "HtmlElement"], *, fast: bool = False) -> str:
     return str(trafilatura.extract(page, include_comments=False, fast=fast) or "")
 
 
-def main_text(page: str, root: "HtmlElement") -> str:
-    """The words of a page's main part, without a layout; of all of it where no part is marked.
+def main_texts(page: str, root: "HtmlElement") -> list[str]:
+    """The texts of a page's main part, without a layout; of all of it where no part is marked.
 
     What surrounds the main part is left out, unless nothing would be left. An element of the page's
     frame that is not closed everywhere surrounds nothing: nobody knows what would be in it.
@@ -102,7 +102,7 @@ def main_text(page: str, root: "HtmlElement") -> str:
                 in_body.append(text)
                 if main is not None:
                     in_main.append(text)
-    return " ".join(in_main or in_body or everywhere)
+    return in_main or in_body or everywhere
 
 
 _XML_DECLARATION: Final = re.compile(r"^\s*<\?xml[^>]*\?>")

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from knowledge_bot_web.html import PageError, article, main_text, parsed
+from knowledge_bot_web.html import PageError, article, main_texts, parsed
 
 
 def text_of(page: str) -> str:
-    return main_text(page, parsed(page, deep=True))
+    return " ".join(main_texts(page, parsed(page, deep=True)))
 
 
 @pytest.mark.parametrize(

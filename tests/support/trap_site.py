@@ -51,6 +51,7 @@ class Response:
     kind: str = "text/html; charset=utf-8"
     headers: dict[str, str] = field(default_factory=dict)
     validators: bool = True
+    tag: str = ""  # the ETag; by default one that changes with the body
     # What is sent after the body, piece by piece, without a length given.
     more: Callable[[], Iterator[bytes]] | None = None
 
@@ -91,10 +92,11 @@ class TrapSite:
         read: bool = True,
         head: str = "",
         text: str = "",
+        like: str = "",
         **options: object,
     ) -> str:
-        """Add a page, and return its path."""
-        self.responses[path] = Response(_html(path, links, head, text), **options)
+        """Add a page, with the text of the page `like` if it is given, and return its path."""
+        self.responses[path] = Response(_html(like or path, links, head, text), **options)
         if sent:
             self.sendable.add(path)
         elif read:
@@ -145,7 +147,7 @@ def _html(path: str, links: tuple[str, ...], head: str = "", text: str = "") -> 
     ).encode()
 
 
-def fill(site: TrapSite) -> None:  # noqa: PLR0915 - one trap after the other
+def fill(site: TrapSite) -> None:  # noqa: C901, PLR0915 - one trap after the other
     """Add the pages: 20 sections of 20 pages that all is well with, and then the traps."""
     seeds = []
     sections = [f"/docs/{number}/" for number in range(20)]
@@ -247,14 +249,26 @@ def fill(site: TrapSite) -> None:  # noqa: PLR0915 - one trap after the other
     # Addresses that pages give themselves.
     for number in range(3):
         canonical = f'<link href="/kept/{number}#x" rel="canonical">'
-        seeds.append(site.page(f"/copy/{number}", sent=False, head=canonical))
+        copied = f"/kept/{number}"
+        seeds.append(site.page(f"/copy/{number}", sent=False, head=canonical, like=copied))
         site.page(f"/kept/{number}", head=f'<link rel=canonical href="/kept/{number}?utm_id=1">')
     by_header = {"Link": '</style.css>; rel=preload, </kept/by-header>; rel="canonical"'}
-    seeds.append(site.page("/copy/by-header", sent=False, headers=by_header))
+    seeds.append(
+        site.page("/copy/by-header", sent=False, headers=by_header, like="/kept/by-header")
+    )
     site.page("/kept/by-header")
     seeds.append(
         site.page("/kept/abroad", head='<link rel=canonical href="http://other.invalid/">')
     )
+    for number, wrong in enumerate(("/no-such-page", "/")):  # as a template may have it
+        head = f'<link rel=canonical href="{wrong}">'
+        seeds.append(site.page(f"/kept/wrong/{number}", f"/kept/wrong/{number}/on", head=head))
+        site.page(f"/kept/wrong/{number}/on")
+    # One text at many addresses.
+    for order in ("date", "name", "price"):
+        seeds.append(site.page(f"/list?sort={order}", sent=order == "date", like="/list"))
+    for number in range(4):
+        seeds.append(site.page(f"/soft/{number}", sent=not number, text="Sorry", like="/soft"))
     seeds.append(site.page("/based/index.html", "one", "two", head='<base href="/elsewhere/x">'))
     site.page("/elsewhere/one")
     site.page("/elsewhere/two")
@@ -283,6 +297,7 @@ def fill(site: TrapSite) -> None:  # noqa: PLR0915 - one trap after the other
     site.responses["/members"] = Response(b"Who are you?", 403)
     site.responses["/data"] = Response(b"{}", kind="application/json")
     site.responses["/manual.pdf"] = Response(b"%PDF", kind="application/pdf")
+    site.sendable.add("/manual.pdf")
     site.responses["/text"] = Response(b"plain", kind="text/plain")
     seeds += ["/gone", "/members", "/data", "/manual.pdf", "/text"]
     site.makers["/busy"] = lambda path: _busy(site)
@@ -359,7 +374,7 @@ def serving_traps(  # noqa: C901 - a server, whole
             found = site.answer(self.path)
             body = found.body.replace(b"FOOTER", site.footer.encode())
             status = found.status
-            tag = f'"{sha256(body).hexdigest()[:16]}"'
+            tag = found.tag or f'"{sha256(body).hexdigest()[:16]}"'
             if status == 200 and found.validators and self.headers.get("If-None-Match") == tag:
                 status, body = 304, b""
             asked.status, asked.kind = status, found.kind

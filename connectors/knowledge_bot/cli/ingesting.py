@@ -357,6 +357,17 @@ def _compared(default: str | None, ways: str) -> Callable[[Callable[..., None]],
             help=f"How to see that a page changed: {ways}",
         ),
         click.option(
+            "--ignore",
+            metavar="REGEX",
+            help="What does not count in a main text, such as 'Today is .*'.",
+        ),
+        click.option(
+            "--reread",
+            is_flag=True,
+            help="Read all pages. Otherwise those that their servers say are unchanged are read "
+            "every eighth time.",
+        ),
+        click.option(
             "--requests",
             type=click.FloatRange(min=0.001),
             default=2.0,

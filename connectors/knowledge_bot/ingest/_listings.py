@@ -23,7 +23,8 @@ class Skipped:
         partial: whether it may hide further items, as a folder does that cannot be read; then
             nothing can be marked as gone.
         gone: why the item with `name` as its key is no longer there, if the ledger has one:
-            `excluded` (it is there, and left out), `404` or `410`; empty if that says nothing.
+            `excluded` (it is there, and left out), `404` or `410`; `unread` if it may be there, so
+            that it is not gone; empty if that says nothing.
     """
 
     name: str

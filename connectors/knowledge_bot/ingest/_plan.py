@@ -48,6 +48,8 @@ _KEPT = 8_000_000
 # Stands for a row that was not read ahead; no row has this number.
 _NOT_AHEAD: tuple[str, int, str | None, bytes] = ("", 0, None, b"")
 
+# Reasons why an item did not come though it is, or may be, still there.
+_THERE = ("excluded", "unread")
 _UNVERSIONED = "it has no version, so no later change will be seen"
 
 # How many contents of an origin are compared to find what was moved, and how many new items wait
@@ -393,7 +395,7 @@ class Planner:
             alike = Counter(job.digest for job in waiting)
             found: dict[bytes | None, list[Row]] = {}
             for row in self._store.with_contents(list(alike)) if self._store and complete else ():
-                if not self.seen[row.number] and self.gone_reason(row.key) != "excluded":
+                if not self.seen[row.number] and self.gone_reason(row.key) not in _THERE:
                     found.setdefault(row.digest, []).append(row)
             for job in waiting:
                 rows = found.get(job.digest, [])
@@ -404,7 +406,7 @@ class Planner:
             return planned
 
     def gone_reason(self, key: str) -> str:
-        """Return why an item with this key did not come: `missing`, `excluded`, `404` or `410`."""
+        """Return why an item with this key did not come: `missing`, or what `Skipped.gone` has."""
         known = getattr(self._source, "gone_reason", None)
         return self._left_out.get(key) or ("missing" if known is None else str(known(key)))
 

@@ -701,7 +701,7 @@ class Store:
                 them, the rows need not be looked at.
             limit: the share of its items that may disappear at once, 0 to 1; five always may,
                 unless it is 0.
-            reason_of: returns why the item with a key is gone, one of `REASONS`.
+            reason_of: returns why the item with a key is gone, as `Skipped.gone` says it.
         """
 
         def mark(connection: Connection) -> Gone:
@@ -716,6 +716,8 @@ class Store:
             query = "SELECT number, id, key FROM kbot_items WHERE number {ids}"
             for number, identifier, key in connection.of_ids(query, list(vanished)):
                 (at, before), reason = vanished[number], reason_of(key)
+                if reason == "unread":
+                    continue
                 again = at is not None and before in (None, reason)
                 (gone.again if again else gone.first)[identifier] = key, reason
                 if not again or before is None:

@@ -25,7 +25,7 @@ from knowledge_bot.ingest import (
     ingest,
 )
 from scripted_server import answer, reset
-from trap_site import TrapSite, serving_traps
+from trap_site import Response, TrapSite, serving_traps
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -163,6 +163,60 @@ def test_nothing_of_a_site_is_gone_that_stands_behind_a_failure(send, ledger, fa
         assert send(pages, ledger=ledger).gone == 0
         site.responses["/b"].status = 404
         assert send(pages, ledger=ledger).gone == 1
+
+
+@pytest.mark.parametrize("status", [401, 403, 405, 451, 500])
+def test_what_never_could_be_read_hides_nothing(send, ledger, status):
+    with serving_traps(filling=three_pages) as site:
+        site.page("/", "/a", "/b", "/admin")
+        site.responses["/admin"] = Response(b"No", status)
+        pages = from_site(f"{site.root}/", rate=1000)
+        assert send(pages, ledger=ledger).created == 3
+        site.page("/", "/a", "/admin")
+        report = send(pages, ledger=ledger)
+        assert (report.gone, report.gone_unknown) == (1, "")
+        assert gone(ledger) == [f"{site.root}/b"]
+
+
+def test_what_a_page_linked_to_is_not_gone_while_that_page_cannot_be_read(send, ledger):
+    with serving_traps(filling=three_pages) as site:
+        site.page("/a", "/behind", *(f"/more/{number}" for number in range(4)))
+        for path in ("/behind", *(f"/more/{number}" for number in range(4))):
+            site.page(path)
+        pages = from_site(f"{site.root}/", rate=1000)
+        assert send(pages, ledger=ledger).created == 8
+        for status in (403, 500):
+            site.responses["/a"].status = status
+            del site.responses["/more/0"]
+            report = send(pages, ledger=ledger)
+            # What it linked to is read all the same, so that one is gone for certain.
+            assert (report.created, report.unchanged, report.gone) == (0, 6, 1)
+            assert gone(ledger) == [f"{site.root}/more/0"]
+            site.page("/more/0")
+        site.page("/a")  # no link any more
+        report = send(pages, ledger=ledger)
+        assert (report.gone, report.gone_unknown) == (5, "")
+
+
+def test_a_sitemap_hides_pages_only_if_it_once_had_some(send, ledger):
+    with serving_traps(filling=three_pages) as site:
+
+        def named(*paths: str) -> Response:
+            locations = "".join(f"<url><loc>{site.root}{path}</loc></url>" for path in paths)
+            return Response(f"<urlset>{locations}</urlset>".encode(), kind="text/xml")
+
+        site.page("/alone")
+        there = f"Sitemap: {site.root}/none.xml\nSitemap: {site.root}/pages.xml\n"
+        site.responses["/robots.txt"] = Response(there.encode(), kind="text/plain")
+        site.responses["/pages.xml"] = named("/alone")
+        pages = from_site(f"{site.root}/", rate=1000)
+        assert send(pages, ledger=ledger).created == 4
+        site.page("/", "/a")
+        assert send(pages, ledger=ledger).gone == 1  # although there is no none.xml
+        site.responses["/pages.xml"].status = 404
+        report = send(pages, ledger=ledger)
+        assert report.gone_unknown.startswith(f"{site.root}/pages.xml")
+        assert gone(ledger) == [f"{site.root}/b"]
 
 
 def written(folder, find, count: int):
@@ -491,8 +545,9 @@ def test_a_run_that_did_not_see_everything_says_why_nothing_is_gone(send, ledger
         return send(from_rows(rows, key="id", text="body", origin="t"), ledger=ledger)
 
     night(*table(1, 2))
-    report = night(*table(1), {"id": None, "body": "x"})
-    assert (report.gone, report.gone_unknown) == (0, "row 2: its key is empty")
+    report = night(*table(1), {"id": 2, "body": ["x"]})
+    assert report.gone == 0
+    assert report.gone_unknown.startswith("row 2: its text is of type list")
     assert report.as_dict()["gone_unknown"]
     whole = night(*table(1))
     assert (whole.gone, whole.gone_unknown) == (1, "")

@@ -16,9 +16,12 @@ from knowledge_bot.ingest.sources._documents import (
     UnreadableError,
     check_flag,
     is_web_address,
+    pattern_of,
 )
 
 if TYPE_CHECKING:
+    import re
+
     from knowledge_bot.ingest.sources._pages import Compare, Memory, PageReader
 
 # Bytes that are read of a page.
@@ -34,6 +37,8 @@ def compared(
     dated_by: str | None = None,
     rate: float,
     allow_private: bool,
+    ignore: str | None,
+    reread: bool,
 ) -> "Found | Compared":
     """Return the pages of a list, with a version for each.
 
@@ -43,6 +48,8 @@ def compared(
         dated_by: the address or path of a list that has times of change itself.
         rate: the most requests per second.
         allow_private: whether a public address may lead to private ones.
+        ignore: what does not count in a main text; see `from_site`.
+        reread: whether to read all pages; see `from_site`.
 
     Raises:
         ConfigurationError: an option cannot be used.
@@ -51,11 +58,13 @@ def compared(
         raise ConfigurationError(f"compare: expected 'content' or 'lastmod', not {compare!r}")
     check_number("rate", rate, 0.001)
     check_flag("allow_private", allow_private)
+    check_flag("reread", reread)
+    pattern = pattern_of(ignore)
     if compare is None or (dated_by is not None and compare == "lastmod"):
         return found
     # The addresses in the caller's own file or list are as good as given by the caller.
     named_by = dated_by if dated_by is not None and is_web_address(dated_by) else ""
-    return Compared(found, compare, rate, named_by, allow_private)
+    return Compared(found, compare, rate, named_by, allow_private, pattern, reread)
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,8 @@ class Compared:
     rate: float
     _named_by: str
     _allow_private: bool
+    _ignore: "re.Pattern[str] | None"
+    _reread: bool
     _memory: "Memory | None" = None
 
     @property
@@ -98,7 +109,9 @@ class Compared:
             compare=self.compare,
             memory=self._memory,
             largest=_LARGEST,
-            documents=True,
+            documents=None,
+            ignore=self._ignore,
+            reread=self._reread,
         )
         unanswered = Counter[str]()
         with closing(fetcher):
@@ -122,17 +135,16 @@ def _compared(page: WebPage, reader: "PageReader", unanswered: Counter[str]) -> 
     host = site(page.url)
     if unanswered[host] >= _FAILURES:
         reason = f"it was not read, since {_FAILURES} requests in a row to its host had no answer"
-        return Skipped(page.url, reason, invalid=True, partial=True)
+        return Skipped(page.url, reason, invalid=True, gone="unread")
     before, unanswered[host] = unanswered[host], 0
     try:
         version = _version(page.url, reader)
     except NoPageError as error:
-        partial = not error.gone
-        return Skipped(page.url, str(error), invalid=True, partial=partial, gone=error.gone)
+        return Skipped(page.url, str(error), invalid=True, gone=error.gone or "unread")
     except UnreadableError as error:
         if isinstance(error, UnreachableError):
             unanswered[host] = before + 1
-        return Skipped(page.url, str(error), invalid=True, partial=True)
+        return Skipped(page.url, str(error), invalid=True, gone="unread")
     return page.model_copy(update={"version": version})
 
 

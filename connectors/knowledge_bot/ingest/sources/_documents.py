@@ -1,6 +1,7 @@
 """What several sources of items share: documents that are fetched or opened."""
 
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -199,6 +200,21 @@ def patterns_of(name: str, given: str | Iterable[str]) -> list[str]:
     if not all(isinstance(pattern, str) for pattern in found):
         raise ConfigurationError(f"{name}: expected patterns as strings")
     return found
+
+
+def pattern_of(ignore: str | None) -> "re.Pattern[str] | None":
+    """Return the expression for what does not count in a page's main text.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    if ignore is None:
+        return None
+    try:
+        return re.compile(ignore)
+    except (re.error, TypeError, RecursionError, OverflowError) as error:
+        problem = f"ignore: {ignore!r} is not a regular expression: {error}"
+        raise ConfigurationError(problem) from None
 
 
 def skipped_address(address: str, place: str) -> Skipped | None:

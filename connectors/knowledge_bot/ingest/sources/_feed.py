@@ -24,6 +24,8 @@ def from_feed(
     address: str,
     *,
     compare: "Compare" = "lastmod",
+    ignore: str | None = None,
+    reread: bool = False,
     rate: float = 2.0,
     allow_private: bool = False,
 ) -> Found | Compared:
@@ -37,6 +39,8 @@ def from_feed(
         compare: what a page's version is made of: the time in the feed (`lastmod`; later changes of
             a page without one are not seen), or the page's main text (`content`; each page is read,
             as by `from_site`).
+        ignore: what does not count in a main text, and
+        reread: whether to read pages that their servers say are unchanged; see `from_site`.
         rate: the most pages read per second.
         allow_private: whether a public feed or page may lead to private addresses.
 
@@ -53,6 +57,8 @@ def from_feed(
         dated_by=address,
         rate=rate,
         allow_private=allow_private,
+        ignore=ignore,
+        reread=reread,
     )
 
 

@@ -1,8 +1,7 @@
-"""Reads HTML pages: their links, their directives for crawlers, and the version of their text."""
+"""Reads HTML pages: their links, their directives for crawlers, and their main text."""
 
 import contextlib
 import functools
-import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,13 +9,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from knowledge_bot.ingest.sources._addresses import cleaned
-from knowledge_bot_web.html import article, main_text, parsed
+from knowledge_bot_web.html import article, main_texts, parsed
 
 if TYPE_CHECKING:
     from lxml.html import HtmlElement
-
-LINKS = 5000
-"""Most links of one page that are followed; even large index pages have fewer."""
 
 # Characters above which trafilatura is not used: 2 million would take it 15 s.
 _TOO_LONG_TO_EXTRACT = 1_000_000
@@ -30,17 +26,15 @@ class Document:
 
     Attributes:
         links: the addresses that it links to, in order, without those marked `nofollow`.
-        more_links: whether there were more than are followed.
         canonical: the canonical address that it names, or None.
         robots: directives for crawlers in its `meta` elements: an agent's name, and directives.
-        text: its main text, as the plain reader finds it.
+        texts: its main text, as the plain reader finds it, piece by piece.
     """
 
     links: tuple[str, ...]
-    more_links: bool
     canonical: str | None
     robots: tuple[tuple[str, str], ...]
-    text: str
+    texts: list[str]
 
 
 def read_page(text: str, url: str, encoding: str) -> Document:
@@ -59,7 +53,7 @@ def read_page(text: str, url: str, encoding: str) -> Document:
     base = cleaned(next(filter(None, bases), ""), url, encoding) or url
     links: dict[str, None] = {}
     for link in _links(root):
-        if len(links) <= LINKS and (address := cleaned(link, base, encoding)):
+        if address := cleaned(link, base, encoding):
             links[address] = None
     canonicals = (
         cleaned(each.get("href", ""), base, encoding)
@@ -68,11 +62,10 @@ def read_page(text: str, url: str, encoding: str) -> Document:
     )
     robots = ((_word(each, "name"), each.get("content", "")) for each in root.iter("meta"))
     return Document(
-        tuple(links)[:LINKS],
-        len(links) > LINKS,
+        tuple(links),
         next(filter(None, canonicals), None),
         tuple((name, content) for name, content in robots if name),
-        main_text(text, root),
+        main_texts(text, root),
     )
 
 
@@ -97,21 +90,13 @@ def extractors() -> list[str]:
     return ["trafilatura", "plain"] if _has_trafilatura() else ["plain"]
 
 
-def version_of(text: str, document: Document, extractor: str) -> str | None:
-    """Return a hash of a page's main text; None for a page without text.
-
-    Extractors find different texts, so a version begins with the extractor's name.
-    """
+def blocks_of(text: str, document: Document, extractor: str) -> list[str]:
+    """Return the blocks of a page's main text, such as paragraphs, as an extractor finds them."""
     found = ""
     if extractor == "trafilatura" and len(text) < _TOO_LONG_TO_EXTRACT:
-        with contextlib.suppress(Exception):  # main_text reads every page
+        with contextlib.suppress(Exception):  # the plain reader reads every page
             found = article(text)
-    # Without white space, so that a new layout is no change.
-    main = "".join((found or document.text).split())
-    if not main:
-        return None
-    digest = hashlib.sha256(main.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return f"{extractor}:{digest}"
+    return found.split("\n") if found.strip() else document.texts
 
 
 @functools.cache

@@ -51,6 +51,8 @@ def from_urls(
     source: Lines,
     *,
     compare: "Compare | None" = None,
+    ignore: str | None = None,
+    reread: bool = False,
     rate: float = 2.0,
     allow_private: bool = False,
 ) -> Found | Compared:
@@ -63,6 +65,8 @@ def from_urls(
         compare: what a page's version is made of: its main text (`content`), or the time that its
             server states (`lastmod`). Each page is read for that, as by `from_site`. By default no
             page is read, and later changes are not seen.
+        ignore: what does not count in a main text, and
+        reread: whether to read pages that their servers say are unchanged; see `from_site`.
         rate: the most pages read per second.
         allow_private: whether a public page may redirect to a private address.
 
@@ -79,6 +83,8 @@ def from_urls(
         compare,
         rate=rate,
         allow_private=allow_private,
+        ignore=ignore,
+        reread=reread,
     )
 
 

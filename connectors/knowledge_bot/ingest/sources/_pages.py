@@ -4,25 +4,37 @@ A page is read to find links and to compare; the service scrapes it itself. What
 page lets its server answer that nothing changed, without sending it again.
 """
 
+import contextlib
 import hashlib
 import json
 import re
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
 from knowledge_bot.ingest.sources._addresses import cleaned
+from knowledge_bot.ingest.sources._changes import (
+    Places,
+    as_noise,
+    counted,
+    differences,
+    digest_of,
+    hashed,
+    is_noise,
+)
 from knowledge_bot.ingest.sources._documents import UnreadableError
 from knowledge_bot.ingest.sources._fetching import AGENT, PoliteFetcher
-from knowledge_bot.ingest.sources._html import extractors, read_page, version_of
+from knowledge_bot.ingest.sources._html import blocks_of, extractors, read_page
 from knowledge_bot_web.charsets import declared_in, decoded
-from knowledge_bot_web.fetching import Answer, Validators
+from knowledge_bot_web.fetching import Answer, Headers, Validators
 from knowledge_bot_web.html import PageError
 
 Compare: TypeAlias = Literal["content", "lastmod"]
 """What the version of a page is made of: its main text, or the time that its server states."""
 
 _KINDS = ("text/html", "application/xhtml+xml")
+# Answers of "not modified" running that a server is believed; some say it of pages that changed.
+_BELIEVED = 7
 _CANONICAL = re.compile(
     r"<([^>]*)>[^,]*;\s*rel\s*=\s*(?:\"(?:[^\"]*\s)?canonical(?:\s[^\"]*)?\"|canonical\b)",
     re.IGNORECASE,
@@ -44,7 +56,13 @@ class Remembered:
         links: the pages that it links to, if they may be followed.
         canonical: the canonical address that it names.
         noindex: whether it asks to be left out.
-        more_links: whether it has more links than are followed.
+        text: a hash of all of its main text, noise included.
+        blocks: hashes of the blocks that its version stands for.
+        last: those of the last reading, where noise made them differ.
+        places: how often each place changed in the last runs; see `_changes`.
+        changes: how many runs running it changed.
+        confirmed: how many runs running its server said that it is unchanged.
+        copy_of: the address of another page, which had the same text.
     """
 
     reader: str
@@ -54,7 +72,13 @@ class Remembered:
     links: tuple[str, ...] = ()
     canonical: str | None = None
     noindex: bool = False
-    more_links: bool = False
+    text: str | None = None
+    blocks: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    places: Places = field(default_factory=dict)
+    changes: int = 0
+    confirmed: int = 0
+    copy_of: str | None = None
 
     def packed(self) -> bytes:
         """Return all of it as a few bytes, for a database."""
@@ -62,16 +86,37 @@ class Remembered:
 
     @classmethod
     def unpacked(cls, packed: bytes) -> "Remembered":
-        """Return what was packed.
+        """Return what was packed, by an older version of this module too.
 
         Raises:
             ValueError: it has another form.
         """
         try:
             fields = json.loads(zlib.decompress(packed))
-            return cls(**fields | {"links": tuple(fields["links"])})
-        except (zlib.error, TypeError, KeyError) as error:
+            fields.pop("more_links", None)  # of versions before 0.3
+            for name in ("links", "blocks", "last"):
+                fields[name] = tuple(fields.get(name, ()))
+            places = {place: tuple(runs) for place, runs in fields.get("places", {}).items()}
+            return cls(**fields | {"places": places})
+        except (zlib.error, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"these bytes are not a remembered page: {error}") from error
+
+    def followed_by(self, now: "Remembered") -> "Remembered":
+        """Return what to remember of the page as it is now; its version, if only noise changed."""
+        now = replace(now, copy_of=self.copy_of)
+        if now.reader == "lastmod":
+            return now
+        if not self.last and (now.version == self.version or now.text == self.text):
+            return replace(now, version=self.version, places=counted(self.places, {}))
+        last = self.last or self.blocks
+        run = differences(last, now.blocks, (self.blocks,)) or {}
+        since = differences(self.blocks, now.blocks, (last,))
+        places = counted(self.places, run)
+        if self.blocks and now.blocks and since is not None and is_noise(places, since):
+            last = now.blocks if since else ()
+            kept = replace(now, version=self.version, blocks=self.blocks)
+            return replace(kept, last=last, places=places)
+        return replace(now, places=places, changes=self.changes + 1)
 
 
 class Memory(Protocol):
@@ -91,12 +136,12 @@ class Page:
     Attributes:
         known: what to remember of it.
         cut: whether only its beginning was read.
-        unchanged: whether it was not sent again.
+        is_document: whether it is no page but a document, such as a PDF file.
     """
 
     known: Remembered
     cut: bool = False
-    unchanged: bool = False
+    is_document: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +181,9 @@ class PageReader:
         compare: what their versions are made of.
         memory: remembers them from run to run.
         largest: the most bytes that are read of one.
-        documents: whether other documents are read too, such as PDF files.
+        documents: the types of other documents that are read too, such as PDF files; None: all.
+        ignore: what does not count in a main text.
+        reread: whether to read pages that their servers say are unchanged.
     """
 
     def __init__(
@@ -146,10 +193,13 @@ class PageReader:
         compare: Compare,
         memory: Memory | None,
         largest: int,
-        documents: bool = False,
+        documents: tuple[str, ...] | None = (),
+        ignore: "re.Pattern[str] | None" = None,
+        reread: bool = False,
     ) -> None:
         self._fetcher, self._compare, self._memory = fetcher, compare, memory
-        self._largest, self._wanted = largest, _is_there if documents else _is_page
+        self._largest, self._documents = largest, documents
+        self._ignore, self._reread = ignore, reread
         self._readers = extractors() if compare == "content" else ["lastmod"]
 
     def read(self, url: str, at: str | None = None) -> Page | Moved:
@@ -164,28 +214,53 @@ class PageReader:
             UnreadableError: it cannot be read, at least not now.
         """
         before = self._recalled(url)
-        reader = before.reader if before is not None else self._readers[0]
-        known = (
-            Validators(before.etag, before.last_modified) if before is not None else Validators()
-        )
+        known = Validators()
+        if before is not None and before.confirmed < _BELIEVED and not self._reread:
+            known = Validators(before.etag, before.last_modified)
         address = at or url
-        answer = self._fetcher.get(
-            address, headers=known.headers(), largest=self._largest, wanted=self._wanted
-        )
+        answer = self._get(address, known.headers())
         if answer.status == 304 and before is not None:
-            return Page(_confirmed(before, answer), unchanged=True)
-        if answer.location is not None:
+            page = Page(_confirmed(before, answer))
+        elif answer.location is not None:
             return Moved(answer.location, cleaned(answer.location))
-        if answer.status != 200:
+        elif answer.status != 200:
             gone, failed = _GONE.get(answer.status, ""), answer.status >= 500
             raise NoPageError(f"its server answered {answer.status}", gone=gone, failed=failed)
-        if not self._wanted(answer):
+        elif not self._wanted(answer):
             raise NoPageError(f"it is not a page but {answer.kind[:80]}", gone="excluded")
-        read = self._read if _is_page(answer) else self._read_document
-        page = read(address, answer, reader)
-        if self._memory is not None and not page.cut and page.known != before:
-            self._memory.remember(url, page.known.packed())
+        else:
+            page = self._read(address, answer, before)
+        if not page.cut and page.known != before:
+            self.remember(url, page.known)
         return page
+
+    def recalled(self, url: str) -> Remembered | None:
+        """Return what is remembered of a page; None if nothing is."""
+        packed = self._memory.recall(url) if self._memory is not None else None
+        try:
+            return Remembered.unpacked(packed) if packed is not None else None
+        except ValueError:  # written by another version of this module
+            return None
+
+    def remember(self, url: str, known: Remembered) -> None:
+        """Remember a page, if there is a memory."""
+        if self._memory is not None:
+            self._memory.remember(url, known.packed())
+
+    def remember_list(self, address: str) -> None:
+        """Remember that a list of pages, such as a sitemap, was there."""
+        if self.recalled(address) is None:
+            self.remember(address, Remembered("list"))
+
+    def _get(self, address: str, headers: Headers = ()) -> Answer:
+        return self._fetcher.get(
+            address, headers=headers, largest=self._largest, wanted=self._wanted
+        )
+
+    def _wanted(self, answer: Answer) -> bool:
+        if answer.status != 200:
+            return False
+        return _is_page(answer) or self._documents is None or answer.kind in self._documents
 
     def _recalled(self, url: str) -> Remembered | None:
         """Return what is remembered of a page, the reader included.
@@ -193,11 +268,7 @@ class PageReader:
         The same reader must read it again, even if a better one is installed by now: with another
         one every page would seem to have changed, and be sent again.
         """
-        packed = self._memory.recall(url) if self._memory is not None else None
-        try:
-            before = Remembered.unpacked(packed) if packed is not None else None
-        except ValueError:  # written by another version of this module
-            return None
+        before = self.recalled(url)
         if before is None or (self._compare == "lastmod") != (before.reader == "lastmod"):
             return None
         if before.reader not in self._readers:
@@ -207,7 +278,32 @@ class PageReader:
             )
         return before
 
-    def _read(self, url: str, answer: Answer, reader: str) -> Page:
+    def _read(self, url: str, answer: Answer, before: Remembered | None) -> Page:
+        """Read a page; one that seems changed is fetched once more, to see what is noise."""
+        reader = before.reader if before is not None else self._readers[0]
+        if not _is_page(answer):
+            return self._read_document(answer, reader)
+        known = self._read_page(url, answer, reader)
+        if before is None or answer.cut:
+            # Pages of one night are not all read anew in the same later one.
+            spread = int(known.text or "0", 16) % _BELIEVED
+            return Page(replace(known, confirmed=spread), cut=answer.cut)
+        page = before.followed_by(known)
+        if page.version != before.version and known.blocks and before.blocks:
+            both = before.blocks, before.last or before.blocks
+            noise = as_noise(differences(known.blocks, self._once_more(url, reader), both) or {})
+            page = replace(before, places=before.places | noise).followed_by(known)
+        return Page(page)
+
+    def _once_more(self, url: str, reader: str) -> tuple[str, ...]:
+        """Return the blocks of a page at once after it was read; none if it is not there now."""
+        with contextlib.suppress(UnreadableError):
+            answer = self._get(url)
+            if _is_page(answer):
+                return self._read_page(url, answer, reader).blocks
+        return ()
+
+    def _read_page(self, url: str, answer: Answer, reader: str) -> Remembered:
         charset = _CHARSET.search(answer.first("content-type") or "")
         declared = [charset[1]] if charset else []
         text, encoding = decoded(answer.body, declared + declared_in(answer.body), guess=False)
@@ -220,10 +316,14 @@ class PageReader:
             if name in ("robots", AGENT):
                 asked |= _directives(content)
         modified = answer.first("last-modified")
-        version = modified
+        version, blocks = modified, list[str]()
         if self._compare == "content":
-            version = None if answer.cut else version_of(text, document, reader)
-        known = Remembered(
+            blocks = blocks_of(text, document, reader)
+            if self._ignore is not None:
+                blocks = [self._ignore.sub("", each) for each in blocks]
+            digest = None if answer.cut else digest_of(blocks)
+            version = None if digest is None else f"{reader}:{digest}"
+        return Remembered(
             reader=reader,
             etag=answer.first("etag"),
             last_modified=modified,
@@ -231,27 +331,18 @@ class PageReader:
             links=() if asked & {"nofollow", "none"} else document.links,
             canonical=_canonical_by_header(answer, url) or document.canonical,
             noindex=bool(asked & {"noindex", "none"}),
-            more_links=document.more_links,
+            text=digest_of(document.texts),
+            blocks=hashed(blocks),
         )
-        return Page(known, cut=answer.cut)
 
-    def _read_document(self, url: str, answer: Answer, reader: str) -> Page:  # noqa: ARG002 - as `_read`
-        modified = answer.first("last-modified")
+    def _read_document(self, answer: Answer, reader: str) -> Page:
+        etag, modified = answer.first("etag"), answer.first("last-modified")
+        digest = None if answer.cut else hashlib.sha256(answer.body).hexdigest()[:32]
         version = modified
         if self._compare == "content":
-            digest = hashlib.sha256(answer.body).hexdigest()[:32]
-            version = None if answer.cut else f"sha256:{digest}"
-        known = Remembered(
-            reader=reader,
-            etag=answer.first("etag"),
-            last_modified=modified,
-            version=version,
-        )
-        return Page(known, cut=answer.cut)
-
-
-def _is_there(answer: Answer) -> bool:
-    return answer.status == 200
+            version = None if digest is None else f"sha256:{digest}"
+        known = Remembered(reader, etag, modified, version, text=digest)
+        return Page(known, cut=answer.cut, is_document=True)
 
 
 def _is_page(answer: Answer) -> bool:
@@ -261,13 +352,13 @@ def _is_page(answer: Answer) -> bool:
 def _confirmed(before: Remembered, answer: Answer) -> Remembered:
     """Return what was remembered of a page, with the directives of a 304 answer."""
     asked = _asked_by_header(answer)
-    if not asked & {"noindex", "nofollow", "none"}:
-        return before
-    fields = asdict(before)
-    fields["noindex"] = before.noindex or bool(asked & {"noindex", "none"})
-    if asked & {"nofollow", "none"}:
-        fields["links"] = ()
-    return Remembered(**fields)
+    return replace(
+        before,
+        noindex=before.noindex or bool(asked & {"noindex", "none"}),
+        links=() if asked & {"nofollow", "none"} else before.links,
+        changes=0,
+        confirmed=before.confirmed + 1,
+    )
 
 
 def _asked_by_header(answer: Answer) -> set[str]:

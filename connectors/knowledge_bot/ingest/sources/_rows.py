@@ -122,8 +122,7 @@ def text_of(
             for option, column in fields.items()
         }
         if not values["key"].strip():
-            # It may be in the ledger from an earlier run, and is then not gone.
-            return Skipped(label, "its key is empty", invalid=True, partial=True)
+            return Skipped(label, "its key is empty", invalid=True)  # it hides no other key
         return Text(
             name=values["name"].strip() or values["key"],
             content=values["text"],  # a row with an empty text is skipped, and not gone

@@ -16,9 +16,11 @@ from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._items import WebPage, holds_login
 from knowledge_bot.ingest._listings import Skipped
 from knowledge_bot.ingest.sources._addresses import LONGEST, cleaned, site
+from knowledge_bot.ingest.sources._changes import alike
 from knowledge_bot.ingest.sources._documents import (
     UnreadableError,
     check_flag,
+    pattern_of,
     patterns_of,
 )
 from knowledge_bot.ingest.sources._folder import matching
@@ -37,10 +39,16 @@ logger = logging.getLogger(__name__)
 _LONGEST_DELAY = 30.0
 # Unanswered requests in a row after which the rest of a site is left alone.
 _FAILURES = 10
-# Addresses with these endings are not pages, and are not requested.
+# Pages in a row with a text that another one has, whose links are still followed.
+_COPIES = 3
+# Runs running with a change after which a page is named, and how many are.
+_ALWAYS = 5
+_NAMED = 10
+# What is read beside pages. Addresses with these endings are neither, and are not requested.
+_DOCUMENTS = ("application/pdf",)
 _NO_PAGE = re.compile(
     r"\.(?:7z|avi|avif|bin|bmp|bz2|css|csv|deb|dmg|docx?|eot|epub|exe|flac|gif|gz|ico|iso|jar|jpe?g"
-    r"|js|json|m4[av]|mkv|mov|mp[34]|mpe?g|msi|od[pst]|og[agv]|otf|pdf|png|pptx?|rar|rpm|rss|svg"
+    r"|js|json|m4[av]|mkv|mov|mp[34]|mpe?g|msi|od[pst]|og[agv]|otf|png|pptx?|rar|rpm|rss|svg"
     r"|tar|tgz|tiff?|ttf|wav|web[mp]|whl|wm[av]|woff2?|xlsx?|xz|zip|zst)$",
     re.IGNORECASE,
 )
@@ -54,6 +62,8 @@ def from_site(
     include: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
     compare: "Compare" = "content",
+    ignore: str | None = None,
+    reread: bool = False,
     sitemaps: bool = True,
     rate: float = 2.0,
     seconds: float = 21_600.0,
@@ -65,10 +75,12 @@ def from_site(
     """Find the pages of a site, by its links and its sitemaps.
 
     Pages are read to find links and to compare; the service scrapes them itself. A page is named by
-    its address, without fragment, tracking parameters and session id. Its version is the hash of
-    its main text, so a new banner or footer is no change. Only pages of the same host are read, one
-    at a time. robots.txt, `noindex` and `nofollow` are obeyed, and a page that names another page
-    of the site as canonical is replaced by that one.
+    its address, without fragment, tracking parameters and session id. Its version changes with its
+    main text, so a new banner or footer is no change, nor is what changes by itself: between two
+    readings of the same minute, or on three runs running (two, if only numbers changed). Pages with
+    the same text are one page, the first one, and a page that names another one of the site as
+    canonical is a copy if nearly all of its text stands there. Only pages of the same host are
+    read, one at a time, and PDF files. robots.txt, `noindex` and `nofollow` are obeyed.
 
     Args:
         url: where to begin. If it redirects to another host, that host is the site.
@@ -80,6 +92,10 @@ def from_site(
         compare: what a page's version is made of: its main text (`content`), or the time in the
             sitemap or from its server (`lastmod`). Later changes of a page without one are not
             seen.
+        ignore: a regular expression for what does not count in a main text, such as a date. A new
+            one may show pages as changed, once.
+        reread: whether to read all pages. Otherwise those that their servers say are unchanged are
+            read every eighth time, since some say it of pages that changed.
         sitemaps: whether to begin with the pages of `/sitemap.xml` and of the sitemaps in
             robots.txt too.
         rate: the most requests per second; fewer if robots.txt asks for that.
@@ -111,6 +127,7 @@ def from_site(
     check_number("total_bytes", total_bytes, 1, whole=True)
     check_flag("allow_private", allow_private)
     check_flag("sitemaps", sitemaps)
+    check_flag("reread", reread)
     if compare not in ("content", "lastmod"):
         raise ConfigurationError(f"compare: expected 'content' or 'lastmod', not {compare!r}")
     including, excluding = patterns_of("include", include), patterns_of("exclude", exclude)
@@ -123,6 +140,8 @@ def from_site(
         start,
         bounds,
         compare,
+        pattern_of(ignore),
+        reread,
         sitemaps,
         matching(including, "include"),
         matching(excluding),
@@ -149,6 +168,8 @@ class Site:
         start: the address to begin with.
         bounds: how much is read at most.
         compare: what the version of a page is made of.
+        ignore: what does not count in it.
+        reread: whether all pages are read.
         sitemaps: whether the pages of sitemaps are taken.
     """
 
@@ -156,6 +177,8 @@ class Site:
     start: str
     bounds: _Bounds
     compare: "Compare"
+    ignore: "re.Pattern[str] | None"
+    reread: bool
     sitemaps: bool
     _included: Callable[[str], bool] | None
     _excluded: Callable[[str], bool] | None
@@ -205,6 +228,9 @@ class Site:
             compare=self.compare,
             memory=self._memory,
             largest=self.bounds.page_bytes,
+            documents=_DOCUMENTS,
+            ignore=self.ignore,
+            reread=self.reread,
         )
         with closing(fetcher):
             yield from _Crawl(self, fetcher, reader).run()
@@ -219,6 +245,7 @@ class _Entry(NamedTuple):
         modified: the time of its last change in a sitemap.
         linked_from: the page that links to it.
         via: the addresses that redirected here.
+        copies: how many pages in a row before it have a text that another page has.
         asked_at: the address to request, if the server insists on another spelling.
     """
 
@@ -227,14 +254,32 @@ class _Entry(NamedTuple):
     modified: str | None = None
     linked_from: str = ""
     via: tuple[str, ...] = ()
+    copies: int = 0
     asked_at: str | None = None
+
+
+class _Held(NamedTuple):
+    """A page that may be a copy.
+
+    Attributes:
+        entry: how it was found.
+        page: the page.
+        other: the address of the page that it may be a copy of.
+        stated: whether it says so itself; otherwise it was one in the last run.
+    """
+
+    entry: _Entry
+    page: "Page"
+    other: str
+    stated: bool
 
 
 class _Crawl:
     """One crawl of a site, in the order of its links.
 
     No more addresses are queued than may still be read, and each one seen is kept as a hash of
-    eight bytes, so the memory is bounded whatever the site links to.
+    eight bytes, so the memory is bounded whatever the site links to. Of each page that is read, the
+    blocks of its text are kept; one that is perhaps a copy waits for the end of the crawl.
     """
 
     def __init__(self, of: Site, fetcher: "PoliteFetcher", reader: "PageReader") -> None:
@@ -244,6 +289,11 @@ class _Crawl:
         self._host, self._scheme = "", ""
         self._waiting: deque[_Entry] = deque()
         self._seen: set[int] = set()
+        # The first address of each text, the blocks of each page, and pages that may be copies.
+        self._texts: dict[str, str] = {}
+        self._taken: dict[str, tuple[str | None, tuple[str, ...]]] = {}
+        self._held: list[_Held] = []
+        self._always: list[str] = []
         self._read = self._unanswered = 0
         self._began = monotonic()
         self._started = self._more = self._deeper = False
@@ -261,6 +311,16 @@ class _Crawl:
                 reason = f"the crawl ended early: {_FAILURES} requests in a row had no answer"
                 yield Skipped(start, reason, invalid=True, partial=True)
                 return
+        yield from self._let_go()
+        if self._always:
+            logger.warning(
+                "%d pages of %s changed in each of the last %d runs: %s; ignore= (--ignore) leaves "
+                "out what does not count",
+                len(self._always),
+                start,
+                _ALWAYS,
+                ", ".join(self._always[:_NAMED]),
+            )
         if self._waiting or self._more:
             reason = self._bound() or f"{self._bounds.pages} addresses are read"
             logger.warning("The crawl of %s ended early: %s; there are more", start, reason)
@@ -292,15 +352,26 @@ class _Crawl:
             return self._reader.read(entry.url, entry.asked_at)
         except NoPageError as error:
             link = f"; {entry.linked_from} links to it" if entry.linked_from else ""
-            failed = error.failed or entry.depth == 0
-            partial = failed or not error.gone
-            reason = f"{error}{link}"
-            yield Skipped(entry.url, reason, invalid=failed, partial=partial, gone=error.gone)
+            reason, gone, failed = f"{error}{link}", error.gone, error.failed
         except UnreadableError as error:
             if isinstance(error, UnreachableError):
                 self._unanswered = unanswered + 1
-            yield Skipped(entry.url, str(error), invalid=True, partial=True)
+            reason, gone, failed = str(error), "", True
+        yield from self._unread(entry, reason, gone, failed=failed)
         return None
+
+    def _unread(self, entry: _Entry, reason: str, gone: str, *, failed: bool) -> Iterator[Skipped]:
+        """Skip a page that cannot be read, and follow the links that it had.
+
+        It hides nothing else: a page of which nothing is remembered hid the same in the last run.
+        """
+        first = entry.depth == 0
+        yield Skipped(
+            entry.url, reason, invalid=failed or first, partial=first, gone=gone or "unread"
+        )
+        before = None if gone else self._reader.recalled(entry.url)
+        if before is not None:
+            yield from self._follow(entry, before.links)
 
     def _move(self, entry: _Entry, moved: "Moved") -> Generator[Skipped, None, bool]:
         """Follow a redirect; return whether there is an address to follow."""
@@ -336,26 +407,64 @@ class _Crawl:
 
     def _take(self, entry: _Entry, page: "Page") -> Iterator[WebPage | Skipped]:
         """Yield a page that was read, or why it is left out, and queue its links."""
-        known, canonical = page.known, self._on_site(page.known.canonical or "")
-        if page.cut:
+        known, copies = page.known, 0
+        other = self._on_site(known.canonical or "") or ""
+        if page.cut and not page.is_document:
             reason = f"it is larger than page_bytes, {self._bounds.page_bytes:,} bytes"
-            yield Skipped(entry.url, reason, invalid=True, partial=True)
+            yield from self._unread(entry, reason, "", failed=True)
         elif known.noindex:
             yield Skipped(entry.url, "it asks not to be indexed", gone="excluded")
-        elif canonical not in (None, entry.url, *entry.via) and self._site.takes(canonical or ""):
-            yield Skipped(entry.url, f"it is a copy of {canonical}", gone="excluded")
-            copy = _Entry(canonical or "", entry.depth, None, entry.url, (*entry.via, entry.url))
-            yield from self._enqueue(copy.url, copy)
-        elif self._site.takes(entry.url):
-            by_sitemap = entry.modified if self._site.compare == "lastmod" else None
-            version = by_sitemap or known.version
-            headers = self._site.headers_for(entry.url)
-            yield WebPage(name=entry.url, url=entry.url, version=version, headers=headers)
-        if known.more_links:
-            yield Skipped(entry.url, "only its first 5,000 links are followed", partial=True)
-        for link in known.links:
+        elif other not in ("", entry.url, *entry.via) and self._site.takes(other):
+            self._held.append(_Held(entry, page, other, stated=True))
+        elif not self._site.takes(entry.url):
+            pass
+        elif known.copy_of and known.copy_of != entry.url:
+            other, copies = known.copy_of, entry.copies + 1
+            self._held.append(_Held(entry, page, other, stated=False))
+        else:
+            first = self._texts.setdefault(known.text or entry.url, entry.url)
+            copies = 0 if first == entry.url else entry.copies + 1
+            yield self._page(entry, page) if first == entry.url else self._copy(entry, page, first)
+        if copies <= _COPIES:
+            yield from self._follow(entry, known.links, copies)
+        if self._held and self._held[-1].entry is entry:
+            yield from self._enqueue(other, _Entry(other, entry.depth, None, entry.url))
+
+    def _page(self, entry: _Entry, page: "Page") -> WebPage:
+        known = page.known
+        self._taken[entry.url] = known.text, known.blocks
+        if known.changes >= _ALWAYS:
+            self._always.append(entry.url)
+        by_sitemap = entry.modified if self._site.compare == "lastmod" else None
+        headers = self._site.headers_for(entry.url)
+        version = by_sitemap or known.version
+        return WebPage(name=entry.url, url=entry.url, version=version, headers=headers)
+
+    def _copy(self, entry: _Entry, page: "Page", of: str) -> Skipped:
+        """Skip a page whose text another one has, which is remembered: it keeps its place."""
+        if page.known.copy_of != of:
+            self._reader.remember(entry.url, replace(page.known, copy_of=of))
+        return Skipped(entry.url, f"it has the same text as {of}", gone="excluded")
+
+    def _let_go(self) -> Iterator[WebPage | Skipped]:
+        """Yield the pages that may be copies of others, now that those were read."""
+        left = {each.entry.url: each.page.known for each in self._held}
+        for entry, page, other, stated in self._held:
+            known = left.pop(entry.url)
+            there = left.get(other)
+            text, blocks = (there.text, there.blocks) if there else self._taken.get(other, ("", ()))
+            if (text and text == known.text) or (stated and alike(known.blocks, blocks)):
+                yield self._copy(entry, page, other)
+            elif (first := self._texts.setdefault(known.text or entry.url, entry.url)) != entry.url:
+                yield self._copy(entry, page, first)
+            else:
+                yield self._page(entry, page)
+
+    def _follow(self, entry: _Entry, links: Iterable[str], copies: int = 0) -> Iterator[Skipped]:
+        for link in links:
             if (own := self._on_site(link)) is not None and self._site.takes(own):
-                yield from self._enqueue(own, _Entry(own, entry.depth + 1, None, entry.url))
+                next_one = _Entry(own, entry.depth + 1, None, entry.url, copies=copies)
+                yield from self._enqueue(own, next_one)
 
     def _enqueue(self, url: str, entry: _Entry, *, at_once: bool = False) -> Iterator[Skipped]:
         """Queue an address to be read, unless it was seen or may not be read."""
@@ -445,12 +554,17 @@ class _Crawl:
         named = [found for each in self._robots.sitemaps if (found := cleaned(each, url))]
         modified, seen = None, set[str]()
         for address in dict.fromkeys((*named, guessed)):
-            for item in sitemap_pages(address, self._fetcher.opened, seen=seen):
+            pages = sitemap_pages(
+                address, self._fetcher.opened, seen=seen, on_read=self._reader.remember_list
+            )
+            for item in pages:
                 if self._bound() or self._more:
                     return modified
                 if isinstance(item, Skipped):
-                    if address != guessed or guessed in named or item.name != guessed:
-                        yield item
+                    # One that never was read hid the same pages in the last run.
+                    hides = item.partial and self._reader.recalled(item.name) is not None
+                    if hides or guessed in named or not address == guessed == item.name:
+                        yield replace(item, partial=hides)
                 elif (own := self._on_site(cleaned(item.url) or "")) == url:
                     modified = item.version
                 elif own is not None and self._site.takes(own):

@@ -1,6 +1,6 @@
 """Pages of a sitemap (sitemaps.org, protocol 0.9), nested ones included."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,6 +31,8 @@ def from_sitemap(
     address: str,
     *,
     compare: "Compare" = "lastmod",
+    ignore: str | None = None,
+    reread: bool = False,
     rate: float = 2.0,
     allow_private: bool = False,
 ) -> Found | Compared:
@@ -45,6 +47,8 @@ def from_sitemap(
         compare: what a page's version is made of: the `lastmod` in the sitemap (`lastmod`; later
             changes of a page without one are not seen), or the page's main text (`content`; each
             page is read, as by `from_site`).
+        ignore: what does not count in a main text, and
+        reread: whether to read pages that their servers say are unchanged; see `from_site`.
         rate: the most pages read per second.
         allow_private: whether a public sitemap or page may lead to private addresses.
 
@@ -61,6 +65,8 @@ def from_sitemap(
         dated_by=address,
         rate=rate,
         allow_private=allow_private,
+        ignore=ignore,
+        reread=reread,
     )
 
 
@@ -70,9 +76,21 @@ def _pages(address: str, *, allow_private: bool) -> Iterator[WebPage | Skipped]:
 
 
 def sitemap_pages(
-    address: str, opening: Opening, depth: int = 0, seen: set[str] | None = None
+    address: str,
+    opening: Opening,
+    depth: int = 0,
+    seen: set[str] | None = None,
+    on_read: Callable[[str], None] | None = None,
 ) -> Iterator[WebPage | Skipped]:
-    """Yield the pages of a sitemap and of those that it names, each opened with `opening`."""
+    """Yield the pages of a sitemap and of those that it names.
+
+    Args:
+        address: the sitemap's.
+        opening: opens each.
+        depth: how many sitemaps lead to it.
+        seen: the addresses of those that were read before.
+        on_read: called with the address of each that was read to its end.
+    """
     seen = set() if seen is None else seen
     if depth > _DEPTH or len(seen) >= _SITEMAPS:
         reason = "sitemaps are nested too deeply, or there are too many"
@@ -93,11 +111,13 @@ def sitemap_pages(
                     raise UnreadableError("it names too many sitemaps")
             else:
                 yield WebPage(name=target, url=target, version=_time(modified))
+        if on_read is not None:
+            on_read(address)
     except UnreadableError as error:
         reason = f"the sitemap ends there: {error}"
         yield Skipped(address, reason, invalid=True, partial=True)
     for sitemap in nested:
-        yield from sitemap_pages(sitemap, opening, depth + 1, seen)
+        yield from sitemap_pages(sitemap, opening, depth + 1, seen, on_read)
 
 
 def _entries(address: str, opening: Opening) -> Iterator[tuple[str, str, str | None]]:

@@ -6,6 +6,7 @@ import pytest
 
 from knowledge_bot.ingest.sources import _html as html
 from knowledge_bot.ingest.sources._addresses import cleaned
+from knowledge_bot.ingest.sources._changes import digest_of
 from knowledge_bot.ingest.sources._pages import Remembered, _asked_by_header, _canonical_by_header
 from knowledge_bot_web.fetching import Answer
 
@@ -52,11 +53,26 @@ def test_links_are_found_where_a_browser_would_find_them(text, expected):
     assert links(text) == expected
 
 
-def test_a_page_of_very_many_links_has_the_first_ones():
-    document = page("".join(f"<a href=/{number}>" for number in range(html.LINKS + 1)))
-    assert len(document.links) == html.LINKS
-    assert document.more_links
-    assert not page("<a href=/1>" * 10_000).more_links
+def test_all_links_of_a_page_are_found_each_once():
+    text = "".join(f"<a href=/{number}>" for number in range(6000)) * 2
+    assert len(page(text).links) == 6000
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ("<link rel=canonical href=/c>", "/c"),
+        ("<link rel='alternate Canonical' href=/c>", "/c"),
+        ("<link rel=canonical href=/c><link rel=canonical href=/d>", "/c"),
+        ("<link rel=stylesheet href=/s.css><link rel=canonical href=/c>", "/c"),
+        ("<link rel=stylesheet href=/s.css>", None),
+        ("<link rel=icon href=/i.png><link rel=alternate hreflang=de href=/de>", None),
+        ("<link rel=canonical>", None),
+    ],
+)
+def test_a_page_has_the_first_canonical_address_that_it_names(head, expected):
+    found = page(head).canonical
+    assert found == (None if expected is None else f"https://h.example{expected}")
 
 
 @pytest.mark.parametrize(
@@ -88,22 +104,20 @@ def test_no_page_takes_long(piece):
     assert time.process_time() - began < 3
 
 
-def test_a_version_depends_on_the_text_and_its_extractor():
-    def version(text: str) -> str | None:
-        return html.version_of(text, page(text), "plain")
+def test_a_layout_is_no_text():
+    def digest(text: str) -> str | None:
+        return digest_of(html.blocks_of(text, page(text), "plain"))
 
-    assert version("<p>one  two</p>") == version("<div>one<br>\n two</div>") != version("<p>one")
-    assert version("<p>one").startswith("plain:")
-    assert version("<script>1</script>") is None
+    assert digest("<p>one  two</p>") == digest("<div>one<br>\n two</div>") != digest("<p>one")
+    assert digest("<script>1</script>") is None
 
 
 def test_a_page_that_the_extractor_finds_nothing_in_is_compared_all_the_same():
     pytest.importorskip("trafilatura")
     one, two = (
-        html.version_of(text, page(text), "trafilatura") for text in ("<p>1</p>", "<p>2</p>")
+        html.blocks_of(text, page(text), "trafilatura") for text in ("<p>1</p>", "<p>2</p>")
     )
-    assert one != two
-    assert one.startswith("trafilatura:")
+    assert (one, two) == (["1"], ["2"])
 
 
 @pytest.mark.parametrize(

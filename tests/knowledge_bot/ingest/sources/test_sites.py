@@ -94,7 +94,7 @@ def test_of_a_site_full_of_traps_exactly_its_pages_are_sent(clock, plain):
     shown = reasons(site, items)
     twice = sorted(path for path in set(asked) if asked.count(path) > 1)
     assert twice == ["/busy"]
-    assert len(asked) == 557
+    assert len(asked) == 570
     assert {urlsplit(path).path for path in asked} >= {"/robots.txt", "/sitemap.xml"}
     assert not [path for path in asked if path.startswith(("/hidden", "/commented", "/scripted"))]
     assert not [path for path in asked if path.startswith("/private/") and "open" not in path]
@@ -105,10 +105,10 @@ def test_of_a_site_full_of_traps_exactly_its_pages_are_sent(clock, plain):
     assert shown["/away"] == "it redirects to another site, http://other.invalid/"
     assert shown["/file"] == "it redirects to file:///etc/passwd, which is not a web page"
     assert shown["/said/header/ours"] == "it asks not to be indexed"
-    assert shown["/copy/by-header"] == "it is a copy of /kept/by-header"
+    assert shown["/copy/by-header"] == "it has the same text as /kept/by-header"
+    assert shown["/list?sort=price"] == "it has the same text as /list?sort=date"
     assert shown["/missing/3"] == "its server answered 404; / links to it"
     assert shown["/data"] == "it is not a page but application/json; / links to it"
-    assert shown["/manual.pdf"] == "its name is not that of a page"
     assert shown["/"] == "pages more than 10 links away were not read"
     failed = {item.name.removeprefix(site.root) for item in items if getattr(item, "invalid", 0)}
     assert failed == {"/broken", "/maps/none.xml"}
@@ -162,7 +162,8 @@ def test_the_memory_is_bounded_by_the_pages_that_are_read(clock, plain, monkeypa
     most = 0
     with serving_traps(clock, lambda site: None) as site:
         site.makers["/"] = lambda path: Response(
-            "".join(f"<a href='{path.rstrip('/')}/{n}'>x</a>" for n in range(300)).encode()
+            path.encode()
+            + "".join(f"<a href='{path.rstrip('/')}/{n}'>x</a>" for n in range(300)).encode()
         )
         items = []
         for item in from_site(f"{site.root}/", pages=50, depth=1000):
@@ -180,7 +181,9 @@ def test_the_memory_is_bounded_by_the_pages_that_are_read(clock, plain, monkeypa
 
 
 def test_a_site_without_end_ends_by_time_and_by_bytes(small, clock, plain):
-    small.makers["/"] = lambda path: Response(b"<p>x<a href='%s1'>x</a>" % path.encode())
+    small.makers["/"] = lambda path: Response(
+        b"<p>%d<a href='%s1'>x</a>" % (len(path), path.encode())
+    )
     *pages, last = from_site(f"{small.root}/", depth=10_000, seconds=30, sitemaps=False)
     assert "it took 30 seconds; there are more" in last.reason
     assert last.partial
@@ -203,13 +206,13 @@ def test_the_depth_counts_links(small, plain, depth, expected):
 
 
 def test_a_crawl_that_reads_all_there_is_does_not_say_that_there_is_more(small, plain):
-    small.page("/", "/1", "/2.pdf", "/x" * 1001)
+    small.page("/", "/1", "/2.zip", "/x" * 1001)
     small.page("/1")
     assert not any(
         item.partial for item in from_site(f"{small.root}/", pages=2) if not sent(small, [item])
     )
     shown = reasons(small, from_site(f"{small.root}/"))
-    assert shown["/2.pdf"] == "its name is not that of a page"
+    assert shown["/2.zip"] == "its name is not that of a page"
     assert "its address is longer than 2,000 characters" in shown.values()
 
 
@@ -275,7 +278,7 @@ def test_headers_that_drip_are_given_up(web, plain, clock):
     assert sorted(versions(items)) == [web.url(), web.url("/other")]
     (shown,) = (item for item in items if isinstance(item, Skipped))
     assert shown == Skipped(
-        web.url("/slow"), "the page took longer than 120 s", invalid=True, partial=True
+        web.url("/slow"), "the page took longer than 120 s", invalid=True, gone="unread"
     )
 
 
@@ -560,9 +563,99 @@ def test_what_a_304_says_of_robots_counts(small, plain):
     assert versions(from_site(f"{small.root}/").remembering(memory)) == {}
 
 
+# What a page is -----------------------------------------------------------------------------------
+
+
+def test_a_page_keeps_its_place_before_its_copies_whatever_links_come_first(small, plain):
+    memory = Memory()
+    small.page("/", "/a", "/b")
+    small.page("/a", like="/a")
+    small.page("/b", like="/a")
+    pages = from_site(f"{small.root}/").remembering(memory)
+    assert sent(small, pages) == {"/", "/a"}
+    small.page("/", "/b", "/a", like="/other")
+    assert sent(small, pages) == {"/", "/a"}
+    del small.responses["/a"]
+    assert sent(small, pages) == {"/", "/b"}
+    small.page("/a", like="/a")
+    small.page("/b", like="/b")
+    assert sent(small, pages) == {"/", "/a", "/b"}
+
+
+def test_two_pages_that_each_call_the_other_one_canonical_are_one(small, plain):
+    for path, other in (("/a", "/b"), ("/b", "/a")):
+        small.page(path, like="/a", head=f"<link rel=canonical href={other}>")
+    small.page("/", "/a", "/b")
+    assert len(sent(small, from_site(f"{small.root}/"))) == 2
+
+
+def test_a_chain_of_copies_ends_and_what_a_copy_links_to_is_found(small, plain):
+    small.makers["/month/"] = lambda path: Response(
+        b"<main>No events.</main><a href=%d>next</a>" % (int(path.rpartition("/")[2]) + 1)
+    )
+    small.page("/", "/month/1", "/moved/1", "/moved/2")
+    for number in (1, 2):
+        refresh = f"<meta http-equiv=refresh content='0; url=/there/{number}'>Redirecting"
+        small.responses[f"/moved/{number}"] = Response(refresh.encode())
+        small.page(f"/there/{number}")
+    items = list(from_site(f"{small.root}/", depth=1000))
+    assert sent(small, items) == {"/", "/month/1", "/moved/1", "/there/1", "/there/2"}
+    assert len(small.asked()) < 20
+
+
+def test_an_expression_says_what_does_not_count(small, plain):
+    words = itertools.cycle(["an egg", "a bird", "rain"])
+    small.makers["/"] = lambda path: Response(f"<p>Open at six.<p>Today: {next(words)}.".encode())
+    pages = from_site(f"{small.root}/", ignore="Today: .*", sitemaps=False)
+    assert versions(pages) == versions(pages)
+    pages = from_site(f"{small.root}/", sitemaps=False)
+    assert versions(pages) != versions(pages)
+
+
+def test_a_page_that_seems_changed_is_read_twice_and_a_clock_is_none(small, plain):
+    ticks, memory = itertools.count(), Memory()
+    small.makers["/"] = lambda path: Response(f"<p>Open at six.<p>Word{next(ticks) * 'x'}".encode())
+    pages = from_site(f"{small.root}/", sitemaps=False).remembering(memory)
+    first = versions(pages)
+    asked = len(small.requests)
+    assert versions(pages) == first
+    assert len(small.requests) - asked == 3  # robots.txt, and the page twice
+    assert versions(pages) == first
+    assert len(small.requests) - asked == 5  # the clock is known
+
+
+def test_a_server_that_calls_a_new_page_unchanged_is_believed_for_a_week(small, plain):
+    memory = Memory()
+    pages = from_site(f"{small.root}/", sitemaps=False).remembering(memory)
+    small.responses["/"] = Response(b"<p>Open at six.", tag='"template"')
+    first = versions(pages)
+    small.responses["/"].body = b"<p>Open at seven."
+    changed = [versions(pages) != first for _ in range(8)]
+    assert changed.count(True) > 0
+    small.responses["/"].body = b"<p>Open at eight."
+    second = versions(pages)
+    everything = from_site(f"{small.root}/", sitemaps=False, reread=True)
+    assert versions(everything.remembering(memory)) != second != first
+
+
+def test_a_page_that_always_changes_is_named(small, plain, caplog):
+    memory, words = Memory(), itertools.count()
+    small.page("/", "/a")
+    for _ in range(6):
+        small.page("/a", text=" ".join(f"Word {next(words) * 'x'}" for _ in range(2)), like="/a")
+        body = small.responses["/a"].body
+        extra = "".join(f"<p>{n * 'y'}</p>" for n in range(next(words)))
+        small.responses["/a"].body = body.replace(b"<ul>", extra.encode())
+        list(from_site(f"{small.root}/").remembering(memory))
+    (shown,) = (each for each in caplog.messages if "changed in each" in each)
+    assert f"{small.root}/a;" in shown
+
+
 @pytest.mark.parametrize(
     ("options", "shown"),
     [
+        ({"ignore": "("}, "ignore: .* is not a regular expression"),
+        ({"reread": 1}, "reread: expected True or False, not 1"),
         ({"url": "ftp://h.example/"}, "url"),
         ({"url": "h.example"}, "url"),
         ({"depth": -1}, "depth"),
