@@ -73,7 +73,7 @@ class Key:
     @property
     def has_expired(self) -> bool:
         """Whether its last day is over."""
-        return _is_over(self.expires)
+        return self.expires is not None and datetime.now(UTC).date() >= self.expires
 
     @property
     def is_limited(self) -> bool:
@@ -278,10 +278,6 @@ def stored_keys(data: Path) -> list[Key]:
     return [_stored_key(file) for file in _key_files(key_folder(data))]
 
 
-def _is_over(expires: date | None) -> bool:
-    return expires is not None and datetime.now(UTC).date() >= expires
-
-
 def _key_files(folder: Path) -> list[Path]:
     return [file for file in sorted(folder.glob("*")) if _is_name(file.name)]
 
@@ -324,7 +320,9 @@ def add_key(
             f"the service of this folder has a key {name} already, from its configuration; choose "
             "another name, or take that one out and have the service read its keys again (SIGHUP)"
         )
-    if _is_over(expires):
+    key = secrets.token_urlsafe(24)
+    made = Key(name, role, _digest(key), expires)
+    if made.has_expired:
         raise KeyNameError(
             f"the key {name} would have ended already: {expires} is the first day, in UTC, on "
             "which it is refused. No key was made"
@@ -335,10 +333,9 @@ def add_key(
                 raise KeyNameError(
                     f"{one} is the id of no {kind}: that begins with {prefix}. No key was made"
                 )
-    key = secrets.token_urlsafe(24)
     stored = {
         "role": role,
-        "sha256": _digest(key).hex(),
+        "sha256": made.digest.hex(),
         "expires": expires and expires.isoformat(),
         "bots": bots,
         "collections": collections,

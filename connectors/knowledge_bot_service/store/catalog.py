@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge_bot.models import Collection
 from knowledge_bot_service.config.storage import storage_error
-from knowledge_bot_service.store.database import Database, DatabaseClosedError, one_state
+from knowledge_bot_service.store.database import Database, DatabaseClosedError, now, one_state
 from knowledge_bot_service.store.entries import delete_entries, merge_index
 from knowledge_bot_service.store.idempotency import forget
-from knowledge_bot_service.store.sources import SOURCES, count_sources, now
+from knowledge_bot_service.store.sources import SOURCES, UnknownSourceError, count_sources
 
 _log = logging.getLogger(__name__)
 
@@ -235,14 +235,17 @@ class Catalog:
             counts=counts,
         )
 
-    def details(self, source: str) -> SourceDetails | None:
-        """Read where a source stands; None where there is no such source."""
-        row = self._row(self._database.reader(), source)
-        return None if row is None else self._details(row)
+    def details(self, source: str) -> SourceDetails:
+        """Read where a source stands.
+
+        Raises:
+            UnknownSourceError: there is no such source.
+        """
+        return self._details(self._row(self._database.reader(), source))
 
     def text(
         self, source: str, *, first: int | None = None, passage: int | None = None, limit: int
-    ) -> SourceText | None:
+    ) -> SourceText:
         """Read a source with its passages from the beginning, or from a place in it.
 
         Args:
@@ -251,14 +254,12 @@ class Catalog:
             passage: begin a little before this passage.
             limit: how many passages to read at most.
 
-        Returns:
-            The source; None where there is no such source.
+        Raises:
+            UnknownSourceError: there is no such source.
         """
         # A replacement changes the source and its passages together.
         with one_state(self._database.reader()) as connection:
             row = self._row(connection, source)
-            if row is None:
-                return None
             details = self._details(row)
             if details.ready_revision is None:
                 return SourceText(source=details, passages=(), previous=None, next=None)
@@ -285,10 +286,12 @@ class Catalog:
         rows = self._database.reader().execute(_ITS_COLLECTIONS, (source,))
         return [set(json.loads(row["collections"])) for row in rows]
 
-    def _row(self, connection: sqlite3.Connection, source: str) -> sqlite3.Row | None:
+    def _row(self, connection: sqlite3.Connection, source: str) -> sqlite3.Row:
         row: sqlite3.Row | None = connection.execute(
             f"{_COLUMNS} AND base.public_id = ?", (source,)
         ).fetchone()
+        if row is None:
+            raise UnknownSourceError(source)
         return row
 
     def _details(self, row: sqlite3.Row) -> SourceDetails:

@@ -1,9 +1,11 @@
 """The SQLite file: one thread that writes, and a reading connection for each thread."""
 
 import contextlib
+import secrets
 import shutil
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -64,9 +66,9 @@ class Database:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._log = path, path.with_name(f"{path.name}-wal")
         # SQLite gives its other files the permissions of this one.
-        for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+        for file in (path, self._log, path.with_name(f"{path.name}-shm")):
             if file.exists():
                 file.chmod(0o600)
         path.touch(mode=0o600)
@@ -85,7 +87,7 @@ class Database:
         self._trouble: StorageError | None = None
         # A first reading opens the second file too, which holds what was written last.
         writer.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        self._files = {file: _identity(file) for file in (path, path.with_name(path.name + "-wal"))}
+        self._files = self._found()
         self._thread = threading.Thread(
             target=self._write_all, args=(writer,), name="database-writer", daemon=True
         )
@@ -261,8 +263,20 @@ class Database:
             write.settle()
 
     def _check_files(self) -> None:
-        if any(_identity(file) != identity for file, identity in self._files.items()):
+        if self._found() != self._files:
             raise DatabaseLostError
+
+    def _found(self) -> dict[Path, tuple[int, int] | None]:
+        """The database's two files, and what each of them is."""
+        files: dict[Path, tuple[int, int] | None] = {}
+        for file in (self._path, self._log):
+            try:
+                found = file.stat()
+            except OSError:
+                files[file] = None
+            else:
+                files[file] = found.st_dev, found.st_ino
+        return files
 
 
 class _Write:
@@ -291,6 +305,16 @@ class _Write:
             self.future.set_exception(self.error)
 
 
+def new_id(prefix: str) -> str:
+    """A fresh id with the documented prefix of its kind (interface section 2), such as `src_`."""
+    return prefix + secrets.token_hex(12)
+
+
+def now() -> int:
+    """The time in milliseconds since 1970, as `created_at` carries it."""
+    return time.time_ns() // 1_000_000
+
+
 @contextlib.contextmanager
 def one_state(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     """Make all reads of the block see the database as it is at the first one."""
@@ -299,11 +323,3 @@ def one_state(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         yield connection
     finally:
         connection.execute("ROLLBACK")
-
-
-def _identity(file: Path) -> tuple[int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

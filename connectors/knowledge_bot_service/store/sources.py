@@ -1,16 +1,14 @@
 """What the service remembers of sources: where each stands, and the work that is left on it."""
 
 import json
-import secrets
 import sqlite3
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from knowledge_bot_service.store.database import Database
+from knowledge_bot_service.store.database import Database, now
 from knowledge_bot_service.store.idempotency import Done
 
 # The plus keeps SQLite from the index of what is replaced, which nearly all rows are equal in.
@@ -184,13 +182,9 @@ class Store:
             lambda connection: _number_collections(connection, collections)
         ).result()
 
-    def collection_numbers(self, public_ids: Iterable[str]) -> tuple[int, ...]:
+    def numbers_of(self, collections: Iterable[str]) -> tuple[int, ...]:
         """The integers that stand for collections inside the database and its index."""
-        return tuple(self._collections[public_id] for public_id in public_ids)
-
-    def has_collection(self, public_id: str) -> bool:
-        """Whether sources may be in a collection, even if it is no longer declared."""
-        return public_id in self._collections
+        return tuple(self._collections[public_id] for public_id in collections)
 
     def accept(
         self,
@@ -216,7 +210,7 @@ class Store:
         UnknownSourceError, RevisionChangedError or AlreadyReplacedError when there is nothing to
         replace.
         """
-        numbers = self.collection_numbers(collections)
+        numbers = self.numbers_of(collections)
         stored = material.to_json()
 
         def insert(connection: sqlite3.Connection) -> Accepted:
@@ -354,16 +348,6 @@ class Store:
             "SELECT json_extract(material, '$.file') AS file FROM job WHERE file IS NOT NULL"
         )
         return {row["file"] for row in rows}
-
-
-def new_id(prefix: str) -> str:
-    """A fresh id with the documented prefix of its kind (interface section 2), such as `src_`."""
-    return prefix + secrets.token_hex(12)
-
-
-def now() -> int:
-    """The time in milliseconds since 1970, as `created_at` carries it."""
-    return time.time_ns() // 1_000_000
 
 
 def read_source_states(connection: sqlite3.Connection) -> list[SourceState]:

@@ -1,35 +1,44 @@
-"""What the endpoints of the interface, of its extensions and of the page share.
+"""The interface's endpoints (section 4), and what those of the extensions and the page share.
 
-The service that they call, how they add or replace a source, do what a request with an idempotency
-key asks for once, and how they answer what the service refuses.
+That is the service that they call, and how they do what a request with an idempotency key asks for
+once.
 """
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
-from fastapi import Depends, Header, Request, Response
+from fastapi import APIRouter, Depends, Header, Request, Response, Security
 from fastapi import Path as InPath
+from fastapi.security import APIKeyHeader
 from pydantic import BaseModel
-from starlette.concurrency import run_in_threadpool
 
+from knowledge_bot.models import Bot, Collection, Conversation
+from knowledge_bot_service.answers.answerer import AnsweredMessage
 from knowledge_bot_service.config.keys import Key
 from knowledge_bot_service.store.catalog import SourceDetails
-from knowledge_bot_service.store.idempotency import Done, Keyed, KeyReusedError, fingerprint
-from knowledge_bot_service.store.sources import (
-    Replacing,
+from knowledge_bot_service.store.idempotency import (
+    LIFETIME,
+    Done,
+    Keyed,
+    KeyReusedError,
+    fingerprint,
 )
-from knowledge_bot_service.web.gate import key_of
+from knowledge_bot_service.web.gate import KEY_HEADER, PREFIX, key_of, may_manage
 from knowledge_bot_service.web.problems import Problem, ProblemError, invalid
-from knowledge_bot_service.web.requests import Id, NewSource, NewText, NewWebpage, Wrapped
-from knowledge_bot_service.web.uploads import receive_upload
-from knowledge_bot_service.work.knowledge_base import (
-    KnowledgeBase,
+from knowledge_bot_service.web.requests import (
+    UPLOAD_BODY,
+    Id,
+    Listing,
+    NewMessage,
+    NewText,
+    NewWebpage,
+    Wrapped,
 )
+from knowledge_bot_service.web.uploads import receive_upload
+from knowledge_bot_service.work.knowledge_base import KnowledgeBase, Sent
 
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 _LONGEST_KEY: Final = 255
@@ -101,75 +110,20 @@ def takes(content_type: str) -> Callable[[Request], Awaitable[None]]:
     return check
 
 
-What = Replacing | Keyed | None
-"""What a source that is sent replaces, or the key of the request that sends it."""
+# The gate checks the key before the body is read. This only adds it to the description.
+KEY: Final = Security(APIKeyHeader(name=KEY_HEADER, auto_error=False))
+JSON: Final = Depends(takes("application/json"))
+FORM: Final = Depends(takes("multipart/form-data"))
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A source that a request sends.
-
-    Attributes:
-        parts: what tells it from others, as `fingerprint` takes it.
-        add: has the service accept it.
-        file: what was received for it; `add` takes it over.
-    """
-
-    parts: Mapping[str, object]
-    add: Callable[[What], Awaitable[SourceDetails]]
-    file: Path | None = None
-
-
-def sent_webpage(service: KnowledgeBase, new: NewWebpage) -> Sent:
+def sent_webpage(new: NewWebpage) -> Sent:
     """A web page that a request sends."""
-    headers = new.headers or ()
-    said = [(header.name, header.value) for header in headers]
-
-    def add(what: What) -> Awaitable[SourceDetails]:
-        return service.add_webpage(
-            name=new.name, collections=new.collections, url=new.url, headers=headers, what=what
-        )
-
-    return Sent(_parts_of(new, url=new.url, headers=said), add)
+    return Sent(new.name, new.collections, url=new.url, headers=new.headers or ())
 
 
-def sent_text(service: KnowledgeBase, new: NewText) -> Sent:
+def sent_text(new: NewText) -> Sent:
     """A text that a request sends."""
-    digest = hashlib.sha256(new.content.encode()).hexdigest()
-
-    def add(what: What) -> Awaitable[SourceDetails]:
-        return service.add_text(
-            name=new.name, collections=new.collections, content=new.content, what=what
-        )
-
-    return Sent(_parts_of(new, content=digest), add)
-
-
-async def sent_upload(service: KnowledgeBase, request: Request) -> Sent:
-    """Receive the file that a request sends.
-
-    Raises:
-        ProblemError: 400, the form is not what the interface asks for.
-    """
-    path = service.new_material_path()
-    upload = await receive_upload(request, path)
-
-    def add(what: What) -> Awaitable[SourceDetails]:
-        return service.add_upload(
-            name=upload.source.name,
-            collections=upload.source.collections,
-            path=path,
-            filename=upload.filename,
-            content_type=upload.content_type,
-            what=what,
-        )
-
-    parts = _parts_of(upload.source, content=upload.digest, filename=upload.filename)
-    return Sent(parts, add, path)
-
-
-def _parts_of(new: NewSource, **more: object) -> dict[str, object]:
-    return {"name": new.name, "collections": sorted(set(new.collections)), **more}
+    return Sent(new.name, new.collections, content=new.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,20 +158,11 @@ PostOf = Annotated[Post, Depends()]
 """The request, as a parameter of an endpoint that creates something."""
 
 
-async def create(post: Post, sent: Sent) -> Wrapped[SourceDetails] | Response:
-    """Have the service accept a source as a new one, `once`.
-
-    Raises:
-        ProblemError: as `once`.
-    """
-    return await once(post, sent.parts, sent.add, sent.file)
-
-
 async def once(
     post: Post,
     parts: Mapping[str, Any],
     perform: Callable[[Keyed | None], Awaitable[_Answer]],
-    file: Path | None = None,
+    sent: Sent | None = None,
 ) -> Wrapped[_Answer] | Response:
     """Do what a request asks for; with an idempotency key, once (docs/extensions.md).
 
@@ -225,17 +170,17 @@ async def once(
         post: the request.
         parts: what was parsed from its body, as `fingerprint` takes it.
         perform: does it, and stores what was done with the key.
-        file: what was received; removed if nothing is done with it.
+        sent: the source that it sends; its file is removed if nothing is done with it.
 
     Raises:
         ProblemError: 400, the key is none.
         KeyReusedError, KeyInUseError, KeyExpiredError: as `Once.do`.
     """
     request, service = post.request, post.service
-    sent = request.headers.getlist(IDEMPOTENCY_KEY)
-    if not sent:
+    keys = request.headers.getlist(IDEMPOTENCY_KEY)
+    if not keys:
         return Wrapped(value=await perform(None))
-    echo = request.state.echo = {IDEMPOTENCY_KEY: sent[0]}
+    echo = request.state.echo = {IDEMPOTENCY_KEY: keys[0]}
     performed = False
 
     async def do() -> _Answer | Done:
@@ -246,14 +191,14 @@ async def once(
 
         try:
             service.check_ids(bot=parts.get("bot_id"), collections=parts.get("collections", ()))
-            keyed = Keyed(_parsed_key(sent), fingerprint(request.method, request.url.path, **parts))
+            keyed = Keyed(_parsed_key(keys), fingerprint(request.method, request.url.path, **parts))
             return await service.once.do(keyed, first)
         except KeyReusedError as error:
             # Whoever does not see what was created is not told of it.
             raise KeyReusedError(*error.args if await service.sees(str(error)) else ()) from None
         finally:
-            if file is not None and not performed:
-                await run_in_threadpool(file.unlink)
+            if sent is not None and not performed:
+                await service.forget(sent)
 
     # In a task of its own: what has begun is done to its end, also when the client hangs up.
     done = await asyncio.shield(asyncio.create_task(do()))
@@ -275,3 +220,118 @@ def _parsed_key(sent: list[str]) -> str:
             "none of them a comma"
         )
     return key
+
+
+_GET_ERRORS: Final = {401: "The key is missing or wrong"}
+_MESSAGE_ERRORS: Final = {
+    404: "There is no such conversation of this bot",
+    424: "The language model that words the answers refused, or sent something else",
+    503: "The language model that words the answers is down, overloaded or too slow",
+}
+_POST_ERRORS: Final = {
+    **_GET_ERRORS,
+    400: "The request does not follow the interface, or names an id that is not here",
+    402: "A quota of the service is used up",
+    409: "A request with the same idempotency key is still being handled",
+    412: "The idempotency key is too old; nothing was done",
+    413: "The request body is larger than the service takes",
+    422: "The idempotency key was used with another request, which created `id`",
+}
+
+_open = APIRouter(prefix=PREFIX, responses=described({}))
+_reading = APIRouter(prefix=PREFIX, dependencies=[KEY], responses=described(_GET_ERRORS))
+_writing = APIRouter(prefix=PREFIX, dependencies=[KEY], responses=described(_POST_ERRORS))
+
+
+@_open.get("/ping")
+async def ping(request: Request, response: Response) -> str:
+    """Answer, to show that the service runs, and announce what it can beyond the interface."""
+    manage = ";manage" if may_manage(request.scope) else ""
+    # RFC 9651 has the form.
+    announced = f"idempotency=1;lifetime={LIFETIME}, sources=1{manage};rename, passages=1"
+    response.headers["Knowledge-Bot-Extensions"] = announced
+    response.headers["Vary"] = KEY_HEADER
+    return "pong"
+
+
+@_reading.get("/collections")
+async def list_collections(service: ServiceOf) -> Wrapped[Listing[Collection]]:
+    """List the collections."""
+    return Wrapped(value=Listing(data=service.collections()))
+
+
+@_reading.get("/bots")
+async def list_bots(service: ServiceOf) -> Wrapped[Listing[Bot]]:
+    """List the bots."""
+    return Wrapped(value=Listing(data=service.bots()))
+
+
+@_reading.get("/bots/{id}/conversations", responses=described({404: "There is no such bot"}))
+async def list_conversations(
+    id: str,  # noqa: A002 - the interface's name for the parameter
+    service: ServiceOf,
+) -> Wrapped[Listing[Conversation]]:
+    """List a bot's conversations, oldest first."""
+    return Wrapped(value=Listing(data=await service.conversations(id)))
+
+
+_Created = Wrapped[SourceDetails]
+
+
+@_writing.post("/sources/webpage", dependencies=[JSON], response_model=_Created)
+async def create_webpage_source(body: Wrapped[NewWebpage], post: PostOf) -> _Created | Response:
+    """Create a source from a web page, which the service fetches later."""
+    return await _create(post, sent_webpage(body.value))
+
+
+@_writing.post("/sources/write", dependencies=[JSON], response_model=_Created)
+async def create_text_source(body: Wrapped[NewText], post: PostOf) -> _Created | Response:
+    """Create a source from a text."""
+    return await _create(post, sent_text(body.value))
+
+
+@_writing.post(
+    "/sources/upload", dependencies=[FORM], openapi_extra=UPLOAD_BODY, response_model=_Created
+)
+async def upload_source(post: PostOf) -> _Created | Response:
+    """Create a source from a file.
+
+    `value` is a JSON object. In its place the form may have its fields as they are: `name`, and
+    `collections`, repeated or as one JSON array.
+    """
+    return await _create(post, await receive_upload(post.request, post.service.new_material_path()))
+
+
+@_writing.post(
+    "/messages",
+    dependencies=[JSON],
+    responses=described(_MESSAGE_ERRORS),
+    response_model=Wrapped[AnsweredMessage],
+    response_model_exclude_none=True,
+)
+async def send_message(
+    body: Wrapped[NewMessage], post: PostOf
+) -> Wrapped[AnsweredMessage] | Response:
+    """Ask a bot, in a conversation or as the first message of a new one.
+
+    Beside the documented fields, `sources` lists the sources that the answer names, and `found`
+    says whether anything was found; it is left out if nothing was looked for.
+    """
+    new = body.value
+
+    def ask(keyed: Keyed | None) -> Awaitable[AnsweredMessage]:
+        return post.service.ask(new.bot_id, new.content, new.conversation_id, keyed)
+
+    return await once(post, new.model_dump(), ask)
+
+
+async def _create(post: Post, sent: Sent) -> _Created | Response:
+    """Have the service accept a source as a new one, `once`."""
+
+    def add(keyed: Keyed | None) -> Awaitable[SourceDetails]:
+        return post.service.add(sent, keyed)
+
+    return await once(post, sent.parts, add, sent)
+
+
+routers = (_open, _reading, _writing)

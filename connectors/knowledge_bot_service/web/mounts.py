@@ -12,8 +12,7 @@ from typing import Self, TypeAlias
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp
 
-from knowledge_bot_service.web.gate import Admission
-from knowledge_bot_service.web.middleware import Passing
+from knowledge_bot_service.web.gate import Admission, Passing
 from knowledge_bot_service.web.problems import ProblemError
 
 Mount: TypeAlias = Callable[[str, Path], AbstractAsyncContextManager[ASGIApp]]

@@ -3,10 +3,10 @@
 import logging
 import re
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from itertools import chain
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
@@ -40,9 +40,11 @@ from knowledge_bot_service.store.sources import (
 from knowledge_bot_service.web.requests import CONVERSATION_ID, SAID
 from knowledge_bot_service.work.knowledge_base import (
     HiddenCollectionError,
+    QuestionTooLongError,
     UnknownBotError,
     UnknownCollectionError,
     UnknownConversationError,
+    UnknownIdError,
 )
 
 _log = logging.getLogger(__name__)
@@ -147,10 +149,6 @@ async def _of_validation(_request: Request, error: Exception) -> JSONResponse:
     return invalid(sentences(error.errors())).response()
 
 
-async def _of_refusal(request: Request, error: Exception) -> JSONResponse:
-    return await _of_http(request, _REFUSALS[type(error)](request, error))
-
-
 async def _of_storage(_request: Request, error: Exception) -> JSONResponse:
     trouble = storage_error(error)
     if trouble is None:
@@ -172,117 +170,112 @@ async def _of_fault(request: Request, error: Exception) -> JSONResponse:
     ).response()
 
 
-def _unknown(kind: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> "_Refusal":
-    """The error for an id that is not here: 404 where the path names it."""
-    whose = " of this bot" if kind == "conversation" else ""
-
-    def problem(request: Request, error: Exception) -> ProblemError:
+async def _of_refusal(request: Request, error: Exception) -> JSONResponse:
+    status, code, message, headers = _REFUSALS[type(error)]
+    if isinstance(error, UnknownConversationError) and not re.fullmatch(
+        CONVERSATION_ID, str(error)
+    ):
         # What was never an id of a conversation is a bad request; an id may have been one, of a bot
         # or a data folder that is another.
-        is_known_form = kind == "conversation" and re.fullmatch(CONVERSATION_ID, str(error))
-        is_found_by = request.method == "GET" or is_known_form
-        return ProblemError(
-            HTTPStatus.NOT_FOUND if is_found_by else status,
-            f"unknown_{kind}",
-            f"There is no {kind} {error}{whose}.",
-        )
-
-    return problem
-
-
-def _hidden_collection(request: Request, _error: Exception) -> ProblemError:
-    # Not a 404: a client would take the source for deleted.
-    return ProblemError(
-        HTTPStatus.FORBIDDEN,
-        "key_may_not_manage",
-        f"The source {request.path_params['id']} is also in a collection that the request's key "
-        "does not see. Nothing was done. Use a key that sees all of its collections.",
+        status = HTTPStatus.BAD_REQUEST
+    if isinstance(error, UnknownIdError) and request.method == "GET":
+        status = HTTPStatus.NOT_FOUND  # the path names it
+    if isinstance(error, NoAnswerError) and error.retry_after is not None:
+        # Only 503 with Retry-After invites a client to send the question again by itself.
+        status, code = HTTPStatus.SERVICE_UNAVAILABLE, "model_unavailable"
+        message = "{0} The question was not stored; ask it again later."
+        headers = {"Retry-After": str(error.retry_after)}
+    created = str(error) if isinstance(error, KeyReusedError) else None
+    if created:
+        message += ", which created {0}"
+    said = ProblemError(
+        status,
+        code,
+        message.format(error),
+        {name: value.format(error) for name, value in headers.items()},
+        id=created or None,
     )
+    return await _of_http(request, said)
 
-
-def _revision_changed(_request: Request, error: Exception) -> ProblemError:
-    return ProblemError(
-        HTTPStatus.PRECONDITION_FAILED,
-        "revision_changed",
-        f"Nothing was done: the source's revision is {error}, and not one that If-Match names. "
-        "Somebody else has replaced it; read it again.",
-        {"ETag": f'"{error}"'},
-    )
-
-
-def _quota_exceeded(_request: Request, error: Exception) -> ProblemError:
-    message = f"Nothing was stored: {error}."
-    return ProblemError(HTTPStatus.PAYMENT_REQUIRED, "quota_exceeded", message)
-
-
-def _no_answer(_request: Request, error: Exception) -> ProblemError:
-    assert isinstance(error, NoAnswerError)  # noqa: S101 - as above
-    # Both answers mean that the service did not act: the conversation is unchanged. Only
-    # 503 with Retry-After invites it to send the question again by itself.
-    if error.retry_after is None:
-        return ProblemError(
-            HTTPStatus.FAILED_DEPENDENCY,
-            "model_failed",
-            f"{error} The question was not stored. The service's log has the cause; asking again "
-            "helps when that is mended.",
-        )
-    return ProblemError(
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        "model_unavailable",
-        f"{error} The question was not stored; ask it again later.",
-        {"Retry-After": str(error.retry_after)},
-    )
-
-
-def _key_reused(_request: Request, error: Exception) -> ProblemError:
-    return ProblemError(
-        HTTPStatus.UNPROCESSABLE_ENTITY,
-        "idempotency_key_reused",
-        "Nothing was done: the idempotency key was used with another request"
-        + (f", which created {error}." if str(error) else "."),
-        id=str(error) or None,
-    )
-
-
-def _key_in_use(_request: Request, _error: Exception) -> ProblemError:
-    return ProblemError(
-        HTTPStatus.CONFLICT,
-        "idempotency_key_in_use",
-        "Nothing was done: an earlier request with this idempotency key is still being "
-        f"handled. Send it again in {_AGAIN} s.",
-        {"Retry-After": _AGAIN},
-    )
-
-
-def _key_expired(_request: Request, _error: Exception) -> ProblemError:
-    return ProblemError(
-        HTTPStatus.PRECONDITION_FAILED,
-        "idempotency_key_expired",
-        f"Nothing was done: the idempotency key was made more than {LIFETIME:,} s ago, and whether "
-        "an earlier request with it was done may be forgotten. Look for what it was to create.",
-    )
-
-
-_Refusal: TypeAlias = Callable[[Request, Exception], ProblemError]
-
-# What the service refuses, each with its answer.
-_REFUSALS: Final[dict[type[Exception], _Refusal]] = {
-    UnknownBotError: _unknown("bot"),
-    UnknownCollectionError: _unknown("collection"),
-    UnknownConversationError: _unknown("conversation"),
-    UnknownSourceError: _unknown("source", HTTPStatus.NOT_FOUND),
-    UnknownPassageError: _unknown("passage", HTTPStatus.NOT_FOUND),
-    HiddenCollectionError: _hidden_collection,
-    RevisionChangedError: _revision_changed,
-    QuotaExceededError: _quota_exceeded,
-    NoAnswerError: _no_answer,
-    KeyReusedError: _key_reused,
-    KeyInUseError: _key_in_use,
-    KeyExpiredError: _key_expired,
-}
 
 # Seconds after which a request may be sent again, whose key is in use.
 _AGAIN: Final = "2"
+
+_FAILED: Final = HTTPStatus.PRECONDITION_FAILED
+
+
+class _Refusal(NamedTuple):
+    """An answer; in its message and headers, {0} is what the error says."""
+
+    status: HTTPStatus
+    code: str
+    message: str
+    headers: Mapping[str, str] = {}
+
+
+# What the service refuses.
+_REFUSALS: Final[dict[type[Exception], _Refusal]] = {
+    UnknownBotError: _Refusal(HTTPStatus.BAD_REQUEST, "unknown_bot", "There is no bot {0}."),
+    UnknownCollectionError: _Refusal(
+        HTTPStatus.BAD_REQUEST,
+        "unknown_collection",
+        "There is no collection {0}.",
+    ),
+    UnknownConversationError: _Refusal(
+        HTTPStatus.NOT_FOUND,
+        "unknown_conversation",
+        "There is no conversation {0} of this bot.",
+    ),
+    UnknownSourceError: _Refusal(HTTPStatus.NOT_FOUND, "unknown_source", "There is no source {0}."),
+    UnknownPassageError: _Refusal(
+        HTTPStatus.NOT_FOUND, "unknown_passage", "There is no passage {0}."
+    ),
+    QuestionTooLongError: _Refusal(HTTPStatus.BAD_REQUEST, "invalid_request", "{0}"),
+    # Not a 404: a client would take the source for deleted.
+    HiddenCollectionError: _Refusal(
+        HTTPStatus.FORBIDDEN,
+        "key_may_not_manage",
+        "The source {0} is also in a collection that the request's key does not see. Nothing was "
+        "done. Use a key that sees all of its collections.",
+    ),
+    RevisionChangedError: _Refusal(
+        _FAILED,
+        "revision_changed",
+        "Nothing was done: the source's revision is {0}, and not one that If-Match names. Somebody "
+        "else has replaced it; read it again.",
+        {"ETag": '"{0}"'},
+    ),
+    QuotaExceededError: _Refusal(
+        HTTPStatus.PAYMENT_REQUIRED,
+        "quota_exceeded",
+        "Nothing was stored: {0}.",
+    ),
+    # That the service did not act: the conversation is unchanged.
+    NoAnswerError: _Refusal(
+        HTTPStatus.FAILED_DEPENDENCY,
+        "model_failed",
+        "{0} The question was not stored. The service's log has the cause; asking again helps when "
+        "that is mended.",
+    ),
+    KeyReusedError: _Refusal(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        "idempotency_key_reused",
+        "Nothing was done: the idempotency key was used with another request",
+    ),
+    KeyInUseError: _Refusal(
+        HTTPStatus.CONFLICT,
+        "idempotency_key_in_use",
+        "Nothing was done: an earlier request with this idempotency key is still being handled. "
+        f"Send it again in {_AGAIN} s.",
+        {"Retry-After": _AGAIN},
+    ),
+    KeyExpiredError: _Refusal(
+        _FAILED,
+        "idempotency_key_expired",
+        f"Nothing was done: the idempotency key was made more than {LIFETIME:,} s ago, and whether "
+        "an earlier request with it was done may be forgotten. Look for what it was to create.",
+    ),
+}
 
 # JSON's words, where they differ from those of a configuration file.
 _OBJECT: Final = "must be an object"

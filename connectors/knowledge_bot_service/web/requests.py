@@ -2,12 +2,11 @@
 
 from typing import Annotated, Any, Final, Generic, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge_bot.models import Header
-from knowledge_bot.transcripts import read
 from knowledge_bot_service.answers.finding import LOOKED_AT
-from knowledge_bot_service.answers.prompts import question_in
+from knowledge_bot_service.work.knowledge_base import QUESTION_LENGTH
 
 T = TypeVar("T")
 
@@ -35,9 +34,8 @@ _UNSEEN: Final = (
 )
 _NAME: Final = rf"^[^{_NO_NAME}]*[^{_UNSEEN}{_NO_NAME}][^{_NO_NAME}]*$"
 
-# How long a message's question may be, and a transcript that ends with it, in characters. Little of
-# the turns before a question counts, so that they cost less.
-_QUESTION_LENGTH: Final = 20_000
+# How long a message may be that holds a question, in characters. Little of the turns before the
+# question counts, so that they cost less.
 _TRANSCRIPT_LENGTH: Final = 200_000
 
 
@@ -81,18 +79,6 @@ def _matching(pattern: str, **more: Any) -> Any:
     """A field whose text has a pattern, and is the text that UTF-8 can carry."""
     published = pattern.removesuffix("$") + _END
     return Field(pattern=pattern, json_schema_extra={"pattern": published}, **more)
-
-
-def _askable(content: str) -> str:
-    if len(content) <= _QUESTION_LENGTH:
-        return content
-    too_long = len(content) > _TRANSCRIPT_LENGTH
-    if too_long or len(question_in(read(content).question)) > _QUESTION_LENGTH:
-        raise ValueError(
-            f"must have at most {_QUESTION_LENGTH:,} characters, as a transcript or a prompt at "
-            f"most {_TRANSCRIPT_LENGTH:,} and its question {_QUESTION_LENGTH:,}"
-        )
-    return content
 
 
 Text = Annotated[str, _matching(_TEXT)]
@@ -160,7 +146,7 @@ UPLOAD_BODY: Final[dict[str, Any]] = {
 class NewSearch(_Body):
     """`POST /search`."""
 
-    query: Annotated[Text, Field(max_length=_QUESTION_LENGTH)]
+    query: Annotated[Text, Field(max_length=QUESTION_LENGTH)]
     bot_id: Id | None = None
     collections: Annotated[tuple[Id, ...], Field(max_length=MOST_COLLECTIONS)] = ()
     limit: Annotated[int, Field(ge=1, le=LOOKED_AT)] = 10
@@ -172,11 +158,10 @@ class NewMessage(_Body):
     bot_id: Id
     content: Annotated[
         Text,
-        AfterValidator(_askable),
         Field(
+            max_length=_TRANSCRIPT_LENGTH,
             description="The question, of at most 20,000 characters, or a prompt or a transcript "
             "that holds it.",
-            json_schema_extra={"maxLength": _TRANSCRIPT_LENGTH},
         ),
     ]
     conversation_id: Annotated[Id, Field(json_schema_extra={"pattern": CONVERSATION_ID})] | None = (

@@ -4,7 +4,6 @@ import hashlib
 import json
 import logging
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -18,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from knowledge_bot_service.store.material import synchronise_file, synchronise_folder
 from knowledge_bot_service.web.problems import invalid, sentences
 from knowledge_bot_service.web.requests import MOST_COLLECTIONS, NewSource
+from knowledge_bot_service.work.knowledge_base import Sent
 
 # The form's fields together with the headers of all parts, in bytes, and the number of its parts: a
 # name, a file and as many collections as a source can have.
@@ -30,17 +30,7 @@ _FILE: Final = "file"
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """A received upload, durable at its path; `digest` is the SHA-256 of its content."""
-
-    source: NewSource
-    digest: str
-    filename: str
-    content_type: str | None
-
-
-async def receive_upload(request: Request, path: Path) -> Upload:
+async def receive_upload(request: Request, path: Path) -> Sent:
     """Write the form's file to `path` and read its fields.
 
     Both notations of the interface are taken: a field `value` with the JSON object, or the fields
@@ -61,12 +51,12 @@ async def receive_upload(request: Request, path: Path) -> Upload:
         with partial.open("wb") as file:
             form = await _read_form(request.stream(), boundary, file)
             await run_in_threadpool(synchronise_file, file)
-        upload = _upload_of(form)
+        sent = _sent(form, path)
         partial.rename(path)
         await run_in_threadpool(synchronise_folder, path.parent)
     finally:
         partial.unlink(missing_ok=True)
-    return upload
+    return sent
 
 
 async def _read_form(stream: AsyncIterator[bytes], boundary: bytes, file: BinaryIO) -> "_Form":
@@ -168,15 +158,21 @@ class _Form:
         self.ended = True
 
 
-def _upload_of(form: _Form) -> Upload:
+def _sent(form: _Form, path: Path) -> Sent:
     if form.filename is None:
         raise invalid("the form has no part named `file`")
     try:
         source = NewSource.model_validate(_source_fields(form.fields))
     except ValidationError as error:
         raise invalid(sentences(error.errors(include_input=False, include_url=False))) from None
-    digest = form.digest.hexdigest()
-    return Upload(source, digest, form.filename or source.name, form.content_type)
+    return Sent(
+        source.name,
+        source.collections,
+        file=path.name,
+        filename=form.filename or source.name,
+        content_type=form.content_type,
+        digest=form.digest.hexdigest(),
+    )
 
 
 def _source_fields(fields: list[tuple[str, bytes]]) -> object:

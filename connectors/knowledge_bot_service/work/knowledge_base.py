@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import copy
+import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -16,22 +18,15 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from knowledge_bot.models import Bot, Collection, Conversation, Header
-from knowledge_bot_service.answers.answerer import Answer, AnsweredMessage, Answerer
+from knowledge_bot_service.answers.answerer import Answer, AnsweredMessage, Answerer, NoAnswerError
 from knowledge_bot_service.answers.conversations import Asked, Conversations, Page, asked_in
 from knowledge_bot_service.answers.finding import Finder, Found
 from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.keys import Key
 from knowledge_bot_service.config.settings import BotSettings, Settings
 from knowledge_bot_service.index.search import Hit, Search, UnknownPassageError
-from knowledge_bot_service.store.catalog import (
-    Catalog,
-    Listed,
-    Removal,
-    SourceDetails,
-    SourcePage,
-    SourceText,
-)
-from knowledge_bot_service.store.database import Database
+from knowledge_bot_service.store.catalog import Catalog, Removal, SourceDetails
+from knowledge_bot_service.store.database import Database, new_id, now
 from knowledge_bot_service.store.idempotency import Done, Keyed, Once, find_done
 from knowledge_bot_service.store.material import write_headers, write_text
 from knowledge_bot_service.store.sources import (
@@ -42,8 +37,6 @@ from knowledge_bot_service.store.sources import (
     Replacing,
     Store,
     UnknownSourceError,
-    new_id,
-    now,
 )
 from knowledge_bot_service.work.backlog import Backlog, Questions
 from knowledge_bot_service.work.worker import SMALL, Workers
@@ -53,6 +46,9 @@ if TYPE_CHECKING:
 
 # A longer text goes to a file of its own, since one writer serves everybody: in characters.
 _LONG_TEXT: Final = 256 * 1024
+
+QUESTION_LENGTH: Final = 20_000
+"""How long a question may be, in characters; a transcript or a prompt around it may be longer."""
 
 # How many questions are answered at the same time; the others wait in their order. More threads
 # answer no sooner: each keeps the interpreter from the others, and from the thread that takes
@@ -81,7 +77,58 @@ class UnknownConversationError(UnknownIdError):
 
 
 class HiddenCollectionError(Exception):
-    """A source may not be changed, since it is in a collection that the key does not see."""
+    """A source may not be changed, since it is in a collection that the key does not see.
+
+    str() is the source's id.
+    """
+
+
+class QuestionTooLongError(Exception):
+    """A message's question is longer than `QUESTION_LENGTH`. str() says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A source that is sent: a web page, a text, or a file that is at a `new_material_path`.
+
+    Attributes:
+        name: what lists and answers call it.
+        collections: the ids of those that it is for.
+        url: the page's address.
+        headers: what is sent with the request for the page.
+        content: the text.
+        file: the name of the file in the folder of material.
+        filename: what its sender calls it.
+        content_type: what its sender says it is.
+        digest: the SHA-256 of the file.
+    """
+
+    name: str
+    collections: Sequence[str]
+    url: str | None = None
+    headers: Sequence[Header] = ()
+    content: str | None = None
+    file: str | None = None
+    filename: str | None = None
+    content_type: str | None = None
+    digest: str = ""
+
+    @property
+    def kind(self) -> Kind:
+        """How it comes in."""
+        if self.url is not None:
+            return Kind.WEBPAGE
+        return Kind.FILE if self.content is None else Kind.TEXT
+
+    @property
+    def parts(self) -> dict[str, object]:
+        """What tells it from others, as `fingerprint` takes it."""
+        more: dict[str, object] = {"content": self.digest, "filename": self.filename}
+        if self.url is not None:
+            more = {"url": self.url, "headers": [(one.name, one.value) for one in self.headers]}
+        elif self.content is not None:
+            more = {"content": hashlib.sha256(self.content.encode()).hexdigest()}
+        return {"name": self.name, "collections": sorted(set(self.collections)), **more}
 
 
 class KnowledgeBase:
@@ -92,6 +139,10 @@ class KnowledgeBase:
         folder: where it keeps everything.
         database: the folder's database; closed when the service is left.
         writer: words the answers; None leaves them quotes.
+        count: called with the outcome of each question: `answered`, `not_found` or `failed`.
+
+    Attributes:
+        catalog: the sources, as they are seen here.
     """
 
     def __init__(
@@ -100,8 +151,10 @@ class KnowledgeBase:
         folder: DataFolder,
         database: Database,
         writer: "Writer | None" = None,
+        count: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._settings = settings
+        self._count = count
         self._material = folder.material
         self._database = database
         self._offer(settings, sees_all=True)
@@ -133,7 +186,7 @@ class KnowledgeBase:
             for collection in settings.collections
         }
         self._bots = {bot.id: bot for bot in settings.bots}
-        self._catalog = Catalog(self._database, self._collections, sees_all=sees_all)
+        self.catalog = Catalog(self._database, self._collections, sees_all=sees_all)
 
     def seen_by(self, key: Key) -> "KnowledgeBase":
         """The same service, without the bots, collections and sources that are hidden from a key.
@@ -220,21 +273,6 @@ class KnowledgeBase:
             raise UnknownConversationError(conversation)
         return page
 
-    async def source_page(self, listed: Listed) -> SourcePage:
-        """Some of the sources, newest first; as `Catalog.page`."""
-        return await run_in_threadpool(self._catalog.page, listed)
-
-    async def source(self, source: str) -> SourceDetails:
-        """Where a source stands.
-
-        Raises:
-            UnknownSourceError: there is no such source.
-        """
-        details = await run_in_threadpool(self._catalog.details, source)
-        if details is None:
-            raise UnknownSourceError(source)
-        return details
-
     async def check_source(self, source: str, *, changes: bool) -> None:
         """Check that a source may be read here, or changed; one that is not there may pass.
 
@@ -243,13 +281,13 @@ class KnowledgeBase:
                 its replacement is to be in.
             HiddenCollectionError: it is to be changed, and not all of them are.
         """
-        if self._catalog.sees_all:
+        if self.catalog.sees_all:
             return
-        found = await run_in_threadpool(self._catalog.collections_of, source)
+        found = await run_in_threadpool(self.catalog.collections_of, source)
         if not found or any(one.isdisjoint(self._collections) for one in found):
             raise UnknownSourceError(source)
         if changes and not all(one.issubset(self._collections) for one in found):
-            raise HiddenCollectionError
+            raise HiddenCollectionError(source)
 
     async def sees(self, created: str) -> bool:
         """Whether a source or message that was created may be told of here.
@@ -262,25 +300,8 @@ class KnowledgeBase:
             return False
         return True
 
-    async def source_text(
-        self, source: str, *, first: int | None, passage: int | None, limit: int
-    ) -> SourceText:
-        """A source with some of its passages; as `Catalog.text`.
-
-        Raises:
-            UnknownSourceError: there is no such source.
-        """
-
-        def read() -> SourceText | None:
-            return self._catalog.text(source, first=first, passage=passage, limit=limit)
-
-        text = await run_in_threadpool(read)
-        if text is None:
-            raise UnknownSourceError(source)
-        return text
-
     async def rename_source(
-        self, source: str, name: str, *, expected: frozenset[str] | None = None
+        self, source: str, name: str, expected: frozenset[str] | None
     ) -> SourceDetails:
         """Give a source another name; nothing is read again.
 
@@ -294,9 +315,9 @@ class KnowledgeBase:
             RevisionChangedError: its newest revision is another one; nothing was done.
         """
         await asyncio.wrap_future(self._store.rename(source, name, expected))
-        return await self.source(source)
+        return await run_in_threadpool(self.catalog.details, source)
 
-    async def delete_source(self, source: str, *, expected: frozenset[str] | None = None) -> None:
+    async def delete_source(self, source: str, expected: frozenset[str] | None) -> None:
         """Delete a source: no question sees it any more when this returns.
 
         Its passages and its upload are removed afterwards. Conversations that cite it stay.
@@ -313,20 +334,19 @@ class KnowledgeBase:
         """A fresh place for an upload."""
         return self._material / new_id("upload_")
 
-    async def add_webpage(
-        self,
-        *,
-        name: str,
-        collections: Sequence[str],
-        url: str,
-        headers: Sequence[Header],
-        what: Replacing | Keyed | None = None,
-    ) -> SourceDetails:
-        """Accept a web page as a source; it is fetched later.
+    async def forget(self, sent: Sent) -> None:
+        """Remove the file of a source that is not to be added after all."""
+        if sent.file is not None:
+            await run_in_threadpool((self._material / sent.file).unlink)
 
-        With `Replacing` as `what`, the page takes a source's place when it is ready: until then,
-        and when it fails, questions are answered from the present text. With `Keyed`, what is done
-        is stored with the request's key.
+    async def add(self, sent: Sent, what: Replacing | Keyed | None = None) -> SourceDetails:
+        """Accept a source, which is fetched and read later.
+
+        Args:
+            sent: the source. Its file is removed, now or when the source is done.
+            what: with `Replacing`, it takes that source's place when it is ready: until then, and
+                when it fails, questions are answered from the present text. With `Keyed`, what is
+                done is stored with the request's key.
 
         Raises:
             UnknownCollectionError: one of the collections is not here.
@@ -334,84 +354,107 @@ class KnowledgeBase:
             RevisionChangedError: it has another revision than is to be replaced.
             QuotaExceededError: no more sources are allowed.
         """
-        material = Material(url=url)
-        if headers:
-            self._expand(collections)
-            path = self.new_material_path()
-            await run_in_threadpool(write_headers, path, headers)
-            material = Material(url=url, file=path.name)
-        return await self._accept(Kind.WEBPAGE, name, collections, material, what, size=None)
-
-    async def add_text(
-        self,
-        *,
-        name: str,
-        collections: Sequence[str],
-        content: str,
-        what: Replacing | Keyed | None = None,
-    ) -> SourceDetails:
-        """Accept a text as a source, as `add_webpage` does, with the same errors."""
-        if len(content) <= _LONG_TEXT:
-            material = Material(content=content)
-            return await self._accept(
-                Kind.TEXT, name, collections, material, what, size=len(content)
-            )
-        self._expand(collections)
-        path = self.new_material_path()
-        await run_in_threadpool(write_text, path, content)
-        material = Material(file=path.name)
-        return await self._accept(Kind.TEXT, name, collections, material, what, size=len(content))
-
-    async def add_upload(
-        self,
-        *,
-        name: str,
-        collections: Sequence[str],
-        path: Path,
-        filename: str,
-        content_type: str | None,
-        what: Replacing | Keyed | None = None,
-    ) -> SourceDetails:
-        """Accept a file that is at a `new_material_path` already, as `add_webpage` does.
-
-        The errors are the same. The service removes the file, then or when the source is done.
-        """
         try:
-            self._expand(collections)
+            collections = self._expand(sent.collections)
         except UnknownCollectionError:
-            await run_in_threadpool(path.unlink)
+            await self.forget(sent)
             raise
-        material = Material(file=path.name, filename=filename, content_type=content_type)
-        size = await run_in_threadpool(_size_of, path)
-        return await self._accept(Kind.FILE, name, collections, material, what, size=size)
+        size, material = await self._prepared(sent)
+        work = new_id("src_")
+        replacing = what if isinstance(what, Replacing) else None
+        source = SourceDetails(
+            id=replacing.source if replacing else work,
+            name=sent.name,
+            collections=collections,
+            status="pending",
+            created_at=now(),
+            revision=new_id("rev_"),
+            kind=sent.kind,
+            url=sent.url,
+        )
+        known = [collection.id for collection in collections]
+        # What is replaced answers until then, so that no question waits for its replacement.
+        if replacing is None and _is_soon_ready(size):
+            self._backlog.add(work, self._store.numbers_of(known))
+        try:
+            await self._questions.wait()
+        finally:
+            # Also when the client hangs up meanwhile: what it sent is here, and stays.
+            stored = self._store.accept(
+                public_id=work,
+                name=sent.name,
+                kind=sent.kind,
+                collections=known,
+                material=material,
+                created_at=source.created_at,
+                revision=source.revision,
+                quota=self._settings.limits.sources,
+                replacing=replacing,
+                done=what.done(work, _answer_of(source)) if isinstance(what, Keyed) else None,
+            )
+            # The write itself wakes the worker: the client may hang up and end this coroutine.
+            stored.add_done_callback(lambda done: self._on_stored(work, material, size, done))
+        try:
+            accepted = await asyncio.wrap_future(stored)
+        except AlreadyReplacedError:
+            return await run_in_threadpool(self.catalog.details, source.id)
+        return source.model_copy(
+            update={
+                "created_at": accepted.created_at,
+                "ready_revision": accepted.ready_revision,
+                "ready_at": accepted.ready_at,
+            }
+        )
+
+    async def _prepared(self, sent: Sent) -> tuple[int | None, Material]:
+        """The size of what is to be read, None where nobody knows, and where it waits."""
+        content, file = sent.content, sent.file
+        size = None if content is None else len(content)
+        if file is not None:
+            size = await run_in_threadpool(_size_of, self._material / file)
+        elif sent.headers or (content is not None and len(content) > _LONG_TEXT):
+            path = self.new_material_path()
+            if content is None:
+                await run_in_threadpool(write_headers, path, sent.headers)
+            else:
+                await run_in_threadpool(write_text, path, content)
+            content, file = None, path.name
+        return size, Material(content, file, sent.filename, sent.content_type, sent.url)
 
     async def ask(
-        self, *, bot: str, content: str, conversation: str | None, keyed: Keyed | None = None
+        self, bot: str, content: str, conversation: str | None, keyed: Keyed | None = None
     ) -> AnsweredMessage:
         """Answer a question, in a conversation or as the first of a new one.
-
-        With `keyed`, the answer is stored with the request's key.
-
-        A `content` that is a transcript (`knowledge_bot.transcripts`) is a question after the turns
-        before it.
 
         Waits first, for `wait_for_sources` seconds at most, until the small texts and files that
         were accepted just before are ready (`Backlog`).
 
+        Args:
+            bot: the id of the bot.
+            content: the question, or a transcript (`knowledge_bot.transcripts`), which is a
+                question after the turns before it.
+            conversation: the id of the conversation; None begins one.
+            keyed: the request's key, which the answer is stored with.
+
         Raises:
             UnknownBotError: there is no such bot.
             UnknownConversationError: the bot has no such conversation.
+            QuestionTooLongError: of a long prompt or transcript, the question is.
             NoAnswerError: the model that words the answers gave none. Nothing was stored: no
                 conversation has begun or gone on.
         """
-        collections = self._store.collection_numbers(self._bot(bot).collections)
+        collections = self._store.numbers_of(self._bot(bot).collections)
         with self._questions.one():
             await self._backlog.wait(collections, self._settings.wait_for_sources)
             asked, answer = await self._loop.run_in_executor(
                 self._answering, self._answer, bot, content, conversation, collections
             )
         if self._writer is not None and answer.hits:
-            answer = await self._writer.write(asked, answer.hits)
+            try:
+                answer = await self._writer.write(asked, answer.hits)
+            except NoAnswerError:
+                self._count("failed")
+                raise
         message = AnsweredMessage(
             id=new_id("msg_"),
             answer=answer.text,
@@ -433,6 +476,7 @@ class KnowledgeBase:
                 done=None if keyed is None else keyed.done(message.id, _answer_of(message)),
             )
         )
+        self._count("not_found" if message.found is False else "answered")
         return message
 
     def _answer(
@@ -444,6 +488,10 @@ class KnowledgeBase:
             asked = asked_in(content, self._conversations.turns(conversation))
         else:
             raise UnknownConversationError(conversation)
+        if len(asked.question) > QUESTION_LENGTH:
+            raise QuestionTooLongError(
+                f"value.content: its question must have at most {QUESTION_LENGTH:,} characters"
+            )
         return asked, self._answerer.answer(asked, collections)
 
     async def search(
@@ -464,7 +512,7 @@ class KnowledgeBase:
         """
         numbers = self._numbers(collections)
         if bot is not None:
-            of_bot = self._store.collection_numbers(self._bot(bot).collections)
+            of_bot = self._store.numbers_of(self._bot(bot).collections)
             numbers = tuple(one for one in of_bot if one in numbers)
         with self._questions.one():
             await self._backlog.wait(numbers, self._settings.wait_for_sources)
@@ -490,64 +538,7 @@ class KnowledgeBase:
         else:
             bots = (bot.collections for bot in self._bots.values())
             ids = set(self._collections).union(*bots)
-        return self._store.collection_numbers(sorted(ids))
-
-    async def _accept(
-        self,
-        kind: Kind,
-        name: str,
-        collections: Sequence[str],
-        material: Material,
-        what: Replacing | Keyed | None,
-        *,
-        size: int | None,
-    ) -> SourceDetails:
-        expanded = self._expand(collections)
-        work = new_id("src_")
-        replacing = what if isinstance(what, Replacing) else None
-        source = SourceDetails(
-            id=replacing.source if replacing else work,
-            name=name,
-            collections=expanded,
-            status="pending",
-            created_at=now(),
-            revision=new_id("rev_"),
-            kind=kind,
-            url=material.url,
-        )
-        known = [collection.id for collection in expanded]
-        # What is replaced answers until then, so that no question waits for its replacement.
-        if replacing is None and _is_soon_ready(size):
-            self._backlog.add(work, self._store.collection_numbers(known))
-        try:
-            await self._questions.wait()
-        finally:
-            # Also when the client hangs up meanwhile: what it sent is here, and stays.
-            stored = self._store.accept(
-                public_id=work,
-                name=name,
-                kind=kind,
-                collections=known,
-                material=material,
-                created_at=source.created_at,
-                revision=source.revision,
-                quota=self._settings.limits.sources,
-                replacing=replacing,
-                done=what.done(work, _answer_of(source)) if isinstance(what, Keyed) else None,
-            )
-            # The write itself wakes the worker: the client may hang up and end this coroutine.
-            stored.add_done_callback(lambda done: self._on_stored(work, material, size, done))
-        try:
-            accepted = await asyncio.wrap_future(stored)
-        except AlreadyReplacedError:
-            return await self.source(source.id)
-        return source.model_copy(
-            update={
-                "created_at": accepted.created_at,
-                "ready_revision": accepted.ready_revision,
-                "ready_at": accepted.ready_at,
-            }
-        )
+        return self._store.numbers_of(sorted(ids))
 
     def _on_stored(
         self,
@@ -588,7 +579,7 @@ class KnowledgeBase:
             UnknownBotError: the bot is.
             UnknownCollectionError: one of the collections is.
         """
-        if self._catalog.sees_all:
+        if self.catalog.sees_all:
             return
         if bot is not None:
             self._bot(bot)

@@ -14,9 +14,8 @@ from knowledge_bot_service.config.storage import StorageError
 from knowledge_bot_service.readers.extract import ExtractionError
 from knowledge_bot_service.readers.passages import IndexEntry
 from knowledge_bot_service.readers.reading import Part, Reader, ReaderClosedError, ReaderDiedError
-from knowledge_bot_service.store.database import Database, DatabaseClosedError
+from knowledge_bot_service.store.database import Database, DatabaseClosedError, now
 from knowledge_bot_service.store.entries import delete_entries, insert_entries
-from knowledge_bot_service.store.sources import now
 from knowledge_bot_web.errors import FetchError
 from knowledge_bot_web.fetching import Answer, FetchPolicy, Validators, fetch
 

