@@ -1,6 +1,8 @@
-"""Changes one thing at a time in engine and ledger, and sees whether the tests notice.
+"""Changes one thing at a time in the packages, and sees whether the fast tests notice.
 
-    .venv/bin/python tests/support/mutants.py [--count 60] [--seed 13] [--only 3 17] [--list]
+    .venv/bin/python tests/support/mutants.py [FOLDER] [--count 60] [--seed 13] [--only N] [--list]
+
+Without a folder, such as `connectors/knowledge_bot/ingest`, all packages are drawn from.
 
 A mutant has one comparison swapped, one constant changed, one condition negated, or one call
 dropped. Each is tried in a copy of the tree, two at a time; a test that fails or hangs has noticed.
@@ -27,8 +29,10 @@ from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = (Path("connectors"), Path("airflow_provider"))
 ENGINE = Path("connectors/knowledge_bot/ingest")
-COPIED = ("connectors", "airflow_provider", "examples", "tests", "pyproject.toml", "README.md")
+COPIED = ("connectors", "airflow_provider", "deploy", "docs", "examples", "scripts", "tests")
+COPIED += ("CHANGELOG.md", "README.md", "pyproject.toml")
 AT_ONCE = 2
 
 # Those first that are quick and see much, and those last that take long.
@@ -214,13 +218,13 @@ class Trees:
         kept = (tree / file).read_bytes()
         try:
             (tree / file).write_text(source, encoding="utf-8")
-            return _tested(tree, timeout)
+            return _tested(tree, file, timeout)
         finally:
             (tree / file).write_bytes(kept)
             self._free.put(tree)
 
 
-def _tested(tree: Path, timeout: float) -> str:
+def _tested(tree: Path, file: Path, timeout: float) -> str:
     # A mutant may ask for memory without end.
     command = ["sh", "-c", 'ulimit -v 8000000; exec "$@"', "sh", sys.executable, "-m", "pytest"]
     command += [
@@ -233,7 +237,7 @@ def _tested(tree: Path, timeout: float) -> str:
         "--timeout=60",
         "--tb=no",
     ]
-    command += [f"--basetemp={tree / 'tmp'}", *map(str, tests_of(tree))]
+    command += [f"--basetemp={tree / 'tmp'}", *map(str, tests_of(tree, file))]
     environment = os.environ | {
         "PYTHONPATH": f"{tree / 'connectors'}{os.pathsep}{tree / 'airflow_provider'}",
         "PYTHONDONTWRITEBYTECODE": "1",  # a mutant may have the size and the time of its original
@@ -264,11 +268,15 @@ def _tested(tree: Path, timeout: float) -> str:
     return told[0] if told else f"exit code {process.returncode}: {output[-300:]}"
 
 
-def tests_of(tree: Path) -> list[Path]:
-    """Return the files with tests of engine and ledger, the quick ones first."""
-    tests = tree / "tests" / "knowledge_bot"
-    files = [tests / "cli" / "test_ingesting.py", tests / "cli" / "test_ledgers.py"]
-    files += sorted((tests / "ingest").rglob("test_*.py"))
+def tests_of(tree: Path, file: Path) -> list[Path]:
+    """Return the files with tests of a module, which mirror its folder, the quick ones first."""
+    mirrored = tree / "tests" / Path(*file.parts[1:]).parent
+    while not mirrored.is_dir():
+        mirrored = mirrored.parent
+    files = sorted(mirrored.rglob("test_*.py"))
+    if file.is_relative_to(ENGINE):
+        commands = tree / "tests" / "knowledge_bot" / "cli"
+        files += [commands / "test_ingesting.py", commands / "test_ledgers.py"]
     order = {name: place for place, name in enumerate([*FIRST, "", *LAST])}
     return sorted(files, key=lambda file: order.get(file.stem, order[""]))
 
@@ -276,12 +284,14 @@ def tests_of(tree: Path) -> list[Path]:
 def main() -> int:
     """Try the mutants, and tell which ones nobody noticed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folders", type=Path, nargs="*", default=PACKAGES, help="what is changed")
     parser.add_argument("--count", type=int, default=60, help="how many, chosen at random")
     parser.add_argument("--seed", type=int, default=13, help="which ones")
     parser.add_argument("--only", type=int, nargs="+", metavar="N", help="only these of them")
     parser.add_argument("--list", action="store_true", help="show them, and test nothing")
     options = parser.parse_args()
-    files = sorted(file.relative_to(ROOT) for file in (ROOT / ENGINE).glob("_[!_]*.py"))
+    found = {file for folder in options.folders for file in (ROOT / folder).rglob("*.py")}
+    files = sorted(file.relative_to(ROOT) for file in found if file.name != "__init__.py")
     all_mutants = [mutant for file in files for mutant in mutants_of(file)]
     chosen = random.Random(options.seed).sample(all_mutants, options.count)
     wanted = dict(enumerate(chosen, start=1))
@@ -302,19 +312,20 @@ def main() -> int:
 
 def tried(trees: Trees, wanted: dict[int, Mutant]) -> list[int]:
     """Test all mutants; return the numbers of those that nobody noticed."""
-    first = next(iter(wanted.values()))
-    file, source = first.file, first.text.decode()
-    if not trees.test(file, source + "\nthis is no Python\n", 600):
-        raise SystemExit("the copy is not what the tests import")
-    began = time.monotonic()
-    if failed := trees.test(file, source, 1800):
-        raise SystemExit(f"without any mutant the tests fail: {failed}")
-    longest = max(180.0, 3 * (time.monotonic() - began))
-    say(f"The tests pass without a mutant, in {time.monotonic() - began:.0f} s\n")
+    longest: dict[Path, float] = {}
+    for folder, mutant in {one.file.parent: one for one in wanted.values()}.items():
+        file, source = mutant.file, mutant.text.decode()
+        if not trees.test(file, source + "\nthis is no Python\n", 600):
+            raise SystemExit(f"the copy of {file} is not what the tests import")
+        began = time.monotonic()
+        if failed := trees.test(file, source, 1800):
+            raise SystemExit(f"without any mutant the tests of {folder} fail: {failed}")
+        longest[folder] = max(180.0, 3 * (time.monotonic() - began))
+        say(f"The tests of {folder} pass without a mutant, in {time.monotonic() - began:.0f} s")
 
     def run(number: int) -> int:
         mutant, began = wanted[number], time.monotonic()
-        noticed = trees.test(mutant.file, mutant.source(), longest)
+        noticed = trees.test(mutant.file, mutant.source(), longest[mutant.file.parent])
         told = f"noticed by {noticed}" if noticed else "NOT NOTICED"
         say(f"{number}. {mutant}: {told}, {time.monotonic() - began:.0f} s")
         return 0 if noticed else number
