@@ -5,6 +5,10 @@ files that are gone, waits until the bot can answer from what was sent, checks t
 asks the questions, and passes the answers on through XCom. A ledger records what was sent. So the
 run after a failed one sends only what is missing, and a run without changes sends nothing.
 
+A person has to act in two cases, and is asked under Required Actions in the web UI: if so much is
+gone at once that the folder may not be there (`prune`), and if a service that takes no idempotency
+keys lost an answer (the task `settle`).
+
 To run it against your own service, put this file and a folder of documents into your DAGs folder,
 and create two connections in Airflow, in the web UI (types Knowledge-Bot and Knowledge-Bot ledger)
 or in the environment:
@@ -39,6 +43,7 @@ from airflow.sdk import Param, dag, task
 from airflow_knowledge_bot.operators import (
     KnowledgeBotCheckOperator,
     KnowledgeBotIngestOperator,
+    KnowledgeBotResolveOperator,
     KnowledgeBotSendMessageOperator,
 )
 from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor, KnowledgeBotPingSensor
@@ -64,9 +69,10 @@ PARAMS = {
         "text changed; the service scrapes those that are sent.",
     ),
     "prune": Param(
-        True,
-        type="boolean",
-        description="Remove what is gone or superseded; needs a service that announces `sources`.",
+        "ask",
+        enum=[True, False, "ask"],
+        description="Remove what is gone or superseded, and ask a person if it is much at once; "
+        "needs a service that announces `sources`.",
     ),
     "wait_ready": Param(
         600,
@@ -168,6 +174,10 @@ def scheduled_ingestion() -> None:
         source_options={"compare": "content"},
         **shared,
     )
+    # Only where the service takes no idempotency keys, an outcome can be unknown.
+    settle = KnowledgeBotResolveOperator(
+        task_id="settle", outcome="ask", ledger_conn_id=LEDGER, trigger_rule="one_failed"
+    )
     # A service without `sources` accepts what is not searchable yet: only its answers show when.
     known = KnowledgeBotAnswerSensor(
         task_id="known",
@@ -183,6 +193,7 @@ def scheduled_ingestion() -> None:
         task_id="ask", map_index_template="{{ task.content }}"
     ).expand(content=asked)
 
+    [documents, pages] >> settle
     service_is_up >> [documents, pages] >> known >> check >> ask
     hand_on(asked, ask.output)
 

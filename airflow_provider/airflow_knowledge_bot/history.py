@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from knowledge_bot.ingest import Ledger, Report
 
+Route = tuple[str, tuple[str, ...], str | None]
+"""Where items go and come from: the service, the collections and the origin."""
+
 CHANGES = ("created", "replaced", "moved", "removed")
 """The counts of sources that a run changed."""
 
@@ -42,17 +45,14 @@ class History:
     Args:
         context: the task's context.
         ledger: the task's ledger.
-        route: where the items go and come from, as an `Entry` of the ledger holds it: the service,
-            the collections and the origin.
+        route: where the items go and come from.
 
     Attributes:
         began: when the run's first try began, in Unix seconds.
         is_sure: whether the ledger could be read and written so far.
     """
 
-    def __init__(
-        self, context: "Context", ledger: "Ledger", route: tuple[str, tuple[str, ...], str | None]
-    ) -> None:
+    def __init__(self, context: "Context", ledger: "Ledger", route: Route) -> None:
         task: Any = context.get("ti")
         self._run: str = getattr(task, "run_id", "")  # empty: called outside of a run
         ids = (getattr(task, name, "") for name in ("dag_id", "task_id", "map_index"))

@@ -1,7 +1,7 @@
 """The result of an ingestion: for XCom, and as the error that says what a person must do."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,8 @@ from airflow_knowledge_bot.progress import NAMED, brief, shell_needs
 from knowledge_bot.ingest import IncompleteIngestionError, LedgerError, Stop
 
 if TYPE_CHECKING:
-    from airflow_knowledge_bot.history import History
-    from knowledge_bot.ingest import Ledger, Outcome, Report
+    from airflow_knowledge_bot.history import History, Route
+    from knowledge_bot.ingest import Ledger, Outcome, PrunePlan, Report
 
 _CHARACTERS = 500
 _QUOTED = 5
@@ -78,6 +78,22 @@ def _named(
     except LedgerError:  # the counts are reported without the names
         pass
     return named
+
+
+def withheld(ledger: "Ledger", route: "Route") -> "PrunePlan":
+    """Return the plan that removes what is more than `gone_limit` allows, of one origin."""
+    plan = ledger.prune_plan(service=route[0])
+    lines = tuple(
+        line
+        for line, one in zip(plan.lines, plan.found, strict=True)
+        if line["since"] is None and getattr(one, "origin", None) == route[2]
+    )
+    return replace(plan, lines=lines, found=())
+
+
+def removal_of(plan: "PrunePlan") -> str:
+    """Return the option that stands for exactly this plan, by its digest."""
+    return f"Remove {len(plan.lines)} (plan {plan.digest[:12]})"
 
 
 @dataclass(frozen=True)

@@ -157,6 +157,7 @@ def test_its_dags_run_and_hand_on_what_it_says(run):
     assert set(ran) == {
         *(("new_each_day", task) for task in ("up", "page", "text", "file", "ask")),
         *(("asks_twice", task) for task in ("ask", "ask_more")),
+        ("ask_when_ready", "ask"),
         ("stock", "stock"),
         *(("helped", task) for task in ("bots", "agent") if "helped.py" in FILES),
     }

@@ -9,8 +9,10 @@ from functools import partial
 
 import pytest
 
-from airflow_knowledge_bot.triggers import KnowledgeBotPingTrigger
+from airflow_knowledge_bot.triggers import KnowledgeBotAnswerTrigger, KnowledgeBotPingTrigger
 from calls import KEY
+from knowledge_bot import Client
+from knowledge_bot_service import LocalService
 from scripted_server import answer, close, silence
 
 
@@ -145,3 +147,71 @@ def test_the_first_trigger_of_a_triggerer_imports_the_client_outside_the_event_l
         [sys.executable, "-c", COLD], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.splitlines()[-1] == "['ready'] []"
+
+
+@pytest.fixture
+def new(connect):
+    """A service of the test's own, and a client of it."""
+    with (
+        LocalService(collections={"col_house": "House", "col_other": "Other"}) as running,
+        Client(running.api_key, running.base_url) as client,
+    ):
+        connect(running.base_url, password=running.api_key)
+        yield client
+
+
+def told(**options):
+    """Start a trigger; returns its events, and what ends it."""
+    queue = asyncio.Queue()
+
+    async def run():
+        async for event in KnowledgeBotAnswerTrigger("col_house", poke_interval=0, **options).run():
+            queue.put_nowait(event.payload)
+
+    return queue, asyncio.create_task(run())
+
+
+async def sent(client, name, *, replaces=None, into="col_house"):
+    """Send a text, and wait until it is ready."""
+    what = {"name": name, "collections": into, "content": f"On {name}."}
+    if replaces is None:
+        source = await asyncio.to_thread(client.create_text_source, **what)
+    else:
+        source = await asyncio.to_thread(client.replace_source, replaces, **what)
+    while (await asyncio.to_thread(client.get_source, source.id)).ready_revision != source.revision:
+        await asyncio.sleep(0.05)
+    return source.id
+
+
+async def nothing(queue):
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(queue.get(), 1.5)
+
+
+async def test_each_change_of_what_a_bot_can_answer_from_is_told_once(new):
+    events, running = told()
+    await nothing(events)
+    hours = await sent(new, "hours")
+    assert await asyncio.wait_for(events.get(), 20) == {
+        "collections": ["col_house"],
+        "ready": 1,
+        "failed": 0,
+    }
+    await sent(new, "elsewhere", into="col_other")
+    await nothing(events)
+    await sent(new, "new hours", replaces=hours)
+    assert (await asyncio.wait_for(events.get(), 20))["ready"] == 1
+    await asyncio.to_thread(new.delete_source, hours)
+    assert (await asyncio.wait_for(events.get(), 20))["ready"] == 0
+    running.cancel()
+
+
+async def test_a_service_that_tells_no_state_of_sources_is_named_and_asked_again(
+    connect, scripted, capfd
+):
+    connect(scripted(answer(body="pong")).url, max_retries=0)
+    events, running = told()
+    await nothing(events)
+    assert "does not announce the extension 'sources'" in capfd.readouterr().out
+    assert not running.done()
+    running.cancel()

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, get_args
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from airflow_knowledge_bot.arguments import BaseOperatorArguments
     from airflow_knowledge_bot.connections import Settings
+    from airflow_knowledge_bot.history import Route
     from airflow_knowledge_bot.items import Items
     from airflow_knowledge_bot.progress import ProgressLog
     from knowledge_bot.ingest import Ingestion, Item, Ledger
@@ -72,6 +74,9 @@ _SEVERAL = (*_PARTLY_TEMPLATES, "urls", "source_options", "collections")
 
 # A failure to read these may be temporary: a store that did not answer, a lost database.
 _UNRELIABLE = ("objects", "sql")
+
+# The answer of a person who leaves all as it is.
+LEAVE = "Leave them"
 
 # The fields that name an item, the best first, and the length of a mapped task's label.
 _NAMING = ("name", "url", "path", "key")
@@ -144,12 +149,15 @@ class KnowledgeBotIngestOperator(BaseOperator):
         rate: the most items per second, but not of pages that are read to compare them.
         origin: a name for the item source (templated), but for mapped tasks that share the items.
         prune: what happens to sources that are gone or superseded (templated): False leaves them,
-            True removes them, `"excluded"` also what filters leave out by now; both need a service
-            that announces `sources`. A function is called with each of them, and with the parts of
-            Airflow's context that it names; the ledger then forgets it.
+            True removes them, `"excluded"` also what filters leave out by now, and `"ask"` also
+            what is more than `gone_limit` allows, if a person approves exactly these sources under
+            Required Actions; all three need a service that announces `sources`. A function is
+            called with each of them, and with the parts of Airflow's context that it names; the
+            ledger then forgets it.
         wait_ready: for how many seconds the task waits until questions are answered from all that
             was sent (templated); what the service cannot read is `failed`. It needs `sources`, too.
         gone_limit: the share of an origin's items that may disappear at once.
+        response_timeout: how long `prune="ask"` waits for a person; then nothing is removed.
         wait: seconds to wait for other runs, by default until a dead one is noticed.
         ledger_wait: seconds to wait for a ledger that is away.
         fail_on: which failures fail the task: some of `refused`, `unknown`, `undelivered`,
@@ -189,6 +197,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
     operator_extra_links = (KnowledgeBotServiceLink(),)
 
     _stop: Event | None = None
+    _answer: str | None = None  # of the person who was asked what to remove
 
     service_page = ""
     """Where the extra link leads, once the task knows its connection."""
@@ -218,6 +227,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
         prune: "bool | str | Callable[..., object]" = False,
         wait_ready: float | str = 0.0,
         gone_limit: float = 0.5,
+        response_timeout: timedelta | None = timedelta(hours=12),
         wait: float = 90.0,
         ledger_wait: float = 300.0,
         fail_on: Collection[Failed] = _FAILED,
@@ -248,6 +258,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
         self.prune = prune
         self.wait_ready = wait_ready
         self.gone_limit = gone_limit
+        self.response_timeout = response_timeout
         self.wait = wait
         self.ledger_wait = ledger_wait
         self.fail_on = fail_on
@@ -308,7 +319,8 @@ class KnowledgeBotIngestOperator(BaseOperator):
                     ledger,
                     self.ledger_conn_id,
                 )
-                ingestion = self._ingestion(context, collections, ledger, progress)
+                prune = self._prune(context, ledger, route)
+                ingestion = self._ingestion(collections, ledger, progress, prune)
                 try:
                     with progress.running():
                         report = ingestion.run(client, items.found)
@@ -331,7 +343,8 @@ class KnowledgeBotIngestOperator(BaseOperator):
             ledger=ledger,
             unknown=progress.named["unknown"],
         )
-        missed = history.end(total, succeeded=failure is None)
+        asks = self.prune == "ask" and self._answer is None and total.gone_withheld > 0
+        missed = history.end(total, succeeded=failure is None and not asks)
         result = summary(total, progress.named, ledger, history)
         progress.end(total, result["named"], rules.tolerated(total), ledger)
         written = sorted({*collections, *items.collections})
@@ -339,6 +352,8 @@ class KnowledgeBotIngestOperator(BaseOperator):
         if failure is not None:
             hand_on(self, context, result)
             raise failure
+        if asks:
+            self._ask(context, ledger, route)
         counts = {name: result[name] for name in (*CHANGES, "unchanged", "superseded", "gone")}
         # Airflow reads the outlets of this copy of the operator once it has run.
         self.outlets = changed_outlets(
@@ -349,6 +364,22 @@ class KnowledgeBotIngestOperator(BaseOperator):
             changed=any(counts[name] for name in CHANGES) or missed > 0 or not history.is_sure,
         )
         return result
+
+    def execute_complete(self, context: "Context", event: dict[str, Any]) -> dict[str, Any]:
+        """Go through the items once more, and remove what a person has approved.
+
+        Raises:
+            AirflowFailException: something else would be removed by now, so nothing was; otherwise
+                as `execute`.
+            Exception: as `execute`.
+        """
+        from airflow_knowledge_bot.approvals import answer_of
+
+        self._answer, _ = answer_of(event)
+        try:
+            return self.execute(context)
+        finally:
+            self._answer = None  # Airflow may use one operator object for several runs
 
     def on_kill(self) -> None:
         """Start nothing new, and finish what is in flight, so that no outcome is unknown.
@@ -495,11 +526,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
         return Items(item_source, value, self.source_options, sql_conn_id=self.sql_conn_id)
 
     def _ingestion(
-        self,
-        context: "Context",
-        collections: list[str],
-        ledger: "Ledger",
-        progress: "ProgressLog",
+        self, collections: list[str], ledger: "Ledger", progress: "ProgressLog", prune: Any
     ) -> "Ingestion":
         from knowledge_bot.adapters import shared_options
         from knowledge_bot.ingest import Ingestion
@@ -516,19 +543,50 @@ class KnowledgeBotIngestOperator(BaseOperator):
             limit=self.limit,
             stop=self._stop,
             **shared_options(self)
-            | {"prune": self._prune(context)}
+            | {"prune": prune}
             | {"wait_ready": as_number("wait_ready", self.wait_ready)},
         )
 
-    def _prune(self, context: "Context") -> Any:
+    def _prune(self, context: "Context", ledger: "Ledger", route: "Route") -> Any:
+        """Return what the run removes, in the words of an `Ingestion`."""
+        from airflow_knowledge_bot.results import removal_of, withheld
+
         prune = self.prune
-        if not callable(prune):
+        if callable(prune):
+            return lambda source: call_with_context(
+                prune, context, (source,), jinja_env=self.get_template_env
+            )
+        if prune != "ask":
             return prune if prune == "excluded" else as_bool("prune", prune)
+        if not self._answer or self._answer == LEAVE:
+            return True
+        plan = withheld(ledger, route)
+        if self._answer != removal_of(plan):
+            raise AirflowFailException(
+                f"What would be removed is not what a person has approved ({self._answer!r}): it "
+                f"is now {removal_of(plan)!r}. Nothing was removed. The next run asks again."
+            )
+        return plan
 
-        def remove(source: object) -> None:
-            call_with_context(prune, context, (source,), jinja_env=self.get_template_env)
+    def _ask(self, context: "Context", ledger: "Ledger", route: "Route") -> None:
+        """Ask a person whether to remove what `gone_limit` withholds, source by source."""
+        from airflow_knowledge_bot.approvals import ask, table
+        from airflow_knowledge_bot.progress import NAMED
+        from airflow_knowledge_bot.results import removal_of, withheld
 
-        return remove
+        plan = withheld(ledger, route)
+        rows = [[line["name"], line["source_id"], line["reason"]] for line in plan.lines[:NAMED]]
+        of = f"{len(plan.lines)} sources whose items are gone from {route[2]}"
+        ask(
+            self,
+            context,
+            subject=f"Remove {of}?",
+            body=f"These are more than `gone_limit` allows at once. Digest of the plan: "
+            f"`{plan.digest}`.\n\n"
+            + table(("name", "source", "reason"), rows, len(plan.lines) - len(rows)),
+            options=(removal_of(plan), LEAVE),
+            timeout=self.response_timeout,
+        )
 
 
 @contextmanager
