@@ -215,6 +215,7 @@ def _extensions(client: "Client") -> Iterator[_Check]:
 
 _EXTENSIONS = {
     "idempotency": "what is unknown is not sent again",
+    "passages": "nothing is found without asking a bot",
     "sources": "sources are not listed, replaced or deleted",
 }
 

@@ -24,6 +24,22 @@ if TYPE_CHECKING:
 # What SQLite puts beside a file while it is open.
 _BESIDE_A_LEDGER = ("-wal", "-shm", "-journal")
 
+
+def _split(_context: click.Context, _option: click.Parameter, given: str | None) -> list[str]:
+    """Return a command's words; none where it is not given.
+
+    Raises:
+        BadParameter: it is no command, or would be the same for all sources.
+    """
+    try:
+        words = shlex.split(given or "")
+    except ValueError as error:
+        raise click.BadParameter(f"{given!r}: {error}") from None
+    if given is not None and "{source_id}" not in "".join(words[1:]):
+        raise click.BadParameter(f"{given!r} names no {{source_id}} to remove")
+    return words
+
+
 _OPTIONS = (
     collections_option,
     ledger_option,
@@ -84,6 +100,7 @@ _OPTIONS = (
     ),
     click.option(
         "--prune-command",
+        callback=_split,
         metavar="COMMAND",
         help="For services that cannot delete: run this for each instead, such as "
         "'remove-source {source_id}'. It is run without a shell, and again if it fails.",
@@ -149,7 +166,7 @@ def _run_for(command: list[str], entry: "Entry | SupersededSource") -> None:
         raise KnowledgeBotError(f"{filled[0]} cannot be run: {error.strerror}") from None
     if done.returncode != 0:
         said = " ".join(done.stderr.decode(errors="replace").split())[-200:]
-        raise KnowledgeBotError(f"{filled[0]} ended with {done.returncode}: {said}")
+        raise KnowledgeBotError(f"{filled[0]} ended with {done.returncode}{said and f': {said}'}")
 
 
 def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
@@ -164,7 +181,7 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
         as_json: bool,
         quiet: bool,
         prune: str | None,
-        prune_command: str | None,
+        prune_command: list[str],
         watch: bool = False,
         **given: Any,
     ) -> None:
@@ -176,7 +193,7 @@ def _ingestion(find: Callable[..., Iterable[object]]) -> Callable[..., None]:
             raise click.UsageError("pass --prune or --prune-command, one of the two")
         how["prune"] = {None: False, "gone": True}.get(prune, prune)
         if prune_command:
-            how["prune"] = partial(_run_for, shlex.split(prune_command))
+            how["prune"] = partial(_run_for, prune_command)
         try:
             ledger = open_ledger(ledger_address, for_writing=not how["dry_run"])
             if "exclude" in given and "path" in given:

@@ -223,3 +223,4 @@ def test_it_says_what_is_announced_and_what_is_not(examined, answering):
     assert checks["extension sources"] == (True, "manage")
     assert checks["extension com.example.acl"][0] is True
     assert checks["extension idempotency"][0] is None
+    assert checks["extension passages"][0] is None
