@@ -193,14 +193,25 @@ def prune(
         if not read.lines:
             write_stderr("The plan is empty: there is nothing to remove.")
             return
+        kept.status()  # raises where there is no ledger, instead of making one
         with connection.client() as client:
             options = Ingestion(collections=read.collections, ledger=kept, prune=read)
             session = Session(
-                client, options, as_json=as_json, quiet=False, ledger_address=ledger_address
+                client,
+                options,
+                as_json=as_json,
+                quiet=False,
+                ledger_address=ledger_address,
+                nothing="The ledger knows nothing of the plan any more: it was removed before, or "
+                "this is another ledger.",
             )
             session.end(session.run(()))
         return
-    made = kept.prune_plan(excluded=excluded)
+    service = None
+    if len({counts.service for counts in kept.status()}) > 1:
+        with connection.client() as client:
+            service = client.base_url
+    made = kept.prune_plan(service=service, excluded=excluded)
     if plan is not None:
         plan.write(f"{made.to_json()}\n")
     if as_json:

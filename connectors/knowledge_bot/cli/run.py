@@ -40,6 +40,7 @@ class Session:
         ledger_address: what `--ledger` has to name for the commands that are advised; None for the
             usual ledger.
         on_withheld: what to do if what vanished is really gone, as the end of a sentence.
+        nothing: what to say if there was nothing to do.
 
     Attributes:
         stop: when this is set, a run ends early.
@@ -54,8 +55,10 @@ class Session:
         quiet: bool,
         ledger_address: str | None = None,
         on_withheld: str = "run it again with --gone-limit 1, or see `kbot ledger prune`",
+        nothing: str = "Nothing to send was found.",
     ) -> None:
         self._client, self._options, self._on_withheld = client, options, on_withheld
+        self._nothing = nothing
         named = ledger_address and ledger_address != os.environ.get("KNOWLEDGE_BOT_LEDGER")
         # A database's address may hold a password.
         shown = "URL" if "://" in (ledger_address or "") else shlex.quote(ledger_address or "")
@@ -134,7 +137,7 @@ class Session:
             "not created; the next run tries again": report.refused + report.undelivered,
             "cannot be sent as they are": report.invalid,
             "could not be read by the service": report.failed,
-            "not removed; the next run with --prune tries again": report.unremoved,
+            "not removed; a run with --prune tries again what is still gone": report.unremoved,
             "may or may not have been created; the next run settles them where the service "
             f"announces `idempotency`. Elsewhere they are not sent again: {unknown} lists them; "
             f"look for each in the service, then {resolve} or `--not-created`": report.unknown,
@@ -202,7 +205,7 @@ class Session:
             self.say(f"{_sentence(report.stop_reason)} The next run goes on.")
         pruned = report.removed or report.unremoved
         if report.items == 0 and not pruned and report.stopped is None:
-            self.say("Nothing to send was found.")
+            self.say(self._nothing)
         note = (
             "nothing was sent; compared with"
             if report.dry_run

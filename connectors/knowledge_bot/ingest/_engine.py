@@ -175,6 +175,7 @@ class Run:
         Raises:
             LedgerError: the ledger cannot be opened. A later error of the ledger ends the run and
                 is in the report.
+            ConfigurationError: a plan is for another service.
             Exception: what `items` or a callback raised, once the requests in flight have ended.
         """
         self._task = asyncio.current_task()
@@ -206,14 +207,8 @@ class Run:
 
         Raises:
             UnsupportedError: it cannot.
-            ConfigurationError: a plan is for another service.
         """
         options = self._options
-        if isinstance(options.prune, PrunePlan) and options.prune.service != self._service:
-            raise ConfigurationError(
-                f"prune: the plan is for {options.prune.service}, not for {self._service}. Nothing "
-                "was removed"
-            )
         if options.dry_run or not (options.prune or options.wait_ready):
             return
         try:
@@ -255,6 +250,11 @@ class Run:
 
     def _open(self, alive: Callable[[], bool]) -> None:
         options, store = self._options, None
+        if isinstance(options.prune, PrunePlan) and options.prune.service != self._service:
+            raise ConfigurationError(
+                f"prune: the plan is for {options.prune.service}, not for {self._service}. Nothing "
+                "was removed"
+            )
         if options.ledger is not None:
             store = Store(
                 options.ledger.database,

@@ -700,7 +700,7 @@ class Store:
             met: how many rows of the origin are known to have been seen; where these are all of
                 them, the rows need not be looked at.
             limit: the share of its items that may disappear at once, 0 to 1; five always may,
-                unless it is 0.
+                unless it is 0 or they are all that there was.
             reason_of: returns why the item with a key is gone, as `Skipped.gone` says it.
         """
 
@@ -723,7 +723,8 @@ class Store:
                 if not again or before is None:
                     changes["gone_at" if again else "now", f"'{reason}'"].append(number)
             there = sum(at is None for _, at, _ in rows)
-            gone.withheld = len(gone.first) > (limit and max(_FEW, limit * there)) and limit < 1
+            few = _FEW if len(gone.first) < there else 1  # nothing is left: it may not be mounted
+            gone.withheld = len(gone.first) > (limit and max(few, limit * there)) and limit < 1
             changes["NULL", "NULL"] = [n for n, at, why in rows if seen[n] and (at or why)]
             now = "NULL" if gone.withheld else str(int(time.time()))
             if any(changes.values()) and not self.reading:

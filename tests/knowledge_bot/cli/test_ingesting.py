@@ -148,6 +148,9 @@ def test_what_a_person_approves_is_removed_and_nothing_else(run, vanished, handb
     assert "gone" not in done.stdout
     assert "Nothing to send" not in done.stderr
     assert run("ledger", "prune").stdout == ""
+    assert run("ledger", "prune", "--plan", tmp_path / "empty.json").exit_code == 0
+    none = run("ledger", "prune", "--apply", plan, "--ledger", tmp_path / "none.db")
+    assert (none.exit_code, (tmp_path / "none.db").exists()) == (1, False)
     plan.write_text(plan.read_text().replace("src_", "src_9"))
     assert run("ledger", "prune", "--apply", plan).exit_code == 1
 
@@ -172,7 +175,8 @@ def test_a_command_removes_what_is_gone(run, of_the_service, handbook, tmp_path)
     done = run("ingest", "folder", handbook, "--prune-command", f"touch {tmp_path}/{{source_id}}")
     assert (done.exit_code, "removed\t1\n" in done.stdout) == (0, True)
     assert len([*tmp_path.glob("src_*")]) == 1
-    assert run("ingest", "folder", handbook, "--prune", "--prune-command", "true").exit_code == 2
+    both = ("--prune", "--prune-command", "true {source_id}")
+    assert run("ingest", "folder", handbook, *both).exit_code == 2
 
 
 def test_a_folder_without_its_marker_fails(run, of_the_service, handbook):
@@ -220,6 +224,9 @@ def test_no_more_items_a_second_are_sent_than_the_rate_allows(run, answering, tm
         ("--rate", "0"),
         ("--ledger-wait", "soon"),
         ("--gone-limit", "2"),
+        ("--prune-command", "remove '{source_id}"),
+        ("--prune-command", "remove them all"),
+        ("--prune-command", ""),
         ("--origin", ""),
         ("--glob", "*"),
     ],

@@ -4,13 +4,24 @@ import asyncio
 import os
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 
 from knowledge_bot import AsyncClient, Client, ConfigurationError, UnsupportedError
-from knowledge_bot.ingest import Ledger, PrunePlan, Skipped, Text, aingest, from_folder, ingest
+from knowledge_bot.ingest import (
+    Ledger,
+    PrunePlan,
+    Skipped,
+    Text,
+    aingest,
+    from_folder,
+    from_site,
+    ingest,
+)
 from knowledge_bot.ingest._schema import LedgerError
 from knowledge_bot.testing import MemoryService, no_waiting
+from trap_site import Response, TrapSite, serving_traps
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -115,6 +126,20 @@ def test_the_only_file_that_is_removed_goes(night, tmp_path, service):
     assert service.sources == []
 
 
+def test_an_empty_folder_where_several_files_were_removes_nothing(night, tmp_path, service):
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    for name in ("one.md", "two.md"):
+        (folder / name).write_text(f"The text of {name}.")
+    night(from_folder(folder))
+    folder.rename(tmp_path / "elsewhere")
+    folder.mkdir()
+    for _ in range(3):
+        report = night(from_folder(folder), prune=True)
+        assert (report.removed, report.gone_withheld) == (0, 2)
+    assert len(service.sources) == 2
+
+
 def test_a_new_filter_removes_only_if_that_is_asked_for(night, folder, service, ledger):
     night(from_folder(folder))
     for _ in range(3):
@@ -171,6 +196,21 @@ def test_a_plan_that_was_edited_is_refused(night, ledger):
         PrunePlan.from_json(b'{"service": "\xe9"}')
 
 
+def test_a_plan_is_for_one_service_and_leaves_no_trace_at_another(night, service, ledger):
+    night(texts(*range(10)))
+    night(texts(*range(8)))
+    plan = ledger.prune_plan()
+    with Client("key", "https://other.test", transport=service.transport) as other:
+        with pytest.raises(ConfigurationError, match="plan"):
+            ingest(other, [], collections="col_default", ledger=ledger, prune=plan)
+        assert ledger.prune_plan() == plan  # the only service's, still
+        ingest(other, texts(1), collections="col_default", ledger=ledger)
+    with pytest.raises(LedgerError, match="several"):
+        ledger.prune_plan()
+    assert ledger.prune_plan(service=plan.service) == plan
+    assert len(service.sources) == 11
+
+
 @pytest.mark.parametrize("how", ["partial", "limited", "raised"])
 def test_a_run_that_did_not_see_all_removes_nothing(night, service, how):
     def items():
@@ -190,25 +230,64 @@ def test_a_run_that_did_not_see_all_removes_nothing(night, service, how):
     assert len(service.sources) == (8 if how == "limited" else 10)
 
 
+def break_off(site: TrapSite, how: str) -> dict[str, int]:
+    """Let a crawl end early; return its options."""
+    broken = {"first page": "/", "middle": "/a", "login": "/a"}
+    if how in broken:
+        status = 403 if how == "login" else 500
+        site.responses[broken[how]] = Response(b"not now", status=status)
+    return {"pages": 2} if how == "pages" else {}
+
+
+@pytest.mark.parametrize("how", ["pages", "first page", "middle", "login"])
+def test_a_crawl_that_is_cut_short_removes_nothing(night, service, how):
+    with serving_traps(filling=linked_pages) as site:
+
+        def crawl(**options):
+            found = from_site(f"{site.root}/", sitemaps=False, rate=1000, **options)
+            return night(found, prune=True, gone_limit=1)
+
+        assert crawl().created == 4
+        options = break_off(site, how)
+        for _ in range(2):
+            report = crawl(**options)
+            assert (report.removed, report.gone) == (0, 0)
+        linked_pages(site)
+        site.responses["/c"] = Response(b"no", status=410)
+        assert crawl().removed == 1
+    assert len(service.sources) == 3
+
+
+def linked_pages(site: TrapSite) -> None:
+    site.responses.pop("/robots.txt", None)
+    site.page("/", "/a")
+    site.page("/a", "/b")
+    site.page("/b", "/c")
+    site.page("/c")
+
+
 def test_a_folder_without_its_marker_is_not_that_folder(night, folder, service):
     (folder / ".kbot-origin").write_text("handbook")
     assert night(from_folder(folder, marker=".kbot-origin")).created == 10
     shutil.rmtree(folder)
     folder.mkdir()
     (folder / "local.md").write_text("What lies below the mount.")
-    report = night(from_folder(folder, marker=".kbot-origin"), prune=True)
-    assert (report.created, report.removed, report.invalid) == (0, 0, 1)
-    assert report.gone_unknown
+    for _ in range(2):
+        report = night(from_folder(folder, marker=".kbot-origin"), prune=True)
+        assert (report.created, report.removed, report.invalid) == (0, 0, 1)
+        assert report.gone_unknown
+        (folder / ".kbot-origin").mkdir(exist_ok=True)  # which is no file either
 
 
+@pytest.mark.parametrize("place", ["archive", "."])
 def test_a_folder_that_is_no_longer_another_file_system_makes_the_run_incomplete(
-    night, folder, service, monkeypatch
+    night, folder, service, monkeypatch, place
 ):
-    real, mounted = os.stat, True
+    real, mounted, disk = os.stat, True, folder / place
 
     def stat(path, *arguments, **options):
         found = real(path, *arguments, **options)
-        if not (mounted and str(path).rstrip("/").endswith("archive")):
+        if not mounted or not Path(os.path.normpath(path)).is_relative_to(disk):
             return found
         fields = list(found)
         fields[2] += 1
@@ -217,13 +296,18 @@ def test_a_folder_that_is_no_longer_another_file_system_makes_the_run_incomplete
     monkeypatch.setattr(os, "stat", stat)
     assert night(from_folder(folder)).created == 10
     mounted = False
-    shutil.rmtree(folder / "archive")
-    (folder / "archive").mkdir()
+    shutil.rmtree(disk)
+    disk.mkdir()
     for _ in range(2):
-        report = night(from_folder(folder), prune=True)
+        report = night(from_folder(folder), prune=True, gone_limit=1)
         assert (report.removed, report.gone, report.invalid) == (0, 0, 1)
-    (folder / "archive").rmdir()
-    assert night(from_folder(folder), prune=True).removed == 4
+    if place == ".":  # it is the folder now, since it has a file
+        (disk / "new.md").write_text("New.")
+        assert night(from_folder(folder), prune=True, gone_limit=1).created == 1
+    else:
+        disk.rmdir()
+    report = [night(from_folder(folder), prune=True, gone_limit=1) for _ in range(2)]
+    assert sum(one.removed for one in report) == (10 if place == "." else 4)
 
 
 def test_a_source_that_somebody_changed_is_told_and_removed_by_the_next_run(night, service):

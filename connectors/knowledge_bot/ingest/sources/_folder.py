@@ -147,7 +147,7 @@ class Folder:
 
         To make an item of each file would take longer than everything else about an unchanged one.
         """
-        if self._marker is None or os.path.lexists(f"{self.root}/{self._marker}"):
+        if self._marker is None or os.path.isfile(f"{self.root}/{self._marker}"):  # noqa: PTH113 - as above
             yield from self._walked()
         else:
             reason = f"{self._marker} is not in it, so it is another folder, or not mounted"
@@ -210,7 +210,8 @@ class Folder:
                 waiting.pop()
         for below in self._no_longer_mounted(devices):
             reason = "it was another file system before, and is not now: is it mounted?"
-            add(Skipped(_shown(below), reason, invalid=True, partial=True))
+            name = _shown(self.root if below == "." else below)
+            add(Skipped(name, reason, invalid=True, partial=True))
         yield self._listing(found, versions)
 
     def _no_longer_mounted(self, devices: dict[str, int]) -> list[str]:
@@ -220,11 +221,16 @@ class Folder:
         """
         if self._memory is None:
             return []
-        mounted = {below for below in devices if below and devices[below] != devices[_above(below)]}
+        above = os.stat(f"{self.root}/..").st_dev  # noqa: PTH116 - as above
+        mounted = {
+            below or "."
+            for below, device in devices.items()
+            if device != (devices[_above(below)] if below else above)
+        }
         about = f"the file systems in {self.prefix}"
         known = os.fsdecode(self._memory.recall(about) or b"")
         before = set(filter(None, known.split("\0")))
-        lost = {below for below in before - mounted if below in devices}
+        lost = {below for below in before - mounted if below == "." or below in devices}
         empty = {below for below in lost if _is_empty(f"{self.root}/{below}")}
         if (now := mounted | empty) != before:
             self._memory.remember(about, os.fsencode("\0".join(sorted(now))))
