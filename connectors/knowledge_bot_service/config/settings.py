@@ -61,13 +61,6 @@ Name = Annotated[str, Field(min_length=1, max_length=300)]
 _SHORTEST_KEY: Final = 3
 
 
-ADMIN_IS_GONE: Final = (
-    "there is no such setting any more. Take it out, and give the keys that may replace, rename "
-    'and delete sources the role "manage"; the key that the service makes and api_keys have it'
-)
-"""What is said to whoever still sets `admin`."""
-
-
 class SettingsError(Exception):
     """The settings cannot be used. str() says which setting, and why."""
 
@@ -361,8 +354,6 @@ def in_words(problem: Any) -> str:
 
 def _sentence(problem: Any, values: Mapping[str, object]) -> str:
     place, said = _place(problem["loc"], values), in_words(problem)
-    if problem["loc"] == ("admin",):
-        said = ADMIN_IS_GONE
     if said == _LIST and place in _LISTS_OF_TABLES:
         said += f"; each of them begins with [[{place}]]"
     return f"{place}: {said}" if place else said

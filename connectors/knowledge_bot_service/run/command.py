@@ -36,13 +36,6 @@ _config = click.option(
 )
 
 
-def _no_admin(_context: click.Context, _option: click.Parameter, given: bool) -> None:
-    from knowledge_bot_service.config.settings import ADMIN_IS_GONE
-
-    if given:
-        raise click.UsageError(f"--admin: {ADMIN_IS_GONE}.")
-
-
 @click.group(invoke_without_command=True)
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option(
@@ -71,13 +64,6 @@ def _no_admin(_context: click.Context, _option: click.Parameter, given: bool) ->
     multiple=True,
     metavar="CIDR",
     help="Network that web pages may be fetched from although it is not public. Repeatable.",
-)
-@click.option(
-    "--admin",
-    is_flag=True,
-    hidden=True,
-    expose_value=False,
-    callback=_no_admin,
 )
 @click.option(
     "--trusted-proxy",

@@ -51,14 +51,11 @@ def create_app(
     writer = _writer(settings)
     metrics = Metrics(database, folder.database, connections)
 
-    def counted(outcome: str) -> None:
-        metrics.questions.labels(outcome).inc()
-
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[_State]:
         async with writer or nullcontext(), mounts or nullcontext():
             with (
-                KnowledgeBase(settings, folder, database, writer, counted) as service,
+                KnowledgeBase(settings, folder, database, writer, metrics.on_question) as service,
                 Refetcher(
                     database,
                     settings.refetch.every if settings.refetch else None,

@@ -62,7 +62,6 @@ class Metrics:
         connections: how many clients are connected now.
 
     Attributes:
-        questions: questions by outcome: `answered`, `not_found` or `failed`.
         refetches: pages fetched again, by outcome: `changed`, `unchanged` or `failed`.
     """
 
@@ -81,7 +80,7 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self._registry,
         )
-        self.questions = Counter(
+        self._questions = Counter(
             "kbot_service_questions",
             "Questions by outcome.",
             ["outcome"],
@@ -94,7 +93,7 @@ class Metrics:
             registry=self._registry,
         )
         for counter, outcomes in (
-            (self.questions, ("answered", "not_found", "failed")),
+            (self._questions, ("answered", "not_found", "failed")),
             (self.refetches, ("changed", "unchanged", "failed")),
         ):
             for outcome in outcomes:  # so that rates exist from the first one on
@@ -136,6 +135,10 @@ class Metrics:
                 size,
                 key.name if (key := key_of(scope)) else "-",
             )
+
+    def on_question(self, outcome: str) -> None:
+        """Count a question by its outcome: `answered`, `not_found` or `failed`."""
+        self._questions.labels(outcome).inc()
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format. It reads the database, so it blocks."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -23,7 +24,7 @@ from knowledge_bot_service.answers.conversations import Asked, Conversations, Pa
 from knowledge_bot_service.answers.finding import Finder, Found
 from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.keys import Key
-from knowledge_bot_service.config.settings import BotSettings, Settings
+from knowledge_bot_service.config.settings import Settings
 from knowledge_bot_service.index.search import Hit, Search, UnknownPassageError
 from knowledge_bot_service.store.catalog import Catalog, Removal, SourceDetails
 from knowledge_bot_service.store.database import Database, new_id, now
@@ -157,10 +158,10 @@ class KnowledgeBase:
         self._count = count
         self._material = folder.material
         self._database = database
+        self._store = Store(database, [collection.id for collection in settings.collections])
         self._offer(settings, sees_all=True)
         self._backlog = Backlog()
         self._questions = Questions()
-        self._store = Store(self._database, self._collections)
         self._conversations = Conversations(self._database)
         self.once = Once(self._done_for)
         self._removal = Removal(self._database, folder.material)
@@ -185,7 +186,8 @@ class KnowledgeBase:
             collection.id: Collection(id=collection.id, name=collection.name)
             for collection in settings.collections
         }
-        self._bots = {bot.id: bot for bot in settings.bots}
+        self._bots = {bot.id: Bot(id=bot.id, name=bot.name) for bot in settings.bots}
+        self._read_by = {bot.id: self._store.numbers_of(bot.collections) for bot in settings.bots}
         self.catalog = Catalog(self._database, self._collections, sees_all=sees_all)
 
     def seen_by(self, key: Key) -> "KnowledgeBase":
@@ -235,7 +237,7 @@ class KnowledgeBase:
 
     def bots(self) -> list[Bot]:
         """The bots, in the order of the settings."""
-        return [Bot(id=bot.id, name=bot.name) for bot in self._bots.values()]
+        return list(self._bots.values())
 
     async def conversations(self, bot: str) -> list[Conversation]:
         """A bot's conversations, oldest first.
@@ -443,7 +445,7 @@ class KnowledgeBase:
             NoAnswerError: the model that words the answers gave none. Nothing was stored: no
                 conversation has begun or gone on.
         """
-        collections = self._store.numbers_of(self._bot(bot).collections)
+        collections = self._bot(bot)
         with self._questions.one():
             await self._backlog.wait(collections, self._settings.wait_for_sources)
             asked, answer = await self._loop.run_in_executor(
@@ -512,8 +514,7 @@ class KnowledgeBase:
         """
         numbers = self._numbers(collections)
         if bot is not None:
-            of_bot = self._store.numbers_of(self._bot(bot).collections)
-            numbers = tuple(one for one in of_bot if one in numbers)
+            numbers = tuple(one for one in self._bot(bot) if one in numbers)
         with self._questions.one():
             await self._backlog.wait(numbers, self._settings.wait_for_sources)
             return await self._loop.run_in_executor(
@@ -534,11 +535,9 @@ class KnowledgeBase:
     def _numbers(self, collections: Sequence[str]) -> tuple[int, ...]:
         """The numbers of collections; by default of all, and of those that the bots answer from."""
         if collections:
-            ids = {one.id for one in self._expand(tuple(collections))}
-        else:
-            bots = (bot.collections for bot in self._bots.values())
-            ids = set(self._collections).union(*bots)
-        return self._store.numbers_of(sorted(ids))
+            return self._store.numbers_of(one.id for one in self._expand(collections))
+        numbers = self._store.numbers_of(self._collections)
+        return tuple({*numbers, *chain.from_iterable(self._read_by.values())})
 
     def _on_stored(
         self,
@@ -588,10 +587,11 @@ class KnowledgeBase:
     def _done_for(self, key: str) -> Done | None:
         return self._conversations.done_for(key) or find_done(self._database.reader(), key)
 
-    def _bot(self, bot: str) -> BotSettings:
-        if bot not in self._bots:
+    def _bot(self, bot: str) -> tuple[int, ...]:
+        """The numbers of the collections that a bot answers from."""
+        if bot not in self._read_by:
             raise UnknownBotError(bot)
-        return self._bots[bot]
+        return self._read_by[bot]
 
     def _remove_orphans(self) -> None:
         needed = self._store.unfinished_files()

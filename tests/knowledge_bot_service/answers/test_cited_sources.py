@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import httpx
-import pytest
 
 from in_process import InProcess
 from knowledge_bot import Client
@@ -80,17 +79,21 @@ def test_an_answer_that_found_nothing_says_so_and_a_greeting_does_not(
     assert greeting["sources"] == []
 
 
-@pytest.mark.parametrize("name", ["Boats, canoes, rafts", "Sources: none", "a, Sources: b"])
 def test_checks_find_a_source_by_its_whole_name(
-    served: LocalService, served_http: httpx.Client, name: str
+    served: LocalService, served_http: httpx.Client
 ) -> None:
-    add_text(served_http, name, "The canoes are kept behind the boathouse, by Ruth Okafor.")
     asked = [
-        Question(ask="Where are the canoes kept?", sources=[name], refuses=False),
-        Question(ask="Where are the canoes kept?", sources=[name.partition(",")[0] + "?"]),
         Question(ask="Who won the cup final in 1998?", refuses=True),
         Question(ask="Hello!", refuses=False),
     ]
+    kept = {"canoes": "Boats, canoes, rafts", "ladders": "Sources: none", "drums": "a, Sources: b"}
+    for what, name in kept.items():
+        add_text(served_http, name, f"The {what} are kept in the shed number {len(asked)}.")
+        question = f"Where are the {what} kept?"
+        asked += [
+            Question(ask=question, sources=[name], refuses=False),
+            Question(ask=question, sources=[name.partition(",")[0] + "?"]),
+        ]
     with Client(served.api_key, served.base_url) as client:
         report = check(client, "bot_one", asked)
-    assert [result.passed for result in report.results] == [True, False, True, True]
+    assert [result.passed for result in report.results] == [True, True, *[True, False] * len(kept)]

@@ -13,7 +13,7 @@ import pytest
 from in_process import InProcess
 from knowledge_bot import Client
 from knowledge_bot.transcripts import Turn, render
-from knowledge_bot_service import LocalService, LocalServiceError, SettingsError
+from knowledge_bot_service import LocalService, SettingsError
 from scripted_server import Reply, ScriptedServer, answer, close, drip, raw, reset, silence
 from service_calls import add_text, ask, client_of, problem_of, value_of
 
@@ -267,23 +267,22 @@ def test_the_log_has_the_cause_and_not_the_key(
     endpoint: ScriptedServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv(VARIABLE, KEY)
     says(endpoint, answer(401, {"error": {"message": f"no account for {KEY} here"}}))
     answers = {"base_url": endpoint.url, "model": "small-model", "api_key_env": VARIABLE}
     with (
-        LocalService(tmp_path, settings={"answers": answers}) as service,
+        InProcess(tmp_path, settings={"answers": answers}) as service,
         client_of(service) as http,
     ):
         add_text(http, "Lighthouse", "Ana Sousa built the lighthouse of Rua.", "col_default")
         body = {"bot_id": "bot_default", "content": QUESTION}
         problem_of(http.post("/messages", json={"value": body}), 424)
-    printed = "".join(capfd.readouterr())
-    assert "small-model" in printed
-    assert "answered 401" in printed
-    assert "no account for … here" in printed
-    assert KEY not in printed
+    assert "small-model" in caplog.text
+    assert "answered 401" in caplog.text
+    assert "no account for … here" in caplog.text
+    assert KEY not in caplog.text
 
 
 def test_an_endpoint_says_itself_when_to_ask_again(
@@ -347,11 +346,12 @@ def test_an_endpoint_that_is_not_there_is_a_503(tmp_path: Path) -> None:
 def test_a_missing_key_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key_env": VARIABLE}
     monkeypatch.delenv(VARIABLE, raising=False)
-    with pytest.raises(LocalServiceError, match=f"{VARIABLE} is not set"):
-        LocalService(settings={"answers": answers}).start()
+    service = InProcess(settings={"answers": answers})
+    with pytest.raises(SettingsError, match=f"{VARIABLE} is not set"):
+        service.start()
     monkeypatch.setenv(VARIABLE, "secret with spaces")
-    with pytest.raises(LocalServiceError, match=VARIABLE) as caught:
-        LocalService(settings={"answers": answers}).start()
+    with pytest.raises(SettingsError, match=VARIABLE) as caught:
+        service.start()
     assert "secret" not in str(caught.value)
 
 

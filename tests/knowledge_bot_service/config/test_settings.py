@@ -82,7 +82,6 @@ def test_a_file_may_be_empty(tmp_path: Path) -> None:
         ("x = ", ["not a TOML file"]),
         ("allow_fetch = '10.0.0.0/8'", ["allow_fetch: must be a list in brackets"]),
         ("workers = 0", ["workers: must be at least 1"]),
-        ("admin = true", ["admin: there is no such setting any more", 'the role "manage"']),
         (
             "keys = [{name='ci', role='read', key='k-1', bots=['bot_x'], collections=['col_y']}]",
             ["the key ci is limited to bot_x, col_y, which is not here"],

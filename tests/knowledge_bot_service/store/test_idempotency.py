@@ -254,12 +254,12 @@ def test_of_requests_at_once_one_is_done(anyones: InProcess, http: httpx.Client)
         assert len(sources(http, name)) == 1
 
 
-def test_keys_outlive_the_process_and_are_forgotten_when_they_may_be(tmp_path: Path) -> None:
+def test_keys_outlive_the_service_and_are_forgotten_when_they_may_be(tmp_path: Path) -> None:
     keys = [uuid7(), "not a UUID"]
-    with LocalService(tmp_path, collections=COLLECTIONS, bots=BOTS) as service:
+    with InProcess(tmp_path, collections=COLLECTIONS, bots=BOTS) as service:
         with client_of(service) as http:
             first = [post(http, "/sources/write", TEXT, key).json() for key in keys]
-        service.kill()
+        service.stop()
         service.start()
         with client_of(service) as http:
             assert [post(http, "/sources/write", TEXT, key).json() for key in keys] == first
@@ -267,7 +267,7 @@ def test_keys_outlive_the_process_and_are_forgotten_when_they_may_be(tmp_path: P
         kept = [row[0] for row in database.execute("SELECT forgotten_at FROM idempotency_key")]
         assert all(abs(one / 1000 - time.time() - WEEK) < 60 for one in kept)
         database.execute("UPDATE idempotency_key SET forgotten_at = 1")
-    with LocalService(tmp_path, collections=COLLECTIONS, bots=BOTS) as service:
+    with InProcess(tmp_path, collections=COLLECTIONS, bots=BOTS) as service:
         with closing(sqlite3.connect(tmp_path / "knowledge.sqlite3")) as database:
             left = "SELECT count(*) FROM idempotency_key"
             assert is_true(lambda: database.execute(left).fetchone() == (0,))

@@ -17,7 +17,7 @@ from fastapi.routing import APIRoute
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from knowledge_bot_service.web.page.routes import router as page_router
+from knowledge_bot_service.web.page import router as page_router
 from serve_command import called, serving
 from service_calls import add_text, ask, problem_of, value_of
 

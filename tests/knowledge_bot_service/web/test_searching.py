@@ -1,7 +1,6 @@
 """Passages: what questions are answered from, found and read by programs."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,18 +14,20 @@ BOTS = {"bot_one": ["col_one"], "bot_two": ["col_two"]}
 FERRY = "The ferry leaves at 7:45 from pier four. A ticket for a bicycle costs three crowns."
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[InProcess]:
-    with InProcess(tmp_path, collections=COLLECTIONS, bots=BOTS) as running:
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
+    folder = tmp_path_factory.mktemp("searched")
+    with InProcess(folder, collections=COLLECTIONS, bots=BOTS) as running:
+        with client_of(running) as client:
+            add_text(client, "Ferry", FERRY, collection="col_one")
+            add_text(client, "Museum", "The museum keeps 412 barrels.", collection="col_two")
+        running.wait_until_ready()
         yield running
 
 
 @pytest.fixture
 def http(service: InProcess) -> Iterator[httpx.Client]:
     with client_of(service) as client:
-        add_text(client, "Ferry", FERRY, collection="col_one")
-        add_text(client, "Museum", "The museum keeps 412 barrels.", collection="col_two")
-        service.wait_until_ready()
         yield client
 
 

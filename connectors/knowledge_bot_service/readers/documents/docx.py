@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Literal
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
-from knowledge_bot_service.readers.documents.document import Document, ExtractionError
-from knowledge_bot_service.readers.documents.tables import joined_names
+from knowledge_bot_service.readers.documents.document import Document, ExtractionError, joined_names
 from knowledge_bot_service.readers.documents.xml import fault
 
 if TYPE_CHECKING:

@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import COLONS, Block, text_of
-from knowledge_bot_service.readers.documents.document import Document, ExtractionError
-from knowledge_bot_service.readers.documents.tables import Columns, joined_names
+from knowledge_bot_service.readers.documents.document import (
+    Columns,
+    Document,
+    ExtractionError,
+    joined_names,
+)
 from knowledge_bot_service.readers.documents.text import decode
 from knowledge_bot_web.charsets import declared_in
 from knowledge_bot_web.html import PageError, article, parsed

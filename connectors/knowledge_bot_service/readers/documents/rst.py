@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from knowledge_bot_service.readers.analyzer.blocks import Block
-from knowledge_bot_service.readers.documents.document import Document
+from knowledge_bot_service.readers.documents.document import Columns, Document, joined_names
 from knowledge_bot_service.readers.documents.markdown import (
     CODE,
     WITHOUT_TEXT,
     read_text,
     reference,
 )
-from knowledge_bot_service.readers.documents.tables import Columns, joined_names
 
 if TYPE_CHECKING:
     from docutils import nodes

@@ -4,6 +4,90 @@ The page itself holds no data, so it is served without the key; it asks a person
 sends it with every call, as any client does.
 """
 
-from knowledge_bot_service.web.page.routes import router
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Annotated, Final
 
-__all__ = ["router"]
+from fastapi import APIRouter, HTTPException, Response
+from fastapi import Path as InPath
+from pydantic import BaseModel, ConfigDict
+
+from knowledge_bot_service.answers.conversations import Page
+from knowledge_bot_service.config.settings import Role
+from knowledge_bot_service.store.catalog import Limit, Place
+from knowledge_bot_service.web.endpoints import KeyOf, ServiceOf
+from knowledge_bot_service.web.requests import Id
+
+# None of this is of the interface, so its description does not name it.
+router = APIRouter(include_in_schema=False)
+
+_FILES: Final = files(__package__) / "files"
+_ASSETS: Final = {
+    "answer.js": "text/javascript",
+    "calls.js": "text/javascript",
+    "chat.js": "text/javascript",
+    "elements.js": "text/javascript",
+    "form.js": "text/javascript",
+    "page.css": "text/css",
+    "page.js": "text/javascript",
+    "source.js": "text/javascript",
+    "sources.js": "text/javascript",
+}
+
+_Id = Annotated[Id, InPath()]
+
+
+class About(BaseModel):
+    """What the page may offer.
+
+    `role` says what the key may do.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    role: Role
+    upload_bytes: int
+
+
+@router.get("/")
+async def page() -> Response:
+    """The page."""
+    return Response(_read("page.html"), media_type="text/html")
+
+
+@router.get("/assets/{name}")
+async def asset(name: str) -> Response:
+    """A file of the page: its style, or one of its scripts."""
+    if name not in _ASSETS:
+        raise HTTPException(HTTPStatus.NOT_FOUND)
+    return Response(_read(name), media_type=_ASSETS[name])
+
+
+@router.get("/page/about")
+async def about(service: ServiceOf, key: KeyOf) -> About:
+    """What the page may offer."""
+    return About(role=key.role, upload_bytes=service.settings.limits.upload_bytes)
+
+
+@router.get("/page/bots/{bot}/conversations")
+async def conversations(
+    bot: _Id, service: ServiceOf, before: Place | None = None, limit: Limit = 50
+) -> Page:
+    """Some of a bot's conversations, newest first."""
+    return await service.conversation_page(bot, before=before, limit=limit)
+
+
+@router.get("/page/bots/{bot}/conversations/{id}")
+async def messages(
+    bot: _Id,
+    id: _Id,  # noqa: A002
+    service: ServiceOf,
+    before: Place | None = None,
+    limit: Limit = 50,
+) -> Page:
+    """Some of a conversation's messages, newest first."""
+    return await service.message_page(bot, id, before=before, limit=limit)
+
+
+def _read(name: str) -> bytes:
+    return (_FILES / name).read_bytes()
