@@ -41,7 +41,7 @@ _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _CHANGES: Final = frozenset({"PUT", "PATCH", "DELETE"})
 _SOURCES: Final = f"{PREFIX}/sources"
 
-# How many wrong keys a client may send in a minute before each of its next ones waits, for
+# How many wrong keys a client may send in a minute. The next ones are in no log, and each waits for
 # 60 / _WRONG_KEYS seconds: not so long that a client with an old key gives up before it is told.
 _WRONG_KEYS: Final = 30
 
@@ -189,15 +189,16 @@ class Admission:
             scope[_KEY] = key
             return
         client = client_of(scope)
-        _log.warning(
-            "%s sent a key that %s: %s %s",
-            client,
-            "is not known here" if key is None else f"has expired ({key.name})",
-            scope["method"],
-            path_of(scope),
-        )
-        if key is None:
-            await asyncio.sleep(self._wrong.seconds_to_wait(client, _WRONG_KEYS))
+        seconds = self._wrong.seconds_to_wait(client, _WRONG_KEYS)
+        if not seconds:  # nobody can fill the log with many connections at once
+            _log.warning(
+                "%s sent a key that %s: %s %s",
+                client,
+                "is not known here" if key is None else f"has expired ({key.name})",
+                scope["method"],
+                path_of(scope),
+            )
+        await asyncio.sleep(seconds)
         raise _unauthorized(key)
 
 

@@ -88,6 +88,30 @@ def test_a_parser_that_hangs_is_given_up(reader: Reader, tmp_path: Path) -> None
     assert passages(reader, Request("Name", "The lamp is green.")) == ["The lamp is green."]
 
 
+@pytest.fixture
+def slow_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the parser of pages one that has a tenth of the CPU, as on a busy machine."""
+    (tmp_path / "trafilatura.py").write_text(
+        "import time\n"
+        "def extract(*_, **__):\n"
+        "    end = time.monotonic() + 2.5\n"
+        "    while time.monotonic() < end:\n"
+        "        until = time.process_time() + 0.005\n"
+        "        while time.process_time() < until: pass\n"
+        "        time.sleep(0.045)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+
+
+@pytest.mark.usefixtures("slow_parser")
+def test_a_parser_that_gets_little_of_the_cpu_is_not_ended_by_the_clock(
+    reader: Reader, tmp_path: Path
+) -> None:
+    page = file(tmp_path, f"<html><p>{SENTENCE}")
+    # Which is four times as much by the clock.
+    assert passages(reader, page, Limits(seconds=0.2)) == [SENTENCE]
+
+
 def test_a_document_that_keeps_its_parser_busy_is_given_up(reader: Reader, tmp_path: Path) -> None:
     with pytest.raises(TooSlowError, match=r"^reading it took longer than 1 s$"):
         passages(reader, file(tmp_path, BUSY), Limits(seconds=1))

@@ -107,6 +107,23 @@ def test_what_the_container_is_built_from_is_there() -> None:
     assert all((ROOT / folder / "pyproject.toml").is_file() for folder in installed)
 
 
+def test_the_container_installs_the_versions_of_the_lock(tmp_path: Path) -> None:
+    (command,) = (value for _, value in instructions() if "pip install" in value)
+    (made,) = re.findall(r"&& (sed .*?) > (/\S+) ", command)
+    assert f"--constraint {made[1]}" in command
+    pins = subprocess.run(made[0], shell=True, cwd=ROOT, capture_output=True, text=True, check=True)
+    lines = pins.stdout.splitlines()
+    assert len(lines) > 50
+    assert all(re.fullmatch(r"[a-z0-9.\[\],_-]+==[^ ]+( ;.*)?", line) for line in lines)
+
+
+def test_the_unit_has_a_bound_of_memory_that_ends_no_more_than_one_process() -> None:
+    service = unit()["Service"]
+    # Five processes read, each 1 GiB at most.
+    assert int(service["MemoryMax"].removesuffix("G")) >= 6
+    assert service["OOMPolicy"] == "continue"
+
+
 def test_the_unit_runs_a_service(tmp_path: Path) -> None:
     (tmp_path / "kbot.toml").write_text('api_keys = ["key-of-the-unit"]\n')
     program, serve, *arguments = shlex.split(unit()["Service"]["ExecStart"])

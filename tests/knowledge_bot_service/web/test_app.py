@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -330,3 +331,19 @@ def test_a_name_that_forges_another_is_refused(http: httpx.Client, path: str, na
 )
 def test_any_other_name_is_kept_as_it_is(http: httpx.Client, name: str) -> None:
     assert add_text(http, name, "A text.")["name"] == name
+
+
+def test_wrong_keys_without_end_wait_and_are_logged_no_more(
+    fresh: InProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    def bots(key: str) -> int:
+        return web.get(f"{fresh.base_url}/bots", headers={"X-API-KEY": key}).status_code
+
+    # One after the other, and then many at once.
+    assert {bots(f"wrong-{number}") for number in range(30)} == {401}
+    start = time.monotonic()
+    with ThreadPoolExecutor(40) as threads:
+        assert set(threads.map(bots, (f"guess-{number}" for number in range(40)))) == {401}
+    assert time.monotonic() - start > 1.5
+    assert caplog.text.count("sent a key") == 30
+    assert bots(fresh.api_key) == 200
