@@ -108,8 +108,8 @@ def test_windows_line_ends_separate_paragraphs() -> None:
     assert list(passages("One.\r\n\r\n" + "z" * 999)) == ["One.", "z" * 999]
 
 
-@pytest.mark.parametrize("text", ["x" * 10_000_000, "\n" * 10_000_000, "\n \n" * 3_000_000])
-@pytest.mark.timeout(60)  # in time that grows with the square of the length, it takes minutes
+@pytest.mark.parametrize("text", ["x" * 3_000_000, "\n" * 3_000_000, "\n \n" * 1_000_000])
+@pytest.mark.timeout(30)  # in time that grows with the square of the length, it takes minutes
 def test_the_time_grows_with_the_length_alone(text: str) -> None:
     for _ in passages(text):
         pass
