@@ -83,7 +83,8 @@ def create_app(
         redirect_slashes=False,
     )
     for router in (*endpoints.routers, *extensions.routers, page, monitoring):
-        app.include_router(router)
+        # As they are: `include_router` would make each of them once more, at every start.
+        app.router.routes.extend(router.routes)
     _describe(app, settings)
     problems.install(app)
     admission = Admission(keys)

@@ -106,7 +106,9 @@ class _Change:
 _ChangeOf = Annotated[_Change, Depends()]
 
 _sources = APIRouter(prefix=f"{PREFIX}/sources", dependencies=[KEY], responses=described(_ERRORS))
-_changing = APIRouter(responses=described(_CHANGE_ERRORS))
+_changing = APIRouter(
+    prefix=f"{PREFIX}/sources", dependencies=[KEY], responses=described(_CHANGE_ERRORS)
+)
 
 
 _SEARCH_ERRORS: Final = {
@@ -210,9 +212,6 @@ def _tagged(details: SourceDetails, response: Response) -> Wrapped[SourceDetails
     return Wrapped(value=details)
 
 
-_sources.include_router(_changing)
-
-
 class FoundPassage(BaseModel):
     """A passage of a source's text, as its `revision` has it.
 
@@ -280,4 +279,4 @@ async def read_passage(
     return Wrapped(value=FoundPassage.of(await service.passage(id)))
 
 
-routers = (_sources, _passages)
+routers = (_sources, _changing, _passages)

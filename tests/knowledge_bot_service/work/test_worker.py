@@ -318,7 +318,7 @@ def test_a_short_text_overtakes_the_long_ones_before_it(
     fresh: InProcess, fresh_http: httpx.Client
 ) -> None:
     for number in range(6):
-        add_text(fresh_http, f"Long {number}", "Some words of a text. " * 100_000)
+        add_text(fresh_http, f"Long {number}", "Some words of a text. " * 40_000)
     add_text(fresh_http, "Short", "The quarry closed in 1931.")
     assert "1931" in ask(fresh_http, "When did the quarry close?")["answer"]
     assert [one.status == "ready" for one in fresh.sources()].count(True) < 7
