@@ -80,6 +80,11 @@ def async_twin(client: Client) -> AsyncClient:
     return twin
 
 
+def allow_connections(client: AsyncClient, number: int) -> None:
+    """Let a client have so many connections at once, from its first request in a loop on."""
+    client._connections.transport.connections = number  # noqa: SLF001 - the core's own
+
+
 def configuration_of(client: Client | AsyncClient) -> Configuration:
     """Return what a client is configured with."""
     return client._configuration  # noqa: SLF001 - the core's own

@@ -303,10 +303,14 @@ class AiohttpTransport:
     Connections belong to the loop they were opened in. A caller of `asyncio.run` has a new loop
     each time and closes nothing. So an asynchronous generator waits in each loop to close them: a
     loop finishes its generators before it ends (`loop.shutdown_asyncgens`).
+
+    Attributes:
+        connections: how many there may be in each loop that sends its first request from now on.
     """
 
     def __init__(self, proxy: Proxy | None, tls: TLS) -> None:
         self._proxy, self._tls = proxy, tls
+        self.connections: int = CONNECTIONS
         self._begin()
 
     def _begin(self) -> None:
@@ -331,7 +335,7 @@ class AiohttpTransport:
         self._forget_closed_loops()
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=CONNECTIONS,
+                limit=self.connections,
                 keepalive_timeout=KEEPALIVE_SECONDS,
                 ssl=self._tls() or True,
             ),

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
         with_freshness,
     )
     from knowledge_bot._model_settings import WITHOUT_EFFECT, level_outside, with_effect
-    from knowledge_bot._shared import async_twin, configuration_of, shared_client
+    from knowledge_bot._shared import (
+        allow_connections,
+        async_twin,
+        configuration_of,
+        shared_client,
+    )
     from knowledge_bot._tool_names import tool_descriptions, tool_name, tool_names
     from knowledge_bot.checks._files import parse_questions
     from knowledge_bot.checks._questions import question_of
@@ -48,6 +53,7 @@ __all__ = [
     "Texts",
     "aask_bots",
     "acheck_function",
+    "allow_connections",
     "asearch_bots",
     "ask_bots",
     "async_twin",
@@ -93,7 +99,7 @@ _HOMES = {
     "_extras": ("require",),
     "_freshness": ("awith_freshness", "ledger_of", "passage_fields", "with_freshness"),
     "_model_settings": ("WITHOUT_EFFECT", "level_outside", "with_effect"),
-    "_shared": ("async_twin", "configuration_of", "shared_client"),
+    "_shared": ("allow_connections", "async_twin", "configuration_of", "shared_client"),
     "_tool_names": ("tool_descriptions", "tool_name", "tool_names"),
     "checks._files": ("parse_questions",),
     "checks._questions": ("question_of",),

@@ -9,14 +9,16 @@ from fastapi import APIRouter, FastAPI, Request, Security
 from fastapi.security import HTTPBearer
 from mcp.server import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from knowledge_bot import __version__
+from knowledge_bot import Bot, __version__
 from knowledge_bot.conversations import Heads
 from knowledge_bot_gateway import _chat, _problems, _responses
 from knowledge_bot_gateway._gate import Admission, Gate
-from knowledge_bot_gateway._mcp import create_mcp_server
+from knowledge_bot_gateway._mcp import Events, create_mcp_server
 from knowledge_bot_gateway._messages import ERRORS, bots
+from knowledge_bot_gateway._once import Once
 from knowledge_bot_gateway._problems import no_such_model
 from knowledge_bot_gateway._service import Upstream
 
@@ -65,13 +67,23 @@ def create_app(
             app.include_router(routes, dependencies=[_KEY])
     if mcp is not None:
         served = mcp.streamable_http_app(
+            event_store=Events(),
             # The gate has checked the host and the origin.
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             max_request_body_size=admission.most_bytes,
         )
         app.router.routes.extend(served.routes)
     _problems.install(app)
+    app.add_middleware(Once)
     app.add_middleware(Gate, admission=admission)
+    if admission.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=admission.origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["mcp-session-id", "retry-after", "x-should-retry"],
+        )
     return app
 
 
@@ -82,7 +94,7 @@ def _models(upstream: Upstream) -> APIRouter:
     async def list_models(request: Request) -> dict[str, Any]:
         """List the bots."""
         found = await bots(upstream, request)
-        return {"object": "list", "data": [_model(one, name) for one, name in found.items()]}
+        return {"object": "list", "data": [_model(upstream, one) for one in found]}
 
     @routes.get("/v1/models/{id}", responses={**ERRORS, 404: {"model": _problems.ErrorEnvelope}})
     async def get_model(
@@ -91,9 +103,10 @@ def _models(upstream: Upstream) -> APIRouter:
     ) -> dict[str, Any]:
         """Describe one bot."""
         found = await bots(upstream, request)
-        if id not in found:
-            raise no_such_model(id)
-        return _model(id, found[id])
+        for one in found:
+            if one.id == id:
+                return _model(upstream, one)
+        raise no_such_model(id)
 
     return routes
 
@@ -131,12 +144,13 @@ def _upstream(base_url: str, data: Path) -> Upstream:
     return Upstream(base_url, heads=Heads(file))
 
 
-def _model(bot_id: str, name: str) -> dict[str, Any]:
+def _model(upstream: Upstream, bot: Bot) -> dict[str, Any]:
     # The field is required, but the service does not say when a bot was created.
     return {
-        "id": bot_id,
+        "id": bot.id,
         "object": "model",
         "created": 0,
         "owned_by": "knowledge-bot",
-        "name": name,
+        "name": bot.name,
+        "description": upstream.description_of(bot),
     }

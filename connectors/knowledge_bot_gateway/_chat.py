@@ -4,6 +4,7 @@ Nothing links two requests, so the conversation is recognised by the list itself
 and everything before it. After an edit or a regeneration, the chat continues in a new conversation.
 """
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge_bot import Message
 from knowledge_bot.conversations import Said
+from knowledge_bot_gateway._chores import chore_reply
 from knowledge_bot_gateway._messages import (
     ERRORS,
     NO_TOOLS,
@@ -80,6 +82,8 @@ def router(upstream: Upstream) -> APIRouter:
         always zero, since the service counts no tokens.
         """
         body.refuse_others(_REFUSED)
+        if (reply := chore_reply(body.messages)) is not None:
+            return _completion(body, _of_nobody(reply), reply)
         stops = _stops(body)
         asks = last_of_the_user(body.messages)
         messages = [
@@ -90,27 +94,36 @@ def router(upstream: Upstream) -> APIRouter:
             # A caller who names the conversation states that it has the earlier messages.
             messages = _since_the_last_answer(messages)
         message = (await ask(upstream, request, body, messages, named=named)).message
-        text = _cut(message.answer, stops)
-        if body.stream:
-            wants_usage = body.stream_options is not None and body.stream_options.include_usage
-            events = _chunks(body.model, message, text, wants_usage=bool(wants_usage))
-            return event_stream(events, "data: [DONE]\n\n")
-        return JSONResponse(
-            {
-                **_envelope(body.model, message, "chat.completion"),
-                "choices": [
-                    {
-                        "index": 0,
-                        "message": {"refusal": None, **_assistant_message(message, text)},
-                        "logprobs": None,
-                        "finish_reason": "stop",
-                    }
-                ],
-                "usage": NO_TOKENS,
-            }
-        )
+        return _completion(body, message, _cut(message.answer, stops))
 
     return routes
+
+
+def _completion(body: ChatCompletionRequest, message: Message, text: str) -> Response:
+    if body.stream:
+        wants_usage = body.stream_options is not None and body.stream_options.include_usage
+        events = _chunks(body.model, message, text, wants_usage=bool(wants_usage))
+        return event_stream(events, "data: [DONE]\n\n")
+    return JSONResponse(
+        {
+            **_envelope(body.model, message, "chat.completion"),
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"refusal": None, **_assistant_message(message, text)},
+                    "logprobs": None,
+                    "finish_reason": "stop",
+                }
+            ],
+            "usage": NO_TOKENS,
+        }
+    )
+
+
+def _of_nobody(answer: str) -> Message:
+    """An answer that no bot gave: it has no conversation."""
+    now = int(time.time() * 1000)
+    return Message(id=f"msg_{now}", answer=answer, conversation_id="", created_at=now)
 
 
 def _said(message: Mapping[str, Any], index: int, *, asks: bool) -> Said:
@@ -152,7 +165,7 @@ def _envelope(model: str, message: Message, kind: str) -> dict[str, Any]:
         "object": kind,
         "created": int(message.created_at.timestamp()),
         "model": model,
-        "conversation": {"id": message.conversation_id},
+        "conversation": {"id": message.conversation_id or None},
     }
 
 

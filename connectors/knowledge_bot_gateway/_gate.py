@@ -28,6 +28,8 @@ class Admission:
         hosts: the host names, without a port, under which the gateway may be called. None: any. A
             web page can point its own host name at this machine (DNS rebinding), but it cannot
             send another name in the request.
+        origins: the origins of other web pages that may call it from a browser (CORS), such as
+            `https://chat.example`.
         most_bytes: the largest body of a request.
         body_seconds: how long a body may take to arrive.
 
@@ -41,6 +43,7 @@ class Admission:
         *,
         open: bool = False,  # noqa: A002 - the word for it
         hosts: Sequence[str] | None = None,
+        origins: Sequence[str] = (),
         most_bytes: int = MOST_BYTES,
         body_seconds: float = 30.0,
     ) -> None:
@@ -53,6 +56,12 @@ class Admission:
         self._is_known: Callable[[str], bool] = _known([key.encode() for key in given])
         self._has_keys, self._open = bool(given), open
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
+        for origin in origins:
+            if f"{(parts := urlsplit(origin)).scheme}://{parts.netloc}" != origin.lower():
+                raise ConfigurationError.of(
+                    "origins", f"{origin!r} is not an origin, such as https://chat.example"
+                )
+        self.origins: tuple[str, ...] = tuple(origin.lower() for origin in origins)
         self.most_bytes, self.body_seconds = most_bytes, body_seconds
 
     def check(self, headers: Headers) -> None:
@@ -70,7 +79,8 @@ class Admission:
                     code="wrong_host",
                 )
             origin = headers.get("origin")
-            if origin is not None and _name_of(origin) not in self._hosts:
+            is_named = origin in self.origins
+            if origin is not None and not is_named and _name_of(origin) not in self._hosts:
                 raise Problem(
                     403, "Pages of this origin may not send requests here.", code="wrong_origin"
                 )

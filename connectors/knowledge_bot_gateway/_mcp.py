@@ -4,10 +4,12 @@ One server object works over stdio and HTTP, for several clients at once. If cal
 keys, each message is handled with the key that came with it.
 """
 
+import inspect
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -15,10 +17,19 @@ from typing import Annotated, Any, Final
 from weakref import WeakKeyDictionary
 
 from mcp.server import MCPServer
+from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
-from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
+from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
+from mcp.types import (
+    CallToolResult,
+    JSONRPCMessage,
+    ListToolsResult,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
 from pydantic import BaseModel, Field
 
 from knowledge_bot import (
@@ -43,8 +54,12 @@ _MOST_BOT_TOOLS: Final = 10
 # How many conversations are listed at most; a model has no use for more.
 _MOST_CONVERSATIONS: Final = 200
 
-# Seconds for which the list of bots is cached.
+# Seconds for which the list of bots is cached, here and by clients.
 _FRESH: Final = 60.0
+_LISTS: Final = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+
+# How many messages of streams are kept, for clients whose connection broke.
+_MOST_EVENTS: Final = 2000
 
 _INSTRUCTIONS: Final = (
     "Bots of a knowledge base answer questions from their sources. Pass an answer's "
@@ -180,6 +195,9 @@ def create_mcp_server(upstream: Upstream, *, allow_writes: bool = False) -> MCPS
         version=__version__,
         log_level="WARNING",
         subscriptions=False,  # the service reports no changes (interface section 6)
+        cache_hints={
+            each: CacheHint(ttl_ms=int(_FRESH * 1000), scope="private") for each in _LISTS
+        },
         middleware=[callers],
     )
     callers.server = server
@@ -189,8 +207,17 @@ def create_mcp_server(upstream: Upstream, *, allow_writes: bool = False) -> MCPS
     return server
 
 
+def _tool(server: MCPServer[None], **options: Any) -> Callable[[Any], Any]:
+    """Add a tool, described by its docstring without the indentation of the source."""
+
+    def add(function: Any) -> Any:
+        return server.tool(description=inspect.getdoc(function), **options)(function)
+
+    return add
+
+
 def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers") -> None:
-    @server.tool(title="Ask a bot", annotations=_ASKING)
+    @_tool(server, title="Ask a bot", annotations=_ASKING)
     async def ask_bot(
         bot: Annotated[str, Field(description="The bot's id, or its name.")],
         question: _Question,
@@ -217,7 +244,7 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
         read = {**Answer.of(message).as_dict(bot_id), "sources": named}
         return BotAnswer(answer=message.answer, **read)
 
-    @server.tool(title="Search", annotations=_READING)
+    @_tool(server, title="Search", annotations=_READING)
     async def search(query: _Question) -> SearchResults:
         """Find the passages that fit a question best; fetch gives their texts. No bot is asked."""
         async with _requesting(upstream):
@@ -226,7 +253,7 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
             results=[SearchResult(id=one.id, title=one.name, url=_url_of(one)) for one in found]
         )
 
-    @server.tool(title="Fetch", annotations=_READING)
+    @_tool(server, title="Fetch", annotations=_READING)
     async def fetch(
         id: Annotated[str, Field(description="The id of a result of search.")],  # noqa: A002
     ) -> FetchedPassage:
@@ -238,19 +265,19 @@ def _add_reading(server: MCPServer[None], upstream: Upstream, callers: "_Callers
             id=found.id, title=found.name, text=found.text, url=_url_of(found), metadata=metadata
         )
 
-    @server.tool(title="List the bots", annotations=_READING)
+    @_tool(server, title="List the bots", annotations=_READING)
     async def list_bots() -> BotList:
         """List the bots that can be asked."""
         with _tool_errors():
             return BotList(bots=_named(await callers.bots(fresh=True)))
 
-    @server.tool(title="List the collections", annotations=_READING)
+    @_tool(server, title="List the collections", annotations=_READING)
     async def list_collections() -> CollectionList:
         """List the collections of sources."""
         async with _requesting(upstream):
             return CollectionList(collections=_named(await callers.client.list_collections()))
 
-    @server.tool(title="List a bot's conversations", annotations=_READING)
+    @_tool(server, title="List a bot's conversations", annotations=_READING)
     async def list_conversations(
         bot: Annotated[str, Field(description="The bot's id, or its name.")],
         limit: Annotated[
@@ -283,7 +310,7 @@ def _add_writing(server: MCPServer[None], upstream: Upstream, callers: "_Callers
     names = Annotated[str, Field(description="What the source is called.")]
     ids = Annotated[list[str], Field(min_length=1, description="Ids of collections, col_….")]
 
-    @server.tool(title="Add a web page", annotations=_WRITING)
+    @_tool(server, title="Add a web page", annotations=_WRITING)
     async def add_page(
         name: names,
         url: Annotated[str, Field(description="The address of the page.")],
@@ -299,7 +326,7 @@ def _add_writing(server: MCPServer[None], upstream: Upstream, callers: "_Callers
             )
             return _added(created)
 
-    @server.tool(title="Add a text", annotations=_WRITING)
+    @_tool(server, title="Add a text", annotations=_WRITING)
     async def add_text(
         name: names,
         content: Annotated[str, Field(description="The text.")],
@@ -414,16 +441,17 @@ class _Callers:
         if is_a_bots and isinstance(arguments, Mapping):
             bot = (await self._tools()).get(str(name))
             if bot is not None:
-                if "bot" in arguments:
-                    return _unknown_arguments(str(name), ["bot"], ())
-                arguments = {**arguments, "bot": bot.id}
-                ctx = replace(ctx, params={**params, "name": "ask_bot", "arguments": arguments})
-                name = "ask_bot"
-        # The library ignores unknown arguments, such as a misspelt conversation_id.
+                given = {**arguments, "bot": bot.id}
+                ctx = replace(ctx, params={**params, "name": "ask_bot", "arguments": given})
+        called = (ctx.params or {}).get("name")
         for tool in await self.server.list_tools():
-            known = tool.input_schema.get("properties", {})
-            if tool.name == name and (unknown := set(arguments) - set(known)):
-                return _unknown_arguments(name, sorted(unknown), known)
+            if tool.name == called and isinstance(arguments, Mapping):
+                schema = tool.input_schema if called == name else _without_bot(tool.input_schema)
+                if problem := _misfit(schema, arguments):
+                    text = f"{name} {problem}. Nothing was done (delivery: not_delivered)."
+                    return CallToolResult(
+                        content=[TextContent(type="text", text=text)], is_error=True
+                    )
         return await call_next(ctx)
 
     async def _offered(self, tools: Sequence[Tool]) -> list[Tool]:
@@ -440,7 +468,8 @@ class _Callers:
         general = next((tool for tool in tools if tool.name == "ask_bot"), None)
         if general is None:
             return []
-        return [_tool_of(bot, name, general) for name, bot in bots.items()]
+        described = self._upstream.description_of
+        return [_tool_of(bot, name, general, described(bot)) for name, bot in bots.items()]
 
 
 def _url_of(passage: Passage) -> str:
@@ -448,32 +477,87 @@ def _url_of(passage: Passage) -> str:
     return passage.url or f"knowledge-bot://passages/{passage.id}"
 
 
-def _unknown_arguments(tool: str, unknown: Sequence[str], known: Iterable[str]) -> CallToolResult:
-    names = ", ".join(repr(name[:50]) for name in unknown[:10])
-    takes = f" It takes {', '.join(known)}." if known else ""
-    text = f"{tool} has no argument {names}.{takes} Nothing was done (delivery: not_delivered)."
-    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "array": (list,),
+    "null": (type(None),),
+}
+
+
+def _misfit(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
+    """Return why arguments do not fit a tool, as the end of a sentence; empty if they do.
+
+    The library ignores unknown arguments, such as a misspelt conversation_id, and speaks of its own
+    insides where another one does not fit.
+    """
+    known: Mapping[str, Any] = schema.get("properties", {})
+    takes = f"; it takes {', '.join(known) or 'none'}"
+    if unknown := sorted(set(arguments) - set(known)):
+        return f"has no argument {', '.join(repr(name[:50]) for name in unknown[:10])}{takes}"
+    if missing := [name for name in schema.get("required", ()) if name not in arguments]:
+        return f"needs the argument {', '.join(map(repr, missing))}{takes}"
+    for name, value in arguments.items():
+        wanted = [each.get("type") for each in known[name].get("anyOf", [known[name]])]
+        types = tuple(kind for each in wanted for kind in _TYPES.get(each, (object,)))
+        if not isinstance(value, types):
+            return f"takes {' or '.join(wanted)} as {name!r}, not {type(value).__name__}"
+    return ""
 
 
 _ASK: Final = "ask_"
 _SEARCHING: Final = ("search", "fetch")
 
 
-def _tool_of(bot: Bot, name: str, general: Tool) -> Tool:
-    schema = dict(general.input_schema)
-    schema["properties"] = {
-        key: value for key, value in schema.get("properties", {}).items() if key != "bot"
-    }
-    schema["required"] = [key for key in schema.get("required", []) if key != "bot"]
+def _without_bot(schema: Mapping[str, Any]) -> dict[str, Any]:
+    properties = {key: one for key, one in schema.get("properties", {}).items() if key != "bot"}
+    required = [key for key in schema.get("required", []) if key != "bot"]
+    return {**schema, "properties": properties, "required": required}
+
+
+def _tool_of(bot: Bot, name: str, general: Tool, described: str | None) -> Tool:
+    about = f"{described.rstrip('.')}. " if described else ""
     return general.model_copy(
         update={
             "name": name,
             "title": f"Ask {bot.name}",
-            "description": f"Ask the bot {bot.name!r} a question, which it answers from its "
+            "description": f"{about}Ask the bot {bot.name!r} a question, which it answers from its "
             "sources. A call that was cancelled may have been asked.",
-            "input_schema": schema,
+            "input_schema": _without_bot(general.input_schema),
         }
     )
+
+
+class Events(EventStore):
+    """The newest messages of streams, so that an answer can be fetched after a connection broke."""
+
+    def __init__(self) -> None:
+        self._events: OrderedDict[str, tuple[str, JSONRPCMessage | None]] = OrderedDict()
+        self._number = 0
+
+    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
+        """Keep a message, and return its id."""
+        self._number += 1
+        self._events[identity := f"{self._number}-{stream_id}"] = stream_id, message
+        if len(self._events) > _MOST_EVENTS:
+            self._events.popitem(last=False)
+        return identity
+
+    async def replay_events_after(
+        self, last_event_id: str, send_callback: EventCallback
+    ) -> str | None:
+        """Send what came after a message of the same stream; return the stream, if it is known."""
+        known = self._events.get(last_event_id)
+        if known is None:
+            return None
+        later = iter(list(self._events.items()))
+        for identity, _ in later:
+            if identity == last_event_id:
+                break
+        for identity, (stream, message) in later:
+            if stream == known[0] and message is not None:
+                await send_callback(EventMessage(message, identity))
+        return known[0]
 
 
 @contextmanager

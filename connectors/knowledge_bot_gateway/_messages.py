@@ -9,7 +9,7 @@ from typing import Any, Final
 from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from knowledge_bot import APIError, AsyncClient, ConfigurationError, KnowledgeBotError
+from knowledge_bot import APIError, Bot, ConfigurationError, KnowledgeBotError
 from knowledge_bot.conversations import ROLES, ForkError, OnFork, Reply, Said, placeholder
 from knowledge_bot.transcripts import Role
 from knowledge_bot_gateway._gate import bearer
@@ -180,21 +180,17 @@ async def ask(
         raise problem_of(error, own_key=not upstream.passes_keys_through) from None
 
 
-async def bots(upstream: Upstream, request: Request) -> dict[str, str]:
-    """Return the names of the bots by their ids.
+async def bots(upstream: Upstream, request: Request) -> list[Bot]:
+    """Return the bots.
 
     Raises:
         Problem: they cannot be listed.
     """
     try:
         async with upstream.limits():
-            return await _bots(upstream.client(bearer(request.headers)))
+            return await upstream.client(bearer(request.headers)).list_bots()
     except KnowledgeBotError as error:
         raise problem_of(error, own_key=not upstream.passes_keys_through) from None
-
-
-async def _bots(client: AsyncClient) -> dict[str, str]:
-    return {bot.id: bot.name for bot in await client.list_bots()}
 
 
 async def _is_about_a_missing_bot(
@@ -206,7 +202,8 @@ async def _is_about_a_missing_bot(
     if not isinstance(error, APIError) or error.status_code not in (400, 404):
         return False
     try:
-        return model not in await _bots(upstream.client(bearer(request.headers)))
+        found = await upstream.client(bearer(request.headers)).list_bots()
+        return all(bot.id != model for bot in found)
     except KnowledgeBotError:
         return False
 

@@ -2,9 +2,9 @@
 
     {"error": {"message": …, "type": …, "param": …, "code": …, "delivery": …}}
 
-`delivery` is our own field: whether the service may have acted. OpenAI's clients retry after 408,
-409, 429, 5xx and a lost connection, unless the header `x-should-retry` says otherwise. It is `true`
-only if the service has certainly not acted.
+`delivery` is our own field: whether the service may have acted. Clients retry after 408, 409, 429,
+5xx and a lost connection; OpenAI's obey the header `x-should-retry`, which is `true` only if the
+service has certainly not acted. So where it may have, the status is one that no client repeats.
 """
 
 import logging
@@ -33,6 +33,9 @@ from knowledge_bot_gateway._service import BusyError
 _log = logging.getLogger("knowledge_bot.gateway")
 
 INVALID: Final = "invalid_request_error"
+
+UNKNOWN_OUTCOME: Final = 424
+"""The status (Failed Dependency, RFC 4918) where the service may have acted."""
 
 _RETRY_AFTER: Final = 1  # seconds, unless the service says otherwise
 
@@ -124,8 +127,7 @@ def problem_of(error: KnowledgeBotError, *, own_key: bool) -> Problem:
 def _status_type_and_code(error: KnowledgeBotError, *, own_key: bool) -> tuple[int, str, str]:
     """Return the status, the type and the code of an error."""
     if error.delivery is Delivery.UNKNOWN:
-        status = 504 if isinstance(error, RequestTimeoutError) else 502
-        return status, "server_error", "outcome_unknown"
+        return UNKNOWN_OUTCOME, "server_error", "outcome_unknown"
     if isinstance(error, APIError):
         if error.status_code in (401, 403) and own_key:
             return 502, "server_error", "gateway_key_refused"
@@ -189,7 +191,7 @@ async def _of_validation(request: Request, error: Exception) -> JSONResponse:
 async def _of_fault(request: Request, error: Exception) -> JSONResponse:
     _log.error("%s %s: %s", request.method, request.url.path, type(error).__name__)
     return Problem(
-        500,
+        UNKNOWN_OUTCOME,
         "The gateway failed while it handled the request, and the service may have received it. "
         "The gateway's log names the error; look before you send it again.",
         type="server_error",

@@ -1,13 +1,16 @@
 """`/v1/responses`: an input, and optionally the response before it.
 
 The id of a response contains its conversation and message, so `previous_response_id` needs no
-storage. It also contains a digest of the instructions, which are sent once per conversation.
+storage. It also contains a digest of the instructions, which are sent once per conversation. The
+newest responses are kept for a while, to be fetched after a lost connection, and to be continued
+twice: the service cannot go back, so the second time the turns are sent to a new conversation.
 """
 
 import time
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -15,6 +18,7 @@ from pydantic import Field
 
 from knowledge_bot import Message
 from knowledge_bot.conversations import ForkError, OnFork, Place, Said
+from knowledge_bot_gateway._gate import bearer
 from knowledge_bot_gateway._messages import (
     ERRORS,
     NO_TOOLS,
@@ -32,6 +36,11 @@ from knowledge_bot_gateway._service import Upstream
 from knowledge_bot_gateway._sources import Citation, citations
 
 _PREFIX: Final = "resp_"
+
+# How many responses are kept in memory, and the most characters of the turns before one; a longer
+# list is not sent as a whole anyway.
+_MOST_KEPT: Final = 500
+_MOST_CHARACTERS: Final = 200_000
 
 _TEXTS: Final = ("input_text", "output_text", "text", "refusal")
 
@@ -64,7 +73,7 @@ class ResponseRequest(Asked):
     user: str | None = None
     parallel_tool_calls: bool | None = None
     truncation: str | None = Field(None, description="Changes nothing.")
-    store: bool | None = Field(None, description="Changes nothing: no response can be fetched.")
+    store: bool | None = Field(None, description="False: the response cannot be fetched.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,43 +95,96 @@ class _Previous:
 
 
 def router(upstream: Upstream) -> APIRouter:
-    """Return the endpoint for a service."""
+    """Return the endpoints for a service."""
     routes = APIRouter()
+    kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
 
     @routes.post("/v1/responses", responses=ERRORS)
     async def create_response(body: ResponseRequest, request: Request) -> Response:
         """Ask a bot, after a previous response or in a new conversation.
 
         `temperature`, `max_output_tokens` and other settings of language models have no effect.
-        `usage` is always zero, since the service counts no tokens. No response is stored.
+        `usage` is always zero, since the service counts no tokens.
         """
         began = int(time.time())
         body.refuse_others(_REFUSED)
         _refuse_formats(body)
-        named, previous = body.named, None
-        if body.previous_response_id is not None:
-            if named is not None:
-                raise invalid(
-                    "previous_response_id and conversation exclude each other. Nothing was sent.",
-                    "previous_response_id",
-                )
-            previous = _Previous.of(body.previous_response_id)
+        named, previous, before = body.named, _previous(body), None
+        if previous is not None:
+            before = kept.get((bearer(request.headers), body.previous_response_id or ""))
         messages = _messages(body, previous)
+        turns = [*before.turns, *messages[1:]] if before else messages.copy()
         try:
-            # A fork cannot be sent as a whole, since the earlier turns are not in the request.
             on_fork: OnFork = "new" if previous is None else "error"
             reply = await ask(upstream, request, body, messages, named=named, on_fork=on_fork)
         except ForkError:
-            raise _not_found(
-                "previous_response_id: its conversation has continued since, or is not known here, "
-                "and the service cannot go back. Send all messages as input, without it."
-            ) from None
+            if before is None:
+                raise _not_found(
+                    "previous_response_id: its conversation has continued since, or is not known "
+                    "here, and the service cannot go back. Send all messages as input, without it."
+                ) from None
+            reply = await ask(upstream, request, body, turns)
         answered = _Answered(body, reply.message, began)
-        if body.stream:
-            return event_stream(answered.events(), "")
-        return JSONResponse(answered.response())
+        is_known = previous is None or before is not None
+        if body.store is not False and is_known and _characters(turns) <= _MOST_CHARACTERS:
+            turns.append(Said("assistant", reply.message.answer))
+            kept[bearer(request.headers), answered.id] = _Kept(answered, turns)
+            if len(kept) > _MOST_KEPT:
+                kept.popitem(last=False)
+        return (
+            event_stream(answered.events(), "")
+            if body.stream
+            else JSONResponse(answered.response())
+        )
+
+    @routes.get("/v1/responses/{id}", responses=ERRORS)
+    async def get_response(
+        id: str,  # noqa: A002 - OpenAI's name for the parameter
+        request: Request,
+        stream: bool = False,
+        starting_after: int = -1,
+    ) -> Response:
+        """Fetch a response again, as after a lost connection; the newest ones are kept.
+
+        With `stream`, its events come again, those after the number `starting_after`.
+        """
+        found = kept.get((bearer(request.headers), id))
+        if found is None:
+            raise Problem(
+                404,
+                "This response is not kept here: too many came since, the gateway was started "
+                "again, or it was asked for with store=false.",
+                code="response_not_found",
+            )
+        if not stream:
+            return JSONResponse(found.answered.response())
+        events = found.answered.events()
+        later = (each for each in events if each[1]["sequence_number"] > starting_after)
+        return event_stream(later, "")
 
     return routes
+
+
+class _Kept(NamedTuple):
+    """A response, and all turns up to it."""
+
+    answered: "_Answered"
+    turns: list[Said]
+
+
+def _characters(turns: list[Said]) -> int:
+    return sum(len(one.text) for one in turns)
+
+
+def _previous(body: ResponseRequest) -> _Previous | None:
+    if body.previous_response_id is None:
+        return None
+    if body.named is not None:
+        raise invalid(
+            "previous_response_id and conversation exclude each other. Nothing was sent.",
+            "previous_response_id",
+        )
+    return _Previous.of(body.previous_response_id)
 
 
 def _not_found(message: str) -> Problem:
@@ -189,12 +251,17 @@ class _Answered:
     message: Message
     began: int
 
+    @property
+    def id(self) -> str:
+        """The response's id."""
+        parts = (self.message.conversation_id, self.message.id, _digest(self.body))
+        return f"{_PREFIX}{encoded(*parts)}"
+
     def response(self, status: str = "completed") -> dict[str, Any]:
         """Return the response object with a status."""
         body, message, done = self.body, self.message, status == "completed"
-        parts = (message.conversation_id, message.id, _digest(body))
         return {
-            "id": f"{_PREFIX}{encoded(*parts)}",
+            "id": self.id,
             "object": "response",
             "created_at": self.began,
             "completed_at": int(time.time()) if done else None,
@@ -217,7 +284,7 @@ class _Answered:
             "reasoning": {"effort": None, "summary": None},
             "safety_identifier": body.safety_identifier,
             "service_tier": "default",
-            "store": False,
+            "store": body.store is not False,
             "temperature": _number(body.temperature, 1.0),
             "text": {"format": {"type": "text"}},
             "tool_choice": "none",

@@ -1,7 +1,7 @@
 """The service behind the gateway: keys, clients and limits of its callers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -9,12 +9,13 @@ from pydantic import SecretStr
 
 from knowledge_bot import (
     AsyncClient,
+    Bot,
     ConfigurationError,
     Delivery,
     KnowledgeBotError,
     RequestTimeoutError,
 )
-from knowledge_bot.adapters import async_twin, check_number, shared_client
+from knowledge_bot.adapters import allow_connections, async_twin, check_number, shared_client
 from knowledge_bot.conversations import Conversations, Heads, OnFork, Reply, Said
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Upstream:
         timeout: seconds to wait for a connection to the service, and again for an answer.
         seconds: how long a request may take altogether, including retries.
         parallel: how many requests to the service may be in flight; more are refused.
+        descriptions: what the bots are for, by their ids or names, for whoever chooses one.
 
     Raises:
         ConfigurationError: a value cannot be used.
@@ -63,12 +65,17 @@ class Upstream:
         timeout: float = 60.0,
         seconds: float = _SECONDS,
         parallel: int = 256,
+        descriptions: Mapping[str, str] | None = None,
     ) -> None:
         check_number("seconds", seconds, 0)
         check_number("parallel", parallel, 1, whole=True)
         self.base_url, self._timeout = base_url, timeout
-        self._own = None if api_key is None else AsyncClient(api_key, base_url, timeout=timeout)
         self._seconds, self._parallel = seconds, parallel
+        self._descriptions = {name.casefold(): text for name, text in (descriptions or {}).items()}
+        self._own = None
+        if api_key is not None:  # the caller retries, so that retries do not multiply
+            self._own = AsyncClient(api_key, base_url, timeout=timeout, max_retries=0)
+            allow_connections(self._own, parallel)
         self._in_flight = 0
         self._heads = Heads() if heads is None else heads
         self.ledger = ledger
@@ -94,7 +101,14 @@ class Upstream:
         if not key:
             raise ConfigurationError("The request has no API key of the service")
         # One shared client for each key; shared clients are not closed here.
-        return async_twin(shared_client(key, self.base_url, timeout=self._timeout))
+        client = shared_client(key, self.base_url, timeout=self._timeout, max_retries=0)
+        allow_connections(twin := async_twin(client), self._parallel)
+        return twin
+
+    def description_of(self, bot: Bot) -> str | None:
+        """Return what a bot is for; None if nobody has said it."""
+        known = self._descriptions
+        return known.get(bot.id.casefold()) or known.get(bot.name.casefold())
 
     async def ask(
         self,

@@ -35,6 +35,14 @@ def _admitting(command: C) -> C:
             help="Another host name under which it may be called, as behind a proxy. Repeatable.",
         ),
         click.option(
+            "--allow-origin",
+            "allow_origins",
+            multiple=True,
+            metavar="ORIGIN",
+            help="Let web pages of this origin call it from a browser (CORS): "
+            "https://chat.example. Repeatable.",
+        ),
+        click.option(
             "--no-key",
             is_flag=True,
             help="Admit everyone on this machine without a key; only on a loopback address.",
@@ -68,6 +76,14 @@ _ledger = click.option(
     "better.",
     envvar="KBOT_GATEWAY_LEDGER",
 )
+_described = click.option(
+    "--describe",
+    "descriptions",
+    multiple=True,
+    metavar="BOT=TEXT",
+    callback=lambda _context, _option, given: _descriptions(given),
+    help="What a bot is for, by its id or name; agents choose a bot's tool by it. Repeatable.",
+)
 _writes = click.option(
     "--allow-writes", is_flag=True, help="Offer MCP tools that add pages and texts."
 )
@@ -83,6 +99,7 @@ _writes = click.option(
 @_writes
 @_heads
 @_ledger
+@_described
 @_admitting
 @click.pass_obj
 def mcp(  # noqa: PLR0917 - click passes every option by name
@@ -91,9 +108,11 @@ def mcp(  # noqa: PLR0917 - click passes every option by name
     allow_writes: bool,
     heads: str | None,
     ledger: str | None,
+    descriptions: dict[str, str],
     keys: tuple[str, ...],
     no_key: bool,
     allow_hosts: tuple[str, ...],
+    allow_origins: tuple[str, ...],
 ) -> None:
     """Offer the bots to agents: a server of the Model Context Protocol.
 
@@ -114,14 +133,16 @@ def mcp(  # noqa: PLR0917 - click passes every option by name
             keys=keys,
             no_key=no_key,
             allow_hosts=allow_hosts,
+            allow_origins=allow_origins,
             heads=heads,
             ledger=ledger,
             allow_writes=allow_writes,
             openai=False,
+            options={"descriptions": descriptions},
         )
         return
-    if keys or no_key or allow_hosts:
-        raise click.UsageError("--key, --no-key and --allow-host are for --http.")
+    if keys or no_key or allow_hosts or allow_origins:
+        raise click.UsageError("--key, --no-key, --allow-host and --allow-origin are for --http.")
     import anyio
 
     from knowledge_bot_gateway import create_mcp_server
@@ -129,7 +150,7 @@ def mcp(  # noqa: PLR0917 - click passes every option by name
     # A thread reads standard input, and an orderly exit would wait for it. Everything is stored
     # after each answer, so nothing is lost.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    upstream = _upstream(connection, heads, ledger, own_key=True)
+    upstream = _upstream(connection, heads, ledger, own_key=True, descriptions=descriptions)
     anyio.run(_over_stdio, upstream, create_mcp_server(upstream, allow_writes=allow_writes))
 
 
@@ -145,6 +166,7 @@ def mcp(  # noqa: PLR0917 - click passes every option by name
 @_writes
 @_heads
 @_ledger
+@_described
 @_admitting
 @click.option(
     "--parallel",
@@ -168,9 +190,11 @@ def gateway(  # noqa: PLR0917 - click passes every option by name
     allow_writes: bool,
     heads: str | None,
     ledger: str | None,
+    descriptions: dict[str, str],
     keys: tuple[str, ...],
     no_key: bool,
     allow_hosts: tuple[str, ...],
+    allow_origins: tuple[str, ...],
     parallel: int,
     max_seconds: float,
 ) -> None:
@@ -190,10 +214,11 @@ def gateway(  # noqa: PLR0917 - click passes every option by name
         keys=keys,
         no_key=no_key,
         allow_hosts=allow_hosts,
+        allow_origins=allow_origins,
         heads=heads,
         ledger=ledger,
         allow_writes=allow_writes,
-        limits={"parallel": parallel, "seconds": max_seconds},
+        options={"parallel": parallel, "seconds": max_seconds, "descriptions": descriptions},
     )
 
 
@@ -206,6 +231,16 @@ def _check_extra() -> None:
         raise Failed(str(error)) from None
 
 
+def _descriptions(given: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for one in given:
+        bot, equals, text = (part.strip() for part in one.partition("="))
+        if not (bot and equals and text):
+            raise click.BadParameter(f"expected BOT=TEXT, not {one!r}", param_hint="--describe")
+        found[bot] = text
+    return found
+
+
 def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
@@ -214,7 +249,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def _upstream(
-    connection: Connection, heads: str | None, ledger: str | None, *, own_key: bool, **limits: Any
+    connection: Connection, heads: str | None, ledger: str | None, *, own_key: bool, **options: Any
 ) -> "Upstream":
     from knowledge_bot.adapters import ledger_of
     from knowledge_bot.conversations import Heads
@@ -234,7 +269,7 @@ def _upstream(
         heads=known,
         ledger=None if ledger is None else ledger_of(ledger, made=True),
         timeout=connection.timeout,
-        **limits,
+        **options,
     )
 
 
@@ -246,11 +281,12 @@ def _serve(
     keys: tuple[str, ...],
     no_key: bool,
     allow_hosts: tuple[str, ...],
+    allow_origins: tuple[str, ...],
     heads: str | None,
     ledger: str | None,
     allow_writes: bool,
+    options: dict[str, Any],
     openai: bool = True,
-    limits: dict[str, Any] | None = None,
 ) -> None:
     import uvicorn
 
@@ -264,9 +300,10 @@ def _serve(
             "--no-key is for a loopback address, such as 127.0.0.1, and without --key."
         )
     hosts = None if names is None and not allow_hosts else (*(names or (host,)), *allow_hosts)
-    upstream = _upstream(connection, heads, ledger, own_key=bool(keys) or no_key, **(limits or {}))
+    upstream = _upstream(connection, heads, ledger, own_key=bool(keys) or no_key, **options)
     server = create_mcp_server(upstream, allow_writes=allow_writes)
-    app = create_app(upstream, Admission(keys, open=no_key, hosts=hosts), server, openai=openai)
+    admission = Admission(keys, open=no_key, hosts=hosts, origins=allow_origins)
+    app = create_app(upstream, admission, server, openai=openai)
     with _listener(host, port) as listener:
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listener.getsockname()[1]}"

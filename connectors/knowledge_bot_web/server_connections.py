@@ -168,6 +168,9 @@ class _Connection(HttpToolsProtocol):
             self._stop_reading(_TOO_LARGE)
         if len(self.pipeline) >= _PIPELINED:
             self._stop_reading(_TOO_MANY)
+        # White space around a value is no part of it (RFC 9110, section 5.5); the parser keeps what
+        # follows it.
+        self.headers[:] = [(name, value.strip(b" \t")) for name, value in self.headers]
         super().on_headers_complete()
         self._has_begun, self._in_head, self._in_body = True, False, True
         headers = dict(self.headers)

@@ -70,6 +70,33 @@ def test_a_page_of_another_origin_is_not_let_in(address):
     assert httpx.get(f"{address}/v1/models", headers=headers).status_code == 403
 
 
+def test_a_page_of_a_named_origin_is_let_in_from_a_browser(start, bots):
+    origin = "https://chat.example"
+    address = start(admission={"origins": (origin,)})
+    preflight = {
+        "Origin": origin,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization, content-type",
+    }
+    answer = httpx.options(f"{address}/v1/chat/completions", headers=preflight)
+    assert answer.status_code == 200
+    assert answer.headers["access-control-allow-origin"] == origin
+    headers = {"Authorization": f"Bearer {KEY}", "Origin": origin}
+    answer = httpx.post(f"{address}/v1/chat/completions", json=ASKED, headers=headers)
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, origin)
+    wrong = httpx.options(
+        f"{address}/v1/chat/completions", headers={**preflight, "Origin": "https://evil.example"}
+    )
+    assert "access-control-allow-origin" not in wrong.headers
+    assert httpx.get(f"{address}/v1/models", headers={"Origin": origin}).status_code == 401
+
+
+@pytest.mark.parametrize("origin", ["chat.example", "https://chat.example/", "*", "null"])
+def test_what_is_no_origin_is_refused(origin):
+    with pytest.raises(ConfigurationError, match="is not an origin"):
+        Admission(("key",), origins=(origin,))
+
+
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_huge_body_is_refused_before_it_is_kept(start, bots, chunked):
     address = start(admission={"most_bytes": 10_000})

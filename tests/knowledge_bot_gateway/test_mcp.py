@@ -243,6 +243,84 @@ async def test_tools_tell_what_they_do(mcp_of, service):
     assert tools["ask_the_guide"].input_schema["required"] == ["question"]
 
 
+async def test_a_bot_is_described_by_whoever_offers_it(mcp_of, bots):
+    said = {"bot_guide": "House rules, opening hours.", "nobody": "Nothing"}
+    async with mcp_of(bots.url, SERVICE_KEY, descriptions=said)() as client:
+        tools = await tools_of(client)
+    (described,) = (one for one in tools.values() if "House rules" in one.description)
+    assert described.name != "ask_bot"
+    assert "  " not in "".join(one.description for one in tools.values())
+
+
+async def test_lists_may_be_kept_for_a_minute_by_one_client_alone(mcp_of, bots):
+    async with mcp_of(bots.url, SERVICE_KEY)(mode="2026-07-28") as client:
+        listed = await client.list_tools()
+    assert (listed.ttl_ms, listed.cache_scope) == (60_000, "private")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"question": "When?", "conversationId": "conv_1"}, "has no argument 'conversationId'"),
+        ({"question": "When?", "bot": "bot_host"}, "has no argument 'bot'"),
+        ({}, "needs the argument 'question'; it takes question, conversation_id"),
+        ({"question": 7}, "takes string as 'question', not int"),
+    ],
+)
+async def test_a_wrong_argument_is_told_in_the_words_of_the_tool_that_was_called(
+    mcp_of, bots, arguments, expected
+):
+    async with mcp_of(bots.url, SERVICE_KEY)() as client:
+        tools = await tools_of(client)
+        own = next(name for name in tools if name.startswith("ask_") and name != "ask_bot")
+        said = text_of(await client.call_tool(own, arguments))
+    assert said.startswith(f"{own} {expected}")
+    assert "pydantic" not in said
+    assert "not_delivered" in said
+    assert not bots.asked_of("bot_guide")
+
+
+async def test_an_answer_whose_stream_broke_is_fetched_again(bots):
+    """The last event that came names the stream; what it lacks comes again."""
+    session = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    headers = {
+        "Authorization": f"Bearer {KEY}",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2025-11-25",
+    }
+
+    def call(identity, method, params):
+        return {"jsonrpc": "2.0", "id": identity, "method": method, "params": params}
+
+    asked = {"name": "ask_bot", "arguments": {"bot": "bot_host", "question": QUESTION}}
+    with gateway(bots.url, SERVICE_KEY) as address:
+        async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
+            url = f"{address}/mcp"
+            begun = await http.post(url, json=call(1, "initialize", session))
+            http.headers["Mcp-Session-Id"] = begun.headers["mcp-session-id"]
+            initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+            await http.post(url, json=initialized)
+            async with http.stream("POST", url, json=call(2, "tools/call", asked)) as stream:
+                first = await _first_id(stream.aiter_lines())
+            await until(lambda: bots.asked_of("bot_host"))
+            async with http.stream("GET", url, headers={"Last-Event-ID": first}) as again:
+                async for line in again.aiter_lines():
+                    if "At ten." in line:
+                        break
+    assert bots.asked_of("bot_host")[QUESTION] == 1
+
+
+async def _first_id(lines):
+    async for line in lines:
+        if line.startswith("id:"):
+            return line.removeprefix("id:").strip()
+    raise AssertionError("no event has an id")
+
+
 async def test_bots_of_one_name_have_tools_of_their_own(mcp_of, bots):
     connect = mcp_of(bots.url, SERVICE_KEY)
     async with connect() as client:

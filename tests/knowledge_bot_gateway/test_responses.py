@@ -28,14 +28,47 @@ def test_another_gateway_knows_an_id_as_well(start):
     assert second.conversation == first.conversation
 
 
-def test_an_id_whose_conversation_has_gone_on_is_refused(client, bots):
+def test_a_response_is_gone_on_from_twice(client, bots):
+    """The service cannot go back: the second time, all turns go to a new conversation."""
+    first = client.responses.create(model=BOT, input="Who opens?", instructions="Be brief.")
+    going = {"previous_response_id": first.id, "instructions": "Be brief."}
+    second = client.responses.create(model=BOT, input="And on Sunday?", **going)
+    third = client.responses.create(model=BOT, input="And on Monday?", **going)
+    assert second.conversation == first.conversation != third.conversation
+    sent = bots.contents[-1]
+    assert all(said in sent for said in ("Who opens?", first.output_text, "And on Monday?"))
+    assert "Sunday" not in sent
+    assert sent.count("Be brief.") == 1
+
+
+def test_an_id_whose_conversation_has_gone_on_elsewhere_is_refused(start, bots):
     """Its earlier turns are not here, so they cannot be sent to another conversation."""
-    first = client.responses.create(model=BOT, input="Who opens?")
-    client.responses.create(model=BOT, input="And on Sunday?", previous_response_id=first.id)
+    one, other = (openai.OpenAI(base_url=f"{start()}/v1", api_key=KEY) for _ in range(2))
+    first = one.responses.create(model=BOT, input="Who opens?")
+    other.responses.create(model=BOT, input="And on Sunday?", previous_response_id=first.id)
     with pytest.raises(openai.BadRequestError) as failure:
-        client.responses.create(model=BOT, input="And on Monday?", previous_response_id=first.id)
+        other.responses.create(model=BOT, input="And on Monday?", previous_response_id=first.id)
     assert failure.value.code == "previous_response_not_found"
     assert len(bots.contents) == 2
+
+
+def test_a_response_is_fetched_again_by_whom_it_was_for(start, bots):
+    address = start(keys=("one", "two"))
+    one, two = (openai.OpenAI(base_url=f"{address}/v1", api_key=key) for key in ("one", "two"))
+    first = one.responses.create(model=BOT, input="Who opens?")
+    assert one.responses.retrieve(first.id).output_text == first.output_text
+    events = list(one.responses.retrieve(first.id, stream=True))
+    later = list(one.responses.retrieve(first.id, stream=True, starting_after=3))
+    assert [each.sequence_number for each in later] == [each.sequence_number for each in events[4:]]
+    for nobody in (
+        lambda: two.responses.retrieve(first.id),
+        lambda: one.responses.retrieve("resp_x"),
+        lambda: one.responses.retrieve(
+            one.responses.create(model=BOT, input="Who?", store=False).id
+        ),
+    ):
+        with pytest.raises(openai.NotFoundError):
+            nobody()
 
 
 @pytest.mark.parametrize("response_id", ["resp_", "resp_!!", "resp_YQ", "x", "resp_Ly8v"])

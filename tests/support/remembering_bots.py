@@ -18,11 +18,15 @@ class Bots:
         threads: for each conversation, what was said in it.
         refuse_next: what the next messages meet instead of being received; None lets one pass.
         lose_next: what the next messages that are received meet instead of their answer.
+        hold: holds the answers back until it is set.
+        answered: how many messages were answered.
     """
 
     threads: dict[str, list[str]] = field(default_factory=dict)
     refuse_next: list[Reply | None] = field(default_factory=list)
     lose_next: list[Reply] = field(default_factory=list)
+    hold: threading.Event | None = None
+    answered: int = 0
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,6 +59,13 @@ class Bots:
         return +Counter(told)
 
     def _reply(self, request: Received) -> Reply:
+        reply = self._reply_to(request)
+        if self.hold is not None:
+            self.hold.wait(60)
+        self.answered += 1
+        return reply
+
+    def _reply_to(self, request: Received) -> Reply:
         message = request.json()["value"]
         with self._lock:
             if self.refuse_next and (refused := self.refuse_next.pop(0)) is not None:
