@@ -335,21 +335,19 @@ def parse_settings(values: dict[str, object], *, origin: str) -> Settings:
 
 
 def in_words(problem: Any) -> str:
-    """Say what a validation error means, without its place: "must be at least 1".
+    """Say what a validation error means, without its place: "must be a valid integer".
 
     Args:
-        problem: one of `ValidationError.errors()`.
+        problem: one of `ValidationError.errors()`, of a configuration file or of JSON.
     """
     kind, given = problem["type"], problem.get("ctx", {})
     if kind == "value_error":
         return str(given["error"])
     if kind == "string_pattern_mismatch":
         return _PATTERNS.get(given["pattern"], f"must match {given['pattern']}")
-    if kind in _WORDS:
-        return _WORDS[kind].format(**given)
-    # In the library's words, which begin so.
-    said: str = problem["msg"].replace("Input should", "must").replace("Input", "it")
-    return said
+    # In the library's words, without what it calls the value.
+    said = problem["msg"].replace(" after validation", "")
+    return _WORDS.get(kind) or re.sub(r"^\w+ should ", "must ", said)
 
 
 def _sentence(problem: Any, values: Mapping[str, object]) -> str:
@@ -388,42 +386,21 @@ _PATTERNS: Final = {
     "first two",
 }
 
-_NUMBER: Final = "must be a number"
-_WHOLE: Final = "must be a whole number"
-_TABLE: Final = "must be a table, with a name and a value for each setting"
 _LIST: Final = "must be a list in brackets"
-_DATE: Final = "must be a date, such as 2027-01-31"
+_TABLE: Final = "must have a name and a value for each of its fields"
 
-# By the library's names of what can be wrong.
+# By the library's names of what can be wrong: where its own words are Python's.
 _WORDS: Final[Mapping[str, str]] = {
-    "extra_forbidden": "there is no such setting",
+    "extra_forbidden": "is not known here",
     "missing": "is missing",
-    "string_type": "must be a text in quotes",
-    "path_type": "must be a path in quotes",
-    "string_too_short": "must not be empty",
-    "string_too_long": "must have at most {max_length} characters",
-    "int_type": _WHOLE,
-    "int_parsing": _WHOLE,
-    "int_from_float": _WHOLE,
-    "float_type": _NUMBER,
-    "float_parsing": _NUMBER,
-    "finite_number": _NUMBER,
-    "greater_than": "must be more than {gt:g}",
-    "greater_than_equal": "must be at least {ge:g}",
-    "less_than": "must be less than {lt:g}",
-    "less_than_equal": "must be at most {le:g}",
-    "tuple_type": _LIST,
     "list_type": _LIST,
-    "too_short": "must have at least {min_length} of them, and has {actual_length}",
-    "too_long": "must have at most {max_length} of them",
+    "tuple_type": _LIST,
     "model_type": _TABLE,
     "dict_type": _TABLE,
+    "path_type": "must be a path",
     "model_attributes_type": _TABLE,
-    "literal_error": "must be {expected}",
-    "date_type": _DATE,
-    "date_parsing": _DATE,
-    "date_from_datetime_parsing": _DATE,
-    "date_from_datetime_inexact": _DATE,
+    # JSON can escape what UTF-8 cannot carry, such as a lone "\ud800".
+    "string_unicode": "must not contain half a surrogate pair",
 }
 
 

@@ -20,7 +20,6 @@ from knowledge_bot_service.config.settings import Limits, Role
 from knowledge_bot_service.web.problems import ProblemError, too_large
 
 PREFIX: Final = "/public/v1"
-UPLOAD_PATH: Final = f"{PREFIX}/sources/upload"
 KEY_HEADER: Final = "X-API-KEY"
 
 _UPLOAD: Final = re.compile(rf"{PREFIX}/sources/(?:[^/]+/)?upload")

@@ -122,8 +122,8 @@ def _sentence(error: Any) -> str:
     if error["type"] == "json_invalid":
         return f"the request body is not JSON: {error['ctx']['error']}, at {error['loc'][-1]}"
     place = ".".join(str(step) for step in error["loc"] if step != "body")
-    said = _IN_JSON.get(error["type"]) or SAID.get(error.get("ctx", {}).get("pattern"))
-    return f"{place or 'request body'}: {said or in_words(error)}"
+    said = SAID.get(error.get("ctx", {}).get("pattern")) or in_words(error)
+    return f"{place or 'request body'}: {said}"
 
 
 async def _of_http(request: Request, error: Exception) -> JSONResponse:
@@ -275,17 +275,6 @@ _REFUSALS: Final[dict[type[Exception], _Refusal]] = {
         f"Nothing was done: the idempotency key was made more than {LIFETIME:,} s ago, and whether "
         "an earlier request with it was done may be forgotten. Look for what it was to create.",
     ),
-}
-
-# JSON's words, where they differ from those of a configuration file.
-_OBJECT: Final = "must be an object"
-_IN_JSON: Final = {
-    "string_type": "must be a string",
-    # JSON can escape what UTF-8 cannot carry, such as a lone "\ud800".
-    "string_unicode": "must not contain half a surrogate pair",
-    "model_type": _OBJECT,
-    "dict_type": _OBJECT,
-    "model_attributes_type": _OBJECT,
 }
 
 # Retry-After means that the service did not act.
