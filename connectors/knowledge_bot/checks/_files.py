@@ -27,8 +27,11 @@ def load_questions(path: str | os.PathLike[str]) -> list[Question]:
     - `.jsonl`: a line of JSON for each, with the same fields,
     - `.yaml`, `.yml`, `.json`: a configuration of promptfoo. Its `prompts`, `tests` with `vars` and
       `assert`, and `defaultTest` are read, with the assertions `contains`, `contains-any`,
-      `contains-all`, the same beginning with `i`, `regex`, `equals`, and each with `not-` in front;
-      `fresh: true` in a test's `metadata` is the field of this name. Needs the extra `checks`.
+      `contains-all`, the same beginning with `i`, `starts-with`, `regex`, `equals`, `levenshtein`,
+      `is-json`, `is-refusal`, `latency`, each with `not-` in front, and `threshold`. `fresh: true`
+      in a test's `metadata` is the field of this name. A test with something else is not asked and
+      does not pass. Needs the extra `checks`.
+    - `.csv`: tests of promptfoo, whose configuration may name the file as well.
 
     Args:
         path: the file.
@@ -42,16 +45,19 @@ def load_questions(path: str | os.PathLike[str]) -> list[Question]:
         ModuleNotFoundError: the extra `checks` is needed and not installed.
     """
     given = Path(path)
-    return parse_questions(_read(given), given.suffix.lower(), str(path))
+    return parse_questions(_read(given), given.suffix.lower(), str(path), given.parent)
 
 
-def parse_questions(text: str, suffix: str, name: str) -> list[Question]:
+def parse_questions(
+    text: str, suffix: str, name: str, folder: Path | None = None
+) -> list[Question]:
     """Read the questions of a text.
 
     Args:
         text: what is in the file.
         suffix: its format, as a file's suffix: `.toml`, `.jsonl`, …
         name: what errors call it.
+        folder: where files are that it names.
 
     Raises:
         ConfigurationError: as `load_questions` does.
@@ -59,18 +65,23 @@ def parse_questions(text: str, suffix: str, name: str) -> list[Question]:
     """
     if not text.strip():
         raise ConfigurationError(f"{name}: is empty; it holds no questions")
+
+    def reading(file: str) -> str:
+        return _read((folder or Path()) / file)
+
     match suffix:
         case ".toml":
             found = _from_toml(text, name)
         case ".jsonl" | ".ndjson":
             found = _from_lines(text, name)
-        case ".yaml" | ".yml":
-            found = read_promptfoo(text, name)
+        case ".yaml" | ".yml" | ".csv":
+            found = read_promptfoo(text, name, reading)
         case ".json":
-            found = read_promptfoo(_json_as_yaml(text, name), name)
+            found = read_promptfoo(_json_as_yaml(text, name), name, reading)
         case _:
             raise ConfigurationError(
-                f"{name}: its format is not known: the name does not end in .toml, .jsonl or .yaml"
+                f"{name}: its format is not known: the name does not end in .toml, .jsonl, .yaml "
+                "or .csv"
             )
     if not found:
         raise ConfigurationError(f"{name}: holds no questions")

@@ -1,15 +1,18 @@
 """Questions from configurations of promptfoo (https://www.promptfoo.dev), as far as both have them.
 
-Every assertion that is read gives the verdict that promptfoo gives. Whatever is not read and would
-change a verdict is an error with its line. Providers and options of a run are ignored, since the
-bot is named elsewhere.
+Every assertion that is read gives the verdict that promptfoo gives, but for `is-refusal`: whether
+the bot found nothing. A test with something that is not read, and that would change its verdict, is
+not asked and does not pass; its reason names all of that. Providers and options of a run are
+ignored, since the bot is named elsewhere.
 """
 
+import contextlib
+import csv
+import io
 import itertools
-import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
@@ -26,9 +29,17 @@ _ASSERTIONS: dict[str, tuple[Kind, bool]] = {
     "icontains-any": ("contains_any", False),
     "contains-all": ("contains_all", True),
     "icontains-all": ("contains_all", False),
+    "starts-with": ("starts_with", True),
     "regex": ("matches", True),
     "equals": ("equals", True),
+    "is-json": ("is_json", True),
+    "is-refusal": ("refuses", True),
+    "latency": ("latency", True),
+    "levenshtein": ("similar", True),
 }
+_WITHOUT_VALUE = ("is-json", "is-refusal", "latency")
+# What `threshold` stands for in ours, and its default: milliseconds, and edits.
+_LIMITS: dict[str, tuple[float, float | None]] = {"latency": (0.001, None), "levenshtein": (1, 5)}
 _OF_SEVERAL = ("contains-any", "icontains-any", "contains-all", "icontains-all")
 
 _KEYS_READ = ("prompts", "tests", "defaultTest")
@@ -46,12 +57,23 @@ _KEYS_IGNORED = (
     "targets",
     "writeLatestResults",
 )
-_KEYS_OF_A_TEST = ("vars", "assert", "description", "metadata", "options")
-_KEYS_OF_AN_ASSERTION = ("type", "value", "metric", "weight")
+_KEYS_OF_A_TEST = ("vars", "assert", "description", "metadata", "options", "threshold")
+_KEYS_OF_AN_ASSERTION = ("type", "value", "metric", "weight", "threshold")
 _HARMLESS_OPTIONS = ("provider", "rubricPrompt")  # both for assertions that are not read
 
 # Prompts that name files, as promptfoo takes them.
 _A_FILE = re.compile(r"file://|\S+\.(?:cjs|csv|j2|js|json|jsonl|md|mjs|py|ts|txt|ya?ml)\Z")
+
+# An assertion as a column of CSV has it; what is none of these is the whole answer.
+_EXPECTED = re.compile(
+    r"(?P<type>(?:not-)?(?:[a-z]+-)*[a-z]+)(?:\((?P<threshold>[\d.]+)\))?\s*(?::(?P<value>.*))?",
+    re.DOTALL,
+)
+_ALSO_IN_CSV = (
+    *("javascript", "fn", "eval", "python", "grade", "llm-rubric", "similar", "contains-json"),
+    *("webhook", "rouge-n", "classifier", "factuality", "model-graded-closedqa", "cost", "file"),
+)
+_COLUMNS_IGNORED = ("__description", "__metric", "__provider", "__metadata")
 
 _PLACE = re.compile(r"\{\{-?(.*?)-?\}\}", re.DOTALL)
 
@@ -65,12 +87,30 @@ Node = Any
 """A node of PyYAML: a scalar, a sequence or a mapping, with its place in the file."""
 
 
-def read_promptfoo(text: str, name: str) -> list[tuple[str, Question]]:
+Reading = Callable[[str], str]
+"""Returns the text of a file that a configuration names, or raises `ConfigurationError`."""
+
+
+class _UnreadError(Exception):
+    """Something of a test is not read here. `str()` says what."""
+
+
+@contextlib.contextmanager
+def _noting(problems: list[str]) -> Iterator[None]:
+    """Note what is not read, and go on."""
+    try:
+        yield
+    except _UnreadError as error:
+        problems.append(str(error))
+
+
+def read_promptfoo(text: str, name: str, reading: Reading) -> list[tuple[str, Question]]:
     """Read the questions of a configuration.
 
     Args:
-        text: the YAML, or JSON, which is YAML too.
+        text: the YAML, or JSON, which is YAML too; or CSV, which holds tests alone.
         name: what errors call it.
+        reading: reads a file of tests that it names.
 
     Returns:
         The questions, each with the file and the line that it stands in.
@@ -83,6 +123,10 @@ def read_promptfoo(text: str, name: str) -> list[tuple[str, Question]]:
     require("A file of promptfoo", "checks", "yaml")
     import yaml
 
+    if name.lower().endswith(".csv"):
+        return _Reader(name, reading).questions(
+            _mapping({"tests": _tests_of_csv(text, name)}, name)
+        )
     try:
         # Without resolving: a time such as 9:30 stays a text, as in promptfoo's YAML 1.2.
         root = yaml.compose(text, Loader=yaml.BaseLoader)
@@ -99,7 +143,7 @@ def read_promptfoo(text: str, name: str) -> list[tuple[str, Question]]:
     except RecursionError:
         raise ConfigurationError(f"{name}: is nested too deeply") from None
     _check_tags(root, name)
-    return _Reader(name).questions(root)
+    return _Reader(name, reading).questions(root)
 
 
 def _check_tags(root: Node, name: str) -> None:
@@ -119,8 +163,8 @@ def _check_tags(root: Node, name: str) -> None:
 
 
 class _Reader:
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, reading: Reading) -> None:
+        self._name, self._reading = name, reading
         self._merges = 0
 
     def questions(self, root: Node) -> list[tuple[str, Question]]:
@@ -131,32 +175,75 @@ class _Reader:
         if "tests" not in given:
             self._fail(root, "there are no 'tests'")
         prompts = self._prompts(given["prompts"]) if "prompts" in given else []
-        default = self._test(given["defaultTest"]) if "defaultTest" in given else {}
+        general: list[str] = []
+        default = self._test(given["defaultTest"], general) if "defaultTest" in given else {}
         default_vars = self._vars(default.get("vars"))
         self._check_repeats(given)
         found: list[tuple[str, Question]] = []
         ids = Counter[str]()
-        for node in self._items(given["tests"], "tests"):
-            test = self._test(node)
-            asserted = [
-                *self._items(default.get("assert"), "assert"),
-                *self._items(test.get("assert"), "assert"),
-            ]
-            fresh = self._is_fresh(default.get("metadata"), test.get("metadata"))
-            if not asserted and not fresh:
-                self._fail(node, "nothing is expected of the answer: the test has no 'assert'")
-            given_vars = {**default_vars, **self._vars(test.get("vars"))}
-            count = math.prod(map(len, given_vars.values())) * max(1, len(prompts))
-            if len(found) + count > _MOST:
-                self._fail(node, f"the lists in 'vars' make more than {_MOST:,} questions")
-            for values in self._combined(node, given_vars):
-                expectations = [self._expectation(one, values) for one in asserted]
-                for prompt, template in prompts or [(node, self._default_prompt(node, values))]:
-                    asked = self._rendered(prompt, template, values).strip()
-                    fields = {"ask": asked, "expectations": expectations, "fresh": fresh}
-                    question = _with_a_unique_id(question_of(fields, self._where(node)), ids)
-                    found.append((self._where(node), question))
+        for node in self._tests(given["tests"]):
+            several = self._asked(node, default, default_vars, prompts, general.copy())
+            for question in several:
+                found.append((self._where(node), _with_a_unique_id(question, ids)))
+                if len(found) > _MOST:
+                    self._fail(node, f"the lists in 'vars' make more than {_MOST:,} questions")
         return found
+
+    def _asked(
+        self,
+        node: Node,
+        default: Mapping[str, Node],
+        default_vars: Mapping[str, list[str]],
+        prompts: Sequence[tuple[Node, str]],
+        problems: list[str],
+    ) -> Iterator[Question]:
+        """Yield the questions of a test: one for each prompt, and for each choice of its vars."""
+        test = self._test(node, problems)
+        asserted = [
+            *self._items(default.get("assert"), "assert"),
+            *self._items(test.get("assert"), "assert"),
+        ]
+        fresh = self._is_fresh(default.get("metadata"), test.get("metadata"))
+        if not (asserted or fresh or problems):
+            self._fail(node, "nothing is expected of the answer: the test has no 'assert'")
+        threshold = self._threshold(test.get("threshold") or default.get("threshold"))
+        given = dict(default_vars)
+        with _noting(problems):
+            given |= self._vars(test.get("vars"))
+        for values in self._combined(node, given):
+            own, expectations = problems.copy(), []
+            for one in asserted:
+                with _noting(own):
+                    expectations.append(self._expectation(one, values))
+            for prompt, template in prompts or [(node, self._default_prompt(node, values))]:
+                asked, unread = f"the test at {self._where(node)}", own.copy()
+                with _noting(unread):
+                    asked = self._rendered(prompt, template, values).strip()
+                if unread:
+                    why = "; ".join(dict.fromkeys(unread))
+                    expectations = [Expectation(kind="unread", values=(why,))]
+                fields = {"ask": asked, "expectations": expectations, "fresh": fresh}
+                yield question_of({**fields, "threshold": threshold}, self._where(node))
+
+    def _tests(self, node: Node) -> Iterator[Node]:
+        """Yield the tests; those of a CSV file in place of its name."""
+        for one in [node] if _is_scalar(node) else self._items(node, "tests"):
+            name = self._text(one, "tests").removeprefix("file://") if _is_scalar(one) else ""
+            if not name.lower().endswith(".csv"):
+                yield one
+                continue
+            try:
+                yield from _tests_of_csv(self._reading(name), name).value
+            except ConfigurationError as error:
+                self._fail(one, str(error))
+
+    def _threshold(self, node: Node) -> float | None:
+        if node is None:
+            return None
+        share = _number(self._text(node, "threshold"))
+        if not 0 <= share <= 1:
+            self._fail(node, "threshold: expected a number from 0 to 1")
+        return share or None  # as promptfoo, which takes 0 for none
 
     def _check_repeats(self, given: Mapping[str, Node]) -> None:
         for key in ("evaluateOptions", "commandLineOptions"):
@@ -186,7 +273,8 @@ class _Reader:
             self._fail(node, "there are no 'prompts', and no var 'prompt' to ask instead")
         return f"{{{{{name}}}}}"
 
-    def _test(self, node: Node) -> dict[str, Node]:
+    def _test(self, node: Node, problems: list[str]) -> dict[str, Node]:
+        """Return the fields of a test, and note those that are not read."""
         if _is_scalar(node):
             self._fail(
                 node,
@@ -195,10 +283,10 @@ class _Reader:
         fields = self._fields(node, "a test")
         for key, value in fields.items():
             if key not in _KEYS_OF_A_TEST:
-                self._fail(value, f"{key!r} of a test is not read here, and may change its verdict")
+                problems.append(self._unread(value, f"{key!r} of a test"))
         for key, value in self._fields(fields.get("options"), "options").items():
             if key not in _HARMLESS_OPTIONS:
-                self._fail(value, f"the option {key!r} is not read here, and may change a verdict")
+                problems.append(self._unread(value, f"the option {key!r}"))
         return fields
 
     def _is_fresh(self, *given: Node) -> bool:
@@ -221,9 +309,9 @@ class _Reader:
             found[key] = [self._text(one, f"the var {key!r}") for one in nodes]
             for one, text in zip(nodes, found[key], strict=True):
                 if text.startswith("file://"):
-                    self._fail(one, f"the var {key!r} names a file; vars are read here as texts")
+                    raise _UnreadError(self._unread(one, f"the var {key!r}, which names a file,"))
                 if "{{" in text or "{%" in text:
-                    self._fail(one, f"the var {key!r} is a template itself, which is not read here")
+                    raise _UnreadError(self._unread(one, f"the var {key!r}, a template itself,"))
         return found
 
     def _combined(self, node: Node, given: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
@@ -234,34 +322,31 @@ class _Reader:
 
     def _expectation(self, node: Node, values: Mapping[str, str]) -> Expectation:
         fields = self._fields(node, "an assertion")
-        for key, value in fields.items():
-            if key not in _KEYS_OF_AN_ASSERTION:
-                self._fail(value, f"{key!r} of an assertion is not read here")
         if "type" not in fields:
             self._fail(node, "an assertion has no 'type'")
         named = self._text(fields["type"], "the type of an assertion")
         name = named.removeprefix("not-")
         if name not in _ASSERTIONS:
-            known = ", ".join(_ASSERTIONS)
-            self._fail(
-                fields["type"],
-                f"the assertion {named!r} is not read here; there are {known}, and each with "
-                "'not-' in front",
-            )
-        if "weight" in fields and _number(self._text(fields["weight"], "weight")) <= 0:
+            raise _UnreadError(self._unread(fields["type"], f"the assertion {named!r}"))
+        for key, value in fields.items():
+            if key not in _KEYS_OF_AN_ASSERTION or (key == "threshold" and name not in _LIMITS):
+                raise _UnreadError(self._unread(value, f"{key!r} of the assertion {named!r}"))
+        weight = _number(self._text(fields["weight"], "weight")) if "weight" in fields else 1.0
+        if weight <= 0:
             self._fail(
                 fields["weight"], "an assertion without weight expects nothing; leave it out"
             )
-        if "value" not in fields:
-            self._fail(node, f"the assertion {named!r} has no 'value'")
+        texts = self._texts_of(node, named, fields, values)
         kind, case_sensitive = _ASSERTIONS[name]
-        texts = self._values(fields["value"], name, values)
+        limit = self._limit(node, name, fields)
         try:
             return Expectation(
                 kind=kind,
                 values=tuple(map(python_expression, texts)) if kind == "matches" else tuple(texts),
                 case_sensitive=case_sensitive,
                 negated=named != name,
+                limit=limit,
+                weight=weight,
             )
         except ValidationError as error:
             # The expression as the file has it, not as it was translated.
@@ -269,9 +354,31 @@ class _Reader:
                 " is not a regular expression"
             )
             shown = f"{texts[0]!r}{of_expression}" if of_expression else problem
-            self._fail(fields["value"], f"the assertion {named!r}: {shown}")
+            self._fail(fields.get("value", node), f"the assertion {named!r}: {shown}")
         except ValueError as error:
-            self._fail(fields["value"], f"the assertion {named!r}: {error}")
+            raise _UnreadError(self._at(fields["value"], str(error))) from None
+
+    def _texts_of(
+        self, node: Node, named: str, fields: Mapping[str, Node], values: Mapping[str, str]
+    ) -> list[str]:
+        name, value = named.removeprefix("not-"), fields.get("value")
+        if name not in _WITHOUT_VALUE:
+            if value is None:
+                self._fail(node, f"the assertion {named!r} has no 'value'")
+            return self._values(value, name, values)
+        if value is not None and not (_is_scalar(value) and value.value == ""):
+            raise _UnreadError(self._unread(value, f"a value of the assertion {named!r}"))
+        return []
+
+    def _limit(self, node: Node, name: str, fields: Mapping[str, Node]) -> float | None:
+        if name not in _LIMITS:
+            return None
+        factor, default = _LIMITS[name]
+        if "threshold" in fields:
+            return factor * _number(self._text(fields["threshold"], "threshold"))
+        if default is None:
+            self._fail(node, f"the assertion {name!r} has no 'threshold'")
+        return default
 
     def _values(self, node: Node, name: str, values: Mapping[str, str]) -> list[str]:
         what = f"the value of {name!r}"
@@ -280,7 +387,7 @@ class _Reader:
         texts = [self._rendered(one, self._text(one, what), values) for one in nodes]
         for one, text in zip(nodes, texts, strict=True):
             if text.startswith(("file://", "package:")):
-                self._fail(one, f"{what} names a file; values are read here as they stand")
+                raise _UnreadError(self._unread(one, f"{what}, which names a file,"))
         if several and _is_scalar(node):
             texts = _separated(texts[0])
         if not texts or not all(texts):
@@ -289,14 +396,16 @@ class _Reader:
 
     def _rendered(self, node: Node, template: str, values: Mapping[str, str]) -> str:
         if "{%" in template or "{#" in template:
-            self._fail(node, "a template is read here with {{names}} alone, not with {% or {#")
+            raise _UnreadError(self._unread(node, "a template with {% or {#"))
 
         def value(place: re.Match[str]) -> str:
             name = place[1].strip()
             if name not in values:
                 is_name = name.isidentifier()
                 problem = "not a var of the test" if is_name else "more than a var's name"
-                self._fail(node, f"{{{{{name}}}}} is {problem}")
+                if is_name:
+                    self._fail(node, f"{{{{{name}}}}} is {problem}")
+                raise _UnreadError(self._unread(node, f"{{{{{name}}}}}, {problem},"))
             return values[name]
 
         return _PLACE.sub(value, template)
@@ -343,10 +452,88 @@ class _Reader:
         return str(node.value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def _where(self, node: Node) -> str:
-        return f"{self._name}, line {node.start_mark.line + 1}" if node else self._name
+        if not node:
+            return self._name
+        name = node.start_mark.name if node.start_mark.name.endswith(".csv") else self._name
+        return f"{name}, line {node.start_mark.line + 1}"
+
+    def _unread(self, node: Node, what: str) -> str:
+        return self._at(node, f"{what} is not read here")
+
+    def _at(self, node: Node, problem: str) -> str:
+        return f"{problem} (line {node.start_mark.line + 1})"
 
     def _fail(self, node: Node, problem: str) -> NoReturn:
         raise ConfigurationError(f"{self._where(node)}: {problem}")
+
+
+def _tests_of_csv(text: str, name: str) -> Node:
+    """Return the tests of a file with a row for each, as nodes: its columns are vars.
+
+    Raises:
+        ConfigurationError: it is not CSV.
+    """
+    tests = list[Node]()
+    rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        tests += [_test_of_row(row, name, rows.line_num - 1) for row in rows]
+    except csv.Error as error:
+        raise ConfigurationError(f"{name}, line {rows.line_num}: is not CSV: {error}") from None
+    return _sequence(tests, name)
+
+
+def _test_of_row(row: Mapping[str | None, Any], name: str, line: int) -> Node:
+    texts, assertions, test = dict[str, Any](), [], dict[str, Any]()
+    for column, value in row.items():
+        if column is None or value is None:
+            raise ConfigurationError(
+                f"{name}, line {line + 1}: has not as many columns as the head"
+            )
+        column = column.strip()  # noqa: PLW2901 - as promptfoo does
+        if re.fullmatch(r"__expected\d*", column):
+            if value.strip():
+                assertions.append(_mapping(_assertion_of(value.strip()), name, line))
+        elif column == "__threshold":
+            if value.strip():
+                test["threshold"] = value
+        elif not column.startswith("__"):
+            texts[column] = value
+        elif column.partition(":")[0] not in _COLUMNS_IGNORED and value.strip():
+            test[column] = value
+    test |= {"vars": _mapping(texts, name, line), "assert": _sequence(assertions, name, line)}
+    return _mapping(test, name, line)
+
+
+def _assertion_of(text: str) -> dict[str, Any]:
+    found = _EXPECTED.fullmatch(text)
+    kind = found["type"] if found else ""
+    if found is None or kind.removeprefix("not-") not in (*_ASSERTIONS, *_ALSO_IN_CSV):
+        return {"type": "equals", "value": text}
+    given = {"type": kind, "value": found["value"], "threshold": found["threshold"]}
+    return {key: value.strip() for key, value in given.items() if value}
+
+
+def _mapping(fields: Mapping[str, Any], name: str, line: int = 0) -> Node:
+    import yaml
+
+    pairs = [(_scalar(key, name, line), _node(one, name, line)) for key, one in fields.items()]
+    return yaml.MappingNode("", pairs, start_mark=yaml.Mark(name, 0, line, 0, None, 0))
+
+
+def _sequence(nodes: list[Node], name: str, line: int = 0) -> Node:
+    import yaml
+
+    return yaml.SequenceNode("", nodes, start_mark=yaml.Mark(name, 0, line, 0, None, 0))
+
+
+def _node(value: Any, name: str, line: int) -> Node:
+    return _scalar(value, name, line) if isinstance(value, str) else value
+
+
+def _scalar(text: str, name: str, line: int) -> Node:
+    import yaml
+
+    return yaml.ScalarNode("", text, start_mark=yaml.Mark(name, 0, line, 0, None, 0))
 
 
 def _with_a_unique_id(question: Question, ids: "Counter[str]") -> Question:
@@ -386,6 +573,8 @@ def _separated(text: str) -> list[str]:
 # A set of characters, an escape, a repetition, or any other character of an expression.
 _PIECE = re.compile(r"\[\^?(?:\\.|[^\]\\])*\]|\\.|\{\d+(?:,\d*)?\}|.", re.DOTALL)
 _MEMBER = re.compile(r"\\.|\[", re.DOTALL)
+# A group that JavaScript does not have, such as the flags of `(?i)`.
+_OF_PYTHON_ALONE = re.compile(r"(?<!\\)\(\?(?![:=!<])")
 _OF_JAVASCRIPT_ALONE = re.compile(r"\\(?![BDSWbdfnrstuvwx])[A-Za-z]|[{}]|\[\^?\]")
 
 # What both have, with the characters that JavaScript takes it for.
@@ -421,5 +610,10 @@ def python_expression(javascript: str) -> str:
             return f"[{_MEMBER.sub(lambda one: _IN_A_SET.get(one[0], one[0]), piece[1:])}"
         return _ELSEWHERE.get(piece, piece)
 
+    if _OF_PYTHON_ALONE.search(javascript):
+        raise ValueError(
+            f"{javascript[:80]!r} has a group that is Python's alone, such as (?i), and that "
+            "promptfoo refuses"
+        )
     # `(?a)`: in JavaScript, a digit, a word's letter and its boundary are those of ASCII.
     return f"(?a){_PIECE.sub(written, javascript)}"

@@ -36,9 +36,27 @@ NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 Texts = Annotated[tuple[NonEmpty, ...], BeforeValidator(_several)]
 """One text or several."""
 
-Kind = Literal["contains_all", "contains_any", "equals", "matches", "sources", "refuses", "fresh"]
+Kind = Literal[
+    "contains_all",
+    "contains_any",
+    "starts_with",
+    "equals",
+    "similar",
+    "matches",
+    "is_json",
+    "sources",
+    "refuses",
+    "fresh",
+    "latency",
+    "unread",
+]
 
-_WITHOUT_VALUES = ("refuses", "fresh")
+_WITHOUT_VALUES = ("is_json", "refuses", "fresh", "latency")
+_OF_ONE_VALUE = ("starts_with", "equals", "similar", "matches", "unread")
+_WITH_A_LIMIT = ("similar", "latency")
+
+# Characters of an answer that edits are counted in; it takes their product of steps.
+_MOST_COMPARED = 10_000
 
 
 class Expectation(BaseModel, frozen=True, extra="forbid"):
@@ -52,9 +70,15 @@ class Expectation(BaseModel, frozen=True, extra="forbid"):
             answer, `matches` for a regular expression, `equals` compares all of it (a list of
             sources behind it may be left out), `sources` looks for names in that list, `refuses`
             asks whether nothing was found, `fresh` whether each source is current in a ledger.
-        values: the texts, the expression or the names; none for `refuses` and `fresh`.
+            `starts_with` and `is_json` look at all of the answer, `similar` counts the edits from
+            it to a text (Levenshtein), `latency` how long it took. `unread` never holds: it stands
+            for what a file expects and this package cannot judge, and its value says what that is.
+        values: the texts, the expression or the names; none for `is_json`, `refuses`, `fresh` and
+            `latency`.
         case_sensitive: whether capitals matter. Names of sources are compared without.
         negated: whether it must not hold.
+        limit: the most edits of `similar`, or seconds of `latency`.
+        weight: what it counts for where the question has a `threshold`.
 
     Raises:
         pydantic.ValidationError: there is no value, several where one belongs, or a regular
@@ -66,6 +90,8 @@ class Expectation(BaseModel, frozen=True, extra="forbid"):
     values: Texts = ()
     case_sensitive: bool = False
     negated: bool = False
+    limit: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
 
     @model_validator(mode="after")
     def _check(self) -> "Expectation":
@@ -74,36 +100,67 @@ class Expectation(BaseModel, frozen=True, extra="forbid"):
             raise ValueError(f"{self.kind} {problem}")
         if self.kind == "fresh" and self.negated:
             raise ValueError("fresh cannot be negated")
-        if self.kind in ("equals", "matches") and len(self.values) > 1:
+        if (self.kind in _WITH_A_LIMIT) != (self.limit is not None):
+            problem = "needs a limit" if self.limit is None else "takes no limit"
+            raise ValueError(f"{self.kind} {problem}")
+        if self.kind in _OF_ONE_VALUE and len(self.values) > 1:
             raise ValueError(f"{self.kind} takes one value, not {len(self.values)}")
         if self.kind == "matches":
             _compiled(self.values[0], case_sensitive=self.case_sensitive)
         return self
 
-    def unmet(self, answer: Answer) -> str:
+    def unmet(  # noqa: PLR0911 - a table of kinds
+        self, answer: Answer, seconds: float = 0.0
+    ) -> str:
         """Return why this does not hold of an answer, as the end of a sentence; empty if it does.
 
         Args:
             answer: what was answered, whole, as it was read.
+            seconds: how long it took.
         """
         match self.kind:
-            case "refuses":
-                says = "says" if self.negated else "does not say"
-                holds = answer.refuses != self.negated
-                return "" if holds else f"{says} that nothing was found"
+            case "unread":
+                return f"was not asked for: {self.values[0]}"
+            case "latency":
+                assert self.limit is not None  # noqa: S101 - the validator's
+                holds = (seconds <= self.limit) != self.negated
+                return "" if holds else f"took {seconds:.2f} s, and the limit is {self.limit:g} s"
             case "fresh":
                 return _staleness(answer)
             case "sources":
                 return self._unnamed(answer)
             case "matches":
                 return self._unmatched(answer.text)
-            case "equals":
-                value = self._folded(self.values[0])
-                holds = value in (self._folded(answer.text), self._folded(answer.words))
-                reason = f"is {'' if self.negated else 'not '}{_quoted(self.values)}"
-                return "" if holds != self.negated else reason
-            case _:
+            case "similar":
+                return self._dissimilar(answer.text)
+            case "contains_all" | "contains_any":
                 return self._uncontained(self._folded(answer.text))
+            case _:
+                holds, positive, negative = self._found(answer)
+                return "" if holds != self.negated else negative if self.negated else positive
+
+    def _found(self, answer: Answer) -> tuple[bool, str, str]:
+        """Return whether this holds, not negated, and what to say if it should, or should not."""
+        shown = _quoted(self.values)
+        if self.kind == "refuses":
+            said = "that nothing was found"
+            return answer.refuses, f"does not say {said}", f"says {said}"
+        if self.kind == "is_json":
+            return _is_json(answer.text), "is not JSON", "is JSON"
+        value, text = self._folded(self.values[0]), self._folded(answer.text)
+        if self.kind == "starts_with":
+            return text.startswith(value), f"does not begin with {shown}", f"begins with {shown}"
+        holds = value in (text, self._folded(answer.words))
+        return holds, f"is not {shown}", f"is {shown}"
+
+    def _dissimilar(self, text: str) -> str:
+        if max(len(text), len(self.values[0])) > _MOST_COMPARED:
+            return f"is too long to count edits in: more than {_MOST_COMPARED:,} characters"
+        edits = _edits(text, self.values[0])
+        assert self.limit is not None  # noqa: S101 - the validator's
+        if (edits <= self.limit) != self.negated:
+            return ""
+        return f"is {edits} edits away from {_quoted(self.values)}, and the limit is {self.limit:g}"
 
     def _uncontained(self, text: str) -> str:
         there = [value for value in self.values if self._folded(value) in text]
@@ -144,6 +201,29 @@ class Expectation(BaseModel, frozen=True, extra="forbid"):
         return text if self.case_sensitive else text.lower()
 
 
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text, parse_constant=_refused_constant)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _refused_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _edits(one: str, other: str) -> int:
+    """Return how many characters to put in, take out or replace lead from one text to another."""
+    row = list(range(len(other) + 1))
+    for number, character in enumerate(one, 1):
+        before, row[0] = row[0], number
+        for place, known in enumerate(other, 1):
+            here = before if known == character else 1 + min(before, row[place], row[place - 1])
+            before, row[place] = row[place], here
+    return row[-1]
+
+
 def _staleness(answer: Answer) -> str:
     """Return why an answer is not known to be from current sources alone; empty where it is."""
     if answer.refuses:
@@ -160,9 +240,19 @@ def _staleness(answer: Answer) -> str:
     return "" if answer.freshness else "names no source by its id, so nobody knows if it is current"
 
 
+def _dumped(expectation: Expectation) -> dict[str, Any]:
+    """Return the fields; those of later versions only if they are set, so that ids stay."""
+    fields = expectation.model_dump()
+    return {
+        name: value
+        for name, value in fields.items()
+        if name not in ("limit", "weight") or value != Expectation.model_fields[name].default
+    }
+
+
 def _derived_id(given: dict[str, Any]) -> str:
     content = {
-        name: [one.model_dump() for one in value] if name == "expectations" else value
+        name: [_dumped(one) for one in value] if name == "expectations" else value
         for name, value in given.items()
         if name != "id" and value not in ((), None, False)
     }
@@ -194,6 +284,8 @@ class Question(BaseModel, frozen=True, extra="forbid"):
         case_sensitive: whether capitals matter in `contains`, `contains_any`, `excludes`, `matches`
             and `equals`.
         expectations: more of them, each by itself; see `Expectation`.
+        threshold: the share of what is expected that has to hold, 0 to 1, each counted by its
+            weight. None: all of it.
         id: identifies it in results and baselines. By default it is derived from the question and
             what must hold of the answer, so that it changes with them.
 
@@ -214,6 +306,7 @@ class Question(BaseModel, frozen=True, extra="forbid"):
     fresh: Annotated[bool, Strict()] = False
     case_sensitive: Annotated[bool, Strict()] = False
     expectations: tuple[Expectation, ...] = ()
+    threshold: Annotated[float, Field(ge=0, le=1)] | None = None
     id: NonEmpty = Field(default_factory=_derived_id)
 
     if TYPE_CHECKING:  # what is taken, which is more than what is kept
@@ -232,6 +325,7 @@ class Question(BaseModel, frozen=True, extra="forbid"):
             fresh: bool = False,
             case_sensitive: bool = False,
             expectations: Iterable[Expectation] = (),
+            threshold: float | None = None,
             id: str | None = None,  # noqa: A002 - what it is
         ) -> None: ...
 
@@ -253,15 +347,26 @@ class Question(BaseModel, frozen=True, extra="forbid"):
             )
         return self
 
-    def unmet(self, answer: Answer | str) -> str:
+    def unmet(self, answer: Answer | str, seconds: float = 0.0) -> str:
         """Return why the answer does not pass, as the end of a sentence; empty where it does.
 
         Args:
             answer: what was answered, whole, as a text or as it was read.
+            seconds: how long it took, for `latency`.
         """
         read = Answer(answer) if isinstance(answer, str) else answer
-        reasons = (one.unmet(read) for one in self._expected)
-        return "; it ".join(filter(None, reasons))
+        reasons = {one: reason for one in self._expected if (reason := one.unmet(read, seconds))}
+        if self.threshold is not None:
+            whole = sum(one.weight for one in self._expected)
+            holds = whole - sum(one.weight for one in self._expected if one in reasons)
+            if holds >= self.threshold * whole - 1e-9:
+                return ""
+        return "; it ".join(reasons.values())
+
+    @property
+    def unread(self) -> str:
+        """What is expected that cannot be judged here, so that it is not asked; mostly empty."""
+        return "; ".join(one.values[0] for one in self.expectations if one.kind == "unread")
 
     @functools.cached_property
     def _expected(self) -> tuple[Expectation, ...]:
@@ -290,7 +395,8 @@ class Question(BaseModel, frozen=True, extra="forbid"):
 
 def is_slow_to_judge(question: Question) -> bool:
     """Return whether judging an answer may take a noticeable time."""
-    return bool(question.matches) or any(one.kind == "matches" for one in question.expectations)
+    slow = ("matches", "similar", "is_json")
+    return bool(question.matches) or any(one.kind in slow for one in question.expectations)
 
 
 def needs_ledger(question: Question) -> bool:

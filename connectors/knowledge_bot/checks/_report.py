@@ -54,6 +54,8 @@ class CheckStop(StrEnum):
     """The service asks for payment, for example because a quota is used up (402)."""
     BOT = "bot"
     """The service has no such bot."""
+    MESSAGES = "messages"
+    """As many messages were sent as it may send."""
     REQUESTED = "requested"
     """The caller asked for it, or Ctrl-C did."""
 

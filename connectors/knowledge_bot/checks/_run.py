@@ -122,6 +122,8 @@ class CheckOptions(TypedDict, total=False):
             count as passed, with no attempts.
         on_result: called with what came of each attempt.
         on_progress: called with how far the check is.
+        messages: the most messages that are sent in all; the check ends when they are. None: as
+            many as it takes.
         key_of: returns the idempotency key of a question's next message, where the service takes
             keys: a check that sends it again, as after a kill, gets the first one's answer. None,
             and without this function: each message has a key of its own.
@@ -132,6 +134,7 @@ class CheckOptions(TypedDict, total=False):
     interval: float
     concurrency: int
     min_pass: float
+    messages: int | None
     passed_before: Collection[str]
     on_result: OnResult | None
     on_progress: OnProgress | None
@@ -147,6 +150,7 @@ class Options:
     interval: float = 15.0
     concurrency: int = 4
     min_pass: float = 1.0
+    messages: int | None = None
     passed_before: Collection[str] = ()
     on_result: OnResult | None = None
     on_progress: OnProgress | None = None
@@ -158,6 +162,8 @@ class Options:
         check_number("interval", self.interval, 0.1)
         check_number("concurrency", self.concurrency, 1, whole=True)
         check_number("min_pass", self.min_pass, 0, 1)
+        if self.messages is not None:
+            check_number("messages", self.messages, 1, whole=True)
         if isinstance(self.passed_before, str):
             raise ConfigurationError.of("passed_before", "expected several ids, not a string")
         for name in ("on_result", "on_progress", "key_of"):
@@ -398,9 +404,11 @@ class Schedule:
         for number, one in enumerate(self._results):
             if one.id in known:
                 self._results[number] = replace(one, verdict=Verdict.PASSED)
+            elif unread := one.question.unread:
+                self._results[number] = replace(one, reason=f"Not asked: {unread}.")
             else:
                 self._due.append((self._began, number))
-        self._passed = len(self._results) - len(self._due)
+        self._passed = sum(one.passed for one in self._results)
         self._asked = 0
         self._asked_at: dict[int, float] = {}
         self._stopped: CheckStop | None = None
@@ -431,6 +439,9 @@ class Schedule:
             if not self._asked_at:
                 self._report_progress(pause)
             return float(pause)
+        if self._asked == self.options.messages:
+            self.stop(CheckStop.MESSAGES, f"{self._asked:,} messages were sent, the most it may")
+            return None
         _, number = heapq.heappop(self._due)
         self._asked_at[number] = time.monotonic()
         self._asked += 1
@@ -650,9 +661,9 @@ class Runner:
             return
         seconds = time.monotonic() - began
         if is_slow_to_judge(one.question):
-            unmet = await asyncio.to_thread(one.question.unmet, answer)
+            unmet = await asyncio.to_thread(one.question.unmet, answer, seconds)
         else:
-            unmet = one.question.unmet(answer)
+            unmet = one.question.unmet(answer, seconds)
         self._schedule.answered(number, answer, unmet, seconds)
 
 

@@ -61,6 +61,13 @@ _REDRAWN_EVERY = 0.25
     help="How many messages may be under way at once.",
 )
 @click.option(
+    "--max-messages",
+    "messages",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Send at most N messages in all, however long it waits.  [default: as many as it takes]",
+)
+@click.option(
     "--baseline",
     "baseline_file",
     metavar="FILE",
@@ -90,7 +97,7 @@ def check(
     """Ask BOT the questions of FILE, and check its answers.
 
     Without BOT, the service's only bot is asked. FILE is TOML, lines of JSON (`-` reads these from
-    stdin), or the YAML of promptfoo. Each question is asked in a new conversation. One with
+    stdin), or YAML or CSV of promptfoo. Each question is asked in a new conversation. One with
     `fresh = true` passes if all sources of the answer are as the ledger knows them now.
 
     The exit code is 0 if enough questions passed, otherwise 3. Without an answer, a question has
@@ -132,6 +139,8 @@ def check(
     comparison = None if baseline is None else report.compare(baseline)
     problems = _written(report, junit, save_baseline, baseline)
     _show(report, comparison, as_json=as_json, quiet=quiet)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        _annotate(report, file)
     code, reason = _end(report, comparison)
     if problems or code is not Exit.DONE:
         raise Failed(" ".join([*problems, reason]), code or Exit.FAILED)
@@ -305,6 +314,21 @@ def _show(
         write_stderr(f"({report.summary().rstrip('.')})")
 
 
+def _annotate(report: "CheckReport", file: str) -> None:
+    """Write what did not pass as GitHub's runners show it, beside the file of questions."""
+
+    def escaped(text: str, *more: str) -> str:
+        for each in ("%", "\r", "\n", *more):
+            text = text.replace(each, f"%{ord(each):02X}")
+        return text
+
+    for one in report.results:
+        if not one.passed:
+            title = escaped(one.question.ask[:100], ":", ",")
+            reason = escaped(one.reason or "It was not asked.")
+            write_stderr(f"::error file={escaped(file, ':', ',')},title={title}::{reason}")
+
+
 def _end(report: "CheckReport", comparison: "Comparison | None") -> tuple[Exit, str]:
     """Return the exit code and the reason for it."""
     from knowledge_bot.checks import CheckStop
@@ -319,7 +343,7 @@ def _end(report: "CheckReport", comparison: "Comparison | None") -> tuple[Exit, 
             return Exit.INTERRUPTED, f"Interrupted: {counts} The others were not waited for."
     if not _was_answered(report):
         return Exit.FAILED, f"No question was answered. {report.results[0].reason}"
-    reasons = []
+    reasons = [report.stop_reason] if report.stopped else []
     if not report.ok:
         share = "" if report.min_pass == 1 else f", and {report.min_pass:.4g} of all have to"
         reasons.append(f"{report.failed} of {len(report.results)} did not pass{share}")

@@ -211,6 +211,18 @@ def test_a_bot_that_is_not_there_ends_it_and_is_named_beside_those_that_are(run,
     assert not report.ok
 
 
+def test_no_more_messages_are_sent_than_were_allowed(run, serve):
+    bots = serve(bot_1=lambda asked: "At ten.")
+    many = [Question(ask=f"{number}?", contains="9:30") for number in range(4)]
+    report = run(bots, "bot_1", many, wait=60, interval=0.1, messages=10, concurrency=2)
+    assert (report.stopped, len(bots.asked), report.ok) == (CheckStop.MESSAGES, 10, False)
+    assert verdicts(report) == ["failed"] * 4
+    report = run(bots, "bot_1", many, messages=3)
+    assert (len(bots.asked), verdicts(report).count("unasked")) == (13, 1)
+    report = run(bots, "bot_1", many, messages=4)
+    assert (report.stopped, len(bots.asked)) == (None, 17)
+
+
 @pytest.mark.parametrize(
     ("status", "stop"),
     [(401, CheckStop.AUTHENTICATION), (403, CheckStop.AUTHENTICATION), (402, CheckStop.PAYMENT)],

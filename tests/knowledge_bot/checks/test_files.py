@@ -77,7 +77,7 @@ def test_a_later_line_end_of_unicode_ends_no_line(written):
         ("q.jsonl", "[" * 100_000, ", line 1", "nested too deeply"),
         ("q.json", '{"tests": [\n}', ", line 2", "is not JSON"),
         ("q.jsonl", b'{"ask": "x"\n, "a": "\xff"}', ", line 2", "is not UTF-8 text"),
-        ("q.csv", "a,b", "", "the name does not end in .toml, .jsonl or .yaml"),
+        ("q.txt", "a,b", "", "the name does not end in .toml, .jsonl, .yaml or .csv"),
     ],
 )
 def test_what_cannot_be_read_is_reported_with_its_place(written, name, text, where, message):

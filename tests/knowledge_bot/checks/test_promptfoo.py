@@ -7,7 +7,7 @@ import regex
 
 from knowledge_bot import ConfigurationError
 from knowledge_bot._answers import Answer
-from knowledge_bot.checks import check, load_questions
+from knowledge_bot.checks import Verdict, check, load_questions
 from knowledge_bot.checks._promptfoo import python_expression
 from promptfoo_verdicts import EXPRESSIONS, TEXTS, VERDICTS, cases, configuration
 
@@ -156,20 +156,20 @@ def test_json_and_anchors_are_read(written):
         ("tests: [{vars: {q: Who?}}]", 1, "into quotes"),
         ("- a", 1, "is a mapping of names to values"),
         ("prompts: ['{{q}}']", 1, "there are no 'tests'"),
-        ("tests: file://tests.csv", 1, "'file://tests.csv' names a file"),
         ("tests:\n  - file://test.yaml", 2, "names a file"),
         ("tests:\n  - vars: {q: w}\n", 2, "the test has no 'assert'"),
         ("scenarios: []\ntests: []", 1, "'scenarios' is not read here"),
+        ("tests: tests.csv", 1, "tests.csv: cannot be read"),
+        (
+            "tests:\n  - assert: [{type: is-json}]\n    threshold: 1.5\n",
+            3,
+            "expected a number from 0 to 1",
+        ),
         ("prompts: prompts.txt\ntests: []", 1, "'prompts.txt' names a file"),
         ("prompts: ['file://a.j2']\ntests: []", 1, "names a file"),
-        ("tests:\n  - vars: {q: w}\n    threshold: 0.5\n", 3, "'threshold' of a test"),
-        ("tests:\n  - vars: {q: w}\n    options: {transform: x}\n", 3, "the option 'transform'"),
-        ("tests:\n  - vars: {q: file://q.txt}\n    assert: [{type: a}]", 2, "names a file"),
-        ("tests:\n  - vars: {q: '{{x}}'}\n    assert: [{type: a}]", 2, "is a template itself"),
         ("tests:\n  - vars: {q: {a: b}}\n    assert: [{type: a}]", 2, "expected a list"),
         ("tests:\n  - vars: {a: b, c: d}\n    assert: [{type: equals, value: x}]", 2, "'prompts'"),
         ("tests:\n  - assert: [{type: equals, value: x}]\n    vars: {a: b, a: c}", 3, "twice"),
-        ("prompts: ['{{x}}']\ntests:\n  - vars: {q: w}\n    assert: [{type: a}]", 4, "'a'"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(written, text, line, message):
@@ -183,20 +183,15 @@ def test_what_cannot_be_read_is_named_with_its_line(written, text, line, message
 @pytest.mark.parametrize(
     ("assertion", "message"),
     [
-        ("{type: llm-rubric, value: is kind}", "the assertion 'llm-rubric' is not read here"),
-        ("{type: not-similar, value: x}", "the assertion 'not-similar' is not read here"),
         ("{value: x}", "an assertion has no 'type'"),
         ("{type: contains}", "the assertion 'contains' has no 'value'"),
         ("{type: contains, value: [a, b]}", "expected a text"),
         ("{type: contains, value: ''}", "is empty"),
         ("{type: contains-all, value: []}", "is empty"),
-        ("{type: contains, value: file://x.txt}", "names a file"),
         ("{type: contains, value: '{{nobody}}'}", "{{nobody}} is not a var of the test"),
-        ("{type: contains, value: '{{q | upper}}'}", "{{q | upper}} is more than a var's name"),
-        ("{type: contains, value: '{% if q %}'}", "with {{names}} alone"),
         ("{type: regex, value: '(a'}", "'(a' is not a regular expression"),
-        ("{type: contains, value: x, threshold: 1}", "'threshold' of an assertion"),
         ("{type: contains, value: x, weight: 0}", "without weight"),
+        ("{type: latency}", "the assertion 'latency' has no 'threshold'"),
     ],
 )
 def test_an_assertion_that_is_not_read_is_named_with_its_line(written, assertion, message):
@@ -208,6 +203,118 @@ def test_an_assertion_that_is_not_read_is_named_with_its_line(written, assertion
         load_questions(file)
     assert f"{file}, line 5: " in str(caught.value)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        ("assert: [{type: llm-rubric, value: x}]", ["the assertion 'llm-rubric'"]),
+        (
+            "assert: [{type: javascript, value: x}, {type: contains, value: a}, {type: similar}]",
+            ["the assertion 'javascript'", "the assertion 'similar'"],
+        ),
+        ("assert: [{type: not-similar, value: x}]", ["the assertion 'not-similar'"]),
+        ("assert: [{type: contains, value: x, threshold: 1}]", ["'threshold' of the assertion"]),
+        ("assert: [{type: contains, value: file://x}]", ["names a file"]),
+        ("assert: [{type: contains, value: '{{q | upper}}'}]", ["more than a var's name"]),
+        ("assert: [{type: contains, value: '{% if q %}'}]", ["a template with {%"]),
+        ("assert: [{type: is-json, value: {type: object}}]", ["a value of the assertion"]),
+        ("assert: [{type: regex, value: '(?i)x'}]", ["Python's alone"]),
+        ("options: {transform: x}", ["the option 'transform'"]),
+        ("assertScoringFunction: f.js", ["'assertScoringFunction' of a test"]),
+    ],
+)
+def test_a_test_that_is_not_read_whole_is_not_asked_and_says_all_of_why(
+    written, serve, client_of, test, said
+):
+    fine = "  - vars: {q: 'Who?'}\n    assert: [{type: contains, value: Mia}]\n"
+    text = f"prompts: ['{{{{q}}}}']\ntests:\n{fine}  - vars: {{q: 'When?'}}\n    {test}\n"
+    questions = load_questions(written("p.yaml", text))
+    service = serve(bot_echo=lambda asked: "Mia")
+    report = check(client_of(service), "bot_echo", questions)
+    one, other = report.results
+    assert one.passed
+    assert (other.verdict, other.attempts) == (Verdict.UNASKED, 0)
+    assert all(each in other.reason for each in said)
+    assert "(line 5)" in other.reason or "(line 6)" in other.reason
+    assert not report.ok
+
+
+@pytest.mark.parametrize(
+    ("assertion", "answer", "seconds", "holds"),
+    [
+        ("{type: starts-with, value: We}", "We open.", 0, True),
+        ("{type: starts-with, value: we}", "We open.", 0, False),
+        ("{type: not-starts-with, value: We}", "We open.", 0, False),
+        ("{type: is-json}", ' {"a": [1]} ', 0, True),
+        ("{type: is-json}", "NaN", 0, False),
+        ("{type: is-json}", "At nine.", 0, False),
+        ("{type: not-is-json}", "At nine.", 0, True),
+        ("{type: latency, threshold: 500}", "x", 0.5, True),
+        ("{type: latency, threshold: 500}", "x", 0.51, False),
+        ("{type: levenshtein, value: kitten, threshold: 3}", "sitting", 0, True),
+        ("{type: levenshtein, value: kitten, threshold: 2}", "sitting", 0, False),
+        ("{type: levenshtein, value: abcdef}", "a", 0, True),
+        ("{type: levenshtein, value: abcdefg}", "a", 0, False),
+        ("{type: is-refusal}", "I could not find that in my sources.", 0, True),
+        ("{type: not-is-refusal}", "At nine.", 0, True),
+    ],
+)
+def test_an_assertion_holds_where_it_should(written, assertion, answer, seconds, holds):
+    text = f"prompts: ['{{{{q}}}}']\ntests:\n  - vars: {{q: w}}\n    assert: [{assertion}]\n"
+    (question,) = load_questions(written("p.yaml", text))
+    assert (question.unmet(Answer(answer), seconds) == "") is holds
+
+
+@pytest.mark.parametrize(
+    ("threshold", "answer", "passes"),
+    [(0.5, "a", True), (0.8, "a", False), (0.75, "b", True), (0.76, "b", False), (1, "ab", True)],
+)
+def test_a_threshold_is_a_share_of_the_weights(written, threshold, answer, passes):
+    text = (
+        f"prompts: ['{{{{q}}}}']\ntests:\n  - vars: {{q: w}}\n    threshold: {threshold}\n"
+        "    assert:\n      - {type: contains, value: a}\n      - {type: contains, value: b}\n"
+    )
+    text = text if "b" not in answer else text.replace("value: b", "value: b, weight: 3")
+    (question,) = load_questions(written("p.yaml", text))
+    assert (question.unmet(answer) == "") is passes
+
+
+CSV = """\
+question,place,__expected,__expected2,__threshold,__description
+When do you open?,desk,icontains:Nine,not-contains: ten,,first
+"Who, then?",desk,Mia,,0.5,second
+How far?,desk,levenshtein(2): near,"contains-any: a, ""b, c"" ",,
+Why?,desk,llm-rubric: is kind,,,
+"""
+
+
+@pytest.mark.parametrize("text", ["file://tests.csv", "tests.csv", None])
+def test_tests_stand_in_a_table_as_well(written, text):
+    file = written("tests.csv", CSV if text else CSV.replace("question,", "prompt,"))
+    if text:
+        file = written("p.yaml", f"prompts: ['{{{{question}}}}']\ntests: {text}\n")
+    first, second, third, fourth = load_questions(file)
+    assert [one.ask for one in (first, second, third)] == [
+        "When do you open?",
+        "Who, then?",
+        "How far?",
+    ]
+    assert [(one.kind, one.values, one.negated) for one in first.expectations] == [
+        ("contains_all", ("Nine",), False),
+        ("contains_all", ("ten",), True),
+    ]
+    assert (second.expectations[0].kind, second.threshold) == ("equals", 0.5)
+    assert [(one.limit, one.values) for one in third.expectations] == [
+        (2, ("near",)),
+        (None, ("a", "b, c")),
+    ]
+    assert "llm-rubric" in fourth.unread
+
+
+def test_a_row_with_too_few_columns_is_named(written):
+    with pytest.raises(ConfigurationError, match=r"tests.csv, line 2: has not as many columns"):
+        load_questions(written("tests.csv", "prompt,__expected\nWho?\n"))
 
 
 def test_a_mapping_that_is_merged_into_itself_ends(written):

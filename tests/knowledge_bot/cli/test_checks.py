@@ -203,8 +203,35 @@ def test_a_file_of_promptfoo_is_read_and_what_it_cannot_is_named(run, bots, tmp_
     assert run("check", "bot_1", file).exit_code == 0
     file.write_text(f"{text}      - {{type: llm-rubric, value: kind}}\n")
     done = run("check", "bot_1", file)
-    assert done.exit_code == 2
-    assert f"{file}, line 5: the assertion 'llm-rubric' is not read here" in done.stderr
+    assert done.exit_code == 1
+    assert "the assertion 'llm-rubric' is not read here (line 5)" in done.stdout
+    more = text.removeprefix("prompts: ['{{q}}']\ntests:\n")
+    file.write_text(f"{file.read_text()}{more}      - {{type: contains, value: 9:30}}\n")
+    done = run("check", "bot_1", file)
+    assert done.exit_code == 3
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["unasked", "passed"]
+
+
+def test_what_does_not_pass_is_shown_by_github(run, bots, file, monkeypatch):
+    bots(bot_2={**HALF, LEADS: "Max,\n100 %."})
+    assert "::error" not in run("check", "bot_2", file).stderr
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    file.write_text(QUESTIONS.replace("Who leads", "Who: leads").replace("Mia", "Mia\\n%"))
+    bots(bot_2={OPENS: "At 9:30.", "Who: leads it?": "Max."})
+    done = run("check", "bot_2", file)
+    (shown,) = (line for line in done.stderr.splitlines() if line.startswith("::"))
+    name = str(file).replace(":", "%3A")
+    assert shown.startswith(f"::error file={name},title=Who%3A leads it?::The answer does not")
+    assert "%0A" in shown
+    assert "%25" in shown
+
+
+def test_a_budget_of_messages_ends_a_wait(run, bots, file):
+    server = bots(bot_2=HALF)
+    done = run("check", "bot_2", file, "--wait", "10m", "--interval", "0.1", "--max-messages", "5")
+    assert done.exit_code == 3
+    assert "5 messages were sent" in done.stderr
+    assert len(asked(server)) == 5
 
 
 def test_several_bots_are_asked(run, bots, file):
