@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
@@ -107,7 +107,7 @@ class Sent:
     name: str
     collections: Sequence[str]
     url: str | None = None
-    headers: Sequence[Header] = ()
+    headers: Sequence[Header] = field(default=(), repr=False)
     content: str | None = None
     file: str | None = None
     filename: str | None = None

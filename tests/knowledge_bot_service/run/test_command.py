@@ -128,13 +128,6 @@ def test_a_port_in_use_is_a_clear_error(tmp_path: Path) -> None:
     assert "--port" in said
 
 
-def test_the_option_of_earlier_versions_names_the_role_that_took_its_place(tmp_path: Path) -> None:
-    done = called(tmp_path, "--admin")
-    assert done.returncode == 2
-    assert 'the role "manage"' in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_port_that_cannot_be_is_a_wrong_use(tmp_path: Path) -> None:
     done = subprocess.run(
         [*SERVE, "--port", "99999"], cwd=tmp_path, capture_output=True, text=True, check=False
