@@ -18,7 +18,6 @@ from pydantic import (
     PlainValidator,
     SecretStr,
     ValidationError,
-    field_validator,
     model_validator,
 )
 
@@ -63,6 +62,24 @@ _SHORTEST_KEY: Final = 3
 
 class SettingsError(Exception):
     """The settings cannot be used. str() says which setting, and why."""
+
+
+def wrong_with_key(key: str) -> str | None:
+    """Say why a text cannot be a key, beginning with "must"; None where it can."""
+    if not 1 <= len(key) <= 200 or not all("!" <= character <= "~" for character in key):
+        return f"must be {_SHORTEST_KEY} to 200 visible ASCII characters"
+    if len(key) < _SHORTEST_KEY:
+        return f"must have at least {_SHORTEST_KEY} characters: anybody can guess a shorter one"
+    return None
+
+
+def _usable(key: SecretStr) -> SecretStr:
+    if wrong := wrong_with_key(key.get_secret_value()):
+        raise ValueError(wrong)
+    return key
+
+
+KeyText = Annotated[SecretStr, AfterValidator(_usable)]
 
 
 def _endpoint(url: str) -> str:
@@ -114,7 +131,7 @@ class KeySettings(_Section):
 
     name: Annotated[str, Field(pattern=f"^{KEY_NAME}$")]
     role: Role
-    key: SecretStr | None = None
+    key: KeyText | None = None
     key_env: Annotated[str, Field(min_length=1)] | None = None
     key_file: Path | None = None
     expires: date | None = None
@@ -211,7 +228,7 @@ class Settings(_Section):
     host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
     port: int = Field(default=8700, ge=0, le=65535, strict=True)
     data: Path = Path("kbot-data")
-    api_keys: tuple[SecretStr, ...] = ()
+    api_keys: tuple[KeyText, ...] = ()
     keys: tuple[KeySettings, ...] = ()
     collections: tuple[CollectionSettings, ...] = (
         CollectionSettings(id="col_default", name="Default"),
@@ -227,23 +244,12 @@ class Settings(_Section):
     wait_for_sources: float = Field(default=5.0, ge=0, le=60, strict=True)
     workers: int = Field(default=4, ge=1, le=64, strict=True)
 
-    @field_validator("api_keys")
-    @classmethod
-    def _can_be_keys(cls, keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
-        for key in keys:
-            if wrong := wrong_with_key(key.get_secret_value()):
-                raise ValueError(f"a key {wrong}")
-        return keys
-
     @model_validator(mode="after")
     def _ids_agree(self) -> Self:
         known = [collection.id for collection in self.collections]
         _refuse_repeats("collection", known)
         _refuse_repeats("bot", [bot.id for bot in self.bots])
         _refuse_repeats("key", [key.name for key in self.keys])
-        for key in self.keys:
-            if key.key is not None and (wrong := wrong_with_key(key.key.get_secret_value())):
-                raise ValueError(f"the key {key.name} {wrong}")
         for bot in self.bots:
             if missing := set(bot.collections) - set(known):
                 raise ValueError(
@@ -402,15 +408,6 @@ _WORDS: Final[Mapping[str, str]] = {
     # JSON can escape what UTF-8 cannot carry, such as a lone "\ud800".
     "string_unicode": "must not contain half a surrogate pair",
 }
-
-
-def wrong_with_key(key: str) -> str | None:
-    """Say why a text cannot be a key, beginning with "must"; None where it can."""
-    if not 1 <= len(key) <= 200 or not all("!" <= character <= "~" for character in key):
-        return f"must be {_SHORTEST_KEY} to 200 visible ASCII characters"
-    if len(key) < _SHORTEST_KEY:
-        return f"must have at least {_SHORTEST_KEY} characters: anybody can guess a shorter one"
-    return None
 
 
 def _refuse_repeats(kind: str, ids: list[str]) -> None:

@@ -1,7 +1,7 @@
 """Text from documents of many kinds.
 
 The kind is decided by content, then by content type, then by file name. What is read here may come
-from anybody: `knowledge_bot_service.reading` calls it in a process with limits.
+from anybody: `knowledge_bot_service.readers.reading` calls it in a process with limits.
 """
 
 import re

@@ -2,9 +2,8 @@
 
 A document may make its reader loop, use gigabytes or crash, so it is read in a child process; this
 also keeps the interpreter free for requests. A child reads one document after another, since a new
-one costs a fifth of a second. Both directions are lines of JSON: a
-request each on its input, and on its output some of the document's passages, or the reason why
-there are none.
+one costs a fifth of a second. Both directions are lines of JSON: a request each on its input, and
+on its output some of the document's passages, or the reason why there are none.
 """
 
 import contextlib

@@ -43,7 +43,6 @@ from knowledge_bot_service.work.knowledge_base import KnowledgeBase, Sent
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 _LONGEST_KEY: Final = 255
 
-T = TypeVar("T")
 _Answer = TypeVar("_Answer", bound=BaseModel)
 
 

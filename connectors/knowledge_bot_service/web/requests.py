@@ -43,7 +43,7 @@ MOST_COLLECTIONS: Final = 1000
 """How many collections a source may be added to."""
 
 CONVERSATION_ID: Final = r"^conv_[0-9a-f]{24}$"
-"""What the ids of conversations look like; see `store.new_id`."""
+"""What the ids of conversations look like; see `store.database.new_id`."""
 
 
 SAID: Final = {

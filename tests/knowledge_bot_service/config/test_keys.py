@@ -160,12 +160,12 @@ def test_a_client_that_waits_as_it_is_told_gets_its_answer(service: LocalService
     ("keys", "told"),
     [
         ([{"name": "a", "role": "read"}], "the key a must have one of key, key_env and key_file"),
-        ([{"name": "a", "role": "read", "key": "x", "key_env": "X"}], "it has 2"),
+        ([{"name": "a", "role": "read", "key": "key", "key_env": "X"}], "it has 2"),
         ([{"name": "a", "role": "read", "key": "with a space"}], "3 to 200 visible ASCII"),
-        ([{"name": "a", "role": "read", "key": "x"}], "the key a must have at least 3 characters"),
+        ([{"name": "a", "role": "read", "key": "x"}], "(a), key: must have at least 3 characters"),
         ([{"name": "a", "role": "owner", "key": "x"}], "role"),
         ([{"name": "a b", "role": "read", "key": "x"}], "name"),
-        ([{"name": "a", "role": "read", "key": "x"}] * 2, "key a is declared twice"),
+        ([{"name": "a", "role": "read", "key": "key"}] * 2, "key a is declared twice"),
     ],
 )
 def test_what_is_wrong_with_a_key_is_told(keys: list[dict[str, str]], told: str) -> None:

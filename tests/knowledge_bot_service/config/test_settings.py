@@ -92,7 +92,7 @@ def test_a_file_may_be_empty(tmp_path: Path) -> None:
         ),
         ("port = '8700'", ["port: must be"]),
         ("limits = {sources = true}", ["[limits], sources: must be"]),
-        ("api_keys = ['x']", ["api_keys: a key must have at least 3 characters"]),
+        ("api_keys = ['x']", ["api_keys, item 1: must have at least 3 characters"]),
         ("workers = 'four'", ["workers: must be"]),
         ("port = 99999", ["port: must be less than or equal to 65535"]),
         ("host = 7", ["host: must be"]),
@@ -105,7 +105,7 @@ def test_a_file_may_be_empty(tmp_path: Path) -> None:
             ["keys: must be a list in brackets; each of them begins with [[keys]]"],
         ),
         ("[refetch]\nevery = '0s'", ["every: must be a whole number of 1 to 999999 and a unit"]),
-        ("api_keys = ['']", ["api_keys: a key must be 3 to 200 visible ASCII characters"]),
+        ("api_keys = ['']", ["api_keys, item 1: must be 3 to 200 visible ASCII characters"]),
         ("bots = ['bot_a']", ["[[bots]] number 1: must have"]),
         (
             "[[bots]]\nid = 'bot_a'\nname = 'A'",

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 def read_docx(path: Path) -> Document:
     """The blocks of a Word document; its title is that of its properties, or its first line's.
 
-    A style tells what a paragraph is: by the
-    name that Word gives it in every language, or by its outline level. A table of contents, which
-    repeats the headings, is left out.
+    A style tells what a paragraph is: by the name that Word gives it in every language, or by its
+    outline level. A table of contents, which repeats the headings, is left out.
 
     Raises:
         ExtractionError: it is not a Word document, damaged, encrypted, larger inside than is
