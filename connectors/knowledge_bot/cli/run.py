@@ -85,6 +85,9 @@ class Session:
             on_outcome=output.on_outcome,
             stop=self.stop,
         )
+        # A ledger whose name has a typo is empty, too, and sends everything again.
+        ledger = self._options.ledger
+        is_new = ledger is not None and not self._options.dry_run and not ledger.exists()
         try:
             report = options.run(self._client, items)
         except KeyboardInterrupt:
@@ -99,7 +102,7 @@ class Session:
             raise Failed(f"{reason}.", Exit.SOME_FAILED) from None
         finally:
             output.end()
-        self._summarize(report, output.lost)
+        self._summarize(report, output.lost, is_new=is_new)
         return report
 
     def say(self, text: str) -> None:
@@ -148,7 +151,9 @@ class Session:
     def _command(self, rest: str) -> str:
         return f"`kbot ledger {rest}{self._ledger}`"
 
-    def _summarize(self, report: Report, lost: OSError | StdoutError | None) -> None:
+    def _summarize(
+        self, report: Report, lost: OSError | StdoutError | None, *, is_new: bool
+    ) -> None:
         code = exit_of(report)
         # The run was interrupted because stdout was lost, or by a terminal that was closed.
         if lost is not None and code is Exit.INTERRUPTED:
@@ -162,7 +167,7 @@ class Session:
                 write_table(("outcome", "items"), list(_named_counts(report).items()))
         if not self._as_json:
             self._show_failures(report)
-            self._show_what_to_look_at(report)
+            self._show_what_to_look_at(report, is_new=is_new)
 
     def _show_failures(self, report: Report) -> None:
         new = [one for one in report.failures if one not in self._shown_before]
@@ -183,7 +188,7 @@ class Session:
         if (left := count - hidden - counted) > 0:
             write_stderr(f"… and {left} more; --json lists all.")
 
-    def _show_what_to_look_at(self, report: Report) -> None:
+    def _show_what_to_look_at(self, report: Report, *, is_new: bool) -> None:
         if not report.dry_run:
             if report.superseded:
                 command = self._command("superseded")
@@ -209,7 +214,7 @@ class Session:
         note = (
             "nothing was sent; compared with"
             if report.dry_run
-            else "what was sent is remembered in"
+            else f"what was sent is remembered in{' a new ledger,' if is_new else ''}"
         )
         self.say(f"({report.duration:.1f} s; {note} {self._options.ledger})")
 

@@ -597,10 +597,13 @@ class Planner:
             return
         with open(job.place, "rb", buffering=0) as stream:  # noqa: PTH123 - as above
             if status.st_size > _SMALL:
+                _refuse_ledger(stream.read(_SMALL))
+                stream.seek(0)
                 job.digest = hashlib.file_digest(stream, "sha256").digest()[:DIGEST_SIZE]
                 job.fingerprint = found
                 return
             content = stream.readall()
+            _refuse_ledger(content)
             same = fingerprint(os.fstat(stream.fileno())) == found
         job.digest = hashlib.sha256(content).digest()[:DIGEST_SIZE]
         if len(content) <= planned.room and content:
@@ -662,6 +665,16 @@ class Planner:
 
     def _first_contents(self, job: Job) -> list[bytes]:
         return [window[job.id] for window in self._recent if job.id in window]
+
+
+def _refuse_ledger(head: bytes) -> None:
+    """Leave out a ledger of another run, which is no document and changes with each of its runs.
+
+    Args:
+        head: the file's first bytes, enough of them for SQLite to name its tables.
+    """
+    if head.startswith(b"SQLite format 3\0") and b"kbot_items" in head:
+        raise _UnusableItemError("skipped", "it is the ledger of another run")
 
 
 def _if_unchanged(job: Job, row: Row) -> Row | None:

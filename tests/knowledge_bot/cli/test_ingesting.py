@@ -37,7 +37,9 @@ def test_a_folder_is_sent_once_and_what_changed_is_sent_again(run, of_the_servic
 
 def test_the_ledger_is_kept_with_the_users_data_and_named(run, of_the_service, handbook, tmp_path):
     done = run("ingest", "folder", handbook)
-    assert f"remembered in {tmp_path}/data/kbot/ledger.db" in done.stderr
+    assert f"a new ledger, {tmp_path}/data/kbot/ledger.db" in done.stderr
+    again = run("ingest", "folder", handbook)
+    assert f"remembered in {tmp_path}/data/kbot/ledger.db" in again.stderr
     assert (tmp_path / "data" / "kbot" / "ledger.db").is_file()
 
 

@@ -344,3 +344,14 @@ def test_a_ledger_in_the_folder_that_is_fed_is_no_document(send, service, tmp_pa
     assert [name for name in service.created if "ledger" in name] == ["ledger.db.md"]
     skipped = [one for one in report.failures if one.kind == "skipped"]
     assert {one.error for one in skipped} == {"it is the ledger of this run"}
+
+
+def test_a_ledger_of_another_run_is_no_document(send, service, tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.md").write_text("Open at 9:30.", encoding="utf-8")
+    first = Ledger(folder / "other.db")
+    send([Text(name="t", content="one")], ledger=first)
+    report = send(from_folder(folder), ledger=Ledger(tmp_path / "ledger.db"))
+    assert (report.created, [one.name for one in report.failures]) == (1, ["other.db"])
+    assert sorted(service.created) == ["a.md", "t"]
