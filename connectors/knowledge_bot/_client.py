@@ -147,6 +147,27 @@ class _BaseClient(Endpoints):
         """The service's address, with its path, in its normal spelling."""
         return self._configuration.base_url
 
+    @classmethod
+    def from_profile(cls, name: str | None = None, **options: Any) -> Self:
+        """Return a client of the service that `kbot login` saved.
+
+        Args:
+            name: the profile; by default that of KBOT_PROFILE, or the default one.
+            options: as for the client, `timeout` and the others.
+
+        Raises:
+            ConfigurationError: there is no such profile, its file or its keyring cannot be used, or
+                an option cannot be.
+        """
+        from knowledge_bot._profiles import selected
+
+        profile = selected(name)
+        key = profile.key()
+        if not key:
+            raise ConfigurationError.of("api_key", f"the profile {profile.name} has none")
+        make: Callable[..., Self] = cls
+        return make(key, profile.base_url, **options)
+
     def with_options(self, *, timeout: float | None = None, max_retries: int | None = None) -> Self:
         """Return a client with other limits that sends over this one's connections.
 

@@ -134,7 +134,8 @@ def _base_url(url: str | None) -> str:
         raise ConfigurationError.of(
             "base_url",
             f"no base URL; pass base_url= or set {BASE_URL_VARIABLE}, "
-            f"for example to https://service.example.com{_VERSION_PATH}",
+            f"for example to https://service.example.com{_VERSION_PATH}; "
+            "Client.from_profile() reads what `kbot login` saved",
         )
     if not isinstance(url, str):
         raise ConfigurationError.of("base_url", f"expected a string, not {type(url).__name__}")
@@ -152,7 +153,8 @@ def _base_url(url: str | None) -> str:
         )
     if parts.scheme not in ("http", "https") or not host or port == 0:
         raise ConfigurationError.of(
-            "base_url", f"{url!r} is not an http:// or https:// address with a host"
+            "base_url",
+            f"{url!r} is not an http:// or https:// address with a host{_meant(url)}",
         )
     if parts.query or parts.fragment or "?" in url or "#" in url:
         raise ConfigurationError.of("base_url", f"{url!r} has a query or a fragment; leave it out")
@@ -164,6 +166,14 @@ def _base_url(url: str | None) -> str:
         )
     path = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~-._") or _VERSION_PATH
     return urlunsplit((parts.scheme, _authority(parts.scheme, host, port), path, "", ""))
+
+
+def _meant(url: str) -> str:
+    """Say what was perhaps meant by an address without its scheme."""
+    if not re.fullmatch(r"[A-Za-z0-9.-]+(:\d+)?(/\S*)?", url):
+        return ""
+    host = url.partition("/")[0].partition(":")[0]
+    return f"; did you mean {'http' if _is_loopback(host) else 'https'}://{url}?"
 
 
 def _authority(scheme: str, host: str, port: int | None) -> str:

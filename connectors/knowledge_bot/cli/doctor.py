@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from knowledge_bot import KnowledgeBotError
-from knowledge_bot.cli.exits import Exit, Failed, is_account_error
+from knowledge_bot.cli.exits import Exit, Failed, exit_of
 from knowledge_bot.cli.kbot import PLUGINS
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 from knowledge_bot.cli.output import as_json_option, write_document, write_table, write_text
@@ -113,7 +113,7 @@ def _proxies(connection: Connection) -> Iterator[_Setting]:
     try:
         parts = urlsplit(connection.address.value)
         host = parts.hostname or ""
-    except (Failed, ValueError):
+    except (Failed, ValueError):  # ConfigurationError is a ValueError
         parts, host = None, ""
     known = getproxies()
     used = known.get(parts.scheme) or known.get("all") if parts else None
@@ -135,7 +135,7 @@ def _checks_of_the_service(connection: Connection) -> Iterator[_Check]:
             yield _Check("service", False, "No service is named: `kbot login` saves one.")
             return
         key = connection.key.value
-    except Failed as error:
+    except (Failed, KnowledgeBotError) as error:
         yield _failed("settings", error)  # of the settings, or of the keyring alone
         return
     try:
@@ -157,9 +157,9 @@ def _checks_of_the_service(connection: Connection) -> Iterator[_Check]:
         yield from _extensions(client)
 
 
-def _failed(name: str, error: Exception) -> _Check:
-    of_account = getattr(error, "exit_code", None) == Exit.ACCOUNT or is_account_error(error)
-    return _Check(name, False, str(error), Exit.ACCOUNT if of_account else Exit.FAILED)
+def _failed(name: str, error: Failed | KnowledgeBotError) -> _Check:
+    code = error.exit_code if isinstance(error, Failed) else exit_of(error)
+    return _Check(name, False, str(error), Exit.ACCOUNT if code == Exit.ACCOUNT else Exit.FAILED)
 
 
 def _tried(name: str, what: Callable[[], str]) -> _Check:

@@ -16,6 +16,7 @@ from knowledge_bot import (
     PaymentRequiredError,
     PermissionDeniedError,
 )
+from knowledge_bot._profiles import ProfileError
 from knowledge_bot.cli.terminal import give_up, printable, write_stderr
 
 
@@ -104,8 +105,11 @@ def falling_back_to_stderr(text: str, code: Exit = Exit.UNKNOWN) -> Iterator[Non
 
 def exit_of(error: KnowledgeBotError) -> Exit:
     """Return the exit code for an error of a call that created nothing."""
-    if is_account_error(error):
+    about = error.about if isinstance(error, ProfileError) else ""
+    if is_account_error(error) or about == "key":
         return Exit.ACCOUNT
+    if about == "disk":
+        return Exit.FAILED
     return Exit.USAGE if isinstance(error, ConfigurationError) else Exit.FAILED
 
 

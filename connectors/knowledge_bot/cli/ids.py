@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from knowledge_bot._profiles import ProfileError, read_settings
 from knowledge_bot.cli.exits import Exit, Failed
-from knowledge_bot.cli.settings import Connection, read_settings
+from knowledge_bot.cli.settings import Connection
 from knowledge_bot.cli.terminal import one_line, write_stderr
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def profile_names(
     """Complete a profile's name."""
     try:
         profiles = read_settings().profiles.values()
-    except Failed:
+    except ProfileError:
         return []
     return _items(((one.name, one.base_url) for one in profiles), incomplete)
 

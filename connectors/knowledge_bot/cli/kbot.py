@@ -17,16 +17,11 @@ from typing import Any
 import click
 
 from knowledge_bot import KnowledgeBotError, __version__
+from knowledge_bot._configuration import API_KEY_VARIABLE, BASE_URL_VARIABLE
+from knowledge_bot._profiles import FILE_VARIABLE, PROFILE_VARIABLE
 from knowledge_bot.cli.exits import Exit, Failed, StdoutError, exit_of
 from knowledge_bot.cli.ids import profile_names
-from knowledge_bot.cli.settings import (
-    ADDRESS_VARIABLE,
-    COLLECTION_VARIABLE,
-    FILE_VARIABLE,
-    KEY_VARIABLE,
-    PROFILE_VARIABLE,
-    Connection,
-)
+from knowledge_bot.cli.settings import COLLECTION_VARIABLE, Connection
 from knowledge_bot.cli.terminal import give_up, write_stderr
 from knowledge_bot.errors import MissingExtraError
 
@@ -63,9 +58,9 @@ _INSTALL = "pip install 'knowledge-bot[cli]'"
 _STDOUT_CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EBADF, errno.EIO)
 
 ENVIRONMENT = {
-    ADDRESS_VARIABLE: "The service's address. An option wins over the environment, and that over "
+    BASE_URL_VARIABLE: "The service's address. An option wins over the environment, and that over "
     "the profile; `kbot doctor` shows where each setting comes from.",
-    KEY_VARIABLE: "The API key. There is no option for it: other users can see command lines.",
+    API_KEY_VARIABLE: "The API key. There is no option for it: other users can see command lines.",
     COLLECTION_VARIABLE: "Collections to add to, separated by spaces.",
     "KNOWLEDGE_BOT_LEDGER": "Where `kbot ingest` remembers what it sent: a file or a URL.",
     PROFILE_VARIABLE: "The profile of `kbot login` to use, where no --profile is given.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
+from knowledge_bot._profiles import data_folder
 from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.ids import collection_ids
 from knowledge_bot.cli.output import (
@@ -16,7 +17,6 @@ from knowledge_bot.cli.output import (
     write_table,
     write_text,
 )
-from knowledge_bot.cli.settings import data_folder
 from knowledge_bot.cli.terminal import write_stderr
 from knowledge_bot.cli.texts import read_lines
 

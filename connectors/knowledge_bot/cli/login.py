@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from knowledge_bot.cli.exits import Exit, Failed
-from knowledge_bot.cli.ids import collection_ids, profile_names
-from knowledge_bot.cli.output import as_json_option, write_document, write_table
-from knowledge_bot.cli.settings import (
-    ADDRESS_VARIABLE,
-    KEY_VARIABLE,
+from knowledge_bot._configuration import API_KEY_VARIABLE, BASE_URL_VARIABLE
+from knowledge_bot._profiles import (
     UNNAMED,
-    Connection,
     Profile,
+    ProfileError,
     Settings,
     check_name,
     read_settings,
@@ -24,6 +20,10 @@ from knowledge_bot.cli.settings import (
     settings_file,
     write_settings,
 )
+from knowledge_bot.cli.exits import Exit, Failed
+from knowledge_bot.cli.ids import collection_ids, profile_names
+from knowledge_bot.cli.output import as_json_option, write_document, write_table
+from knowledge_bot.cli.settings import Connection
 from knowledge_bot.cli.terminal import write_stderr
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def profiles(new_default: str | None, as_json: bool) -> None:
 
 def _address(known: Profile | None, *, named: bool, ask: bool) -> str:
     """Return the address from the environment, or from the profile, or ask for it."""
-    variable, kept = os.environ.get(ADDRESS_VARIABLE), known.base_url if known else None
+    variable, kept = os.environ.get(BASE_URL_VARIABLE), known.base_url if known else None
     # A named profile does not mean the service that the environment names.
     if variable and not named:
         return variable
@@ -247,15 +247,15 @@ def _show_what_was_saved(profile: Profile, settings: Settings, file: str) -> Non
         write_stderr(f"Sources are added to {', '.join(profile.collections)}.")
     else:
         write_stderr("`kbot collections` lists the collections to choose from.")
-    if os.environ.get(KEY_VARIABLE):
-        write_stderr(f"{KEY_VARIABLE} is set, and wins over the file.")
+    if os.environ.get(API_KEY_VARIABLE):
+        write_stderr(f"{API_KEY_VARIABLE} is set, and wins over the file.")
 
 
 def _remove_all() -> None:
     try:
         settings = read_settings(to_replace=True)
-    except Failed as error:
-        write_stderr(f"Warning: {error.message} What it may have kept in a keyring stays there.")
+    except ProfileError as error:
+        write_stderr(f"Warning: {error} What it may have kept in a keyring stays there.")
         settings = Settings()
     for profile in settings.profiles.values():
         _forget_key(profile)
@@ -265,5 +265,5 @@ def _remove_all() -> None:
 def _forget_key(profile: Profile) -> None:
     try:
         profile.remove_from_keyring()
-    except Failed as error:
-        write_stderr(f"Warning: {error.message}")
+    except ProfileError as error:
+        write_stderr(f"Warning: {error}")

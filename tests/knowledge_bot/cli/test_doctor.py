@@ -213,7 +213,7 @@ def test_a_proxy_that_is_used_is_shown_as_such(examined):
 def test_extras_that_are_installed_are_listed_with_their_versions(examined, of_the_service):
     _, _, checks = examined()
     assert checks["extra serve"][0] is True
-    assert "fastapi " in checks["extra serve"][1]
+    assert "knowledge-bot-service " in checks["extra serve"][1]
 
 
 def test_it_says_what_is_announced_and_what_is_not(examined, answering):
