@@ -29,6 +29,9 @@ class Chat:
         self.conversation_id = conversation_id
         self._turn = threading.Lock()
 
+    def __repr__(self) -> str:
+        return f"Chat({self._bot_id!r}, conversation_id={self.conversation_id!r})"
+
     def ask(self, content: str) -> "Message":
         """Send a message in this conversation; returns and raises what `send_message` does."""
         with self._turn:
@@ -60,6 +63,9 @@ class AsyncChat:
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
             WeakKeyDictionary()
         )
+
+    def __repr__(self) -> str:
+        return f"AsyncChat({self._bot_id!r}, conversation_id={self.conversation_id!r})"
 
     async def ask(self, content: str) -> "Message":
         """Send a message in this conversation; returns and raises what `send_message` does."""

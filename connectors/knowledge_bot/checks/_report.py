@@ -17,6 +17,7 @@ from xml.etree import ElementTree as ET
 
 from pydantic import BaseModel, ValidationError
 
+from knowledge_bot._html import paragraphs, table
 from knowledge_bot.checks._questions import Question
 from knowledge_bot.errors import ConfigurationError
 
@@ -241,7 +242,7 @@ class Comparison:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CheckReport:
     """What came of a check.
 
@@ -291,6 +292,14 @@ class CheckReport:
             "stop_reason": self.stop_reason,
             "results": [one.as_dict() for one in self.results],
         }
+
+    def __repr__(self) -> str:
+        return f"<CheckReport: {self.summary()}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: each question, and why it did not pass."""
+        rows = ((one.verdict, one.question.ask, one.reason or one.answer) for one in self.results)
+        return table(("verdict", "question", "reason or answer"), rows) + paragraphs(self.summary())
 
     def table(self, width: int = 80) -> str:
         """Return the results as a table, with reason and answer below what did not pass.

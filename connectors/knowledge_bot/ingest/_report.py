@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, Literal
 
+from knowledge_bot._html import paragraphs, table
 from knowledge_bot.errors import Delivery, KnowledgeBotError
 
 logger: logging.Logger = logging.getLogger("knowledge_bot.ingest")
@@ -36,6 +37,7 @@ DONE: tuple[Kind, ...] = ("created", "replaced", "moved", "removed")
 # Limits the memory of a run in which everything fails, and remarks do not displace failures.
 FAILURES_KEPT = 1000
 _FAILURES_SHOWN = 5
+_FAILURES_IN_HTML = 20
 _NAME_SHOWN = 200
 
 
@@ -100,7 +102,7 @@ class Outcome:
         return self.kind in _FAILED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """The counts of a run, so far or at its end.
 
@@ -229,6 +231,22 @@ class Report:
         )
         end = f"; stopped: {self.stop_reason.rstrip('. ')}" if self.stopped else ""
         return f"{counts or 'nothing to do'} in {self.duration:.1f} s{end}"
+
+    def __repr__(self) -> str:
+        return f"<Report: {self}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the counts, and what needs attention."""
+        counts = [(name.replace("_", " "), n) for name, n in self.counts.items() if n]
+        shown = [one for one in self.failures if one.kind != "skipped"][:_FAILURES_IN_HTML]
+        failures = [(one.kind.replace("_", " "), one.name, one.error) for one in shown]
+        return "".join(
+            [
+                table(("outcome", "items"), counts),
+                table(("outcome", "name", "what happened"), failures) if failures else "",
+                paragraphs(str(self)),
+            ]
+        )
 
 
 class IncompleteIngestionError(KnowledgeBotError):

@@ -35,6 +35,7 @@ from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest._engine import Run
 from knowledge_bot.ingest._ledger import Entry, Ledger, PrunePlan, SupersededSource
 from knowledge_bot.ingest._plan import Job, OnUnknown
+from knowledge_bot.ingest._progress import ProgressBar
 from knowledge_bot.ingest._report import Outcome, Report, Stop
 
 Prune = bool | Literal["excluded"] | Callable[[Entry | SupersededSource], object] | PrunePlan
@@ -82,6 +83,8 @@ class IngestionOptions(SharedOptions, total=False):
         on_unknown: `hold` reports items of unknown outcome and does not send them, so that nothing
             is created twice; `resend` sends them again, so that nothing is missing.
         on_progress: called a few times a second with the report so far, in another thread.
+        progress: draw a bar in a notebook or on a terminal, and nothing where stderr is a file;
+            not together with `on_progress`.
         on_outcome: called with each item that is created (in a dry run: would be) or fails.
         dry_run: compare only: send nothing, write nothing, and make no ledger.
         origin: a name for where the items come from, such as `handbook`. After a complete run,
@@ -119,6 +122,7 @@ class IngestionOptions(SharedOptions, total=False):
     collections: Required[Collections]
     ledger: Ledger | str | os.PathLike[str] | None
     on_progress: OnProgress | None
+    progress: bool
     on_outcome: OnOutcome | None
     dry_run: bool
     origin: str | None
@@ -149,6 +153,7 @@ class Ingestion:
     concurrency: int = 8
     on_unknown: OnUnknown = "hold"
     on_progress: OnProgress | None = None
+    progress: bool = False
     on_outcome: OnOutcome | None = None
     dry_run: bool = False
     origin: str | None = None
@@ -195,6 +200,7 @@ class Ingestion:
         origin: object = self.origin
         if origin is not None and not (isinstance(origin, str) and origin.strip()):
             raise ConfigurationError(f"origin: expected a name, not {self.origin!r}")
+        object.__setattr__(self, "on_progress", _shown(self.on_progress, self.progress))
         for name, fits, wanted in (
             ("ledger", self.ledger is None or isinstance(self.ledger, Ledger), "a Ledger"),
             ("on_progress", self.on_progress is None or callable(self.on_progress), "a function"),
@@ -208,7 +214,8 @@ class Ingestion:
     def run(self, client: Client, items: Iterable[object]) -> Report:
         """Ingest the items and return when that is done; see `ingest`."""
         blocking = _BlockingRun(self, client, items)
-        with client._ingestion_span() as counted:  # noqa: SLF001 - the core's own
+        span = client._ingestion_span()  # noqa: SLF001 - the core's own
+        with self._drawing(), span as counted:
             report = blocking.run()
             counted(report.counts)
         return report
@@ -225,7 +232,8 @@ class Ingestion:
         asked = threading.Event()
         run = self._new_run(client, _AsyncSender(client), items, asked)
         span = client._ingestion_span()  # noqa: SLF001 - the core's own
-        with span as counted, stop_on_signals(asked.set, wanted=self.handle_signals):
+        signals = stop_on_signals(asked.set, wanted=self.handle_signals)
+        with self._drawing(), span as counted, signals:
             running = asyncio.create_task(run.run())
             try:
                 report = await asyncio.shield(running)
@@ -239,6 +247,14 @@ class Ingestion:
                 raise
             counted(report.counts)
         return report
+
+    @contextlib.contextmanager
+    def _drawing(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            if isinstance(self.on_progress, ProgressBar):
+                self.on_progress.close()
 
     def _new_run(
         self, client: Client | AsyncClient, sender: Any, items: Any, asked: threading.Event
@@ -301,6 +317,12 @@ async def aingest(
     event loop's thread. Arguments, result and errors are those of `ingest`.
     """
     return await _ingestion(options).arun(client, items)
+
+
+def _shown(on_progress: OnProgress | None, progress: bool) -> OnProgress | None:
+    if progress and on_progress is not None and not isinstance(on_progress, ProgressBar):
+        raise ConfigurationError.of("progress", "give either progress or on_progress")
+    return ProgressBar() if progress else on_progress
 
 
 def _ingestion(options: IngestionOptions) -> Ingestion:
