@@ -134,7 +134,7 @@ def check(
         how["ledger"] = open_ledger(ledger_address)
     with connection.client(needs_key=True) as client:
         several = [one.strip() for one in (bots or "").split(",") if one.strip()]
-        asked = several if bots is not None else [bot_to_ask(client, bot)]
+        asked = several if bots is not None else [bot or _only_bot(client, **how)]
         report = _checked(client, asked, questions, quiet=quiet, **how)
     comparison = None if baseline is None else report.compare(baseline)
     problems = _written(report, junit, save_baseline, baseline)
@@ -144,6 +144,20 @@ def check(
     code, reason = _end(report, comparison)
     if problems or code is not Exit.DONE:
         raise Failed(" ".join([*problems, reason]), code or Exit.FAILED)
+
+
+def _only_bot(client: "Client", *, wait: float, interval: float, **_: object) -> str:
+    """Return the service's only bot; a service that is away is waited for, as with a bot's id."""
+    from knowledge_bot import ConnectionFailedError
+
+    end = time.monotonic() + wait
+    while True:
+        try:
+            return bot_to_ask(client, None)
+        except ConnectionFailedError:
+            if time.monotonic() + interval > end:
+                raise
+            time.sleep(interval)
 
 
 def _questions(file: str) -> "list[Question]":

@@ -1,0 +1,135 @@
+"""What the recipes' blocks of other programs do: the crontab's line, the timer, the jobs of CI."""
+
+import configparser
+import os
+import shlex
+import socket
+import subprocess
+
+import pytest
+import yaml
+
+from docs.pages import DOCS, blocks
+from docs.services import HANDBOOK
+from docs.test_blocks import PROGRAMS
+from knowledge_bot_service import LocalService
+
+NIGHTS = DOCS / "recipes" / "every-night.md"
+CI = DOCS / "recipes" / "ci.md"
+
+QUESTIONS = """
+[[questions]]
+ask = "What does a membership cost?"
+contains = "36"
+"""
+
+
+@pytest.fixture
+def home(tmp_path):
+    (tmp_path / "docs").symlink_to(HANDBOOK)
+    (tmp_path / "questions.toml").write_text(QUESTIONS)
+    return tmp_path
+
+
+def here(command, home):
+    """A command of a page with the programs and folders of this test."""
+    places = {
+        "/opt/kbot/bin/kbot": str(PROGRAMS / "kbot"),
+        "/srv/handbook": str(home / "docs"),
+        "/var/log/": f"{home}/",
+    }
+    for place, mine in places.items():
+        assert place in command or place == "/var/log/"
+        command = command.replace(place, mine)
+    return command
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def as_cron(command, home):
+    """Run a command as cron does: in a shell, with nearly nothing in the environment."""
+    return subprocess.run(
+        ["/bin/sh", "-c", command],
+        env={"HOME": str(home), "PATH": "/usr/bin:/bin"},
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def crontab():
+    (block,) = (one for one in blocks(NIGHTS) if "MAILTO" in one.text)
+    return block.text.splitlines()[-1].split(maxsplit=5)[5]
+
+
+def login(service, home):
+    subprocess.run(
+        [PROGRAMS / "kbot", "--base-url", service.base_url, "login", "--key-stdin"],
+        env={"HOME": str(home)},
+        input=service.api_key,
+        text=True,
+        check=True,
+        capture_output=True,
+    )
+
+
+def test_a_good_night_under_cron_writes_no_mail_and_a_line_of_counts(home):
+    with LocalService(home / "data") as service:
+        login(service, home)
+        night = as_cron(here(crontab(), home), home)
+    assert (night.returncode, night.stdout, night.stderr) == (0, "", "")
+    assert "created\t12" in (home / "handbook.log").read_text()
+
+
+def test_a_bad_night_under_cron_is_mailed(home):
+    with LocalService(home / "data") as service:
+        login(service, home)
+    night = as_cron(here(crontab(), home), home)
+    assert night.returncode == 1
+    assert night.stderr
+
+
+def test_the_units_of_systemd_run_the_line_of_cron(home):
+    units = {}
+    for block in blocks(NIGHTS):
+        if block.language == "ini":
+            unit = configparser.ConfigParser(interpolation=None, delimiters="=")
+            unit.optionxform = str
+            unit.read_string(block.text)
+            units[block.text.splitlines()[0].rpartition("/")[2]] = unit
+    feeding = units["handbook.service"]
+    assert set(units) == {"handbook.service", "handbook.timer", "tell@.service"}
+    assert feeding["Unit"]["OnFailure"] == "tell@%n.service"
+    assert shlex.split(feeding["Service"]["ExecStart"]) == shlex.split(crontab().partition(">>")[0])
+
+
+@pytest.mark.timeout(180)
+def test_the_gate_of_ci_passes_with_the_right_documents_and_fails_without(home):
+    jobs = [yaml.safe_load(one.text) for one in blocks(CI) if one.language == "yaml"]
+    script = jobs[0]["jobs"]["answers"]["steps"][-1]["run"]
+    for questions, code in ((QUESTIONS, 0), (QUESTIONS.replace("36", "37"), 3)):
+        (home / "questions.toml").write_text(questions)
+        port = str(free_port())
+        commands = script.replace("8700", port).replace(
+            "--wait 2m", f"--wait {20 if code else 60}s"
+        )
+        done = subprocess.run(
+            ["bash", "-e", "-c", f"trap 'kill %1' EXIT\n{commands}"],
+            cwd=home,
+            env=os.environ
+            | {"PATH": f"{PROGRAMS}:{os.environ['PATH']}", "RUNNER_TEMP": str(home / port)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "<testsuite" in (home / "answers.xml").read_text()
+    for job in jobs[1:]:
+        assert "kbot" in str(job)
