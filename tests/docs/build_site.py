@@ -7,15 +7,18 @@ to. Then zensical builds them. llms.txt and llms-full.txt, the texts for languag
 beside.
 """
 
+import html
 import os
 import posixpath
 import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urljoin
 
 import griffe
 from public_signatures import PublicSignatures
@@ -35,6 +38,10 @@ LANGUAGES = {".py": "python", ".service": "ini", ".toml": "toml", ".yml": "yaml"
 
 _FENCED = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"^<!-- .* -->\n", re.MULTILINE)  # for the tests and scripts/parts
+# `<!-- tabs: One | Other -->` and two blocks behind it; the repository shows both.
+_TABS = re.compile(
+    r"^<!-- tabs: (.*?) \| (.*?) -->\n(```.*?^```$)\n\n(```.*?^```$)", re.MULTILINE | re.DOTALL
+)
 _LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)\s#]+)((?:#[^)\s]*)?\))")
 _SHOWN = re.compile(r"^::: (\S+)\n(?:(?: {4}.*)?\n)*", re.MULTILINE)
 _MEMBERS = re.compile(r"members: \[(.*?)\]", re.DOTALL)
@@ -64,7 +71,8 @@ def stage() -> None:
         place = path.relative_to(ROOT).as_posix()
         text, targets = with_links_of_the_site(path.read_text(encoding="utf-8"), place)
         linked |= targets
-        (STAGE / staged_name(place)).write_text(_COMMENT.sub("", text), encoding="utf-8")
+        text = _COMMENT.sub("", _TABS.sub(tabs, text))
+        (STAGE / staged_name(place)).write_text(text, encoding="utf-8")
     for path in sorted(linked):
         page = STAGE / staged_name(path)
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -94,6 +102,14 @@ def with_links_of_the_site(text: str, place: str) -> tuple[str, set[str]]:
         parts += [_LINK.sub(moved, text[end : block.start()]), block[0]]
         end = block.end()
     return "".join([*parts, _LINK.sub(moved, text[end:])]), linked
+
+
+def tabs(found: re.Match[str]) -> str:
+    """Return two blocks as the site shows them: one at a time."""
+    shown = zip((found[1], found[2]), (found[3], found[4]), strict=True)
+    return "\n".join(
+        f'=== "{title}"\n\n{textwrap.indent(block, "    ")}\n' for title, block in shown
+    )
 
 
 def page_of_file(path: str) -> str:
@@ -136,12 +152,12 @@ def for_language_models() -> None:
         extensions=griffe.Extensions(PublicSignatures()),
         search_paths=[ROOT / "connectors", ROOT / "airflow_provider"],
     )
-    before = None
+    before, base = None, project.get("site_url", "")
     for section, title, page in titles():
         text = (STAGE / page).read_text(encoding="utf-8")
         address = re.sub(r"(^|/)index$", r"\1", page.removesuffix(".md")).rstrip("/")
         listed += ["", f"## {section}", ""] if section != before else []
-        listed.append(f"- [{title}]({address or '.'}/)")
+        listed.append(f"- [{title}]({urljoin(base, f'{address}/' if address else './')})")
         texts += ["", _SHOWN.sub(lambda found: reference(found, packages), text).strip()]
         before = section
     (SITE / "llms.txt").write_text("\n".join(listed) + "\n", encoding="utf-8")
@@ -196,14 +212,57 @@ _OF_THE_THEME = {
     ' for="__drawer" aria-hidden="true"': ' for="__drawer"',
 }
 
+_CONSOLE = re.compile(
+    r'<div class="language-console highlight">(?=<pre>.*?<code>(.*?)</code></pre>)', re.DOTALL
+)
+
+# A word that is on no page finds words in which two letters differ, so that "cron" finds
+# "from". Here none may differ in four letters, one in seven, two in more.
+_ALIKE = "p=e(t.terms[c],r)"
+_MORE_ALIKE = "p=e(t.terms[c],r,r.length<5?0:r.length<8?1:2)"
+
+_NOT_FOUND = """<h1>There is no such page</h1>
+<p>Pages are moved and split now and then.
+<label class="md-button md-button--primary" for="__search">Search all pages</label></p>
+<ul><li><a href="/start/">Start in five minutes</a></li>
+<li><a href="/recipes/">I want to …: recipes by wish</a></li>
+<li><a href="/reference/commands/">All commands of <code>kbot</code></a></li></ul>"""
+
 
 def mend() -> None:
-    """Take out of the pages what the theme does against the rules of HTML."""
+    """Take out of the pages what the theme does against the rules of HTML, and what misleads."""
     for page in SITE.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         for wrong, right in _OF_THE_THEME.items():
             text = text.replace(wrong, right)
-        page.write_text(text, encoding="utf-8")
+        page.write_text(_CONSOLE.sub(with_commands, text), encoding="utf-8")
+    (worker,) = SITE.glob("assets/javascripts/workers/search.*.js")
+    replace_once(worker, _ALIKE, _MORE_ALIKE)
+    replace_once(SITE / "404.html", "<h1>404 - Not found</h1>", _NOT_FOUND)
+
+
+def with_commands(block: re.Match[str]) -> str:
+    """Return the head of a block of a console: what its button copies are the commands alone."""
+    text = html.unescape(re.sub(r"<[^>]+>", "", block[1]))
+    return f'{block[0][:-1]} data-copy="{html.escape(commands_of(text))}">'
+
+
+def commands_of(text: str) -> str:
+    """Return a console's commands without their prompts, remarks and output.
+
+    Remarks are left out, since zsh takes them for arguments.
+    """
+    lines = text.splitlines()
+    typed = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")] or lines
+    return "\n".join(re.sub(r"\s+# .*", "", line) for line in typed if line.strip())
+
+
+def replace_once(file: Path, old: str, new: str) -> None:
+    """Replace a text of the theme; the build fails where a new version has another one."""
+    text = file.read_text(encoding="utf-8")
+    if text.count(old) != 1:
+        sys.exit(f"{file.relative_to(SITE)} of the theme does not have {old!r} once.")
+    file.write_text(text.replace(old, new), encoding="utf-8")
 
 
 def main() -> None:

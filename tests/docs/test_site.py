@@ -1,5 +1,6 @@
 """The built site: strict, whole, by itself, and good HTML for everybody."""
 
+import html
 import json
 import re
 import shutil
@@ -84,6 +85,21 @@ def test_language_models_get_the_pages_and_the_reference(site):
         assert (site / link / "index.html").exists(), link
     assert not [name for name in PUBLIC if f"`{name.rpartition('.')[2]}`" not in full]
     assert "::: " not in full
+
+
+def test_the_button_of_a_console_copies_commands_alone(site):
+    copied = [
+        html.unescape(found)
+        for page in site.rglob("index.html")
+        for found in re.findall(
+            r'language-console highlight"(?: data-copy="([^"]*)")?>', page.read_text("utf-8")
+        )
+    ]
+    assert len(copied) > 60
+    assert all(copied)
+    for commands in copied:
+        assert not re.search(r"^\$ |\s# ", commands, re.MULTILINE), commands
+        subprocess.run(["bash", "-n", "-c", commands], check=True)
 
 
 @pytest.fixture(scope="module")
