@@ -58,9 +58,6 @@ _SAME_REFUSALS = 50
 TURNS_AHEAD = 0.25
 """How far ahead a run with a rate reserves turns, in seconds; at least one turn."""
 
-# After this many failed pings one item is tried: some proxies do not let pings through.
-_PINGS = 4
-
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -151,7 +148,7 @@ class Limiter:
         self._reason = ""
         self._outage_since: float | None = None
         self._put_off_since: float | None = None
-        self._pings = 0
+        self._pings, self._tried = 0, False
         self._put_off_in_a_row = self._unknown_in_a_row = self._same_refusals = self._given_up = 0
         self._last_refusal: tuple[int, str, str] | None = None
 
@@ -169,7 +166,7 @@ class Limiter:
             if error.status_code >= 300 or error.body.lstrip().startswith(b"<"):
                 self._on_stop(Stop.UNAVAILABLE, str(error))
         except KnowledgeBotError as error:
-            if _is_unavailable(error):
+            if _is_away(error):
                 self._note_outage(time.monotonic())
 
     @asynccontextmanager
@@ -308,7 +305,7 @@ class Limiter:
 
     def _note_outage(self, began: float) -> None:
         if self._outage_since is None:
-            self._outage_since, self._pings = began, 0
+            self._outage_since, self._pings, self._tried = began, 0, False
 
     def _outage_too_long(self, error: KnowledgeBotError) -> tuple[Stop, str] | None:
         away = time.monotonic() - (self._outage_since or time.monotonic())
@@ -319,15 +316,21 @@ class Limiter:
         )
 
     async def _is_back(self) -> bool:
-        """Ping the service, which tells what it can, too; without an answer, everything waits."""
+        """Ping the service, which tells what it can, too; while it is away, everything waits.
+
+        Some proxies let no ping through. So at last one item is tried, unless what answers there
+        only takes requests, and says nothing to them.
+        """
         self._pings += 1
         try:
             await self._ping()
         except KnowledgeBotError as error:
-            if self._pings % _PINGS == 0 and self.in_flight == 0:
-                return True
-            if _is_unavailable(error):
+            if _is_away(error):
                 if stop := self._outage_too_long(error):
+                    silent = isinstance(error, ConnectionLostError | RequestTimeoutError)
+                    if self.in_flight == 0 and not (self._tried or silent):
+                        self._tried = True
+                        return True
                     self._on_stop(*stop)
                 reason = f"the service does not answer ({type(error).__name__})"
                 self._pause(_backoff(self._pings, _LONGEST_PING_BACKOFF), reason)
@@ -410,6 +413,12 @@ def _is_unavailable(error: KnowledgeBotError) -> bool:
     return error.delivery is Delivery.NOT_DELIVERED or isinstance(
         error, ConnectionLostError | RequestTimeoutError
     )
+
+
+def _is_away(error: KnowledgeBotError) -> bool:
+    """Return whether a ping's error means that the service is not there, or not able to answer."""
+    failed = isinstance(error, APIError) and error.status_code >= 500
+    return failed or _is_unavailable(error)
 
 
 def _backoff(times: int, longest: float) -> float:
