@@ -253,10 +253,7 @@ class Database(ABC):
             try:
                 raw.execute("SELECT count(*) FROM sqlite_master").fetchone()
             except sqlite3.OperationalError as error:
-                if not reading or _code(error) not in (
-                    sqlite3.SQLITE_CANTOPEN,
-                    sqlite3.SQLITE_READONLY,
-                ):
+                if not reading or not is_read_only(error):
                     raise
                 # In a read-only folder, where there is no writer either.
                 raw = _sqlite_connection(self.file, "immutable=1", self.busy)
@@ -672,6 +669,12 @@ def is_transient(error: BaseException) -> bool:
         return code.startswith(_PASSING_STATES)
     # Without a state it is the connection: refused, lost, or closed by a server that restarts.
     return _is_a_psycopg(error, "OperationalError") or _is_a_psycopg(error, "InterfaceError")
+
+
+def is_read_only(error: BaseException | None) -> bool:
+    """Return whether SQLite's file, or the folder that it is in, cannot be written to."""
+    codes = sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY
+    return isinstance(error, sqlite3.Error) and _code(error) in codes
 
 
 def _code(error: BaseException) -> int | str:

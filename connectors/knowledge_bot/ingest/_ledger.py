@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from knowledge_bot._database import Connection
+from knowledge_bot._database import Connection, is_read_only
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._leases import DIED, dead_runs, expire, live_runs
-from knowledge_bot.ingest._schema import KEPT_TABLES, LedgerDatabase, LedgerError
+from knowledge_bot.ingest._leases import DIED, dead_runs, expire, expire_run, live_runs
+from knowledge_bot.ingest._schema import COPIED, KEPT_TABLES, LedgerDatabase, LedgerError
 from knowledge_bot.ingest._store import (
     CHANGED_THERE,
     Row,
@@ -546,8 +546,9 @@ class Ledger:
     def copy_to(self, other: "Ledger | str | os.PathLike[str]") -> dict[str, int]:
         """Copy the ledger to another place, in SQLite or PostgreSQL: as a whole or not at all.
 
-        Nothing is written to this ledger, but claims of dead workers become unknown. From then on
-        only one of the two may be used, since neither knows what was sent with the other.
+        From then on only one of the two may be used, since neither knows what was sent with the
+        other. A run that waited for the copy sends nothing. Otherwise nothing changes here, but
+        claims of dead workers become unknown. It may be where nothing can be written.
 
         Args:
             other: where there is no ledger yet, or its address.
@@ -560,7 +561,10 @@ class Ledger:
         """
         target = (other if isinstance(other, Ledger) else Ledger(other)).database
         copied: dict[str, int] = {}
-        with self._writing() as source:
+        with contextlib.ExitStack() as closing:
+            source, writable = self._standing_still(closing)
+            if writable:
+                source.run("DELETE FROM kbot_notes WHERE name = ?", COPIED)
             if not source.sqlite:
                 source.run("SET LOCAL idle_in_transaction_session_timeout = 0")
                 source.run(f"LOCK TABLE {', '.join(KEPT_TABLES)} IN SHARE MODE")
@@ -577,9 +581,26 @@ class Ledger:
             def fill(connection: Connection) -> None:
                 for table in KEPT_TABLES:
                     copied[table.removeprefix("kbot_")] = _copy(table, read, connection)
+                _copy("kbot_claims", read, connection)  # of dead runs, if they stand there still
+                for (run,) in connection.rows("SELECT DISTINCT run FROM kbot_claims"):
+                    expire_run(connection, run)
 
             target.create(fill)
+            if writable:
+                note = json.dumps({"to": target.name, "at": source.now()})
+                source.run("INSERT INTO kbot_notes VALUES (?, ?)", COPIED, note)
         return copied
+
+    def _standing_still(self, closing: contextlib.ExitStack) -> tuple[Connection, bool]:
+        """Return a connection while nobody else writes, and whether it can write itself."""
+        try:
+            return closing.enter_context(self._writing()), True
+        except LedgerError as error:
+            if not is_read_only(error.__cause__):
+                raise
+            source = closing.enter_context(self._reading())
+            source.run("BEGIN")  # all is read as it is now
+            return source, False
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:

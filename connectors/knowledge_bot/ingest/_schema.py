@@ -149,6 +149,10 @@ KEPT_TABLES = (
 )  # fmt: skip
 
 
+COPIED = "knowledge-bot: copied"
+"""The name of the note that says where a ledger was copied to last, and when."""
+
+
 class LedgerDatabase(Database):
     """Where a ledger is kept."""
 

@@ -7,6 +7,7 @@ the same item. The claims of a run that died have an unknown outcome.
 """
 
 import hashlib
+import json
 import os
 import re
 import time
@@ -32,7 +33,7 @@ from knowledge_bot.ingest._leases import (
     live_runs,
     running,
 )
-from knowledge_bot.ingest._schema import LedgerDatabase
+from knowledge_bot.ingest._schema import COPIED, LedgerDatabase, LedgerError
 
 T = TypeVar("T")
 
@@ -190,6 +191,8 @@ _CLAIM = f"""
 """  # noqa: S608 - as above
 
 _CLAIMS = f"SELECT {', '.join(Claim._fields[:-1])} FROM kbot_claims WHERE id {{ids}} AND run <> ?"  # noqa: S608 - as above
+
+_COPIED = "SELECT note FROM kbot_notes WHERE name = ?"
 
 _RELEASE = "DELETE FROM kbot_claims WHERE id {ids} AND run = ?"
 
@@ -378,6 +381,7 @@ class Store:
         self.knows_origin: bool = False
         self.in_doubt: bool = False
         self._session = Session(database, reading=reading, patience=patience)
+        self._copied: list[Any] = []  # the note of the last copy, when this run began
         self._service, self._scopes = "", dict[tuple[str, ...], int]()
         self._scope = 0
         self._renewed = 0.0
@@ -405,6 +409,7 @@ class Store:
                 expire(connection)
             self.highest = connection.rows("SELECT coalesce(max(number), 0) FROM kbot_items")[0][0]
             self._scope = self._number_of_scope(connection, collections)
+            self._copied = connection.rows(_COPIED, COPIED)
             if origin is not None:
                 before = connection.rows("SELECT coalesce(max(number), 0) FROM kbot_origins")[0][0]
                 of_scope = (self._scope, origin)
@@ -796,7 +801,14 @@ class Store:
         return int(found[0][0]) if found else 0
 
     def _renew(self, connection: Connection) -> None:
-        if not self.registered:  # remove what killed runs left behind and nothing needs
+        if not self.registered:
+            if (copied := connection.rows(_COPIED, COPIED)) != self._copied:
+                raise LedgerError(
+                    f"{self._database.name} was copied to {json.loads(copied[0][0])['to']} since "
+                    "this run began, so nothing is sent. Run it again with the ledger that is used "
+                    "from now on"
+                )
+            # Remove what killed runs left behind and nothing needs.
             connection.run(
                 "DELETE FROM kbot_runs WHERE lease_until < ? "
                 "AND run NOT IN (SELECT run FROM kbot_claims)",

@@ -2,15 +2,18 @@
 
 import contextlib
 import itertools
+import shutil
 import sqlite3
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 
 import ledger_program
 from ingest_texts import texts
-from knowledge_bot.ingest import Ledger, LedgerError, Text
+from knowledge_bot.ingest import Ledger, LedgerError, Stop, Text
 from knowledge_bot.ingest._schema import KEPT_TABLES, LedgerDatabase
 from scripted_server import answer, reset
 
@@ -136,6 +139,42 @@ def test_nothing_is_copied_under_a_run(send, service, filled, place):
     service.judge = copy_meanwhile
     assert send(texts(3, "other"), ledger=ledger, concurrency=1).created == 3
     assert len(errors) == 3
+
+
+@KINDS
+def test_a_run_that_began_before_a_copy_sends_nothing_with_the_old_ledger(
+    send, filled, place, kind, to
+):
+    ledger, other = filled(kind), Ledger(place(to))
+
+    def items() -> Iterator[Text]:
+        ledger.copy_to(other)
+        yield from texts(3, "new")
+
+    report = send(items(), ledger=ledger)
+    assert (report.stopped, report.created, report.unknown) == (Stop.LEDGER, 0, 0)
+    assert str(other) in report.stop_reason
+    for each in (other, ledger):  # whichever is used from then on
+        assert send(texts(3, str(each)), ledger=each).created == 3
+    assert "notes" in ledger.copy_to(place(to))
+
+
+def test_a_ledger_where_nothing_can_be_written_is_copied_out(filled, as_nobody):
+    with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory() as free:
+        ledger, folder = filled("sqlite"), Path(name)
+        claim(ledger, lease_until=1)
+        kept = Ledger(shutil.copy(ledger.database.file, folder))
+        other = Ledger(f"{free}/other.db")
+        for path, mode in ((kept.database.file, 0o444), (folder, 0o555), (Path(free), 0o777)):
+            path.chmod(mode)
+        try:
+            with as_nobody():
+                kept.copy_to(other)
+                assert other.status() == kept.status()
+            assert list(folder.iterdir()) == [kept.database.file]
+        finally:
+            folder.chmod(0o755)
+        assert [entry.key for entry in other.unknown()] == ["lost", "new"]
 
 
 @KINDS
