@@ -41,13 +41,6 @@ def test_the_claims_of_a_dead_run_become_unknown(connection):
     assert connection.rows("SELECT digest, source_id FROM kbot_items ORDER BY key")[:1] == before
 
 
-def test_an_item_is_expired_once(connection):
-    expire(connection)
-    rows = connection.rows("SELECT * FROM kbot_items ORDER BY id")
-    expire(connection)
-    assert connection.rows("SELECT * FROM kbot_items ORDER BY id") == rows
-
-
 def test_many_who_find_a_dead_run_expire_it_once(connection, ledger_address):
     def find(_) -> None:
         with contextlib.closing(Ledger(ledger_address).database.connect(reading=False)) as other:
@@ -57,13 +50,3 @@ def test_many_who_find_a_dead_run_expire_it_once(connection, ledger_address):
         list(threads.map(find, range(8)))
     attempts = connection.rows("SELECT attempts FROM kbot_items ORDER BY key")
     assert attempts == [(2,), (1,)]
-
-
-def test_the_claims_of_a_live_run_stay(connection):
-    connection.run(
-        "INSERT INTO kbot_runs VALUES (7, 1, 'another machine', '', 1, '', ?)",
-        connection.now() + 60,
-    )
-    assert dead_runs(connection) == set()
-    expire(connection)
-    assert connection.rows("SELECT count(*) FROM kbot_claims") == [(2,)]

@@ -65,13 +65,6 @@ def test_the_same_item_twice_is_sent_once(run, service, ledger):
     assert report.ok
 
 
-def test_two_contents_under_one_key_are_not_sent_in_turn(run, service, ledger):
-    items = [Text(name="same", content=f"text {number}") for number in range(5)]
-    report = run(items, ledger=ledger)
-    assert (report.created, report.invalid, report.superseded) == (1, 4, 0)
-    assert "same key" in report.failures[0].error
-
-
 def test_an_unknown_outcome_is_held_and_never_sent_again(run, service, ledger):
     service.judge = lambda name, times: reset if name == "t1" else None
     report = run(texts(3), ledger=ledger)

@@ -62,6 +62,7 @@ def test_two_contents_under_one_key_do_not_take_turns_from_run_to_run(run, servi
     items = [Text(name="same", content=content) for content in ("one", "two")]
     first = run(items, ledger=ledger)
     assert (first.created, first.invalid) == (1, 1)
+    assert "same key" in first.failures[0].error
     for _ in range(2):
         again = run(items, ledger=ledger)
         assert (again.unchanged, again.invalid, again.superseded) == (1, 1, 0)
