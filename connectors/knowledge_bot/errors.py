@@ -144,6 +144,15 @@ class UnexpectedResponseError(KnowledgeBotError):
         self.body: bytes = body[:2000]
 
 
+# What helps with an error of this code, whatever its status.
+_OF_CODES = {
+    "unknown_bot": "`kbot bots` lists the bots",
+    "unknown_collection": "`kbot collections` lists the collections",
+    "unknown_conversation": "`kbot conversations BOT` lists the bot's conversations",
+    "unknown_source": "`kbot sources list` lists the sources",
+}
+
+
 class APIError(KnowledgeBotError):
     """The service answered with an error status (interface section 7).
 
@@ -172,6 +181,7 @@ class APIError(KnowledgeBotError):
         request: str = "The request",
         advice: str | None = None,
     ) -> None:
+        advice = _OF_CODES.get(code or "") if advice is None else advice
         named = f" [{code}]" if code else ""
         traced = f" (request id {request_id})" if request_id else ""
         detail = f": {message}" if message else ""
@@ -203,7 +213,10 @@ class AuthenticationError(APIError):
 class PaymentRequiredError(APIError):
     """402: the account's plan or quota does not allow the request."""
 
-    advice = "Raise the account's quota or wait for its next period, then send it again"
+    advice = (
+        "Raise the quota (of an account; or of the embedded service, `sources` under [limits]), or "
+        "delete what is not needed, and send it again"
+    )
 
 
 class PermissionDeniedError(APIError):

@@ -16,7 +16,7 @@ from knowledge_bot.cli.ids import collections_option, collections_to_add_to
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 from knowledge_bot.cli.output import quiet_option
 from knowledge_bot.cli.settings import Connection
-from knowledge_bot.cli.texts import time_option
+from knowledge_bot.cli.texts import Suggesting, time_option
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest import Entry, Ledger, SupersededSource
@@ -126,7 +126,15 @@ _OPTIONS = (
 )
 
 
-@click.group()
+class _Sources(Suggesting):
+    def meant(self, typed: str) -> str:
+        """Return the command for what can only be a folder or an address."""
+        if typed.startswith(("http://", "https://")):
+            return f"site {typed}"
+        return f"folder {typed}" if Path(typed).is_dir() else ""
+
+
+@click.group(cls=_Sources)
 def ingest() -> None:
     """Add many items, each exactly once over any number of runs.
 

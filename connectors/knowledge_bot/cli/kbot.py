@@ -17,12 +17,17 @@ from typing import Any
 import click
 
 from knowledge_bot import KnowledgeBotError, __version__
-from knowledge_bot._configuration import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from knowledge_bot._profiles import FILE_VARIABLE, PROFILE_VARIABLE
 from knowledge_bot.cli.exits import Exit, Failed, StdoutError, exit_of
 from knowledge_bot.cli.ids import profile_names
-from knowledge_bot.cli.settings import COLLECTION_VARIABLE, Connection
+from knowledge_bot.cli.settings import (
+    API_KEY_VARIABLE,
+    BASE_URL_VARIABLE,
+    COLLECTION_VARIABLE,
+    Connection,
+)
 from knowledge_bot.cli.terminal import give_up, write_stderr
+from knowledge_bot.cli.texts import Suggesting
 from knowledge_bot.errors import MissingExtraError
 
 _COMMANDS = {
@@ -52,6 +57,24 @@ _COMMANDS = {
 PLUGINS = "knowledge_bot.commands"
 _EXTRAS = {"gateway": "gateway", "mcp": "gateway", "serve": "serve"}
 
+# What people type for commands of another name.
+_WORDS = {
+    "config": "doctor",
+    "configure": "login",
+    "delete": "sources delete",
+    "help": "--help",
+    "import": "ingest",
+    "init": "login",
+    "query": "ask",
+    "run": "serve",
+    "server": "serve",
+    "start": "serve",
+    "status": "doctor",
+    "sync": "ingest folder",
+    "upload": "add file",
+    "version": "--version",
+}
+
 _INSTALL = "pip install 'knowledge-bot[cli]'"
 
 # A full disk, a closed stream, a terminal that was hung up.
@@ -69,7 +92,7 @@ ENVIRONMENT = {
 }
 
 
-class _Kbot(click.Group):
+class _Kbot(Suggesting):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         return [*_COMMANDS, *sorted(entry_points(group=PLUGINS).names)]
 
@@ -127,7 +150,7 @@ class _Kbot(click.Group):
             ctx.exit(Exit.INTERRUPTED)
 
 
-@click.group(cls=_Kbot, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Kbot, words=_WORDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kbot")
 @click.option(
     "--profile",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from knowledge_bot._configuration import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from knowledge_bot._profiles import (
     UNNAMED,
     Profile,
@@ -23,7 +22,7 @@ from knowledge_bot._profiles import (
 from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.ids import collection_ids, profile_names
 from knowledge_bot.cli.output import as_json_option, write_document, write_table
-from knowledge_bot.cli.settings import Connection
+from knowledge_bot.cli.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, Connection
 from knowledge_bot.cli.terminal import write_stderr
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from knowledge_bot._configuration import API_KEY_VARIABLE, BASE_URL_VARIABLE
 from knowledge_bot._profiles import (
     FILE_VARIABLE,
     PROFILE_VARIABLE,
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# As in _configuration, which loads more than a help text needs.
+BASE_URL_VARIABLE = "KNOWLEDGE_BOT_BASE_URL"
+API_KEY_VARIABLE = "KNOWLEDGE_BOT_API_KEY"
 COLLECTION_VARIABLE = "KNOWLEDGE_BOT_COLLECTION"
 
 

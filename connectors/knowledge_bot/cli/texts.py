@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -14,6 +14,30 @@ from knowledge_bot.cli.exits import Exit, Failed
 F = TypeVar("F", bound=Callable[..., Any])
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+class Suggesting(click.Group):
+    """A group that knows what people type for commands of another name; click knows slips.
+
+    Args:
+        words: these words, and the commands that are meant.
+    """
+
+    def __init__(self, *args: Any, words: Mapping[str, str] | None = None, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._words = words or {}
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, as click does; the error names the one that is meant."""
+        if self.get_command(ctx, args[0]) is None and (meant := self.meant(args[0])):
+            ctx.fail(f"There is no command {args[0]!r}. Did you mean `{ctx.command_path} {meant}`?")
+        return super().resolve_command(ctx, args)
+
+    def meant(self, typed: str) -> str:
+        """Return the command that people mean by a word; empty where none is known."""
+        return self._words.get(typed, "")
 
 
 def read_text(source: str) -> str:

@@ -271,3 +271,18 @@ def test_a_stdin_that_is_closed_is_an_empty_one(program, of_the_service, command
     assert "Traceback" not in done.stderr
     well = ("bots", "chat bot_guide", "ingest jsonl -", "ingest urls -", "ledger forget -")
     assert (done.returncode == 0) == (command in well), done
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("init", "`kbot login`"),
+        ("upload x.pdf", "`kbot add file`"),
+        ("ingest .", "`kbot ingest folder .`"),
+        ("ingest https://library.test/", "`kbot ingest site https://library.test/`"),
+    ],
+)
+def test_a_command_that_there_is_not_names_the_one_that_is_meant(kbot, typed, meant):
+    run = kbot(*typed.split())
+    assert run.returncode == 2
+    assert meant in run.stderr
