@@ -139,10 +139,13 @@ class Kit:
         body: bytes | None = None,
         client: "Client | None" = None,
     ) -> _Answer:
-        """Send a request as it is, and return its answer, whatever it is."""
+        """Send a request as it is, and return its answer, whatever it is.
+
+        What is asked too often is asked again later: a limit of requests is no fault.
+        """
         # Loaded here, since they load asyncio and ssl.
         from knowledge_bot import HTTPRequest
-        from knowledge_bot._responses import LARGEST_ANSWER
+        from knowledge_bot._responses import LARGEST_ANSWER, retry_after_seconds
 
         client = client or self.client
         connections = client._connections  # noqa: SLF001 - the core's own
@@ -153,10 +156,17 @@ class Kit:
         sent = [one for one in usual.items() if one[0] not in dict(headers)] + [*headers]
         timeout, url = client._configuration.timeout, client.base_url + path  # noqa: SLF001
         request = HTTPRequest(method, url, sent, body, timeout, LARGEST_ANSWER)
-        try:
-            response = connections.transport.send(request)
-        except Exception as error:  # noqa: BLE001 - of any transport
-            raise _ViolationError(f"{method} {path}: no answer: {type(error).__name__}") from None
+        deadline, pause = time.monotonic() + self.wait, 0.0
+        while True:
+            time.sleep(pause)
+            try:
+                response = connections.transport.send(request)
+            except Exception as error:  # noqa: BLE001 - of any transport
+                told = f"{method} {path}: no answer: {type(error).__name__}"
+                raise _ViolationError(told) from None
+            pause = retry_after_seconds(response.headers.get("retry-after")) or 1.0
+            if response.status != 429 or time.monotonic() + pause > deadline:
+                break
         answer = _Answer(response.status, response.headers, response.body)
         if method == "POST" and path.startswith("/sources") and answer.status < 300:
             self.made = [*dict.fromkeys([*self.made, str(answer.value.get("id"))])]

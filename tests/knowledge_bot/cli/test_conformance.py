@@ -82,6 +82,12 @@ def test_what_does_not_answer_is_a_violation_and_no_crash(results_of):
     assert "interface/create" in not_met(results_of(service)[0])
 
 
+def test_a_limit_of_requests_is_waited_for(results_of):
+    service = MemoryService(extensions={"sources"})
+    service.fail_next(429, retry_after=0, times=2)
+    assert not_met(results_of(service)[0]) == set()
+
+
 def test_so_is_a_ping_that_fails(scripted):
     with Client(API_KEYS[0], scripted(answer(500), on_ping=answer(401)).url) as client:
         results = [*Kit(client, "col_default", None, wait=1).results()]
