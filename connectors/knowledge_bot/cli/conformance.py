@@ -445,7 +445,8 @@ class Kit:
 
     def sources_rename(self) -> None:
         """A source is renamed in place, and nothing is read again."""
-        source, path = self.managed(needs="rename")
+        self.announced("sources", "rename")
+        source, path = self.managed()
         name = f"{source['name']} renamed"
         for after in (self.send("PATCH", path, {"name": name}), self.send("GET", path)):
             _has(after.done(), id=source["id"], name=name, ready_revision=source["ready_revision"])

@@ -76,6 +76,14 @@ def test_there_is_a_fault_for_each_requirement():
     assert {one.requirement for one in MUTANTS.values()} == REQUIREMENTS.keys()
 
 
+def test_what_a_key_may_not_do_is_not_tested_with_it(results_of):
+    service = MemoryService(extensions={"sources"})
+    service.announcement = "sources=1;rename"
+    results, _ = results_of(service)
+    tested = {name for name, one in results.items() if one.ok and name.startswith("sources/")}
+    assert tested == {f"sources/{name}" for name in ("fields", "ready", "pages", "filters")}
+
+
 def test_what_does_not_answer_is_a_violation_and_no_crash(results_of):
     service = MemoryService(extensions={"sources"})
     service.refuse_next_connection(times=1000)
