@@ -5,11 +5,9 @@ sentence. `airflow.providers.common.compat` is not used: managed Airflow service
 that lack the newer names.
 """
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from airflow.sdk import Connection
     from airflow.sdk.configuration import conf
     from airflow.sdk.exceptions import (
         AirflowException,
@@ -46,29 +44,5 @@ __all__ = [
     "AirflowFailException",
     "AirflowNotFoundException",
     "AirflowSensorTimeout",
-    "aget_connection",
     "conf",
 ]
-
-
-async def aget_connection(conn_id: str) -> "tuple[Connection, dict[str, Any]]":
-    """Return a connection and its extra without blocking the event loop.
-
-    Before Airflow 3.3.2 `BaseHook.aget_connection` masks the connection's secrets with a blocking
-    call, which may raise `DeadlockImminentError`. `Connection.aextra_dejson` came with the fix;
-    where it is missing, the synchronous calls run in a thread.
-
-    Raises:
-        AirflowNotFoundException: there is no connection with this id.
-    """
-    from airflow.sdk import BaseHook, Connection
-
-    if hasattr(Connection, "aextra_dejson"):
-        connection = await BaseHook.aget_connection(conn_id)
-        return connection, await connection.aextra_dejson()
-
-    def looked_up() -> "tuple[Connection, dict[str, Any]]":
-        found = BaseHook.get_connection(conn_id)
-        return found, found.extra_dejson
-
-    return await asyncio.to_thread(looked_up)

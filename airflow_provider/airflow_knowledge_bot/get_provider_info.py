@@ -18,7 +18,19 @@ def get_provider_info() -> dict[str, Any]:
         "package-name": "airflow-provider-knowledge-bot",
         "name": "Knowledge-Bot",
         "description": "Feed a Knowledge-Bot Service with sources and ask its bots.",
-        "integrations": [{"integration-name": "Knowledge-Bot", "tags": ["service", "ai"]}],
+        "integrations": [
+            {
+                "integration-name": "Knowledge-Bot",
+                "how-to-guide": [
+                    "/docs/airflow/ingest.md",
+                    "/docs/airflow/operators.md",
+                    "/docs/airflow/settle.md",
+                    "/docs/how-to/check-in-airflow.md",
+                ],
+                "logo": "/integration-logos/knowledge-bot.svg",
+                "tags": ["service", "ai"],
+            }
+        ],
         "hooks": [
             {
                 "integration-name": "Knowledge-Bot",

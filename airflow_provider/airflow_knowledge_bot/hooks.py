@@ -4,7 +4,7 @@ import asyncio
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_knowledge_bot._compat import AirflowNotFoundException, aget_connection
+from airflow_knowledge_bot._compat import AirflowNotFoundException
 
 # isort: split
 from airflow.sdk import BaseHook
@@ -86,19 +86,16 @@ class KnowledgeBotHook(BaseHook):
 
     async def get_async_conn(self) -> "AsyncClient":
         """Return a new asynchronous client without blocking the loop; the caller closes it."""
-        connection, extra = await aget_connection(self.knowledge_bot_conn_id)
 
         def new_client() -> "AsyncClient":
             import aiohttp  # noqa: F401 - else the first request would import it
 
-            from airflow_knowledge_bot.connections import Settings
             from knowledge_bot import AsyncClient
 
-            self.settings = Settings.read(self.knowledge_bot_conn_id, connection, extra)
             return _client_of(AsyncClient, self.settings)
 
-        # Imports and the TLS context block for longer than a triggerer's event loop allows: it
-        # warns from 0.2 s on.
+        # Imports, the TLS context and, before Airflow 3.3.2, `BaseHook.aget_connection` block for
+        # longer than a triggerer's event loop allows: it warns from 0.2 s on.
         return await asyncio.to_thread(new_client)
 
     @cached_property

@@ -1,10 +1,15 @@
-"""An Airflow home of the tests' own, connections in the environment, and the embedded service."""
+"""An Airflow home of the tests' own, connections in the environment, and the embedded service.
+
+Airflow's database is a SQLite file. With KNOWLEDGE_BOT_TEST_DATABASE=postgresql it is in a server
+of PostgreSQL, one for each worker of the tests.
+"""
 
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +19,7 @@ from answering_bot import Bot
 from calls import KEY, SOURCE
 from dag_runs import Dags
 from knowledge_bot_service import LocalService
+from postgresql_server import postgresql
 from scripted_server import ScriptedServer, answer
 
 # Airflow reads its environment when it is first imported, so this cannot wait for a fixture. Each
@@ -26,6 +32,10 @@ os.environ |= {
     "AIRFLOW__CORE__DAGS_FOLDER": str(_HOME / "dags"),
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
 }
+_servers = ExitStack()
+if os.environ.get("KNOWLEDGE_BOT_TEST_DATABASE") == "postgresql":
+    _database = _servers.enter_context(postgresql()).url(driver="psycopg2")
+    os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = _database
 
 CONN_ID = "knowledge_bot_default"
 
@@ -33,6 +43,7 @@ CONN_ID = "knowledge_bot_default"
 def pytest_unconfigure() -> None:
     """Remove the home. A fixture would not: the controller of pytest-xdist runs none."""
     shutil.rmtree(_HOME, ignore_errors=True)
+    _servers.close()
 
 
 @pytest.fixture

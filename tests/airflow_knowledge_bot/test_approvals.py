@@ -99,7 +99,7 @@ def test_one_required_action_settles_what_is_unknown(dags, answering, unknown, f
             return {"chosen_options": ["None was created"]}
         given = {name: field["value"] for name, field in question["params"].items()}
         given |= {ids["a"]: "created", ids["d"]: "not created"}
-        return {"chosen_options": ["As chosen below"], "params_input": given}
+        return {"chosen_options": ["As chosen"], "params_input": given}
 
     dag = dags.load(SETTLE)
     asked = answering(dag, choose)

@@ -10,6 +10,7 @@ import airflow
 import jsonschema
 import pytest
 
+import airflow_knowledge_bot
 from airflow_knowledge_bot.connections import Extra
 from airflow_knowledge_bot.get_provider_info import get_provider_info
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
@@ -51,8 +52,13 @@ def test_the_package_name_is_the_distribution_s():
     assert entry_point.load()() == get_provider_info()
 
 
-def test_every_module_and_class_that_it_names_exists():
+def test_every_guide_picture_module_and_class_that_it_names_exists():
     info = get_provider_info()
+    (integration,) = info["integrations"]
+    for page in integration["how-to-guide"]:
+        assert (Path(__file__).parents[2] / page.lstrip("/")).is_file()
+    package = Path(airflow_knowledge_bot.__file__).parent
+    assert (package / integration["logo"].lstrip("/")).is_file()
     for kind in ("hooks", "operators", "sensors", "triggers"):
         for entry in info[kind]:
             assert entry["integration-name"] == info["integrations"][0]["integration-name"]

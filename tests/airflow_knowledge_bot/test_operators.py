@@ -1,13 +1,11 @@
 """What the operators send, what goes to XCom, and which parameters cannot be sent."""
 
-import inspect
 from pathlib import Path
 
 import pytest
-from airflow.sdk import DAG, BaseOperator, BaseSensorOperator, ObjectStoragePath
+from airflow.sdk import DAG, ObjectStoragePath
 
 from airflow_knowledge_bot._compat import AirflowFailException
-from airflow_knowledge_bot.arguments import BaseOperatorArguments, BaseSensorArguments
 from airflow_knowledge_bot.operators import (
     KnowledgeBotCheckOperator,
     KnowledgeBotCreateTextSourceOperator,
@@ -249,15 +247,3 @@ def test_a_mapped_task_takes_the_operator_s_parameters_and_no_others():
         with pytest.raises(TypeError, match="unexpected keyword"):
             KnowledgeBotUploadSourceOperator.partial(task_id="typo", fiel="a.txt")
     assert mapped.partial_kwargs["collections"] == "col_house"
-
-
-# What type checkers know --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("base", "named"),
-    [(BaseOperator, BaseOperatorArguments), (BaseSensorOperator, BaseSensorArguments)],
-)
-def test_the_arguments_of_airflow_s_bases_are_those_that_type_checkers_see(base, named):
-    taken = set(inspect.signature(base.__init__).parameters) - {"self", "kwargs"}
-    assert taken <= named.__annotations__.keys()

@@ -77,6 +77,11 @@ class Dags:
     def __init__(self, shared: Path) -> None:
         self.folder = Path(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
         self.folder.mkdir(exist_ok=True)
+        if "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN" in os.environ:  # a server of this worker's own
+            from airflow.utils.db import initdb
+
+            initdb()
+            return
         database = Path(os.environ["AIRFLOW_HOME"]) / "airflow.db"
         migrated = shared / "airflow.db"
         with (shared / "airflow.lock").open("w") as lock:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from threading import Event
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_knowledge_bot.hooks import KnowledgeBotHook  # first: it reports a missing Airflow
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context, ObjectStoragePath
 
-    from airflow_knowledge_bot.arguments import BaseOperatorArguments
     from knowledge_bot.checks import CheckReport, Question
 
 
@@ -79,7 +78,7 @@ class KnowledgeBotCheckOperator(BaseOperator):
         interval: float = 15.0,
         concurrency: int = 4,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_number("min_pass", min_pass, 0, 1)

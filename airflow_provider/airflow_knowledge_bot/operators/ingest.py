@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import Event
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from airflow_knowledge_bot._compat import AirflowFailException, AirflowNotFoundException
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context, ObjectStoragePath
 
-    from airflow_knowledge_bot.arguments import BaseOperatorArguments
     from airflow_knowledge_bot.connections import Settings
     from airflow_knowledge_bot.history import Route
     from airflow_knowledge_bot.items import Items
@@ -233,7 +232,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
         fail_on: Collection[Failed] = _FAILED,
         max_refused: int | float = 0,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.items = items
@@ -417,12 +416,16 @@ class KnowledgeBotIngestOperator(BaseOperator):
         """
         fields = list(template_fields)
         if parent is self:
-            from airflow_knowledge_bot.templates import Rendering
+            from airflow_knowledge_bot.templates import rendered
 
-            render = Rendering(self, context, jinja_env, seen_oids)
+            def render(value: Any) -> Any:
+                return self.render_template(value, context, jinja_env, seen_oids)
+
             for name in _PARTLY_TEMPLATES:
                 fields.remove(name)
-                setattr(self, name, render(name, getattr(self, name)))
+                value = getattr(self, name)
+                if id(value) not in seen_oids:  # else it is a mapped task's, and rendered already
+                    setattr(self, name, rendered(name, value, render, jinja_env))
             if callable(self.prune):
                 fields.remove("prune")
         super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)

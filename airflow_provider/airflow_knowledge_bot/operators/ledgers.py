@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence, Set
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow_knowledge_bot._compat import AirflowFailException
 
@@ -14,7 +14,6 @@ from airflow_knowledge_bot.operators.request import as_bool
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_knowledge_bot.arguments import BaseOperatorArguments
     from knowledge_bot.ingest import Entry, Ledger
 
 # XCom and the log are for a person to read.
@@ -27,7 +26,7 @@ _LEAVE, _CREATED, _NOT_CREATED = "leave it", "created", "not created"
 _SENT_LATER = "not created: %s (%s); the next run sends it"
 
 # What a person may choose: what the form says of each item, or the same for all of them.
-_AS_CHOSEN = "As chosen below"
+_AS_CHOSEN = "As chosen"
 ANSWERS = {"All were created": _CREATED, "None was created": _NOT_CREATED, "Leave all": _LEAVE}
 
 _OUTCOMES = {
@@ -80,7 +79,7 @@ class KnowledgeBotResolveOperator(BaseOperator):
         items: str | Sequence[str] | Mapping[str, str | None] = (),
         everything: bool | str = False,
         response_timeout: timedelta | None = timedelta(hours=12),
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.ledger_conn_id = ledger_conn_id
@@ -161,7 +160,7 @@ class KnowledgeBotResolveOperator(BaseOperator):
         ask(
             self,
             context,
-            subject=f"What became of {len(unknown)} items?",
+            subject=f"What became of {len(unknown)} item{'s' * (len(unknown) != 1)}?",
             body="The service may or may not have these. Look for them there, by name, among the "
             "sources of that time (UTC).\n\n"
             + table(("name", "collections", "since", "why"), rows, len(unknown) - len(shown)),

@@ -1,7 +1,7 @@
 """The operator that asks a bot."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_knowledge_bot.hooks import MESSAGE_FIELDS, KnowledgeBotHook
 from airflow_knowledge_bot.operators.request import RequestOperator
@@ -9,7 +9,6 @@ from airflow_knowledge_bot.operators.request import RequestOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_knowledge_bot.arguments import BaseOperatorArguments
     from airflow_knowledge_bot.intents import OnUnknown
 
 
@@ -49,7 +48,7 @@ class KnowledgeBotSendMessageOperator(RequestOperator):
         conversation_id: str | None = None,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         on_unknown: "OnUnknown" = "hold",
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        **kwargs: Any,
     ) -> None:
         super().__init__(
             knowledge_bot_conn_id=knowledge_bot_conn_id, on_unknown=on_unknown, **kwargs

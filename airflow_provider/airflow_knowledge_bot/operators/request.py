@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from airflow.sdk import BaseOperator
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from airflow_knowledge_bot.arguments import BaseOperatorArguments
     from airflow_knowledge_bot.connections import Settings
     from airflow_knowledge_bot.intents import Intent, OnUnknown
     from knowledge_bot import Client
@@ -61,7 +60,7 @@ class RequestOperator(BaseOperator):
         *,
         knowledge_bot_conn_id: str,
         on_unknown: "OnUnknown",
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_on_unknown(on_unknown)
@@ -212,23 +211,23 @@ def as_bool(name: str, given: object) -> bool:
     Raises:
         AirflowFailException: it is none.
     """
-    if isinstance(given, bool):
-        return given
-    if isinstance(given, str) and given.strip().lower() in ("true", "false", "none", ""):
-        return given.strip().lower() == "true"
-    raise AirflowFailException(
-        f"The task's parameter {name!r} is true or false, not {given!r}. Nothing was done."
-    )
+    texts = {"true": True, "false": False, "none": False, "": False}
+    found = texts.get(given.strip().lower()) if isinstance(given, str) else given
+    if not isinstance(found, bool):
+        raise AirflowFailException(
+            f"The task's parameter {name!r} is true or false, not {given!r}. Nothing was done."
+        )
+    return found
 
 
-def as_number(name: str, given: object) -> float:
+def as_number(name: str, given: Any) -> float:
     """Return a number that a template may have turned into text.
 
     Raises:
         AirflowFailException: it is none.
     """
     try:
-        return float(given)  # type: ignore[arg-type] # it says so itself
+        return float(given)
     except (TypeError, ValueError):
         raise AirflowFailException(
             f"The task's parameter {name!r} is a number, not {given!r}. Nothing was done."

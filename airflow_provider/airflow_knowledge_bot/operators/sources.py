@@ -4,7 +4,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 from airflow_knowledge_bot.hooks import SOURCE_FIELDS, KnowledgeBotHook
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context, ObjectStoragePath
 
-    from airflow_knowledge_bot.arguments import BaseOperatorArguments
     from airflow_knowledge_bot.intents import OnUnknown
     from knowledge_bot import Client
     from knowledge_bot.models import SourceDetails
@@ -41,7 +40,7 @@ class _CreateSourceOperator(RequestOperator):
         knowledge_bot_conn_id: str,
         on_unknown: "OnUnknown",
         wait_ready: float,
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        **kwargs: Any,
     ) -> None:
         super().__init__(
             knowledge_bot_conn_id=knowledge_bot_conn_id, on_unknown=on_unknown, **kwargs
@@ -188,7 +187,7 @@ class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         on_unknown: "OnUnknown" = "hold",
         wait_ready: float = 0.0,
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        **kwargs: Any,
     ) -> None:
         super().__init__(
             name=name,
@@ -238,7 +237,7 @@ class KnowledgeBotCreateTextSourceOperator(_CreateSourceOperator):
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         on_unknown: "OnUnknown" = "hold",
         wait_ready: float = 0.0,
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        **kwargs: Any,
     ) -> None:
         super().__init__(
             name=name,
@@ -296,7 +295,7 @@ class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         on_unknown: "OnUnknown" = "hold",
         wait_ready: float = 0.0,
-        **kwargs: "Unpack[BaseOperatorArguments]",
+        **kwargs: Any,
     ) -> None:
         super().__init__(
             name=name,
