@@ -176,11 +176,11 @@ async def _of_http(_request: Request, error: Exception) -> JSONResponse:
 
 async def _of_validation(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
-    if "json" not in request.headers.get("content-type", "").lower():
+    if request.method == "POST" and "json" not in request.headers.get("content-type", "").lower():
         message = "The request body has to come with Content-Type: application/json."
         return invalid(f"{message} Nothing was sent.", None, "invalid_content_type").response
     first: Any = error.errors()[0]
-    place = ".".join(str(step) for step in first["loc"] if step != "body")
+    place = ".".join(str(step) for step in first["loc"] if step not in ("body", "query"))
     if first["type"] == "json_invalid":
         return invalid("The request body is not JSON. Nothing was sent.").response
     # The value is never quoted: it may be long, secret or not text.

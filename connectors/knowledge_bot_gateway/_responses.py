@@ -137,7 +137,8 @@ def router(upstream: Upstream) -> APIRouter:
             else JSONResponse(answered.response())
         )
 
-    @routes.get("/v1/responses/{id}", responses=ERRORS)
+    # With the prefix, so that a POST to other paths below is told that there is nothing.
+    @routes.get("/v1/responses/resp_{id}", responses=ERRORS)
     async def get_response(
         id: str,  # noqa: A002 - OpenAI's name for the parameter
         request: Request,
@@ -148,7 +149,7 @@ def router(upstream: Upstream) -> APIRouter:
 
         With `stream`, its events come again, those after the number `starting_after`.
         """
-        found = kept.get((bearer(request.headers), id))
+        found = kept.get((bearer(request.headers), f"{_PREFIX}{id}"))
         if found is None:
             raise Problem(
                 404,

@@ -71,6 +71,15 @@ def test_a_response_is_fetched_again_by_whom_it_was_for(start, bots):
             nobody()
 
 
+def test_a_number_that_is_none_is_named(address):
+    headers = {"Authorization": f"Bearer {KEY}"}
+    answer = httpx.get(f"{address}/v1/responses/resp_x?starting_after=x", headers=headers)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "starting_after"
+    other = httpx.post(f"{address}/v1/responses/compact", json={}, headers=headers)
+    assert other.status_code == 404
+
+
 @pytest.mark.parametrize("response_id", ["resp_", "resp_!!", "resp_YQ", "x", "resp_Ly8v"])
 def test_an_id_from_elsewhere_is_refused(client, bots, response_id):
     with pytest.raises(openai.BadRequestError) as failure:
