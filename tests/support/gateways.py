@@ -35,7 +35,12 @@ def gateway(
 def serving(app) -> Iterator[str]:
     """Run an ASGI application; its address."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        timeout_graceful_shutdown=2,
+        timeout_keep_alive=60,  # longer than a client is held up on a busy machine
+    )
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run, args=([listener],), daemon=True)
     thread.start()
