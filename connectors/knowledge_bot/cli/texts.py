@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -17,10 +18,10 @@ _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 class Suggesting(click.Group):
-    """A group that knows what people type for commands of another name; click knows slips.
+    """A group that says which of its commands was meant; click does so if it holds them itself.
 
     Args:
-        words: these words, and the commands that are meant.
+        words: what people type for commands of another name.
     """
 
     def __init__(self, *args: Any, words: Mapping[str, str] | None = None, **more: Any) -> None:
@@ -31,7 +32,10 @@ class Suggesting(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, as click does; the error names the one that is meant."""
-        if self.get_command(ctx, args[0]) is None and (meant := self.meant(args[0])):
+        if self.get_command(ctx, args[0]) is None and (
+            meant := self.meant(args[0])
+            or "".join(get_close_matches(args[0], self.list_commands(ctx), 1))
+        ):
             ctx.fail(f"There is no command {args[0]!r}. Did you mean `{ctx.command_path} {meant}`?")
         return super().resolve_command(ctx, args)
 

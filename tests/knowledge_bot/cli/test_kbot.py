@@ -276,6 +276,7 @@ def test_a_stdin_that_is_closed_is_an_empty_one(program, of_the_service, command
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
+        ("aks", "`kbot ask`"),
         ("init", "`kbot login`"),
         ("upload x.pdf", "`kbot add file`"),
         ("ingest .", "`kbot ingest folder .`"),
