@@ -732,7 +732,8 @@ class Run:
             what = "the outcome"
             if row.state == State.CREATED:
                 self._counters.counts["created"] -= 1
-                what = f"that it was created as {row.source_id}"
+                what = f"that it was created as {row.source_id}; once it is back, `kbot ledger "
+                what += f"resolve KEY --created {row.source_id}` does"
             if row.state != State.UNKNOWN:
                 error = f"the ledger could not record {what}"
                 self._counters.add(Outcome("unknown", row.name or row.key, row.key, error))

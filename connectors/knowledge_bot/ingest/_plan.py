@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import stat
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -61,6 +62,13 @@ _MOST_WAITING = 20_000
 _WINDOWS = 4
 
 _EMPTY = hashlib.sha256().digest()[:DIGEST_SIZE]
+
+# What SQLite's log (`-wal`) and its index (`-shm`, in the machine's byte order) begin with.
+_BESIDE_A_DATABASE = (
+    b"\x37\x7f\x06\x82",
+    b"\x37\x7f\x06\x83",
+    (3007000).to_bytes(4, sys.byteorder),
+)
 
 # Versions read from pages begin with the name of the reader.
 _READER = re.compile(r"(trafilatura|plain|sha256):[0-9a-f]{32}")
@@ -675,6 +683,8 @@ def _refuse_ledger(head: bytes) -> None:
     """
     if head.startswith(b"SQLite format 3\0") and b"kbot_items" in head:
         raise _UnusableItemError("skipped", "it is the ledger of another run")
+    if head.startswith(_BESIDE_A_DATABASE):
+        raise _UnusableItemError("skipped", "it belongs to a SQLite file that is in use")
 
 
 def _if_unchanged(job: Job, row: Row) -> Row | None:
