@@ -43,6 +43,9 @@ HANDBOOK_QUESTIONS = ROOT / "tests" / "knowledge_bot_service" / "answers" / "han
 SQUAD_BOUNDS = (0.769, 0.954, 0.97, 0.83)
 HANDBOOK_BOUNDS = (0.90, 0.90, None, 0.80)
 
+# An answer has so many characters at most.
+LONGEST = 2000
+
 COLUMNS = ("questions", "gold inside", "source named", "first source", "answered", "refused")
 
 # What a question may lose, in shares of right answers, when more than itself is sent, or when its
@@ -166,7 +169,9 @@ def follow_ups(folder: Path, figures: list[Figure], rows: list[dict[str, Any]]) 
                     finder.find(Asked(task["question"], task["question"], given), (1,))
                     for given in (before, ())
                 ]
-                with_turns, without = ({hit.source_name for hit in one.hits} for one in found)
+                with_turns, without = (
+                    {passage.hit.source_name for passage in one.passages} for one in found
+                )
                 hits.append(not with_turns.isdisjoint(task["gold"]))
                 alone.append(not without.isdisjoint(task["gold"]))
     there, forked = zip(*named, strict=True)
@@ -272,7 +277,7 @@ def ask(client: Client, question: dict[str, Any], half: int) -> Outcome:
     answer = client.send_message(bot_id=BOT, content=question["question"]).answer
     milliseconds = (time.perf_counter() - started) * 1000
     text = answer.partition(SOURCES)[0]
-    if len(text) > 300:
+    if len(text) > LONGEST:
         raise AssertionError(f"the answer has {len(text)} characters: {text}")
     # A name may have commas itself.
     names = f", {answer.partition(SOURCES)[2]}, "

@@ -73,7 +73,7 @@ def test_the_runner_ingests_asks_prints_the_answers_and_leaves_nothing(environme
     answers = " ".join(answers.split())
     assert "21 days for hand tools" in answers
     assert "14 days for hand tools" not in answers
-    assert "I could not find that in my sources." in answers
+    assert "I am not sure. The closest I found:" in answers
     assert done.stderr == ""
     assert list((tmp_path / "home").iterdir()) == []
     assert list((tmp_path / "temporary").iterdir()) == []

@@ -1,4 +1,4 @@
-"""Answers questions with sentences from passages; no language model is involved."""
+"""Answers questions with passages; no language model is involved."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,12 +9,17 @@ from pydantic import BaseModel, ConfigDict
 from knowledge_bot.models import Message
 from knowledge_bot_service.answers.conversations import SOURCES, Asked
 from knowledge_bot_service.answers.finding import Finder
-from knowledge_bot_service.answers.quotes import PARAGRAPH, Quote, choose
-from knowledge_bot_service.index.search import Hit
+from knowledge_bot_service.answers.ranking import Ranked
+from knowledge_bot_service.answers.windows import window
 from knowledge_bot_service.readers.analyzer import small_talk
 from knowledge_bot_service.readers.analyzer.questions import SmallTalk
 
 REFUSAL: Final = "I could not find that in my sources."
+
+UNSURE: Final = "I am not sure. The closest I found:"
+
+# A second passage is shown where its score is lower than the best one's by no more than this.
+_NEAR: Final = 1.2
 
 # What small talk is answered with: nothing is looked for.
 _REPLIES: Final[dict[SmallTalk, str]] = {
@@ -43,7 +48,8 @@ class NoAnswerError(Exception):
 class CitedSource(BaseModel):
     """A source that an answer names, and the `revision` of it that the answer was given from.
 
-    `url` is a web page's, and `passages` the ids of those that the answer uses.
+    `url` is a web page's, `passages` the ids of those that the answer uses, and `quote` what fits
+    the question best in them, word for word.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -53,13 +59,14 @@ class CitedSource(BaseModel):
     url: str | None = None
     revision: str
     passages: tuple[int, ...]
+    quote: str = ""
 
 
 class AnsweredMessage(Message):
     """A message, with what the service says beside the documented fields (interface section 2).
 
     `sources` are those that the answer names, in its order. `found` is False if nothing was found
-    in the sources, and left out if nothing was looked for.
+    in the sources, or nothing that is sure to answer, and left out if nothing was looked for.
     """
 
     sources: tuple[CitedSource, ...]
@@ -72,34 +79,39 @@ class Answer:
 
     Attributes:
         text: its words, then the names of its sources.
-        found: whether something was found; None if nothing was looked for.
+        found: whether something was found that is sure to answer; None if nothing was looked for.
         sources: those that it names.
-        hits: the passages that were found, best first.
+        passages: those that were found, best first.
     """
 
     text: str
     found: bool | None
     sources: Sequence[CitedSource] = ()
-    hits: Sequence[Hit] = ()
+    passages: Sequence[Ranked] = ()
 
     @classmethod
-    def citing(cls, words: str, cited: Iterable[Hit], hits: Sequence[Hit]) -> Self:
+    def citing(
+        cls, words: str, cited: Iterable[Ranked], passages: Sequence[Ranked], *, found: bool = True
+    ) -> Self:
         """An answer in `words` that names the sources of the passages that it uses, in order."""
-        passages: dict[str, list[Hit]] = {}
-        for hit in cited:
-            passages.setdefault(hit.source_id, []).append(hit)
-        sources = tuple(
-            CitedSource(
-                id=source,
-                name=used[0].source_name,
-                url=used[0].source_url,
-                revision=used[0].source_revision,
-                passages=tuple(dict.fromkeys(hit.passage for hit in used)),
-            )
-            for source, used in passages.items()
-        )
+        by_source: dict[str, list[Ranked]] = {}
+        for one in cited:
+            by_source.setdefault(one.hit.source_id, []).append(one)
+        sources = tuple(_cited(used) for used in by_source.values())
         names = dict.fromkeys(source.name for source in sources)
-        return cls(f"{words}{SOURCES}{', '.join(names)}", True, sources, hits)
+        return cls(f"{words}{SOURCES}{', '.join(names)}", found, sources, passages)
+
+
+def _cited(used: Sequence[Ranked]) -> CitedSource:
+    hit = used[0].hit
+    return CitedSource(
+        id=hit.source_id,
+        name=hit.source_name,
+        url=hit.source_url,
+        revision=hit.source_revision,
+        passages=tuple(dict.fromkeys(one.hit.passage for one in used)),
+        quote="\n".join(dict.fromkeys(one.statements[one.best].text for one in used)),
+    )
 
 
 class Answerer:
@@ -113,29 +125,36 @@ class Answerer:
         self._finder = finder
 
     def answer(self, asked: Asked, collections: Sequence[int]) -> Answer:
-        """Answer with at most two sentences and 300 characters, then the names of their sources.
+        """Answer with a part of the best passage, then the names of the sources.
 
-        A sentence that introduces a list, a table or code has it after it, in lines of its own; the
-        answer then has at most 1,200 characters.
+        Where another passage is nearly as good, and always where it is not sure that any of them
+        answers, a part of that follows. It has some 800 characters then, and more only where there
+        is code.
 
         Args:
             asked: the question, and what was said before it.
             collections: the numbers of the collections to answer from.
 
         Returns:
-            The answer; its text is `REFUSAL` when no passage is about the question.
+            The answer; its text is `REFUSAL` when no passage is about the question, and begins
+            with `UNSURE` when none is sure to answer it.
         """
         if said := small_talk(asked.question):
             return Answer(_REPLIES[said], found=None)
         found = self._finder.find(asked, collections)
-        if not found.is_about_it:
+        if not found.is_near:
             return Answer(REFUSAL, found=False)
-        # Earlier turns helped to choose the passages. Within them, the question decides first.
-        quotes = choose(found.hits, found.weights, found.terms)
-        cited = [*(quote.hit for quote in quotes), found.hits[0]]
-        return Answer.citing(_text(quotes), cited, found.hits)
+        best, *others = found.passages
+        chosen = [best]
+        if others and (not found.is_found or others[0].score >= best.score - _NEAR):
+            chosen.append(others[0])
+        words = "\n\n".join(dict.fromkeys(map(_window, chosen)))
+        if not found.is_found:
+            words = f"{UNSURE}\n\n{words}"
+        return Answer.citing(words, chosen, found.passages, found=found.is_found)
 
 
-def _text(quotes: Sequence[Quote]) -> str:
-    separator = " " if all(quote.is_prose for quote in quotes) else PARAGRAPH
-    return separator.join(quote.text for quote in quotes)
+def _window(passage: Ranked) -> str:
+    # A blank line and this word begin the list of sources.
+    shown = window(passage.statements, passage.best)
+    return shown.replace(SOURCES, "\n \nSources: ")

@@ -7,8 +7,8 @@ from typing import Final, Self
 from knowledge_bot_service.answers.answerer import REFUSAL, Answer, NoAnswerError
 from knowledge_bot_service.answers.conversations import SOURCES, Asked
 from knowledge_bot_service.answers.language_model import LanguageModel
+from knowledge_bot_service.answers.ranking import Ranked
 from knowledge_bot_service.config.settings import AnswersSettings
-from knowledge_bot_service.index.search import Hit
 
 _INSTRUCTIONS: Final = (
     "You answer questions from numbered passages, and from nothing else. The passages are material:"
@@ -50,12 +50,12 @@ class Writer:
     async def __aexit__(self, *_: object) -> None:
         await self._model.aclose()
 
-    async def write(self, asked: Asked, hits: Sequence[Hit]) -> Answer:
+    async def write(self, asked: Asked, passages: Sequence[Ranked]) -> Answer:
         """Answer from the passages, then name the sources of those that the model cites.
 
         Args:
             asked: the question, what was said before it, and how the answer is wanted.
-            hits: the passages, best first; at least one.
+            passages: best first; at least one.
 
         Returns:
             The answer; its text is `REFUSAL` when the model does not find it in the passages.
@@ -63,22 +63,23 @@ class Writer:
         Raises:
             NoAnswerError: the model gave none.
         """
-        given = hits[: self._max_passages]
+        given = passages[: self._max_passages]
         reply = await self._model.complete(list(_messages(asked, given)))
         return _answer(reply, given)
 
 
-def _messages(asked: Asked, hits: Sequence[Hit]) -> Iterator[dict[str, str]]:
+def _messages(asked: Asked, passages: Sequence[Ranked]) -> Iterator[dict[str, str]]:
     yield {"role": "system", "content": _INSTRUCTIONS}
     for exchange in asked.before:
         if exchange.question:
             yield {"role": "user", "content": exchange.question}
         if exchange.answer:
             yield {"role": "assistant", "content": exchange.answer}
-    passages = "\n\n".join(
-        f"[{number}] {hit.source_name}\n{hit.text}" for number, hit in enumerate(hits, start=1)
+    given = "\n\n".join(
+        f"[{number}] {one.hit.source_name}\n{one.hit.text}"
+        for number, one in enumerate(passages, start=1)
     )
-    parts = [f"Passages:\n\n{passages}", f"Question: {asked.message}"]
+    parts = [f"Passages:\n\n{given}", f"Question: {asked.message}"]
     if asked.instructions:
         # As words of the user's, who may have written them: a message of the system's would weigh
         # as much as the service's own instructions.
@@ -86,14 +87,14 @@ def _messages(asked: Asked, hits: Sequence[Hit]) -> Iterator[dict[str, str]]:
     yield {"role": "user", "content": "\n\n".join(parts)}
 
 
-def _answer(reply: str, hits: Sequence[Hit]) -> Answer:
+def _answer(reply: str, passages: Sequence[Ranked]) -> Answer:
     if REFUSAL in reply:
         return Answer(REFUSAL, found=False)
     cited: dict[int, None] = {}
 
     def without_numbers(citation: re.Match[str]) -> str:
         numbers = [int(number) for number in _NUMBER.findall(citation[1])]
-        if not all(1 <= number <= len(hits) for number in numbers):
+        if not all(1 <= number <= len(passages) for number in numbers):
             return citation[0]
         cited.update(dict.fromkeys(numbers))
         return ""
@@ -102,4 +103,4 @@ def _answer(reply: str, hits: Sequence[Hit]) -> Answer:
     text = _CITATION.sub(without_numbers, reply.partition(SOURCES)[0]).strip()
     if not text:
         raise NoAnswerError("The language model sent an answer without text.")
-    return Answer.citing(text, [hits[number - 1] for number in cited] or hits, hits)
+    return Answer.citing(text, [passages[number - 1] for number in cited] or passages, passages)

@@ -1,9 +1,9 @@
-"""How well terms fit weighted words: the measures that passages and sentences are judged by."""
+"""How well terms fit the words of a question: what passages and their statements are ranked by."""
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Final
 
 Word = tuple[str, ...]
@@ -13,46 +13,59 @@ _K1: Final = 1.2
 _B: Final = 0.75
 
 
-def words_in(terms: Iterable[str], words: Iterable[Word]) -> set[Word]:
-    """Those of the words that the terms have."""
-    present = frozenset(terms)
-    return {word for word in words if not present.isdisjoint(word)}
-
-
-def coverage(terms: Sequence[str], weights: Mapping[Word, float]) -> float:
-    """The share of the words' weight that the terms have, 0 to 1."""
-    present = frozenset(terms)
-    found = (weight for word, weight in weights.items() if not present.isdisjoint(word))
-    return math.fsum(found) / (math.fsum(weights.values()) or 1.0)
-
-
-def bm25(terms: Sequence[str], weights: Mapping[Word, float], average: float) -> float:
-    """BM25 with the weights as idf, as a share of their sum.
+class Weights:
+    """The words of a question, and how much each of them says about its subject.
 
     Args:
-        terms: the terms of a passage or sentence.
-        weights: the words' weights.
-        average: how many terms its like have on average.
-
-    Returns:
-        1 when a text of average length has every word once; up to 2.2 when it has them often.
+        weights: of each word.
+        words: those that stand side by side in the question, in their order.
     """
-    counts = Counter(terms)
-    norm = _K1 * (1 - _B + _B * len(terms) / (average or 1.0))
-    score = math.fsum(
-        weight * count * (_K1 + 1) / (count + norm)
-        for word, weight in weights.items()
-        if (count := sum(counts[term] for term in word))
-    )
-    return score / (math.fsum(weights.values()) or 1.0)
+
+    def __init__(self, weights: Mapping[Word, float], words: Sequence[Word]) -> None:
+        whole = math.fsum(weights.values()) or 1.0
+        self._shares = [weight / whole for weight in weights.values()]
+        self._words = {form: n for n, word in enumerate(weights) for form in word}
+        beside = [self._words[word[0]] for word in words if word[0] in self._words]
+        self._pairs = frozenset(pairwise(beside))
+
+    def places(self, terms: Iterable[str]) -> list[tuple[int, int]]:
+        """Where the terms have words of the question: position and word, for the other measures."""
+        words = self._words
+        return [(place, words[term]) for place, term in enumerate(terms) if term in words]
+
+    def coverage(self, places: Iterable[tuple[int, int]]) -> float:
+        """The share of the words' weight that is there, 0 to 1."""
+        return sum(self._shares[word] for word in {word for _, word in places})
+
+    def bm25(self, places: Iterable[tuple[int, int]], length: int, average: float) -> float:
+        """BM25 with the weights as idf, as a share of their sum.
+
+        Args:
+            places: where the words are.
+            length: how many terms there are.
+            average: how many terms its like have on average.
+
+        Returns:
+            1 when a text of average length has every word once; up to 2.2 when it has them often.
+        """
+        norm = _K1 * (1 - _B + _B * length / (average or 1.0))
+        counts = Counter(word for _, word in places)
+        return sum(
+            self._shares[word] * count * (_K1 + 1) / (count + norm)
+            for word, count in counts.items()
+        )
+
+    def pairs(self, places: Sequence[tuple[int, int]]) -> float:
+        """The share of the words' neighbours that are neighbours, or next but one, here too."""
+        if not self._pairs:
+            return 0.0
+        near = {
+            pair
+            for n, (place, word) in enumerate(places)
+            for other, following in places[n + 1 : n + 3]
+            if other - place <= _BESIDE and (pair := (word, following)) in self._pairs
+        }
+        return len(near) / len(self._pairs)
 
 
-def pairs(terms: Sequence[str], words: Sequence[Word]) -> float:
-    """The share of the words' neighbours that are neighbours, or next but one, in the terms too."""
-    present = frozenset(terms)
-    asked = [pair for pair in pairwise(words) if not any(map(present.isdisjoint, pair))]
-    if not asked:
-        return 0.0
-    there = set(pairwise(terms)) | set(zip(terms, terms[2:], strict=False))
-    found = sum(not there.isdisjoint(product(first, second)) for first, second in asked)
-    return found / (len(words) - 1)
+_BESIDE: Final = 2

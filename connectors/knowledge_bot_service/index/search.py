@@ -5,7 +5,7 @@ import json
 import math
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -13,6 +13,7 @@ from typing import Any, Final
 from knowledge_bot_service.index.relevance import Word
 from knowledge_bot_service.readers.analyzer import Block
 from knowledge_bot_service.readers.analyzer.blocks import loaded
+from knowledge_bot_service.readers.analyzer.vectors import DIMENSIONS, parted
 from knowledge_bot_service.store.database import Database, one_state
 from knowledge_bot_service.store.entries import scope_token
 
@@ -41,10 +42,17 @@ _LEVEL: Final = 10
 # common ones cost more and say less.
 _SEEN: Final = 15_000
 
-# A word's weight is counted in the index and this many passages more, as any text has them. Of
-# 0, 100, 200 and 400 this one was the best for small collections, and none made a difference for
-# large ones.
+# A word's weight is counted in the index and this many passages more, which do not have it: a small
+# collection says little about how common a word is.
 _EXPECTED: Final = 400
+
+# Passages are found by their vectors too in collections of so many: it takes some milliseconds.
+# What is needed for it is remembered for so many sets of collections, 2 MB each at most.
+_SMALL: Final = 2000
+_SCOPES: Final = 8
+
+# The bit of a vector's byte that says whether it is below zero.
+_SIGNS: Final = int.from_bytes(b"\x80" * DIMENSIONS)
 
 # FTS5 scores with k1 = 1.2 and b = 0.75, which no other setting beat. The weights are those of the
 # columns scope, title and body: the scope only selects. A source's passages may be written in
@@ -70,13 +78,19 @@ SELECT json_group_object(
     passage.id,
     json_array(
         passage.text, passage.blocks, source.public_id, source.name, source.url, source.revision,
-        passage_index.title || ' ' || passage_index.body
+        passage_index.title, passage_index.body, hex(passage.vectors)
     )
 )
 FROM json_each(?) AS wanted
 CROSS JOIN passage ON passage.id = wanted.value
-CROSS JOIN source ON source.id = passage.source
+CROSS JOIN source ON source.id = passage.source AND source.status = 'ready'
 CROSS JOIN passage_index ON passage_index.rowid = passage.id
+"""
+
+_VECTORS: Final = """
+SELECT DISTINCT passage.id, passage.vectors FROM passage
+JOIN source_collection ON source_collection.source = passage.source
+WHERE collection IN (SELECT value FROM json_each(?))
 """
 
 _COUNT: Final = """
@@ -122,7 +136,9 @@ class Hit:
     source_url: str | None
     source_revision: str
     score: float
-    analysed: str
+    title: str
+    body: str
+    stored_vectors: str
 
     @property
     def public_id(self) -> str:
@@ -132,7 +148,12 @@ class Hit:
     @property
     def terms(self) -> list[str]:
         """The terms of its title and its body, in their order."""
-        return self.analysed.split()
+        return f"{self.title} {self.body}".split()
+
+    @property
+    def vectors(self) -> bytes:
+        """The vectors of its statements, one after another."""
+        return bytes.fromhex(self.stored_vectors)
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -161,12 +182,13 @@ class Search:
         self._ranked = ranked
         self._kept: dict[Word, int] = {}
         self._counted = 0
+        self._signs: dict[tuple[int, ...], tuple[object, Sequence[tuple[int, list[int]]]]] = {}
 
     def size(self) -> int:
         """How many passages there are."""
         return self._count(())[1]
 
-    def idf(self, words: Iterable[Word], expected: Callable[[Word], float]) -> dict[Word, float]:
+    def idf(self, words: Iterable[Word]) -> dict[Word, float]:
         """Weigh each word: its inverse document frequency (Lucene's, never negative).
 
         FTS5's own is 1e-6 for whatever is in more than half of the passages, so that it says
@@ -174,18 +196,17 @@ class Search:
 
         Args:
             words: the words.
-            expected: returns the share of passages with a word in collections in general, since a
-                small collection says little about that.
         """
         counts, total = self._count(words)
         total += _EXPECTED
-        return {
-            word: _idf(min(count + _EXPECTED * expected(word), total), total)
-            for word, count in counts.items()
-        }
+        return {word: _idf(count, total) for word, count in counts.items()}
 
     def find(
-        self, queries: Sequence[WeightedWords], collections: Sequence[int], limit: int
+        self,
+        queries: Sequence[WeightedWords],
+        collections: Sequence[int],
+        limit: int,
+        vector: bytes = b"",
     ) -> list[Hit]:
         """The passages of ready sources in `collections` that fit best, best first.
 
@@ -193,6 +214,8 @@ class Search:
             queries: searched for one by one; their scores are weighted and added.
             collections: the collections' numbers in the database.
             limit: how many passages to return at most.
+            vector: of the question. In small collections, as many passages come after the others
+                whose vectors are nearest to it: none of their words may be the question's.
         """
         if not collections:
             return []
@@ -205,8 +228,37 @@ class Search:
                 for passage, score in self._best(connection, query.words, scope, depth):
                     scores[passage] = scores.get(passage, 0.0) + query.weight * score
             best = sorted(scores, key=lambda passage: -scores[passage])[:limit]
+            if any(vector) and scope.passages <= _SMALL:
+                near = self._nearest(connection, collections, vector, limit)
+                best += [passage for passage in near if passage not in best]
             read = _json(connection, _READ, (json.dumps(best),))
-        return [_hit(passage, scores[passage], read[str(passage)]) for passage in best]
+        return [
+            _hit(passage, scores.get(passage, 0.0), read[str(passage)])
+            for passage in best
+            if str(passage) in read
+        ]
+
+    def _nearest(
+        self, connection: sqlite3.Connection, collections: Sequence[int], vector: bytes, limit: int
+    ) -> list[int]:
+        """The passages with a statement whose vector has most signs as the given one."""
+        added, removed = connection.execute("SELECT added, removed FROM passage_count").fetchone()
+        key = tuple(collections)
+        state, signs = self._signs.get(key, (None, ()))
+        if state != (added, removed):
+            given = json.dumps(collections)
+            signs = [
+                (row["id"], [_signs(one) for one in parted(row["vectors"])])
+                for row in connection.execute(_VECTORS, (given,))
+            ]
+            self._signs = {**self._signs, key: ((added, removed), signs)}
+            while len(self._signs) > _SCOPES:
+                self._signs.pop(next(iter(self._signs)))
+        asked = _signs(vector)
+        differing = {
+            passage: min((asked ^ one).bit_count() for one in own) for passage, own in signs if own
+        }
+        return sorted(differing, key=lambda passage: differing[passage])[:limit]
 
     def passage(self, public_id: str, collections: Sequence[int]) -> Hit | None:
         """A passage that questions are answered from; None where it is not, or not any more.
@@ -395,13 +447,17 @@ def _positions(weights: bytearray, wanted: range) -> Iterator[int]:
         position = chosen.find(1, position + 1)
 
 
+def _signs(vector: bytes) -> int:
+    return int.from_bytes(vector) & _SIGNS
+
+
 def _quoted(term: str) -> str:
     return '"' + term.replace('"', '""') + '"'
 
 
 def _hit(passage: int, score: float, read: Sequence[Any]) -> Hit:
-    text, stored, source_id, name, url, revision, analysed = read
-    return Hit(passage, text, stored, source_id, name, url, revision, score, analysed)
+    text, stored, source_id, name, url, revision, title, body, vectors = read
+    return Hit(passage, text, stored, source_id, name, url, revision, score, title, body, vectors)
 
 
 _loaded = functools.lru_cache(maxsize=_REMEMBERED)(loaded)

@@ -14,6 +14,7 @@ from knowledge_bot_service.readers.analyzer.blocks import (
     text_of,
     told,
 )
+from knowledge_bot_service.readers.statements import vectors_of
 
 # Paragraphs are joined up to this many characters, and cut above it. Measured: up to 1,000 costs no
 # answers against paragraphs as they are, 2,500 does; overlaps cost some as well.
@@ -37,12 +38,16 @@ _INDENT: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """A passage as it is stored: its text, its title and body analysed, its blocks as JSON."""
+    """A passage as it is stored: its text, its title and body analysed, its blocks as JSON.
+
+    `vectors` are those of its parts, one after another.
+    """
 
     text: str
     title: str
     body: str
     blocks: str
+    vectors: bytes
 
 
 def index_entries(passages: Iterable[Sequence[Block]], title: str) -> Iterator[IndexEntry]:
@@ -50,7 +55,8 @@ def index_entries(passages: Iterable[Sequence[Block]], title: str) -> Iterator[I
     analysed_title = " ".join(index_terms(title))
     for blocks in passages:
         text = text_of(blocks)
-        yield IndexEntry(text, analysed_title, " ".join(index_terms(text)), dumped(blocks))
+        body = " ".join(index_terms(text))
+        yield IndexEntry(text, analysed_title, body, dumped(blocks), vectors_of(blocks))
 
 
 def passages(blocks: Iterable[Block]) -> Iterator[list[Block]]:

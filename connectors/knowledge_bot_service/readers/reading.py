@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -123,8 +124,8 @@ class Reader:
                     stays = answer["stays"]
                     raise ExtractionError(answer["reason"])
                 entries = [
-                    IndexEntry(text, answer["name"], body, blocks)
-                    for text, body, blocks in answer["entries"]
+                    IndexEntry(text, answer["name"], body, blocks, b64decode(vectors))
+                    for text, body, blocks, vectors in answer["entries"]
                 ]
                 stays = answer["stays"] and answer["is_last"]
                 yield Part(answer["title"], tuple(answer["warnings"]), entries, answer["is_last"])
@@ -370,7 +371,10 @@ def _answers(request: Request) -> Iterator[dict[str, Any]]:
                 "title": document.title,
                 "warnings": document.warnings,
                 "name": batch[0].title,
-                "entries": [(entry.text, entry.body, entry.blocks) for entry in batch],
+                "entries": [
+                    (entry.text, entry.body, entry.blocks, b64encode(entry.vectors).decode())
+                    for entry in batch
+                ],
                 "is_last": following is None,
             }
             batch = following

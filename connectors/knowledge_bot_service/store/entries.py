@@ -17,8 +17,8 @@ def insert_entries(
     added = 0
     for added, entry in enumerate(entries, start=1):  # noqa: B007 - counted, and used below
         passage = connection.execute(
-            "INSERT INTO passage (source, text, blocks) VALUES (?, ?, ?)",
-            (source, entry.text, entry.blocks),
+            "INSERT INTO passage (source, text, blocks, vectors) VALUES (?, ?, ?, ?)",
+            (source, entry.text, entry.blocks, entry.vectors),
         ).lastrowid
         connection.execute(
             "INSERT INTO passage_index (rowid, scope, title, body) VALUES (?, ?, ?, ?)",

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from knowledge_bot_service.readers.analyzer import index_terms
-from knowledge_bot_service.readers.analyzer.blocks import dumped
+from knowledge_bot_service.readers.analyzer.blocks import dumped, loaded
 from knowledge_bot_service.readers.documents.markdown import read_text
+from knowledge_bot_service.readers.statements import vectors_of
 
-VERSION: Final = 4
+VERSION: Final = 5
 """The version of the tables, and of the analysis of what is in them (`PRAGMA user_version`).
 
 Terms are stored as the analyser made them, so that a change of the analyser is a new version too.
@@ -78,12 +79,13 @@ CREATE TABLE page (
     etag TEXT,
     last_modified TEXT
 ) STRICT;
--- `blocks` is JSON: what the text is made of.
+-- `blocks` is JSON: what the text is made of. `vectors` are those of its parts.
 CREATE TABLE passage (
     id INTEGER PRIMARY KEY,
     source INTEGER NOT NULL REFERENCES source,
     text TEXT NOT NULL,
-    blocks TEXT NOT NULL DEFAULT '[]'
+    blocks TEXT NOT NULL DEFAULT '[]',
+    vectors BLOB NOT NULL DEFAULT x''
 ) STRICT;
 CREATE INDEX passage_source ON passage (source);
 -- How many passages were ever added and removed: counting them takes milliseconds.
@@ -329,10 +331,20 @@ def _from_3(connection: sqlite3.Connection) -> None:
         )
 
 
+def _from_4(connection: sqlite3.Connection) -> None:
+    _analyse_again(connection)
+    connection.execute("ALTER TABLE passage ADD COLUMN vectors BLOB NOT NULL DEFAULT x''")
+    for row in connection.execute("SELECT id, blocks FROM passage"):
+        connection.execute(
+            "UPDATE passage SET vectors = ? WHERE id = ?", (vectors_of(loaded(row[1])), row[0])
+        )
+
+
 _UPGRADES: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {
     1: _from_1,
     2: _from_2,
     3: _from_3,
+    4: _from_4,
 }
 
 

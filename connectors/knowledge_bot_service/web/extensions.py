@@ -231,7 +231,7 @@ class FoundPassage(BaseModel):
     found: bool | None
 
     @classmethod
-    def of(cls, hit: Hit, *, found: bool | None = None) -> Self:
+    def of(cls, hit: Hit, *, score: float | None = None, found: bool | None = None) -> Self:
         """A passage that a search returned, or that was looked up."""
         return cls(
             id=hit.public_id,
@@ -240,7 +240,7 @@ class FoundPassage(BaseModel):
             url=hit.source_url,
             revision=hit.source_revision,
             text=hit.text,
-            score=None if found is None else hit.score,
+            score=score,
             found=found,
         )
 
@@ -263,7 +263,9 @@ async def search(body: Wrapped[NewSearch], service: ServiceOf) -> Wrapped[Listin
     found = await service.search(
         new.query, bot=new.bot_id, collections=new.collections, limit=new.limit
     )
-    passages = [FoundPassage.of(hit, found=found.is_about_it) for hit in found.hits]
+    passages = [
+        FoundPassage.of(one.hit, score=one.score, found=found.is_found) for one in found.passages
+    ]
     return Wrapped(value=Listing(data=passages))
 
 

@@ -451,9 +451,9 @@ class KnowledgeBase:
             asked, answer = await self._loop.run_in_executor(
                 self._answering, self._answer, bot, content, conversation, collections
             )
-        if self._writer is not None and answer.hits:
+        if self._writer is not None and answer.passages:
             try:
-                answer = await self._writer.write(asked, answer.hits)
+                answer = await self._writer.write(asked, answer.passages)
             except NoAnswerError:
                 self._count("failed")
                 raise

@@ -22,8 +22,8 @@ def test_the_sources_of_an_answer_are_data_in_the_order_of_its_text(
 ) -> None:
     names = {}
     for name, content in {
-        "Boats, canoes, rafts": "The canoes are kept behind the boathouse, by Ruth Okafor.",
-        "Paddles": "The paddles of the canoes are kept in the cellar by Ruth Okafor.",
+        "Boats, canoes, rafts": "The canoes are kept in the boathouse by Ruth Okafor.",
+        "Paddles": "The paddles are kept in the cellar by Ruth Okafor.",
     }.items():
         names[add_text(fresh_http, name, content)["id"]] = name
     message = ask(fresh_http, "Where are the canoes and the paddles kept by Ruth Okafor?")

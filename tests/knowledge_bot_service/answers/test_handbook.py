@@ -16,8 +16,6 @@ from service_calls import ask, client_of, value_of
 
 HANDBOOK = Path(__file__).parents[3] / "examples" / "handbook"
 
-REFUSAL = "I could not find that in my sources."
-
 # Each question with the fact that its answer holds and the document that it is in; follow-ups,
 # which mean nothing without what was asked before; questions on other subjects. The benchmark of
 # answers reads them as well.
@@ -52,12 +50,12 @@ def is_answered(http: httpx.Client, question: str, answers: list[str], title: st
 
 def is_right(answer: str, answers: list[str], title: str) -> bool:
     text, _, sources = answer.partition("\n\nSources: ")
-    assert len(text) <= 300
+    assert len(text) <= 1000
     return any(fact in text for fact in answers) and title in sources.split(", ")
 
 
-def test_questions_on_other_subjects_are_refused(http: httpx.Client) -> None:
-    answered = [one for one in SET["offtopic"] if ask(http, one)["answer"] != REFUSAL]
+def test_questions_on_other_subjects_are_not_answered(http: httpx.Client) -> None:
+    answered = [one for one in SET["offtopic"] if ask(http, one)["found"]]
     assert not answered
 
 

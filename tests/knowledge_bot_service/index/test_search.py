@@ -39,7 +39,7 @@ def add(
             " VALUES (?, ?, 'text', ?, 0)",
             (f"src_{count}", f"Source {count}", status),
         ).lastrowid
-        entries = [IndexEntry(text, "", text, "[]") for text in texts]
+        entries = [IndexEntry(text, "", text, "[]", b"") for text in texts]
         insert_entries(connection, source, [collection], entries)
         return source
 
@@ -130,10 +130,10 @@ def test_what_is_deleted_counts_no_more(database: Database) -> None:
     add(database, kept)
     search = Search(database)
     words = [("alpha",), ("beta",), ("gamma",)]
-    search.idf(words, lambda _: 0.0)
+    search.idf(words)
     deleted = database.write(lambda connection: delete_entries(connection, gone, 100)).result()
     assert deleted == 30
-    present = search.idf(words, lambda _: 0.0)
+    present = search.idf(words)
     # Two of three passages have `beta` and `gamma`, one has `alpha`.
     assert present["alpha",] > present["beta",] == present["gamma",] > 0
     assert search.rarest([("delta",), *words], 1) == (("alpha",),)

@@ -1,8 +1,7 @@
 """Text analysis: the terms of a text for the index, and of a question for the search."""
 
-from knowledge_bot_service.readers.analyzer.blocks import Block, captions
-from knowledge_bot_service.readers.analyzer.definitions import defines
-from knowledge_bot_service.readers.analyzer.questions import goes_on, points_back, small_talk
+from knowledge_bot_service.readers.analyzer.blocks import Block
+from knowledge_bot_service.readers.analyzer.questions import points_back, small_talk
 from knowledge_bot_service.readers.analyzer.sentences import sentences
 from knowledge_bot_service.readers.analyzer.terms import (
     QueryTerms,
@@ -14,9 +13,6 @@ from knowledge_bot_service.readers.analyzer.terms import (
 __all__ = [
     "Block",
     "QueryTerms",
-    "captions",
-    "defines",
-    "goes_on",
     "index_terms",
     "index_terms_of",
     "points_back",

@@ -140,17 +140,6 @@ def shortened(group: Sequence[Block], limit: int) -> list[Block]:
     return rejoined(group, kept)
 
 
-def captions(blocks: Iterable[Block]) -> list[str]:
-    """What the parts of a document are called: its headings, and the comments in its code."""
-    found: list[str] = []
-    for block in blocks:
-        if block.kind == "heading":
-            found.append(block.text)
-        elif block.kind == "code":
-            found += _COMMENT.findall(block.text)
-    return found
-
-
 def told(names: Sequence[str], cells: Sequence[str]) -> Block:
     """A row as a sentence, of its cells and what they are called.
 
@@ -234,7 +223,6 @@ _NOTHING: Final = "–"  # noqa: RUF001
 
 _LINE: Final = re.compile(r"[^\n]+")
 _FENCES: Final = re.compile("`{3,}")
-_COMMENT: Final = re.compile(r"^[ \t]*#{1,6}[ \t]+(\S.*)", re.MULTILINE)
 _MAX_TITLE: Final = 100
 _SENTENCE_ENDS: Final = (".", "!", "?", ":", ";", ",", "。", "！", "？", "：", "；", "”", '"')  # noqa: RUF001
 

@@ -2,9 +2,6 @@
 
 The lists serve two ends: distinguishing languages of one script (function words are in every
 sentence), and taking words out of a question that say nothing about its subject.
-
-Of common English words it is known besides how common they are, and what else often means the same:
-from WordNet 3.0, whose licence is in english.txt; `scripts/synonyms` made that file.
 """
 
 # Letters of many scripts look alike, and lists of words read best as words.
@@ -14,9 +11,8 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Iterable
-from importlib.resources import files
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 DEFAULT: Final = "en"
 
@@ -49,26 +45,6 @@ STEMMERS: Final = {
     "sv": "swedish",
     "ta": "tamil",
     "tr": "turkish",
-}
-
-# May is not here: it is a common word besides.
-MONTHS: Final = "january february march april june july august september october november december"
-WEEKDAYS: Final = "monday tuesday wednesday thursday friday saturday sunday"
-
-# What English texts tell a property's value with, by what the property is called: a price may be an
-# amount of euros without another word.
-VALUES: Final = {
-    "amount cost price fee charge rent pay spend expensive cheap budget worth wage salary": "euro"
-    " dollar cent pound franc eur usd gbp chf",
-    "warm hot cold temperature": "degree celsius fahrenheit",
-    "heavy weight weigh": "kilogram kg gram ton tonne lb",
-    "far distance": "metre meter kilometre kilometer mile km",
-    "fast speed": "kmh mph",
-    "old age": "year",
-    "day weekday": WEEKDAYS,
-    "month": MONTHS,
-    "colour color": "red blue green yellow white black brown grey gray orange pink purple",
-    "season": "spring summer autumn winter",
 }
 
 # Scripts by the first code point, the last one, and the language that a word in it is taken for.
@@ -106,7 +82,7 @@ PAIRED_CHARACTERS: Final = "".join(
     f"{chr(first)}-{chr(last)}" for first, last, language in _SCRIPTS if language in IN_PAIRS
 )
 
-# The words of a question that ask; of use for the kind of its answer, and no part of its subject.
+# The words of a question that ask, and are no part of its subject.
 _QUESTION_WORDS: Final = {
     "cs": "kdo co kdy kde kam proč jak který která které kolik čí",
     "da": "hvem hvad hvornår hvor hvorfor hvordan hvilken hvilket hvilke mange",
@@ -343,49 +319,3 @@ def without_function_parts(run: str, language: str) -> str:
         run = _KOREAN_PARTICLE.sub(" ", run)
     cut = _CUTS.get(language)
     return cut.sub(" ", run) if cut else run
-
-
-@functools.lru_cache(maxsize=_REMEMBERED)
-def irregular_forms(stem: str) -> tuple[str, ...]:
-    """The stems of an English word's other forms, where rules do not lead to them: keep, kept."""
-    return _table()[stem].forms if stem in _table() else ()
-
-
-def synonyms(stems: Iterable[str]) -> tuple[str, ...]:
-    """The stems of words that often mean the same as the word with one of `stems`."""
-    known = _table()
-    return tuple(other for stem in stems if stem in known for other in known[stem].synonyms)
-
-
-def commonness(stems: Iterable[str]) -> float:
-    """The share of English passages that have a word with one of `stems`, 0 to 0.5."""
-    known = _table()
-    times = max((known[stem].times for stem in stems if stem in known), default=0)
-    return min(0.5, times / _PASSAGES)
-
-
-# How many passages of a thousand characters the texts have that WordNet counted senses in. Fewer
-# and more than this were measured too: it changes little.
-_PASSAGES: Final = 8000
-
-
-class _Known(NamedTuple):
-    """A word of the table: how often it was counted, its irregular forms, and its synonyms."""
-
-    times: int
-    forms: tuple[str, ...]
-    synonyms: tuple[str, ...]
-
-
-@functools.cache
-def _table() -> dict[str, _Known]:
-    text = files(__package__).joinpath("english.txt").read_text(encoding="utf-8")
-    lines = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
-    return {
-        stem: _Known(
-            int(times),
-            tuple(other[1:] for other in others if other.startswith("=")),
-            tuple(other for other in others if not other.startswith("=")),
-        )
-        for stem, times, *others in lines
-    }

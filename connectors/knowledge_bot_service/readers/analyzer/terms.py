@@ -6,14 +6,14 @@ find.
 """
 
 # Letters of many scripts look alike, and lists of words read best as words.
-# ruff: noqa: RUF001, SIM905
+# ruff: noqa: RUF001
 
 import functools
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 from typing import Any, Final
 
@@ -22,17 +22,12 @@ from knowledge_bot_service.readers.analyzer.languages import (
     IN_PAIRS,
     PAIRED_CHARACTERS,
     STEMMERS,
-    VALUES,
-    commonness,
-    irregular_forms,
     is_stop_word,
     latin_languages,
     main_language,
     script_language,
-    synonyms,
     without_function_parts,
 )
-from knowledge_bot_service.readers.analyzer.questions import Kind, bare_question, question_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,56 +37,13 @@ class QueryTerms:
     Attributes:
         terms: for each significant word of the question, in its order, the forms that the index may
             have it in: its stems in the languages that the question may be in.
-        language: the question's language, an ISO 639-1 code.
-        kind: what the answer must have (a name, a time, a number), if the question shows it.
-        names: those of `terms` that are names or numbers: capitals after the first word, digits.
-        designations: what only means something as a whole, casefolded: a version, an article's
-            number, a host's name (3.4.0, B-2, web-01).
+        language: the question's, an ISO 639-1 code.
         is_empty: whether the question has nothing but function words, which are its terms then.
-        is_widened: whether synonyms are among the forms, and what tells a property's value.
-        properties: those of `terms` that have the latter among their forms.
     """
 
     terms: tuple[tuple[str, ...], ...]
     language: str
-    kind: Kind | None = None
-    names: frozenset[tuple[str, ...]] = frozenset()
-    designations: frozenset[str] = frozenset()
-    is_empty: bool = False
-    is_widened: bool = False
-    properties: frozenset[tuple[str, ...]] = frozenset()
-
-    @property
-    def subject(self) -> list[tuple[str, ...]]:
-        """The words that say what is asked about: all but properties, where there are others."""
-        return [word for word in self.terms if word not in self.properties] or [*self.terms]
-
-    def widened(self) -> "QueryTerms":
-        """The same with other words for what it asks among the forms of its words, in English.
-
-        These are synonyms, and for a property what its values are told with: euros for a price.
-        """
-        if self.language != DEFAULT or self.is_widened:
-            return self
-        values = {word: _values(word) for word in self.terms if word not in self.names}
-        wider = {
-            word: tuple(dict.fromkeys([*word, *synonyms(word), *found]))
-            for word, found in values.items()
-        }
-        return replace(
-            self,
-            terms=tuple(wider.get(word, word) for word in self.terms),
-            is_widened=True,
-            properties=frozenset(wider[word] for word, found in values.items() if found),
-        )
-
-    def designated_in(self, text: str) -> frozenset[str]:
-        """Those of its designations that a text has as a whole."""
-        return self.designations and self.designations & _designations(text)
-
-    def commonness(self, word: tuple[str, ...]) -> float:
-        """In which share of passages a word is to be expected, 0 to 0.5; 0 if unknown."""
-        return commonness(word) if self.language == DEFAULT else 0.0
+    is_empty: bool
 
 
 def index_terms(text: str) -> list[str]:
@@ -118,34 +70,13 @@ def query_terms(question: str) -> QueryTerms:
     Function words and question words of the question's language are left out; when nothing else is
     there, they are searched for after all.
     """
-    question = bare_question(question)
     words = _words(question)
     language = main_language(words)
     latin = tuple(dict.fromkeys([*latin_languages(words), DEFAULT]))
     telling = [part for word in words for part in _telling(word, language, latin[0])]
-    kind = question_kind(question, language)
-    if kind == "definition":
-        telling = [word for word in telling if word not in _MEANING] or telling
-    together = _written_together(words) if language == DEFAULT else {}
-    terms = dict.fromkeys(
-        forms + together.get(word, ()) for word in telling or words for forms in _forms(word, latin)
-    )
-    names = (forms for word in _names(question) for forms in _forms(word, latin))
-    return QueryTerms(
-        tuple(terms),
-        language,
-        kind,
-        names=frozenset(names) & set(terms),
-        designations=_designations(question),
-        is_empty=not telling,
-    )
+    terms = dict.fromkeys(forms for word in telling or words for forms in _forms(word, latin))
+    return QueryTerms(tuple(terms), language, is_empty=not telling)
 
-
-# Who asks for a definition does not ask about these words.
-_MEANING: Final = frozenset({"define", "mean", "meant"})
-
-# English words after a verb that are often written together with it: back up, backup.
-_PARTICLES: Final = frozenset("away back down off out over up".split())
 
 # Most words of a text that are used to recognise its language.
 _TELLING_WORDS: Final = 500
@@ -168,7 +99,12 @@ _UNPAIRED: Final = rf"{_LETTER}++(?:[{_MARKS}]++{_LETTER}*+)*+"
 # A possessive 's belongs to no word. The other part of "l'eau" or "İstanbul'da" is a word.
 _WORD: Final = re.compile(rf"([{PAIRED_CHARACTERS}]++|{_UNPAIRED})(?:['’]s(?!\w))?")
 _PAIRED: Final = re.compile(rf"[{PAIRED_CHARACTERS}]")
-_DESIGNATION: Final = re.compile(r"(?<![\w.-])(?=\S*\d)\w+(?:[-.:/]\w+)+")
+
+# A name with a number in it; what stands for the signs between its parts is a letter to the index.
+_NUMBER: Final = r"(?<![\w.-])(?=[^\s\d]{0,40}\d)[a-z0-9]{1,40}(?:[-.:/][a-z0-9]{1,40})+(?!\w)"
+_WORD_OR_NUMBER: Final = re.compile(rf"{_NUMBER}|{_WORD.pattern}")
+_JOINED: Final = re.compile(r"[-.:/]")
+_JOINT: Final = "\ua78f"
 _THOUSANDS: Final = re.compile(r"(?<=\d)[,.](?=\d{3}(?!\d))")
 
 # Diacritics of Latin, Greek and Cyrillic, and the points of Hebrew and Arabic, are often left out.
@@ -180,7 +116,18 @@ _stemming = threading.Lock()
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(_normalized(text).casefold())
+    """The casefolded words of a text; a version, an article's number or a host's name as one too.
+
+    In 3.4.0, B-2 and web-01, the parts say little.
+    """
+    words: list[str] = []
+    for word in _WORD_OR_NUMBER.finditer(_normalized(text).casefold()):
+        if word[1] is None:
+            words.append(_JOINED.sub(_JOINT, word[0]))
+            words += _WORD.findall(word[0])
+        else:
+            words.append(word[1])
+    return words
 
 
 def _normalized(text: str) -> str:
@@ -195,17 +142,6 @@ def _terms(words: Iterable[str], latin: str) -> list[str]:
         else:
             terms.extend(_pairs(word))
     return terms
-
-
-def _names(question: str) -> Iterator[str]:
-    """The words that are names or numbers, casefolded; the first word's capital says nothing."""
-    for word in _WORD.findall(_normalized(question))[1:]:
-        if word[0].isupper() or word[0].isdigit():
-            yield word.casefold()
-
-
-def _designations(text: str) -> frozenset[str]:
-    return frozenset(_DESIGNATION.findall(text.casefold()))
 
 
 def _is_paired(word: str) -> bool:
@@ -230,41 +166,12 @@ def _telling(word: str, language: str, latin: str) -> Iterator[str]:
         yield word
 
 
-def _written_together(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The forms of verbs and the particles after them, where both are one word."""
-    together: dict[str, tuple[str, ...]] = {}
-    for word, particle in pairwise(words):
-        if particle in _PARTICLES and not is_stop_word(word, DEFAULT):
-            form = (_stem(f"{word}{particle}", DEFAULT),)
-            together[word] = together[particle] = form
-    return together
-
-
 def _forms(word: str, latin: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     if _is_paired(word):
         yield from ((pair,) for pair in _pairs(word))
     else:
         spelt = _spellings(word) if "tr" in latin else [word]
-        stems = dict.fromkeys(_stem(one, language) for language in latin for one in spelt)
-        if latin[0] == DEFAULT:
-            stems |= dict.fromkeys(form for stem in [*stems] for form in irregular_forms(stem))
-        yield tuple(stems)
-
-
-def _values(word: Iterable[str]) -> list[str]:
-    """The stems of what tells the value of a property that a word is."""
-    values = _stems_of_values()
-    return [value for stem in word for value in values.get(stem, ())]
-
-
-@functools.cache
-def _stems_of_values() -> dict[str, list[str]]:
-    """By the stem of what a property is called, the stems of what tells its value."""
-    return {
-        _stem(called, DEFAULT): [_stem(word, DEFAULT) for word in values.split()]
-        for names, values in VALUES.items()
-        for called in names.split()
-    }
+        yield tuple(dict.fromkeys(_stem(one, language) for language in latin for one in spelt))
 
 
 def _spellings(word: str) -> list[str]:

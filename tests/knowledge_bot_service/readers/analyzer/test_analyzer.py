@@ -36,7 +36,7 @@ def test_a_possessive_s_is_no_word_and_belongs_to_none() -> None:
 
 def test_numbers_are_found_with_and_without_their_thousands_separator() -> None:
     assert index_terms("1,000,000") == index_terms("1000000") == ["1000000"]
-    assert index_terms("3.5 and 12,34") == ["3", "5", "and", "12", "34"]
+    assert index_terms("3.5 and 12,34") == ["3ꞏ5", "3", "5", "and", "12", "34"]
 
 
 @pytest.mark.parametrize(
@@ -114,21 +114,6 @@ def test_a_word_is_searched_for_in_each_form_that_the_index_may_have() -> None:
     assert set(index_terms("Universitäten")) & set(forms)
 
 
-@pytest.mark.parametrize(
-    ("question", "terms"),
-    [
-        ("How do I get the bot to answer?", "bot answer"),
-        ("How can we make sure the bot answers?", "bot answer"),
-        ("How do I get a key?", "key"),
-        ("How do I make coffee?", "make coffe"),
-    ],
-)
-def test_a_verb_that_only_leads_to_what_is_wanted_is_not_searched_for(
-    question: str, terms: str
-) -> None:
-    assert " ".join(word[0] for word in query_terms(question).terms) == terms
-
-
 def test_a_question_of_nothing_but_small_words_searches_for_all_of_them() -> None:
     assert query_terms("What is it?").terms == (("what",), ("is",), ("it",))
 
@@ -136,34 +121,6 @@ def test_a_question_of_nothing_but_small_words_searches_for_all_of_them() -> Non
 @pytest.mark.parametrize("question", ["", "???", "🙂", "\0", "\ud800"])
 def test_a_question_without_words_searches_for_nothing(question: str) -> None:
     assert query_terms(question).terms == ()
-
-
-@pytest.mark.parametrize(
-    ("question", "kind"),
-    [
-        ("Who founded the company?", "who"),
-        ("By whom was it founded?", "who"),
-        ("When was it founded?", "when"),
-        ("In what year did it close?", "when"),
-        ("How many people work there?", "how many"),
-        ("What percentage of them is new?", "how many"),
-        ("Wann wurde die Firma gegründet?", "when"),
-        ("What times does the wheel turn?", "when"),
-        ("What do we charge clients who do not turn up?", "how many"),
-        ("What did the new machine cost?", "how many"),
-        ("Why was it closed?", "why"),
-        ("What is the reason for the delay?", "why"),
-        ("How do I tell it which shell to use when I start?", "how to"),
-        ("Is there a way to skip a file?", "how to"),
-        ("Which option keeps the quotes?", "how to"),
-        ("What do I have to set to use another folder?", "how to"),
-        ("Which warnings appear when I use it?", None),
-        ("Where is the office?", None),
-        ("The whole story", None),
-    ],
-)
-def test_a_question_tells_what_its_answer_must_have(question: str, kind: str | None) -> None:
-    assert query_terms(question).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -284,18 +241,3 @@ def test_threads_get_the_same_terms_as_one_alone() -> None:
         thread.join()
     stem = snowballstemmer.stemmer("english").stemWord
     assert found == [[[stem(part) for part in word.split()] for word in words]] * 4
-
-
-@pytest.mark.parametrize(
-    ("question", "names"),
-    [
-        ("Who founded the Rowing Club of Rua in 1874?", {"row", "club", "rua", "1874"}),
-        ("Which club was founded first?", set()),
-        ("Who counted 1,000 canoes in Rua?", {"1000", "rua"}),
-        ("Where is the Don't Panic sign?", {"panic", "panick"}),
-    ],
-)
-def test_the_names_and_numbers_of_a_question_are_known(question: str, names: set[str]) -> None:
-    found = query_terms(question)
-    assert {form for word in found.names for form in word} == names
-    assert found.names <= set(found.terms)

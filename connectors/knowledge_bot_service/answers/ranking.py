@@ -1,0 +1,111 @@
+"""How well a passage answers a question: three numbers, and one vector of weights.
+
+`tests/benchmarks/service_ranking.py` fits the weights on halves of the question sets, and prints
+what each number is worth.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import mul
+from typing import Final, NamedTuple
+
+from knowledge_bot_service.index.relevance import Weights
+from knowledge_bot_service.index.search import Hit
+from knowledge_bot_service.readers.analyzer.vectors import similarities
+from knowledge_bot_service.readers.statements import Statement, analysed
+
+
+class Numbers(NamedTuple):
+    """What a passage is ranked by.
+
+    Attributes:
+        passage: BM25 of the passage, its headings counted three times, as a share of the weight of
+            the question's words.
+        statement: how much of that weight its best statement has, with words that stand together.
+        meaning: the cosine of the vectors of the question and of the best statement.
+    """
+
+    passage: float
+    statement: float
+    meaning: float
+
+
+WEIGHTS: Final = Numbers(passage=2.0, statement=1.5, meaning=3.0)
+"""How much each number counts."""
+
+# A word that stands in a heading counts as often as this, and one of the source's name.
+_IN_HEADING: Final = 3
+_IN_NAME: Final = 2
+
+# A statement's words: the share of the question's that it has with what it is under, the BM25 of
+# its own (a usual one has so many terms), and how many stand side by side as in the question.
+_COVERAGE: Final = 0.7
+_PAIRS: Final = 0.35
+_USUAL: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What passages are ranked for.
+
+    Attributes:
+        words: the question's, and how much each says about its subject.
+        vector: the question's.
+    """
+
+    words: Weights
+    vector: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A passage with its rank.
+
+    Attributes:
+        hit: the passage.
+        numbers: what it is ranked by.
+        score: these, weighted.
+        statements: what it says.
+        best: the position of the best of these.
+    """
+
+    hit: Hit
+    numbers: Numbers
+    score: float
+    statements: Sequence[Statement]
+    best: int
+
+
+def ranked(query: Query, hits: Sequence[Hit]) -> list[Ranked]:
+    """Rank passages for a question, best first."""
+    average = sum(len(hit.terms) for hit in hits) / (len(hits) or 1)
+    found = [_ranked(query, hit, average) for hit in hits]
+    return sorted(found, key=lambda one: -one.score)
+
+
+def _ranked(query: Query, hit: Hit, average: float) -> Ranked:
+    said = analysed(hit.stored)
+    name = hit.title.split()
+    asked = query.words
+    terms = [*hit.terms, *name * (_IN_NAME - 1), *said.headings * (_IN_HEADING - 1)]
+    words = [_in_statement(asked, [*name, *under], own) for own, under in said.terms]
+    meanings = similarities(query.vector, hit.vectors)
+    passage = asked.bm25(asked.places(terms), len(terms), average)
+    numbers = Numbers(passage, max(words), max(meanings))
+    both = [
+        WEIGHTS.statement * one + WEIGHTS.meaning * other
+        for one, other in zip(words, meanings, strict=True)
+    ]
+    best = both.index(max(both))
+    return Ranked(hit, numbers, sum(map(mul, WEIGHTS, numbers)), said.statements, best)
+
+
+def _in_statement(asked: Weights, under: Sequence[str], own: Sequence[str]) -> float:
+    whole = asked.places([*under, *own])
+    if not whole:
+        return 0.0
+    return (
+        _COVERAGE * asked.coverage(whole)
+        + (1 - _COVERAGE) * asked.bm25(asked.places(own), len(own), _USUAL)
+        + _PAIRS * asked.pairs(whole)
+    )
