@@ -199,3 +199,31 @@ def test_the_search_finds_without_a_network(address, browser):
     page.get_by_text(re.compile(r"\d+ results")).wait_for(timeout=20000)
     assert page.get_by_text("LedgerError").count()
     page.close()
+
+
+TYPED = {
+    "cron": "recipes/every-night/",
+    "docker": "recipes/containers/",
+    "jupyter": "recipes/notebooks/",
+    "sharepoint": "recipes/sharepoint-and-drives/",
+    "slack": "recipes/slack/",
+    "gitlab": "recipes/ci/",
+    "402": "recipes/hosted/",
+    "departments": "recipes/departments/",
+    "kbotignore": "how-to/ingest/",
+    "celery": "how-to/celery/",
+}
+
+
+def test_the_first_result_is_the_page_that_is_meant(address, browser):
+    page = browser.new_page()
+    page.goto(address)
+    while not page.locator("input:focus").count():
+        page.keyboard.press("Control+k")
+        page.wait_for_timeout(500)
+    for word, meant in TYPED.items():
+        page.locator("input:focus").fill(word)
+        page.locator(f'a[href*="?h={word}"]').first.wait_for(timeout=20000)
+        first = page.locator('a[href*="?h="]').first.get_attribute("href")
+        assert f"/{meant}?" in first, word
+    page.close()
