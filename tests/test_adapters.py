@@ -178,6 +178,114 @@ def test_one_failing_bot_fails_the_question_once_all_have_answered(
     assert sorted(asked(server)) == BOTS
 
 
+# The passages that an answer names ----------------------------------------------------------------
+
+CITING = {
+    **MESSAGE,
+    "answer": "At nine.\n\nSources: hours.md",
+    "found": True,
+    "sources": [
+        {
+            "id": "src_1",
+            "name": "hours.md",
+            "url": "https://house.test/hours",
+            "revision": "rev_1",
+            "cited": [{"id": "pas_1", "text": "We open at nine."}, {"no": "passage"}],
+        }
+    ],
+}
+
+
+def test_the_passages_of_an_answer_are_retrieved_where_none_can_be_searched(
+    retriever_of, retrieve, scripted
+):
+    server = scripted(answer(body=CITING))
+    assert retrieve(retriever_of(server, "bot_1"), QUESTION) == [("bot_1", "We open at nine.")]
+
+
+def langchain_citation(client):
+    from langchain_knowledge_bot import ChatKnowledgeBot
+
+    (block,) = ChatKnowledgeBot(bot_id="bot_1", client=client).invoke(QUESTION).content_blocks
+    (cited,) = block["annotations"]
+    return cited["title"], cited["url"], cited["cited_text"]
+
+
+def llama_index_nodes(client):
+    from llama_index_knowledge_bot import KnowledgeBotQueryEngine
+
+    (found,) = KnowledgeBotQueryEngine("bot_1", client=client).query(QUESTION).source_nodes
+    assert (found.node_id, found.node.ref_doc_id) == ("pas_1", "src_1")
+    return found.metadata["source"], found.metadata["url"], found.text
+
+
+@pytest.mark.parametrize("cited_by", [langchain_citation, llama_index_nodes])
+def test_an_answer_cites_its_passages(cited_by, scripted):
+    with Client(KEY, scripted(answer(body=CITING)).url) as client:
+        assert cited_by(client) == ("hours.md", "https://house.test/hours", "We open at nine.")
+
+
+# The question of a prompt -------------------------------------------------------------------------
+
+PROMPT = "Answer briefly.\nQuestion: When do you open?\nContext: The mill.\nAnswer:"
+
+
+def text_behind_the_label(text):
+    return text.partition("Question: ")[2].partition("\nContext:")[0]
+
+
+def langchain_model(client, question, *, awaited):
+    from langchain_knowledge_bot import ChatKnowledgeBot
+
+    choose = question and (lambda messages: question(messages[-1].text))
+    model = ChatKnowledgeBot(bot_id="bot_1", client=client, question=choose)
+    return asyncio.run(model.ainvoke(PROMPT)) if awaited else model.invoke(PROMPT)
+
+
+def llama_index_prompt(client, question, *, awaited):
+    from llama_index_knowledge_bot import KnowledgeBotLLM
+
+    choose = question and (lambda messages: question(messages[-1].content))
+    llm = KnowledgeBotLLM("bot_1", client=client, question=choose)
+    return asyncio.run(llm.acomplete(PROMPT)) if awaited else llm.complete(PROMPT)
+
+
+def llama_index_chat(client, question, *, awaited):
+    from llama_index.core.llms import ChatMessage
+
+    from llama_index_knowledge_bot import KnowledgeBotLLM
+
+    choose = question and (lambda messages: question(messages[-1].content))
+    llm, asked = KnowledgeBotLLM("bot_1", client=client, question=choose), [ChatMessage(PROMPT)]
+    return asyncio.run(llm.achat(asked)) if awaited else llm.chat(asked)
+
+
+@pytest.fixture(params=[langchain_model, llama_index_prompt, llama_index_chat])
+def prompted(request):
+    return request.param
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_function_of_the_users_finds_the_question_in_a_prompt(prompted, scripted, awaited):
+    server = scripted(answer(body=MESSAGE), answer(body=MESSAGE))
+    with Client(KEY, server.url) as client:
+        prompted(client, text_behind_the_label, awaited=awaited)
+        prompted(client, None, awaited=awaited)
+    contents = [request.json()["value"]["content"] for request in server.requests]
+    assert contents == [QUESTION, PROMPT]
+
+
+@pytest.mark.parametrize("found", ["", " ", None, 5])
+def test_a_function_that_finds_no_question_is_an_error_before_anything_is_sent(
+    prompted, scripted, found
+):
+    server = scripted(answer(body=MESSAGE))
+    with Client(KEY, server.url) as client, pytest.raises(ConfigurationError) as caught:
+        prompted(client, lambda _: found, awaited=False)
+    assert caught.value.argument == "question"
+    assert server.requests == []
+
+
 # Tools --------------------------------------------------------------------------------------------
 
 NAMED = {

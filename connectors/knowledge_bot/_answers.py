@@ -2,8 +2,9 @@
 
 The interface has one field for it all, `answer` (section 2, "Message answer"). A service may name
 its sources as data too, in fields that the interface does not know: `sources`, a list of objects
-with a `name`, and `found`. Those fields win. Without them the text is read as
-the embedded service writes it: the answer, an empty line, and `Sources: ` with the names.
+with a `name` and perhaps the passages that were `cited`, and `found`. Those fields win. Without
+them the text is read as the embedded service writes it: the answer, an empty line, and `Sources: `
+with the names.
 """
 
 import re
@@ -11,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from knowledge_bot.models import Message
+    from knowledge_bot.models import Message, Passage
 
 SOURCES: Final = "\n\nSources: "
 
@@ -84,6 +85,13 @@ class Answer:
         }
 
     @property
+    def cited(self) -> "tuple[Passage, ...]":
+        """The passages that it was given from, where the service names them with their texts."""
+        more = {} if self.message is None else self.message.model_extra or {}
+        sources = more.get("sources")
+        return tuple(_cited(sources, self.found)) if isinstance(sources, list) else ()
+
+    @property
     def words(self) -> str:
         """The text without the list of sources behind it."""
         return self.text.rpartition(SOURCES)[0] or self.text
@@ -122,6 +130,22 @@ class Answer:
             return not self.found
         beginning = self.words[:_A_BEGINNING].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
         return _REFUSAL.search(beginning) is not None
+
+
+def _cited(sources: "Sequence[Any]", found: bool | None) -> "Iterator[Passage]":
+    from knowledge_bot.models import Passage
+
+    for source in sources:
+        passages = source.get("cited") if isinstance(source, dict) else None
+        for one in passages if isinstance(passages, list) else ():
+            try:
+                yield Passage.model_validate(
+                    {"url": source.get("url"), "revision": source.get("revision")}
+                    | {"source_id": source.get("id"), "name": source.get("name"), "found": found}
+                    | {"id": one["id"], "text": one["text"]}
+                )
+            except (KeyError, TypeError, ValueError):  # not as docs/extensions.md has it
+                continue
 
 
 def _names(sources: Any) -> tuple[str, ...] | None:

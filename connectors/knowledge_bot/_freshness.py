@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from knowledge_bot.ingest import Ledger
-    from knowledge_bot.models import Message, Passage
+    from knowledge_bot.models import Message
 
 logger: logging.Logger = logging.getLogger("knowledge_bot")
 
@@ -72,32 +72,6 @@ def freshness_of(
     except LedgerError as error:
         logger.warning("It is not known whether an answer's sources are current: %s", error)
         return None
-
-
-def passage_fields(
-    bot_id: str, passage: "Passage", ledger: "Ledger | None", service: str
-) -> dict[str, Any]:
-    """Return what frameworks keep beside a passage, as new plain values.
-
-    Returns:
-        `bot_id`, `source`: the source's name, `source_id`, `url`, `revision`, `passage_id`,
-        `score`, and `found`: False if nothing of the search was about the question; with a ledger
-        `freshness` as well, None if it could not be read.
-    """
-    fields = {
-        "bot_id": bot_id,
-        "source": passage.name,
-        "source_id": passage.source_id,
-        "url": passage.url,
-        "revision": passage.revision,
-        "passage_id": passage.id,
-        "score": passage.score,
-        "found": passage.found is not False,
-    }
-    if ledger is None:
-        return fields
-    named = {"id": passage.source_id, "name": passage.name, "revision": passage.revision}
-    return {**fields, "freshness": freshness_of({"sources": [named]}, ledger, service)}
 
 
 async def awith_freshness(message: "Message", ledger: "Ledger | None", service: str) -> "Message":

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+from knowledge_bot._answers import Answer
 from knowledge_bot._endpoints import Request
 from knowledge_bot.errors import APIError, KnowledgeBotError
 
@@ -118,6 +119,9 @@ class CallSpan:
 
         self._span.set_attribute("gen_ai.response.id", result.id)
         self._span.set_attribute("gen_ai.conversation.id", result.conversation_id)
+        answer = Answer.of(result)
+        self._span.set_attribute("knowledge_bot.found", not answer.refuses)
+        self._span.set_attribute("knowledge_bot.sources", answer.source_names)
         if os.environ.get(_CAPTURE, "").strip().lower() == "true":
             for name, role, text in (
                 ("gen_ai.input.messages", "user", self._asked["content"]),

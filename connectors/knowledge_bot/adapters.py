@@ -11,19 +11,14 @@ from knowledge_bot._lazy import lazy_names
 
 if TYPE_CHECKING:
     from knowledge_bot._answers import Answer
-    from knowledge_bot._chats import aask_bots, asearch_bots, ask_bots, search_bots
     from knowledge_bot._collections import SyncOptions, ingestion_of, sync_of
     from knowledge_bot._configuration import API_KEY_VARIABLE, BASE_URL_VARIABLE
     from knowledge_bot._endpoints import check_number, collection_ids, identifier
     from knowledge_bot._extensions import Extensions, check_announced, end_of_life, new_key
     from knowledge_bot._extras import require
-    from knowledge_bot._freshness import (
-        awith_freshness,
-        ledger_of,
-        passage_fields,
-        with_freshness,
-    )
+    from knowledge_bot._freshness import awith_freshness, ledger_of, with_freshness
     from knowledge_bot._model_settings import WITHOUT_EFFECT, level_outside, with_effect
+    from knowledge_bot._retrieval import Retrieval, Retrieved, cited_in
     from knowledge_bot._shared import (
         allow_connections,
         async_twin,
@@ -48,20 +43,20 @@ __all__ = [
     "Extensions",
     "Objects",
     "OnUnknown",
+    "Retrieval",
+    "Retrieved",
     "SharedOptions",
     "SyncOptions",
     "Texts",
-    "aask_bots",
     "acheck_function",
     "allow_connections",
-    "asearch_bots",
-    "ask_bots",
     "async_twin",
     "awith_freshness",
     "check_announced",
     "check_function",
     "check_names",
     "check_number",
+    "cited_in",
     "collection_ids",
     "configuration_of",
     "end_of_life",
@@ -73,11 +68,9 @@ __all__ = [
     "new_key",
     "objects_in",
     "parse_questions",
-    "passage_fields",
     "question_of",
     "remove",
     "require",
-    "search_bots",
     "shared_client",
     "shared_options",
     "sync_of",
@@ -91,14 +84,14 @@ __all__ = [
 
 _HOMES = {
     "_answers": ("Answer",),
-    "_chats": ("aask_bots", "asearch_bots", "ask_bots", "search_bots"),
     "_collections": ("SyncOptions", "ingestion_of", "sync_of"),
     "_configuration": ("API_KEY_VARIABLE", "BASE_URL_VARIABLE"),
     "_endpoints": ("check_number", "collection_ids", "identifier"),
     "_extensions": ("Extensions", "check_announced", "end_of_life", "new_key"),
     "_extras": ("require",),
-    "_freshness": ("awith_freshness", "ledger_of", "passage_fields", "with_freshness"),
+    "_freshness": ("awith_freshness", "ledger_of", "with_freshness"),
     "_model_settings": ("WITHOUT_EFFECT", "level_outside", "with_effect"),
+    "_retrieval": ("Retrieval", "Retrieved", "cited_in"),
     "_shared": ("allow_connections", "async_twin", "configuration_of", "shared_client"),
     "_tool_names": ("tool_descriptions", "tool_name", "tool_names"),
     "checks._files": ("parse_questions",),

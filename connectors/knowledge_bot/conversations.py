@@ -10,7 +10,8 @@ two together:
 - A conversation's last answer is its head. Of several lists that continue from the same answer only
   one gets the conversation; the others are forks, as is a list in which something before the
   anchor was changed. By default a fork is sent as a whole into a new conversation, so that no list
-  is answered with messages that are not in it.
+  is answered with messages that are not in it, with one exception: a list whose beginning was
+  removed goes on in its conversation, which holds it still, unless `on_trim` is "new".
 - `Heads` remembers the heads: in this process alone, or in a database that several workers share.
   It keeps them; what becomes of one is decided here.
 
@@ -23,15 +24,19 @@ all that was said up to it.
 import hashlib
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, Self, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypedDict, TypeVar
 
 from knowledge_bot._client import AsyncClient, Client
+from knowledge_bot._freshness import awith_freshness, with_freshness
 from knowledge_bot._heads import Head, Heads, HeadsError
 from knowledge_bot.errors import ConfigurationError, Delivery
 from knowledge_bot.models import Message
 from knowledge_bot.transcripts import Role, Turn, render
+
+if TYPE_CHECKING:
+    from knowledge_bot.ingest import Ledger
 
 __all__ = [
     "Conversations",
@@ -40,6 +45,7 @@ __all__ = [
     "HeadsError",
     "History",
     "OnFork",
+    "OnTrim",
     "Place",
     "Reply",
     "Said",
@@ -51,6 +57,10 @@ alone, the user's turns one by one, or nothing."""
 
 OnFork: TypeAlias = Literal["new", "continue", "error"]
 """Where a fork is sent: into a new conversation, into the old one all the same, or nowhere."""
+
+OnTrim: TypeAlias = Literal["continue", "new"]
+"""Where a list is sent whose beginning was removed: on in its conversation, which still knows what
+was removed, or into a new one, which does not."""
 
 T = TypeVar("T")
 
@@ -77,12 +87,14 @@ class Place:
         system: digests of the system's turns before it.
         turns: digests of the others since the answer before it in this conversation, and its own;
             None where they were not stored, so that changes go unnoticed.
+        is_first: whether nothing stands before these in the conversation.
     """
 
     conversation_id: str
     message_id: str | None = None
     system: tuple[str, ...] = ()
     turns: tuple[str, ...] | None = None
+    is_first: bool = False
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self | None:
@@ -102,6 +114,7 @@ class Place:
             message_id if isinstance(message_id, str) else None,
             tuple(map(str, system)) if isinstance(system, list | tuple) else (),
             tuple(map(str, turns)) if isinstance(turns, list | tuple) else None,
+            digests.get("first") is True,
         )
 
 
@@ -138,11 +151,13 @@ class Reply:
         message: the service's answer.
         messages: the list.
         heard: how many of them its conversation held before.
+        is_first: whether it is the conversation's first.
     """
 
     message: Message
     messages: Sequence[Said]
     heard: int
+    is_first: bool = False
 
     def kept(self, text: str | None = None) -> dict[str, Any]:
         """Return what to store with the answer, for `Place.of`, as plain JSON.
@@ -156,10 +171,11 @@ class Reply:
         answer = Said("assistant", self.message.answer if text is None else text)
         system, _ = _digests(self.messages)
         _, turns = _digests(self.messages[self.heard :])
+        digests = {"system": system, "turns": [*turns, answer.digest], "first": self.is_first}
         return {
             "conversation_id": self.message.conversation_id,
             "message_id": self.message.id,
-            "digests": {"system": system, "turns": [*turns, answer.digest]},
+            "digests": digests,
         }
 
 
@@ -173,6 +189,23 @@ def placeholder(kind: str, name: object = None) -> str:
     kind = kind.removeprefix("input_").removesuffix("_url")
     words = " ".join(f"{kind[:40]} {name[:200] if isinstance(name, str) else ''}".split())
     return f" [{words}] "
+
+
+def chosen_question(choose: Callable[[Any], object], messages: object) -> str:
+    """Return the question of a framework's messages, by a function of the user's.
+
+    Raises:
+        ConfigurationError: it returns no text, or an empty one.
+    """
+    question = choose(messages)
+    if not isinstance(question, str) or not question.strip():
+        what = "an empty text" if isinstance(question, str) else type(question).__name__
+        raise ConfigurationError.of(
+            "question",
+            f"the function that finds the question returned {what}; return what is asked. Nothing "
+            "was sent",
+        )
+    return question
 
 
 class ForkError(ConfigurationError):
@@ -192,12 +225,16 @@ class Conversations:
         on_fork: where a list is sent that continues from an answer which is not its conversation's
             last, or before which something was changed.
         recognise: whether answers without a place are recognised by the whole list up to them.
+        on_trim: where a list is sent whose beginning was removed, as `trim_messages` does it.
+        ledger: what the bot's sources were ingested with; answers then say how current these are.
     """
 
     heads: Heads
     history: History = "transcript"
     on_fork: OnFork = "new"
     recognise: bool = False
+    on_trim: OnTrim = "continue"
+    ledger: "Ledger | None" = None
 
     def ask(
         self,
@@ -207,6 +244,7 @@ class Conversations:
         *,
         conversation_id: str | None = None,
         default: str | None = None,
+        question: str | None = None,
     ) -> Reply:
         """Ask a bot with a list of messages, and wait for the answer.
 
@@ -217,6 +255,8 @@ class Conversations:
             conversation_id: a conversation to go on in, `conv_…`; of the answers in the list, the
                 newest one in it is then the anchor.
             default: the conversation of a list without an answer of the bot.
+            question: what is sent in place of the user's last turn, such as the question alone
+                where that turn is a whole prompt.
 
         Returns:
             The answer.
@@ -229,7 +269,7 @@ class Conversations:
                 one that failed are in the conversation.
         """
         service = client.base_url
-        exchange = self._begin(service, bot_id, messages, conversation_id, default)
+        exchange = self._begin(service, bot_id, messages, (conversation_id, default), question)
         try:
             for content in exchange.contents:
                 exchange.message = client.send_message(
@@ -239,7 +279,7 @@ class Conversations:
             self._end(service, exchange, error)
             raise
         self._end(service, exchange)
-        return exchange.reply
+        return exchange.reply(with_freshness(exchange.answer, self.ledger, service))
 
     async def aask(
         self,
@@ -249,11 +289,12 @@ class Conversations:
         *,
         conversation_id: str | None = None,
         default: str | None = None,
+        question: str | None = None,
     ) -> Reply:
         """Ask as `ask` does, without blocking; arguments, result and errors are the same."""
         service = client.base_url
         exchange = await self.heads.off_the_loop(
-            self._begin, service, bot_id, messages, conversation_id, default
+            self._begin, service, bot_id, messages, (conversation_id, default), question
         )
         try:
             for content in exchange.contents:
@@ -264,21 +305,25 @@ class Conversations:
             await self.heads.off_the_loop(self._end, service, exchange, error)
             raise
         await self.heads.off_the_loop(self._end, service, exchange)
-        return exchange.reply
+        return exchange.reply(await awith_freshness(exchange.answer, self.ledger, service))
 
     def _begin(
         self,
         service: str,
         bot_id: str,
         messages: Sequence[Said],
-        named: str | None,
-        default: str | None,
+        conversations: tuple[str | None, str | None],
+        question: str | None,
     ) -> "_Exchange":
-        """Decide what is sent where, and take the turn there."""
+        """Decide what is sent where, and take the turn there.
+
+        Of the conversations the first is named, and the second goes for lists without an answer.
+        """
+        named, default = conversations
         if self.recognise and named is None:
             messages = self._recognised(service, bot_id, messages)
         at = _anchor(messages, named)
-        contents = self._contents(messages[at + 1 :])
+        contents = self._contents(messages[at + 1 :], question)
         place = messages[at].place if at >= 0 else None
         conversation_id = place.conversation_id if place is not None else named or default
         if conversation_id is None:  # a new one, whose turn nobody else can take
@@ -288,6 +333,8 @@ class Conversations:
         sending = _Sending(sender=secrets.token_hex(8), content=_digest("\n".join(contents)))
         if place is None:
             self._join((service, conversation_id), sending)
+        elif self.on_trim == "new" and not _is_whole(messages[: at + 1], place):
+            return _Exchange(bot_id, messages, 0, self._contents(messages, question))
         elif fork := self._fork(service, messages[: at + 1], place, sending):
             if self.on_fork == "error":
                 raise ForkError.of(
@@ -296,7 +343,7 @@ class Conversations:
                     "into a new conversation. Nothing was sent",
                 )
             if self.on_fork == "new":
-                return _Exchange(bot_id, messages, 0, self._contents(messages))
+                return _Exchange(bot_id, messages, 0, self._contents(messages, question))
             self._join((service, conversation_id), sending)
         return _Exchange(bot_id, messages, at + 1, contents, conversation_id, sending["sender"])
 
@@ -346,8 +393,8 @@ class Conversations:
         reason = f"{place.conversation_id} has gone on since the bot's last answer in this list"
         return f"{reason}, or is not known to {self.heads}" if self.heads.shared else reason
 
-    def _contents(self, messages: Sequence[Said]) -> list[str]:
-        """Return what is sent of some messages."""
+    def _contents(self, messages: Sequence[Said], asked: str | None) -> list[str]:
+        """Return what is sent of some messages; the last turn asks what it says, or `asked`."""
         spoken = [message for message in messages if message.text.strip()]
         # Without a message of the user's, another agent or a tool speaks to the bot.
         roles = {message.role for message in spoken}
@@ -361,14 +408,14 @@ class Conversations:
                 "there is nothing to send after the bot's last answer. End the list with "
                 "a question. Nothing was sent",
             )
-        if unreadable := spoken[end - 1].unreadable:
+        if asked is None and (unreadable := spoken[end - 1].unreadable):
             raise ConfigurationError.of(
                 "messages",
                 f"{unreadable}, and bots only read text (interface section 4). Put into words what "
                 "it shows, or add the file to a collection of the bot and ask about it. Nothing "
                 "was sent",
             )
-        question = Turn("user", spoken[end - 1].text)
+        question = Turn("user", spoken[end - 1].text if asked is None else asked)
         # After the question may come instructions, and what tools and other models said to it;
         # before it what the user asked and nobody answered, such as a turn that failed.
         others = [*spoken[: end - 1], *spoken[end:]]
@@ -383,8 +430,8 @@ class Conversations:
                 "them as text. Nothing was sent",
             )
         if self.history == "replay":
-            asked = [message for message in spoken if message.role == "user"]
-            return [render([Turn("user", message.text)]) for message in asked]
+            before = [message for message in spoken[: end - 1] if message.role == "user"]
+            return [render([turn]) for turn in (*map(_unnamed, before), question)]
         return [render([*map(_turn, others), question])]
 
     def _end(self, service: str, exchange: "_Exchange", error: BaseException | None = None) -> None:
@@ -456,9 +503,18 @@ class _Exchange:
         return _digest_of(self.bot_id, [*self.messages, Said("assistant", self.message.answer)])
 
     @property
-    def reply(self) -> Reply:
+    def answer(self) -> Message:
+        """The last answer, once there is one."""
         assert self.message is not None  # noqa: S101 - there is something to send
-        return Reply(self.message, self.messages, self.heard)
+        return self.message
+
+    def reply(self, message: Message) -> Reply:
+        """Return the last answer, as it is told."""
+        return Reply(message, self.messages, self.heard, self.continues is None)
+
+
+def _unnamed(message: Said) -> Turn:
+    return Turn(message.role, message.text)
 
 
 def _turn(message: Said) -> Turn:
@@ -493,6 +549,19 @@ def _is_unchanged(messages: Sequence[Said], anchor: Place) -> bool:
                 return False
             since, is_cut = [], False
     return True
+
+
+def _is_whole(messages: Sequence[Said], anchor: Place) -> bool:
+    """Return whether messages up to the anchor begin where its conversation does."""
+    system, since = _digests(messages)
+    in_it = (
+        message.place
+        for message in messages
+        if message.place is not None and message.place.conversation_id == anchor.conversation_id
+    )
+    turns = (first := next(in_it)).turns
+    is_there = turns is not None and since[: len(turns)] == list(turns)
+    return is_there and first.is_first and system == list(anchor.system)
 
 
 def _digests(messages: Sequence[Said]) -> tuple[list[str], list[str]]:

@@ -1,8 +1,7 @@
 """A bot as a chat model."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
@@ -19,11 +18,16 @@ from knowledge_bot import ConfigurationError, KnowledgeBotError, __version__
 from knowledge_bot.adapters import (
     API_KEY_VARIABLE,
     WITHOUT_EFFECT,
-    awith_freshness,
     with_effect,
-    with_freshness,
 )
-from knowledge_bot.conversations import Conversations, Heads, History, OnFork
+from knowledge_bot.conversations import (
+    Conversations,
+    Heads,
+    History,
+    OnFork,
+    OnTrim,
+    chosen_question,
+)
 from langchain_knowledge_bot.asked_once import AskedOnce
 from langchain_knowledge_bot.connection import (
     FRAMEWORKS,
@@ -57,6 +61,8 @@ class ChatFields(ConnectionFields, total=False):
     conversation_id: str | None
     history: History
     on_fork: OnFork
+    on_trim: OnTrim
+    question: Callable[[Sequence[BaseMessage]], str] | None
     heads: Heads | str | PathLike[str] | None
     ledger: "Ledger | str | PathLike[str] | None"
     stop: list[str] | None
@@ -98,11 +104,13 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], TextOnlyChatMod
     `knowledge_bot.transcripts`.
 
     A list is a fork if its newest answer of the bot is no longer the last one in its conversation,
-    or if something before that answer was changed; removing the beginning, as `trim_messages` does,
-    is not a change. A fork is sent as a whole into a new conversation, so that no list is answered
-    with messages that are not in it. `heads` remembers the last answer of each conversation: by
-    default in this process, for as long as it runs. If several workers serve the same users, or
-    the memory must survive a restart, name a database that they share.
+    or if something before that answer was changed. A fork is sent as a whole into a new
+    conversation, so that no list is answered with messages that are not in it. There is one
+    exception: a list whose beginning was removed, as `trim_messages` does it, goes on in its
+    conversation, which still holds the beginning; with `on_trim="new"` it does not. `heads`
+    remembers the last answer of each conversation: by default in this process, for as long as it
+    runs. If several workers serve the same users, or the memory must survive a restart, name a
+    database that they share.
 
     Setup:
         Install the package with its LangChain extra, and name the service.
@@ -123,6 +131,13 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], TextOnlyChatMod
             question alone, the user's messages one by one, or nothing: it raises.
         on_fork: "new" | "continue" | "error"
             Where a fork is sent: into a new conversation, into the old one, or nowhere: it raises.
+        on_trim: "continue" | "new"
+            Where a list is sent whose beginning was removed. "new" also for what a user deleted on
+            purpose; then each later turn of a list that stays trimmed is sent as a whole.
+        question: Callable[[Sequence[BaseMessage]], str] | None
+            Returns the question of a list of messages, which is sent in place of the last human
+            message. For bots of services that search for all of a prompt, with its instructions and
+            its context; the embedded service finds the question by itself.
         heads: Heads | str | PathLike | None
             Where the last answer of each conversation is kept: `knowledge_bot.conversations.Heads`,
             or their address, `sqlite:///file` or `postgresql://…`.
@@ -200,7 +215,8 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], TextOnlyChatMod
             "created_at": 1731500000000,  # Unix milliseconds
             "sources": ["hours.md"],  # those that the service names
             "found": True,  # False if the bot says that it found nothing
-            "digests": {"system": [], "turns": ["…", "…"]},  # of what came before, and of itself
+            "citations": [{"title": "hours.md", "cited_text": "…"}],  # where passages are named
+            "digests": {"turns": ["…", "…"]},  # and more of what came before, and of itself
             "finish_reason": "stop",
         }
         ```
@@ -210,7 +226,9 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], TextOnlyChatMod
         ledger could not be read, which the log explains. See `knowledge_bot.ingest.Freshness`.
 
         Sources are also `annotations` of the message's `content_blocks`, of type "citation" with
-        the source's name as `title`. Its text stays as the service wrote it.
+        the source's name as `title`, and as `url` and `cited_text` what the service says of them
+        beside: the address of a page, and the passage that the answer was given from. The message's
+        text stays as the service wrote it.
 
         The service counts no tokens, so there is no `usage_metadata`.
 
@@ -247,6 +265,12 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], TextOnlyChatMod
     on_fork: OnFork = "new"
     """Where a list is sent whose newest answer is not its conversation's last, or in which
     something before that answer was changed."""
+
+    on_trim: OnTrim = "continue"
+    """Where a list is sent whose beginning was removed."""
+
+    question: Callable[[Sequence[BaseMessage]], str] | None = Field(default=None, exclude=True)
+    """Returns the question of a list of messages, which is sent in place of the last human one."""
 
     heads: HeadsField = None
     """Where the last answer of each conversation is kept; takes `Heads` or their address."""
@@ -293,39 +317,33 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], TextOnlyChatMod
     def _ask(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
     ) -> dict[str, Any]:
-        bot_id, conversation_id = _named_in(kwargs, self.bot_id)
+        bot_id, named = _named_in(kwargs, self.bot_id)
         with _as_chat_errors():
-            reply = self._conversations().ask(
-                self._sync,
-                bot_id,
-                said_in(messages, bot_id),
-                conversation_id=conversation_id,
-                default=self.conversation_id,
-            )
-        reply = replace(reply, message=with_freshness(reply.message, self.ledger, self._service))
+            how = self._asking(messages, named)
+            said = said_in(messages, bot_id)
+            reply = self._conversations().ask(self._sync, bot_id, said, **how)
         return message_fields(bot_id, reply, stop or self.stop or [])
 
     @override
     async def _aask(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
     ) -> dict[str, Any]:
-        bot_id, conversation_id = _named_in(kwargs, self.bot_id)
+        bot_id, named = _named_in(kwargs, self.bot_id)
         with _as_chat_errors():
-            reply = await self._conversations().aask(
-                self._awaiting_client(),
-                bot_id,
-                said_in(messages, bot_id),
-                conversation_id=conversation_id,
-                default=self.conversation_id,
-            )
-        reply = replace(
-            reply, message=await awith_freshness(reply.message, self.ledger, self._service)
-        )
+            how = self._asking(messages, named)
+            said, client = said_in(messages, bot_id), self._awaiting_client()
+            reply = await self._conversations().aask(client, bot_id, said, **how)
         return message_fields(bot_id, reply, stop or self.stop or [])
+
+    def _asking(self, messages: list[BaseMessage], named: str | None) -> dict[str, Any]:
+        question = None if self.question is None else chosen_question(self.question, messages)
+        return {"conversation_id": named, "default": self.conversation_id, "question": question}
 
     def _conversations(self) -> Conversations:
         heads = Heads.of(self._sync) if self.heads is None else self.heads
-        return Conversations(heads, self.history, self.on_fork)
+        return Conversations(
+            heads, self.history, self.on_fork, on_trim=self.on_trim, ledger=self.ledger
+        )
 
     @property
     @override
@@ -341,6 +359,8 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], TextOnlyChatMod
             "conversation_id": self.conversation_id,
             "history": self.history,
             "on_fork": self.on_fork,
+            "on_trim": self.on_trim,
+            "question": self.question,
             "stop": self.stop,
         }
 

@@ -1,8 +1,11 @@
 """How the classes of this package reach the service: the fields that they share."""
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Self, TypeAlias, TypedDict
 
+from langchain_core.callbacks.manager import BaseRunManager
 from langchain_core.utils import from_env, secret_from_env
 from pydantic import (
     BaseModel,
@@ -177,6 +180,27 @@ class Connection(BaseModel):
 
     def _awaiting_client(self) -> AsyncClient:
         return self.async_client or async_twin(self._sync)
+
+
+@contextmanager
+def traced(run: BaseRunManager | None) -> Iterator[None]:
+    """Let the client's span be a child of the span that a tracer has for a run.
+
+    Tracers of LangChain are callbacks, which cannot make their span the current one. Those of
+    OpenInference give it by `get_span`; without such a tracer nothing happens.
+
+    Args:
+        run: the framework's manager of the run's callbacks.
+    """
+    for handler in () if run is None else run.handlers:
+        get_span = getattr(handler, "get_span", None)
+        if run is not None and callable(get_span) and (span := get_span(run.run_id)) is not None:
+            from opentelemetry import trace
+
+            with trace.use_span(span, record_exception=False, set_status_on_exception=False):
+                yield
+            return
+    yield
 
 
 def _without_values(error: ValidationError) -> ValidationError:

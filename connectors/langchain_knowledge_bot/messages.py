@@ -32,7 +32,8 @@ def message_fields(bot_id: str, reply: Reply, stop: Sequence[str]) -> dict[str, 
 
     The service sends the whole answer, so it is cut here, before the first of `stop`.
     """
-    text = reply.message.answer
+    answer = Answer.of(reply.message)
+    text = answer.text
     # Other models accept a single text too; it must not be read as a list of letters.
     for end in filter(None, [stop] if isinstance(stop, str) else stop):
         text = text.partition(end)[0]
@@ -42,8 +43,9 @@ def message_fields(bot_id: str, reply: Reply, stop: Sequence[str]) -> dict[str, 
         "response_metadata": {
             "model_provider": PROVIDER,
             "model_name": bot_id,
-            **Answer.of(reply.message).as_dict(bot_id),
+            **answer.as_dict(bot_id),
             **reply.kept(text),
+            **({"citations": citations} if (citations := _citations(answer)) else {}),
             "finish_reason": "stop",
         },
     }
@@ -52,10 +54,21 @@ def message_fields(bot_id: str, reply: Reply, stop: Sequence[str]) -> dict[str, 
 def _content_blocks(message: AIMessage) -> list[ContentBlock]:
     """Return an answer as LangChain's standard blocks, with its sources as annotations."""
     text: TextContentBlock = {"type": "text", "text": message.text}
-    sources = message.response_metadata.get("sources")
-    if isinstance(sources, list) and sources:
-        text["annotations"] = [{"type": "citation", "title": str(name)} for name in sources]
+    metadata = message.response_metadata
+    cited = metadata.get("citations")
+    if not isinstance(cited, list):
+        sources = metadata.get("sources")
+        cited = [{"title": str(name)} for name in sources] if isinstance(sources, list) else []
+    annotations: list[Any] = [{"type": "citation", **one} for one in cited]
+    if annotations:
+        text["annotations"] = annotations
     return [text]
+
+
+def _citations(answer: Answer) -> list[dict[str, str]]:
+    """Return what the service cites beside its sources' names, in the fields of `Citation`."""
+    found = [{"title": one.name, "url": one.url, "cited_text": one.text} for one in answer.cited]
+    return [{name: text for name, text in one.items() if text is not None} for one in found]
 
 
 # The framework's way for external providers: the content stays a text.

@@ -1,8 +1,8 @@
 """A bot's answers as retrieved documents."""
 
-import asyncio
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, overload
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, overload
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -17,32 +17,17 @@ from knowledge_bot import (
     ConfigurationError,
     ConnectionFailedError,
     KnowledgeBotError,
-    Message,
-    Passage,
     RateLimitError,
 )
-from knowledge_bot.adapters import (
-    Answer,
-    aask_bots,
-    asearch_bots,
-    ask_bots,
-    awith_freshness,
-    passage_fields,
-    search_bots,
-    with_freshness,
-)
+from knowledge_bot.adapters import Retrieval, Retrieved
 from langchain_knowledge_bot.asked_once import AskedOnce
-from langchain_knowledge_bot.connection import Connection, ConnectionFields, LedgerField
+from langchain_knowledge_bot.connection import Connection, ConnectionFields, LedgerField, traced
 from langchain_knowledge_bot.model_errors import as_chat_error
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from knowledge_bot.ingest import Ledger
-
-
-# How many passages are documents by default: as much as prompts have room for.
-_PASSAGES: Final = 5
 
 
 class RetrieverFields(ConnectionFields, total=False):
@@ -62,7 +47,8 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
 
     Where the service announces `passages`, they are searched for and no bot is asked: there is no
     message and no conversation. The best passages of each bot come in turn. Elsewhere every bot is
-    asked, in a conversation of its own, and its answer is the document.
+    asked, in a conversation of its own: the passages that its answer names are the documents, or
+    the answer if it names none.
 
     Setup:
         Install the package with its LangChain extra, and name the service.
@@ -172,40 +158,19 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        bots, limit = self._asked(query, k)
-        try:
-            passages = search_bots(self._sync, bots, query, limit or _PASSAGES)
-            if passages is not None:
-                return self._of_passages(passages)
-            bots = bots[:limit]
-            answers = ask_bots(self._sync, bots, query)
-        except KnowledgeBotError as error:
-            raise as_chat_error(error, alone=len(bots) == 1) from None
-        return self._of_answers(
-            bots, [with_freshness(one, self.ledger, self._service) for one in answers]
-        )
+        asking = self._asking(query, k)
+        with traced(run_manager), _as_chat_errors(asking):
+            return list(map(_document, asking.get(self._sync, query)))
 
     @override
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        bots, limit = self._asked(query, k)
-        client = self._awaiting_client()
-        try:
-            passages = await asearch_bots(client, bots, query, limit or _PASSAGES)
-            if passages is not None:
-                if self.ledger is None:
-                    return self._of_passages(passages)
-                return await asyncio.to_thread(self._of_passages, passages)
-            bots = bots[:limit]
-            answers = await aask_bots(client, bots, query)
-        except KnowledgeBotError as error:
-            raise as_chat_error(error, alone=len(bots) == 1) from None
-        compared = [await awith_freshness(one, self.ledger, self._service) for one in answers]
-        return self._of_answers(bots, compared)
+        asking = self._asking(query, k)
+        with traced(run_manager), _as_chat_errors(asking):
+            return list(map(_document, await asking.aget(self._awaiting_client(), query)))
 
-    def _asked(self, query: Any, k: int | None) -> tuple[list[str], int | None]:
-        """Return the bots, and how many documents there may be."""
+    def _asking(self, query: Any, k: int | None) -> Retrieval:
         if not isinstance(query, str):
             raise ConfigurationError.of(
                 "query",
@@ -217,26 +182,23 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
         if limit is not None and limit < 1:
             raise ConfigurationError.of("k", f"expected 1 or more, not {limit!r}. Nothing was sent")
         bots = [self.bot_id] if self.bot_id is not None else self.bot_ids or []
-        return list(dict.fromkeys(bots)), limit
-
-    def _of_passages(self, passages: Sequence[tuple[str, Passage]]) -> list[Document]:
-        return self._kept(
-            Document(
-                id=one.id,
-                page_content=one.text,
-                metadata=passage_fields(bot, one, self.ledger, self._service),
-            )
-            for bot, one in passages
+        return Retrieval(
+            list(dict.fromkeys(bots)),
+            limit=limit or Retrieval.DEFAULT,
+            answers=limit,
+            relevant=self.drop_refusals,
+            ledger=self.ledger,
         )
 
-    def _of_answers(self, bots: Sequence[str], messages: Sequence[Message]) -> list[Document]:
-        return self._kept(
-            Document(id=one.id, page_content=one.answer, metadata=Answer.of(one).as_dict(bot))
-            for bot, one in zip(bots, messages, strict=True)
-        )
 
-    def _kept(self, found: Iterable[Document]) -> list[Document]:
-        documents = list(found)
-        if self.drop_refusals:
-            return [each for each in documents if each.metadata["found"]]
-        return documents
+@contextmanager
+def _as_chat_errors(asking: Retrieval) -> Iterator[None]:
+    try:
+        yield
+    except KnowledgeBotError as error:
+        alone = len(asking.bots[: asking.answers]) == 1
+        raise as_chat_error(error, alone=alone) from None
+
+
+def _document(found: Retrieved) -> Document:
+    return Document(id=found.id, page_content=found.text, metadata=found.fields)

@@ -26,6 +26,8 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 from typing_extensions import override
 
+from langchain_knowledge_bot.connection import traced
+
 NO_TOOLS = (
     "A bot of the Knowledge-Bot Service answers in text and calls no tools. Bind the tools to "
     "another model, and give it the bot as one of them: KnowledgeBotTool(bot_id=...)"
@@ -73,7 +75,8 @@ class TextOnlyChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        message = AIMessage(**self._ask(messages, stop, kwargs))
+        with traced(run_manager):
+            message = AIMessage(**self._ask(messages, stop, kwargs))
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     @override
@@ -84,7 +87,8 @@ class TextOnlyChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        message = AIMessage(**await self._aask(messages, stop, kwargs))
+        with traced(run_manager):
+            message = AIMessage(**await self._aask(messages, stop, kwargs))
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     @override
@@ -95,7 +99,8 @@ class TextOnlyChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        answer = self._ask(messages, stop, kwargs)
+        with traced(run_manager):
+            answer = self._ask(messages, stop, kwargs)
         yield ChatGenerationChunk(message=AIMessageChunk(**answer, chunk_position="last"))
 
     @override
@@ -106,7 +111,8 @@ class TextOnlyChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        answer = await self._aask(messages, stop, kwargs)
+        with traced(run_manager):
+            answer = await self._aask(messages, stop, kwargs)
         yield ChatGenerationChunk(message=AIMessageChunk(**answer, chunk_position="last"))
 
     @override

@@ -1,6 +1,7 @@
 """Bots as tools of an agent."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -16,7 +17,6 @@ from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Unpack, override
 
 from knowledge_bot import (
-    AsyncClient,
     BadRequestError,
     Bot,
     Client,
@@ -25,7 +25,6 @@ from knowledge_bot import (
     ConnectionLostError,
     Delivery,
     KnowledgeBotError,
-    Message,
     RateLimitError,
     RequestTimeoutError,
     ServerError,
@@ -33,17 +32,20 @@ from knowledge_bot import (
 )
 from knowledge_bot.adapters import (
     Answer,
-    async_twin,
-    awith_freshness,
     identifier,
     tool_descriptions,
     tool_name,
     tool_names,
-    with_freshness,
 )
-from knowledge_bot.conversations import Conversations, Heads, Said
+from knowledge_bot.conversations import Conversations, Heads, Reply, Said
 from langchain_knowledge_bot.asked_once import AskedOnce
-from langchain_knowledge_bot.connection import Connection, ConnectionFields, HeadsField, LedgerField
+from langchain_knowledge_bot.connection import (
+    Connection,
+    ConnectionFields,
+    HeadsField,
+    LedgerField,
+    traced,
+)
 from langchain_knowledge_bot.model_errors import PASSING, as_chat_error
 
 if TYPE_CHECKING:
@@ -236,18 +238,9 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
         state: Any = None,
         run_manager: CallbackManagerForToolRun | None = None,
     ) -> tuple[str, dict[str, Any]]:
-        _check(question)
-        kept: dict[str, Any] = {}
-        try:
-            if self.conversation == "new":
-                message = self._sync.send_message(bot_id=self.bot_id, content=question)
-            else:
-                said = self._said(question, state)
-                reply = self._conversations().ask(self._sync, self.bot_id, said)
-                message, kept = reply.message, reply.kept()
-        except KnowledgeBotError as error:
-            raise _tool_error(error) from error
-        return self._result(with_freshness(message, self.ledger, self._service), kept)
+        with traced(run_manager), _as_tool_errors():
+            said = self._said(question, state)
+            return self._result(self._conversations().ask(self._sync, self.bot_id, said))
 
     @override
     async def _arun(
@@ -256,31 +249,28 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
         state: Any = None,
         run_manager: AsyncCallbackManagerForToolRun | None = None,
     ) -> tuple[str, dict[str, Any]]:
-        _check(question)
-        client, kept = self._awaiting_client(), dict[str, Any]()
-        try:
-            if self.conversation == "new":
-                message = await client.send_message(bot_id=self.bot_id, content=question)
-            else:
-                said = self._said(question, state)
-                reply = await self._conversations().aask(client, self.bot_id, said)
-                message, kept = reply.message, reply.kept()
-        except KnowledgeBotError as error:
-            raise _tool_error(error) from error
-        return self._result(await awith_freshness(message, self.ledger, self._service), kept)
+        with traced(run_manager), _as_tool_errors():
+            said, client = self._said(question, state), self._awaiting_client()
+            return self._result(await self._conversations().aask(client, self.bot_id, said))
 
     def _said(self, question: str, state: Any) -> list[Said]:
+        if not question.strip():
+            raise ToolException("The question is empty. Ask a whole question.")
+        if self.conversation == "new":
+            return [Said("user", question)]
         from langchain_knowledge_bot.graphs import asked_before
 
         return [*asked_before(state, self.bot_id), Said("user", question)]
 
     def _conversations(self) -> Conversations:
-        return Conversations(Heads.of(self._sync) if self.heads is None else self.heads)
+        heads = Heads.of(self._sync) if self.heads is None else self.heads
+        return Conversations(heads, ledger=self.ledger)
 
-    def _result(self, message: Message, kept: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    def _result(self, reply: Reply) -> tuple[str, dict[str, Any]]:
         # Plain values: a checkpoint restores other classes as dicts.
-        read = Answer.of(message).as_dict(self.bot_id)
-        return message.answer, {"answer": message.answer, **read, **kept}
+        text, read = reply.message.answer, Answer.of(reply.message).as_dict(self.bot_id)
+        kept = reply.kept() if self.conversation == "continue" else {}
+        return text, {"answer": text, **read, **kept}
 
 
 class ToolkitFields(ConnectionFields, total=False):
@@ -359,47 +349,9 @@ class KnowledgeBotToolkit(BaseToolkit, Connection):
         def __init__(self, **fields: Unpack[ToolkitFields]) -> None: ...
 
     @classmethod
-    def from_client(
-        cls,
-        client: Client,
-        *,
-        async_client: AsyncClient | None = None,
-        descriptions: Mapping[str, str] | None = None,
-    ) -> Self:
-        """Return a toolkit of all bots that a service has now.
-
-        Args:
-            client: lists the bots, and is the client of the tools.
-            async_client: the client of the tools' asynchronous calls; by default one with the
-                settings of `client`.
-            descriptions: what each bot knows, by its id.
-
-        Raises:
-            KnowledgeBotError: the bots could not be listed.
-        """
-        return cls(
-            client=client,
-            async_client=async_client,
-            bots=client.list_bots(),
-            descriptions=descriptions or {},
-        )
-
-    @classmethod
-    async def afrom_client(
-        cls,
-        client: Client,
-        *,
-        async_client: AsyncClient | None = None,
-        descriptions: Mapping[str, str] | None = None,
-    ) -> Self:
-        """Return what `from_client` does, without blocking."""
-        asking = async_client or async_twin(client)
-        return cls(
-            client=client,
-            async_client=async_client,
-            bots=await asking.list_bots(),
-            descriptions=descriptions or {},
-        )
+    def from_client(cls, client: Client, **fields: Any) -> Self:
+        """Return the toolkit of a client: `KnowledgeBotToolkit(client=client, **fields)`."""
+        return cls(client=client, **fields)
 
     @override
     def get_tools(self) -> list[BaseTool]:
@@ -434,14 +386,14 @@ class KnowledgeBotToolkit(BaseToolkit, Connection):
         ]
 
 
-def _tool_error(error: KnowledgeBotError) -> Exception:
-    if not isinstance(error, _FOR_THE_AGENT):
-        return as_chat_error(error)
-    if error.delivery is Delivery.UNKNOWN:
-        return UnknownDeliveryToolException(str(error))
-    return (PassingToolException if isinstance(error, PASSING) else ToolException)(str(error))
-
-
-def _check(question: str) -> None:
-    if not question.strip():
-        raise ToolException("The question is empty. Ask a whole question.")
+@contextmanager
+def _as_tool_errors() -> Iterator[None]:
+    try:
+        yield
+    except KnowledgeBotError as error:
+        if not isinstance(error, _FOR_THE_AGENT):
+            raise as_chat_error(error) from error
+        if error.delivery is Delivery.UNKNOWN:
+            raise UnknownDeliveryToolException(str(error)) from error
+        passing = isinstance(error, PASSING)
+        raise (PassingToolException if passing else ToolException)(str(error)) from error

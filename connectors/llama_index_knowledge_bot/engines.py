@@ -26,11 +26,11 @@ from llama_index.core.chat_engine.types import (
     StreamingAgentChatResponse,
 )
 from llama_index.core.prompts.mixin import PromptMixinType
-from llama_index.core.schema import QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
 from llama_index.core.tools import QueryEngineTool
 
-from knowledge_bot import AsyncClient, Client, ConfigurationError
+from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
 from knowledge_bot.conversations import Conversations, Heads, OnFork, Place, Said
 from llama_index_knowledge_bot.llm import KnowledgeBotLLM
 from llama_index_knowledge_bot.messages import (
@@ -52,12 +52,12 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
     The response's metadata holds `bot_id`, `conversation_id`, `message_id`, `created_at` in Unix
     milliseconds, the names of the `sources`, and whether the bot `found` anything.
 
-    The service names its sources but does not return their passages. So a response has one source
-    node for each named source, with the name as `source` in its metadata, and all of them have the
-    same text: the answer without the list of names. If a bot quotes, as the embedded service does,
-    these are words of the sources; if it writes freely, they are not, and an evaluator that
-    compares the answer with its source nodes compares it with itself. An answer that names no
-    source has one such node without a `source`; one that found nothing has none.
+    Where the service names the passages that it answered from, as the embedded one does, these are
+    the response's source nodes, as `KnowledgeBotRetriever` has them. Where it names only sources,
+    there is one node for each, with the name as `source` in its metadata, and all of them have the
+    same text: the answer without the list of names. An evaluator that compares such an answer with
+    its source nodes compares it with itself. An answer that names no source has one such node
+    without a `source`; one that found nothing has none.
 
     An engine may be used from any thread and event loop. Pickles and deep copies contain its
     clients, and so pickles contain the API key.
@@ -139,7 +139,7 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
 
     def _response(self, answer: CompletionResponse, event: EventContext) -> Response:
         metadata = dict(answer.additional_kwargs)
-        nodes = source_nodes(answer.text, metadata)
+        nodes = source_nodes(self._llm.bot_id, Message.model_validate(answer.raw))
         response = Response(answer.text, source_nodes=nodes, metadata=metadata)
         event.on_end({EventPayload.RESPONSE: response})
         return response
@@ -156,7 +156,7 @@ class _LLMOfConversations(KnowledgeBotLLM):
 
     def _conversations(self) -> Conversations:
         heads = self.heads or Heads.of(self.clients.blocking)
-        return Conversations(heads, on_fork=self.on_fork)
+        return Conversations(heads, on_fork=self.on_fork, ledger=self.ledger)
 
 
 @dataclass
@@ -389,22 +389,22 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         return self._conversation, ChatMessage(role=MessageRole.USER, content=text)
 
     def _response(self, reply: ChatResponse) -> AgentChatResponse:
-        text, metadata = self._text_and_metadata(reply)
-        nodes = source_nodes(text, metadata)
+        text, nodes = self._text_and_nodes(reply)
+        metadata = dict(reply.additional_kwargs)
         return AgentChatResponse(response=text, source_nodes=nodes, metadata=metadata)
 
     def _stream(self, reply: ChatResponse, **stream: Any) -> StreamingAgentChatResponse:
-        text, metadata = self._text_and_metadata(reply)
+        text, nodes = self._text_and_nodes(reply)
         response = StreamingAgentChatResponse(
             # The framework strips the text of a stream, too.
             response=text.strip(),
-            source_nodes=source_nodes(text, metadata),
+            source_nodes=nodes,
             is_writing_to_memory=False,
             **stream,
         )
         response.is_done = True
         return response
 
-    def _text_and_metadata(self, reply: ChatResponse) -> tuple[str, dict[str, Any]]:
-        raw: Any = reply.raw
-        return raw["answer"], dict(reply.additional_kwargs)
+    def _text_and_nodes(self, reply: ChatResponse) -> tuple[str, list[NodeWithScore]]:
+        message = Message.model_validate(reply.raw)
+        return message.answer, source_nodes(self._llm.bot_id, message)

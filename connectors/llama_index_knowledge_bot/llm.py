@@ -1,7 +1,7 @@
 """A bot as a language model."""
 
-from collections.abc import AsyncGenerator, Generator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -23,13 +23,11 @@ from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from knowledge_bot import AsyncClient, Client, ConfigurationError, Message
 from knowledge_bot.adapters import (
     Answer,
-    awith_freshness,
     identifier,
     ledger_of,
     with_effect,
-    with_freshness,
 )
-from knowledge_bot.conversations import Conversations, Heads, History, Said
+from knowledge_bot.conversations import Conversations, Heads, History, Said, chosen_question
 from knowledge_bot.transcripts import Turn, read, render
 from llama_index_knowledge_bot.clients import Clients, with_clients
 from llama_index_knowledge_bot.messages import said_of
@@ -40,6 +38,9 @@ if TYPE_CHECKING:
     from knowledge_bot.ingest import Ledger
 
 _Model = TypeVar("_Model", bound=BaseModel)
+
+_Asking: TypeAlias = tuple[list[Said], dict[str, Any]]
+"""What was said, and how the bot is asked with it."""
 
 # A warning points at the first line outside of these packages.
 _INSIDE = (
@@ -73,9 +74,9 @@ class KnowledgeBotLLM(LLM):
     unless the call has a `conversation_id=`. A stream has one piece; the bot is asked when it is
     read.
 
-    The user's messages at the end of a list are the question. Alone they are sent as they are; if
-    there are others (system texts, earlier answers, tool results), `history` says what is sent. The
-    same goes for prompts that a component renders from such a list, and for `system_prompt`.
+    The user's last message of a list is the question. Alone it is sent as it is; if there are
+    others (system texts, earlier answers, tool results), `history` says what is sent. The same goes
+    for prompts that a component renders from such a list, and for `system_prompt`.
 
     A response's `raw` is the service's message. Its `additional_kwargs` hold the `conversation_id`,
     the names of the `sources`, and whether the bot `found` anything. There are no token counts,
@@ -103,6 +104,10 @@ class KnowledgeBotLLM(LLM):
             that the service reads (see `knowledge_bot.transcripts`); "latest" the newest question
             alone; "replay" each of the user's messages by itself, with the answer to the last one
             as the result; "error" nothing: it raises.
+        question: returns the question of a list of messages, or of a prompt as one message; it is
+            sent in place of the user's last message. For bots of services that search for all of a
+            prompt, with its instructions and its context; the embedded service finds the question
+            by itself.
         ledger: what the bot's sources were ingested with (a `knowledge_bot.ingest.Ledger`, its
             address or the path of a SQLite file): `additional_kwargs` then also hold their
             `freshness`: the `name`, `source_id`, `verdict` and `as_of` of each.
@@ -127,6 +132,9 @@ class KnowledgeBotLLM(LLM):
     history: History = "transcript"
     context_window: int = 8192
     is_chat_model: bool = False
+    question: Callable[[Sequence[ChatMessage]], str] | None = Field(
+        default=None, exclude=True, repr=False
+    )
     judge: LLM | None = Field(default=None, exclude=True, repr=False)
     ledger: Any = Field(default=None, exclude=True, repr=False)
     clients: Clients = Field(exclude=True, repr=False)
@@ -138,6 +146,7 @@ class KnowledgeBotLLM(LLM):
         client: Client | None = None,
         async_client: AsyncClient | None = None,
         history: History = "transcript",
+        question: Callable[[Sequence[ChatMessage]], str] | None = None,
         ledger: "Ledger | str | os.PathLike[str] | None" = None,
         judge: LLM | None = None,
         context_window: int = 8192,
@@ -175,6 +184,7 @@ class KnowledgeBotLLM(LLM):
             bot_id=bot_id,
             clients=clients,
             history=history,
+            question=question,
             ledger=None if ledger is None else ledger_of(ledger),
             judge=judge,
             context_window=context_window,
@@ -211,26 +221,26 @@ class KnowledgeBotLLM(LLM):
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """Ask the bot; `conversation_id=` continues a conversation."""
-        said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
-        return _completion(self.bot_id, self._ask(said, conversation_id))
+        asking = self._of_prompt(prompt, formatted, kwargs)
+        return _completion(self.bot_id, self._ask(asking))
 
     @llm_completion_callback()
     async def acomplete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponse:
         """Ask the bot; `conversation_id=` continues a conversation."""
-        said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
-        return _completion(self.bot_id, await self._aask(said, conversation_id))
+        asking = self._of_prompt(prompt, formatted, kwargs)
+        return _completion(self.bot_id, await self._aask(asking))
 
     @llm_completion_callback()
     def stream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponseGen:
         """Ask the bot when the stream's one piece is read."""
-        said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
+        asking = self._of_prompt(prompt, formatted, kwargs)
 
         def pieces() -> CompletionResponseGen:
-            yield _completion(self.bot_id, self._ask(said, conversation_id), streamed=True)
+            yield _completion(self.bot_id, self._ask(asking), streamed=True)
 
         return pieces()
 
@@ -239,32 +249,32 @@ class KnowledgeBotLLM(LLM):
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponseAsyncGen:
         """Ask the bot when the stream's one piece is read."""
-        said, conversation_id = self._of_prompt(prompt, formatted, kwargs)
+        asking = self._of_prompt(prompt, formatted, kwargs)
 
         async def pieces() -> CompletionResponseAsyncGen:
-            yield _completion(self.bot_id, await self._aask(said, conversation_id), streamed=True)
+            yield _completion(self.bot_id, await self._aask(asking), streamed=True)
 
         return pieces()
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Ask the bot as `history` says; `conversation_id=` continues a conversation."""
-        said, conversation_id = self._of_messages(messages, kwargs)
-        return _reply(self.bot_id, self._ask(said, conversation_id))
+        asking = self._of_messages(messages, kwargs)
+        return _reply(self.bot_id, self._ask(asking))
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Ask the bot as `history` says; `conversation_id=` continues a conversation."""
-        said, conversation_id = self._of_messages(messages, kwargs)
-        return _reply(self.bot_id, await self._aask(said, conversation_id))
+        asking = self._of_messages(messages, kwargs)
+        return _reply(self.bot_id, await self._aask(asking))
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """Ask the bot when the stream's one piece is read."""
-        said, conversation_id = self._of_messages(messages, kwargs)
+        asking = self._of_messages(messages, kwargs)
 
         def pieces() -> ChatResponseGen:
-            yield _reply(self.bot_id, self._ask(said, conversation_id), streamed=True)
+            yield _reply(self.bot_id, self._ask(asking), streamed=True)
 
         return pieces()
 
@@ -273,10 +283,10 @@ class KnowledgeBotLLM(LLM):
         self, messages: Sequence[ChatMessage], **kwargs: Any
     ) -> ChatResponseAsyncGen:
         """Ask the bot when the stream's one piece is read."""
-        said, conversation_id = self._of_messages(messages, kwargs)
+        asking = self._of_messages(messages, kwargs)
 
         async def pieces() -> ChatResponseAsyncGen:
-            yield _reply(self.bot_id, await self._aask(said, conversation_id), streamed=True)
+            yield _reply(self.bot_id, await self._aask(asking), streamed=True)
 
         return pieces()
 
@@ -365,7 +375,7 @@ class KnowledgeBotLLM(LLM):
         return self.judge, self._get_prompt(prompt, **prompt_args)
 
     # The framework adds the system prompt in some methods and not in others. Here every call goes
-    # through `_all_said`, which adds it once.
+    # through `_asking`, which adds it once.
 
     def _extend_prompt(self, formatted_prompt: str) -> str:
         if self.query_wrapper_prompt is None:
@@ -375,44 +385,43 @@ class KnowledgeBotLLM(LLM):
     def _extend_messages(self, messages: list[ChatMessage]) -> list[ChatMessage]:
         return messages
 
-    def _of_prompt(
-        self, prompt: str, formatted: bool, options: dict[str, Any]
-    ) -> tuple[list[Said], str | None]:
+    def _of_prompt(self, prompt: str, formatted: bool, options: dict[str, Any]) -> _Asking:
         conversation_id = _conversation_id(options)
         if not prompt.strip():
             raise ConfigurationError.of("prompt", "is empty; say what is asked. Nothing was sent")
         if not formatted and self.completion_to_prompt is not None:
             prompt = self.completion_to_prompt(prompt)
         said = [Said(turn.role, turn.text) for turn in read(prompt).turns]
-        return self._all_said(said), conversation_id
+        return self._asking(said, [ChatMessage(prompt)], conversation_id)
 
-    def _of_messages(
-        self, messages: Sequence[ChatMessage], options: dict[str, Any]
-    ) -> tuple[list[Said], str | None]:
+    def _of_messages(self, messages: Sequence[ChatMessage], options: dict[str, Any]) -> _Asking:
         conversation_id = _conversation_id(options)
         said = said_of(messages)
         rendered = self.messages_to_prompt
         if len(said) > 1 and rendered is not None and rendered is not _transcript_of:
             said = [Said("user", rendered(messages))]
-        return self._all_said(said), conversation_id
+        return self._asking(said, messages, conversation_id)
 
-    def _all_said(self, said: list[Said]) -> list[Said]:
-        return [Said("system", self.system_prompt), *said] if self.system_prompt else said
+    def _asking(
+        self, said: list[Said], messages: Sequence[ChatMessage], conversation_id: str | None
+    ) -> _Asking:
+        if self.system_prompt:
+            said = [Said("system", self.system_prompt), *said]
+        question = None if self.question is None else chosen_question(self.question, messages)
+        return said, {"conversation_id": conversation_id, "question": question}
 
     def _conversations(self) -> Conversations:
-        return Conversations(Heads.of(self.clients.blocking), self.history)
+        return Conversations(Heads.of(self.clients.blocking), self.history, ledger=self.ledger)
 
-    def _ask(self, said: Sequence[Said], conversation_id: str | None) -> Message:
-        reply = self._conversations().ask(
-            self.clients.blocking, self.bot_id, said, conversation_id=conversation_id
-        )
-        return with_freshness(reply.message, self.ledger, self.clients.blocking.base_url)
+    def _ask(self, asking: _Asking) -> Message:
+        said, how = asking
+        asked = self._conversations().ask(self.clients.blocking, self.bot_id, said, **how)
+        return asked.message
 
-    async def _aask(self, said: Sequence[Said], conversation_id: str | None) -> Message:
-        reply = await self._conversations().aask(
-            self.clients.awaiting, self.bot_id, said, conversation_id=conversation_id
-        )
-        return await awith_freshness(reply.message, self.ledger, self.clients.blocking.base_url)
+    async def _aask(self, asking: _Asking) -> Message:
+        said, how = asking
+        asked = await self._conversations().aask(self.clients.awaiting, self.bot_id, said, **how)
+        return asked.message
 
 
 def _conversation_id(options: dict[str, Any]) -> str | None:

@@ -13,8 +13,8 @@ from llama_index.core.schema import (
     TextNode,
 )
 
-from knowledge_bot import ConfigurationError, Message, Passage
-from knowledge_bot.adapters import Answer
+from knowledge_bot import ConfigurationError, Message
+from knowledge_bot.adapters import Answer, Retrieved, cited_in
 from knowledge_bot.conversations import ROLES, Said, placeholder
 
 # A block that only marks what a provider caches.
@@ -67,37 +67,27 @@ def text_of(query: QueryBundle) -> str:
     return query.query_str
 
 
-def answer_node(bot_id: str, message: Message) -> NodeWithScore:
-    """Return an answer as one node."""
-    return _node(message.id, message.answer, Answer.of(message).as_dict(bot_id))
+def node_of(found: Retrieved) -> NodeWithScore:
+    """Return a passage, or an answer, as a node."""
+    return _node(found.id, found.text, found.fields, found.score, found.source_id)
 
 
-def passage_node(passage: Passage, metadata: Mapping[str, Any]) -> NodeWithScore:
-    """Return a passage as a node of its source."""
-    found = _node(passage.id, passage.text, metadata)
-    source = RelatedNodeInfo(node_id=passage.source_id)
-    found.node.relationships[NodeRelationship.SOURCE] = source
-    found.score = 1.0 if passage.score is None else passage.score
-    return found
+def source_nodes(bot_id: str, message: Message) -> list[NodeWithScore]:
+    """Return what an answer was given from: the passages that it names, as nodes.
 
-
-def source_nodes(text: str, metadata: Mapping[str, Any]) -> list[NodeWithScore]:
-    """Return one node for each source that an answer names, with the answer's text.
-
-    An answer that found something but names no source has one node, and one that found nothing has
-    none.
-
-    Args:
-        text: the answer.
-        metadata: what `Answer.as_dict` returned for it.
+    Where it names only sources, each is a node with the answer's text. An answer that found
+    something but names no source has one node, and one that found nothing has none.
     """
-    if not metadata["found"]:
+    answer = Answer.of(message)
+    if answer.refuses:
         return []
-    node_id, words = metadata["message_id"], Answer(text).words
+    if cited := cited_in(bot_id, answer):
+        return list(map(node_of, cited))
+    metadata = answer.as_dict(bot_id)
     return [
-        _node(f"{node_id}-{number}", words, metadata, source)
+        _node(f"{message.id}-{number}", answer.words, {"source": source, **metadata})
         for number, source in enumerate(metadata["sources"], 1)
-    ] or [_node(node_id, words, metadata)]
+    ] or [_node(message.id, answer.words, metadata)]
 
 
 def _said(position: int, message: ChatMessage) -> Said:
@@ -116,16 +106,22 @@ def _said(position: int, message: ChatMessage) -> Said:
 
 
 def _node(
-    node_id: str, text: str, metadata: Mapping[str, Any], source: str | None = None
+    node_id: str,
+    text: str,
+    metadata: Mapping[str, Any],
+    score: float | None = None,
+    source_id: str | None = None,
 ) -> NodeWithScore:
     # What changes with every question must not be embedded or shown to a model. Postprocessors drop
     # nodes without a score.
-    volatile = list(metadata)
+    volatile = [name for name in metadata if name != "source"]
     node = TextNode(
         id_=node_id,
         text=text,
-        metadata={**metadata} if source is None else {"source": source, **metadata},
+        metadata={**metadata},
         excluded_embed_metadata_keys=volatile,
         excluded_llm_metadata_keys=volatile,
     )
-    return NodeWithScore(node=node, score=1.0)
+    if source_id is not None:
+        node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=source_id)
+    return NodeWithScore(node=node, score=1.0 if score is None else score)

@@ -1,27 +1,16 @@
 """What a bot answers from, or its answers, as retrieved nodes."""
 
-import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from knowledge_bot import AsyncClient, Client, ConfigurationError, Message, Passage
-from knowledge_bot.adapters import (
-    aask_bots,
-    asearch_bots,
-    ask_bots,
-    awith_freshness,
-    check_number,
-    ledger_of,
-    passage_fields,
-    search_bots,
-    with_freshness,
-)
+from knowledge_bot import AsyncClient, Client, ConfigurationError
+from knowledge_bot.adapters import Retrieval, check_number, ledger_of
 from llama_index_knowledge_bot.clients import Clients
-from llama_index_knowledge_bot.messages import answer_node, passage_node, text_of
+from llama_index_knowledge_bot.messages import node_of, text_of
 
 if TYPE_CHECKING:
     import os
@@ -38,12 +27,13 @@ class KnowledgeBotRetriever(BaseRetriever):
     source's name, `source_id`, `url`, `revision`, `passage_id`, `score`, and `found`: False if
     nothing of the search is about the question.
 
-    Elsewhere every bot is asked, in a conversation of its own, and its answer is the node. The
-    score is then 1.0, since the service gives none and postprocessors drop nodes without one; the
-    metadata are `bot_id`, `conversation_id`, `message_id`, `created_at` in Unix milliseconds, the
-    names of the answer's `sources`, and whether the bot `found` anything.
+    Elsewhere every bot is asked, in a conversation of its own. The passages that its answer names
+    are then the nodes, or the answer if it names none; the score is 1.0, since there is none and
+    postprocessors drop nodes without one. An answer's metadata are `bot_id`, `conversation_id`,
+    `message_id`, `created_at` in Unix milliseconds, the names of the answer's `sources`, and
+    whether the bot `found` anything.
 
-    Metadata are neither embedded nor shown to a model.
+    Of the metadata only `source` is embedded and shown to a model.
 
     A retriever may be used from any thread and event loop. Pickles and deep copies contain its
     clients, and so pickles contain the API key.
@@ -86,55 +76,29 @@ class KnowledgeBotRetriever(BaseRetriever):
         async_client: AsyncClient | None = None,
         drop_refusals: bool = False,
         ledger: "Ledger | str | os.PathLike[str] | None" = None,
-        similarity_top_k: int = 5,
+        similarity_top_k: int = Retrieval.DEFAULT,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         super().__init__(callback_manager=callback_manager)
-        self._bot_ids = _named(bot_id, bot_ids)
         self._clients = Clients(client, async_client)
-        self._drop_refusals = drop_refusals
         check_number("similarity_top_k", similarity_top_k, 1, whole=True)
-        self._limit = similarity_top_k
-        self._ledger = None if ledger is None else ledger_of(ledger)
+        self._retrieval = Retrieval(
+            _named(bot_id, bot_ids),
+            limit=similarity_top_k,
+            relevant=drop_refusals,
+            ledger=None if ledger is None else ledger_of(ledger),
+        )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(bot_ids={self._bot_ids!r}, client={self._clients!r})"
+        return f"{type(self).__name__}(bot_ids={self._retrieval.bots!r}, client={self._clients!r})"
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        question = text_of(query_bundle)
-        client = self._clients.blocking
-        passages = search_bots(client, self._bot_ids, question, self._limit)
-        if passages is not None:
-            return self._of_passages(passages)
-        answers = ask_bots(client, self._bot_ids, question)
-        return self._of_answers(
-            [with_freshness(one, self._ledger, client.base_url) for one in answers]
-        )
+        found = self._retrieval.get(self._clients.blocking, text_of(query_bundle))
+        return list(map(node_of, found))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        question = text_of(query_bundle)
-        client = self._clients.awaiting
-        passages = await asearch_bots(client, self._bot_ids, question, self._limit)
-        if passages is not None:
-            if self._ledger is None:
-                return self._of_passages(passages)
-            return await asyncio.to_thread(self._of_passages, passages)
-        answers = await aask_bots(client, self._bot_ids, question)
-        return self._of_answers(
-            [await awith_freshness(one, self._ledger, client.base_url) for one in answers]
-        )
-
-    def _of_passages(self, passages: Sequence[tuple[str, Passage]]) -> list[NodeWithScore]:
-        url = self._clients.blocking.base_url
-        return self._kept(
-            passage_node(one, passage_fields(bot, one, self._ledger, url)) for bot, one in passages
-        )
-
-    def _of_answers(self, answers: list[Message]) -> list[NodeWithScore]:
-        return self._kept(map(answer_node, self._bot_ids, answers))
-
-    def _kept(self, nodes: Iterable[NodeWithScore]) -> list[NodeWithScore]:
-        return [node for node in nodes if node.metadata["found"] or not self._drop_refusals]
+        found = await self._retrieval.aget(self._clients.awaiting, text_of(query_bundle))
+        return list(map(node_of, found))
 
 
 def _named(bot_id: str | None, bot_ids: Sequence[str] | None) -> list[str]:

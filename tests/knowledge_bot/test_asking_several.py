@@ -8,7 +8,7 @@ import pytest
 
 from calls import KEY, MESSAGE
 from knowledge_bot import AsyncClient, BadRequestError, Client
-from knowledge_bot._chats import aask_bots, ask_bots
+from knowledge_bot._retrieval import aask_bots, ask_bots
 from scripted_server import answer, silence, then
 
 BOTS = ["bot_1", "bot_2", "bot_3"]

@@ -58,9 +58,17 @@ def asked(request, bots, client):
     """`asked(messages, **options)`: the list with the answer, and the reply."""
 
     def ask(
-        messages, heads=None, history="transcript", on_fork="new", *, recognise=False, **options
+        messages,
+        heads=None,
+        history="transcript",
+        on_fork="new",
+        *,
+        recognise=False,
+        on_trim="continue",
+        **options,
     ):
-        conversations = Conversations(heads or Heads.of(client), history, on_fork, recognise)
+        heads = heads or Heads.of(client)
+        conversations = Conversations(heads, history, on_fork, recognise, on_trim)
         if request.param == "sync":
             reply = conversations.ask(client, "bot_1", messages, **options)
         else:
@@ -233,6 +241,30 @@ def test_a_list_whose_beginning_was_cut_away_goes_on(bots, asked, kept, with_sys
     trimmed = [*said[:1][:with_system], *said[1:][-kept - 1 :]]
     assert conversation_of(asked(trimmed)) == conversation_of(said[:-1])
     assert bots.contents[-1] == "three"
+
+
+@pytest.mark.parametrize("kept", range(1, 6), ids=lambda kept: f"the last {kept}")
+def test_a_list_whose_beginning_was_cut_away_is_a_fork_on_demand(bots, asked, kept):
+    said = [system("Be brief."), user("one"), user("and one")]
+    for text in ("two", "three"):
+        said = [*asked(said, on_trim="new"), user(text)]
+    whole = asked(said, on_trim="new")
+    assert conversation_of(whole) == conversation_of(said[:-1])
+    cut = [*whole[-kept:], user("four")]
+    forked = asked(cut, on_trim="new")
+    assert conversation_of(forked) != conversation_of(whole)
+    assert "one" not in MARK.sub("", bots.contents[-1])
+    onwards = asked([*forked, user("five")], on_trim="new")
+    assert conversation_of(onwards) == conversation_of(forked), "it is the whole of the new one"
+
+
+@pytest.mark.parametrize("history", ["transcript", "latest", "replay"])
+def test_a_question_may_stand_for_the_last_turn(bots, asked, history):
+    said = asked([user("one")])
+    again = asked([*said, user("a whole prompt: two?")], history=history, question="two?")
+    assert bots.contents[-1] == "two?"
+    # The list holds the prompt, and is not taken for a changed one.
+    assert conversation_of(asked([*again, user("three")])) == conversation_of(said)
 
 
 def test_a_list_with_a_hole_is_a_fork(asked):

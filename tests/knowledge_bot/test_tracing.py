@@ -73,6 +73,8 @@ def test_a_question_is_one_span_over_all_its_tries(call, service, spans):
         "gen_ai.agent.id": "bot_1",
         "gen_ai.conversation.id": message.conversation_id,
         "gen_ai.response.id": message.id,
+        "knowledge_bot.found": True,
+        "knowledge_bot.sources": (),
     }
     assert [event.name for event in span.events] == ["retry", "retry"]
     assert span.status.is_unset

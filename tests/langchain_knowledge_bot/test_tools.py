@@ -179,16 +179,16 @@ def test_bots_answer_the_calls_of_a_tool_node(invoke, tool):
 
 
 @pytest.mark.parametrize("awaiting", [False, True])
-def test_a_toolkit_is_made_of_a_client(scripted, awaiting):
+def test_a_toolkit_lists_the_bots_unless_it_has_them(scripted, awaiting):
     bots = [{"id": "bot_1", "name": "One"}, {"id": "bot_2", "name": "Two"}]
     server = scripted(answer(body={"data": bots}))
+    described = {"bot_2": "Knows the second half."}
     with Client(KEY, server.url) as client:
-        result = {"bot_2": "Knows the second half."}
-        if awaiting:
-            toolkit = asyncio.run(KnowledgeBotToolkit.afrom_client(client, descriptions=result))
-        else:
-            toolkit = KnowledgeBotToolkit.from_client(client, descriptions=result)
-        tools = toolkit.get_tools()
+        toolkit = KnowledgeBotToolkit.from_client(client, descriptions=described)
+        tools = asyncio.run(toolkit.aget_tools()) if awaiting else toolkit.get_tools()
+        listed = [Bot(id="bot_2", name="Two")]
+        (known,) = KnowledgeBotToolkit.from_client(client, bots=listed).get_tools()
     assert [tool.name for tool in tools] == ["ask_one", "ask_two"]
-    assert tools[1].description == result["bot_2"]
-    assert len(server.requests) == 1, "the bots are those that were there then"
+    assert tools[1].description == described["bot_2"]
+    assert known.name == "ask_two"
+    assert len(server.requests) == 1

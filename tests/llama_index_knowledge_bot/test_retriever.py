@@ -165,7 +165,7 @@ def test_passages_are_nodes_of_their_sources_and_no_bot_is_asked(retrieve, searc
     server = searched(bot_1=[passage(1)])
     (found,) = retrieve(one_of(server), QUESTION)
     assert (found.score, found.node.node_id, found.node.ref_doc_id) == (0.5, "pas_1", "src_1")
-    assert found.node.get_content(metadata_mode=MetadataMode.LLM) == "Passage 1."
+    assert found.node.get_content(metadata_mode=MetadataMode.LLM) == "source: 1.md\n\nPassage 1."
     assert found.metadata["source"] == "1.md"
     (request,) = server.requests
     assert request.json() == {"value": {"query": QUESTION, "limit": 5, "bot_id": "bot_1"}}

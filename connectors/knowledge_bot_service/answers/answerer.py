@@ -45,11 +45,20 @@ class NoAnswerError(Exception):
         self.retry_after = retry_after
 
 
+class CitedPassage(BaseModel):
+    """A passage that an answer was given from, by the id that a search has for it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    text: str
+
+
 class CitedSource(BaseModel):
     """A source that an answer names, and the `revision` of it that the answer was given from.
 
-    `url` is a web page's, `passages` the ids of those that the answer uses, and `quote` what fits
-    the question best in them, word for word.
+    `url` is a web page's, `passages` are the places of those that the answer uses, `quote` is what
+    fits the question best in them, word for word, and `cited` are these passages themselves.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -60,6 +69,7 @@ class CitedSource(BaseModel):
     revision: str
     passages: tuple[int, ...]
     quote: str = ""
+    cited: tuple[CitedPassage, ...] = ()
 
 
 class AnsweredMessage(Message):
@@ -111,6 +121,10 @@ def _cited(used: Sequence[Ranked]) -> CitedSource:
         revision=hit.source_revision,
         passages=tuple(dict.fromkeys(one.hit.passage for one in used)),
         quote="\n".join(dict.fromkeys(one.statements[one.best].text for one in used)),
+        cited=tuple(
+            CitedPassage(id=one.hit.public_id, text=one.hit.text)
+            for one in {one.hit.passage: one for one in used}.values()
+        ),
     )
 
 
