@@ -17,7 +17,6 @@ from urllib.parse import quote
 import click
 
 from knowledge_bot import KnowledgeBotError
-from knowledge_bot._endpoints import UNKNOWN_SOURCE
 from knowledge_bot._extensions import HEADER, new_key, spoken
 from knowledge_bot.cli.exits import Exit, Failed
 from knowledge_bot.cli.ids import collection_ids
@@ -545,7 +544,7 @@ class Kit:
             for source_id in self.made.copy():
                 answer = self.send("DELETE", f"/sources/{source_id}")
                 # A 404 without this code may say that nothing can be deleted here.
-                if answer.status == 204 or answer.value.get("code") == UNKNOWN_SOURCE:
+                if answer.status == 204 or answer.value.get("code") == "unknown_source":
                     self.made.remove(source_id)
 
     def _tested(self, identifier: str) -> tuple[bool | None, str]:
