@@ -184,13 +184,16 @@ def test_requests_at_once_behind_a_chunked_body_are_bounded(address: Address) ->
 
 
 def test_requests_without_end_take_no_memory(service: LocalService, address: Address) -> None:
-    before = resident(service.pid)
-    with socket.create_connection(address, timeout=2) as connection:
-        # Nobody reads the answers, so that the service must not read for ever either.
-        with contextlib.suppress(OSError):
-            for _ in range(40):
-                connection.sendall(PING * (MIB // len(PING)))
-        assert resident(service.pid) - before < 5 * MIB
+    grown = []
+    for _ in range(2):  # what a process takes once, in whichever test comes first, is not meant
+        before = resident(service.pid)
+        with socket.create_connection(address, timeout=2) as connection:
+            # Nobody reads the answers, so that the service must not read for ever either.
+            with contextlib.suppress(OSError):
+                for _ in range(40):
+                    connection.sendall(PING * (MIB // len(PING)))
+            grown.append(resident(service.pid) - before)
+    assert min(grown) < 5 * MIB
     assert httpx.get(f"{service.base_url}/ping", timeout=5).text == '"pong"'
 
 
