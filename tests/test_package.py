@@ -29,7 +29,7 @@ DISTRIBUTIONS = {
     "knowledge-bot-gateway": (
         "connectors/knowledge_bot_gateway",
         "knowledge_bot_gateway",
-        {"knowledge_bot.commands", "knowledge_bot.mounts"},
+        {"console_scripts", "knowledge_bot.commands", "knowledge_bot.mounts"},
     ),
     "knowledge-bot-service": (
         "connectors/knowledge_bot_service",

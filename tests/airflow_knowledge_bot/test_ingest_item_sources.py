@@ -50,10 +50,9 @@ def good(connect, scripted):
 def site():
     """A site of two pages with a sitemap and a feed."""
     with serving() as running:
-        for path in PAGES:
+        for path in ("/", *PAGES):
             links = "".join(f'<a href="{other}">x</a>' for other in PAGES)
             running.answers[path] = page(f"<main>{path} {links}</main>".encode(), kind="text/html")
-        running.answers["/"] = running.answers[PAGES[0]]
         urls = "".join(f"<url><loc>{running.url(path)}</loc></url>" for path in PAGES)
         sitemap = f"<urlset>{urls}</urlset>"
         running.answers["/map.xml"] = page(sitemap.encode(), kind="application/xml")

@@ -16,7 +16,7 @@ TOLD = {
         "The service has 10 sources.",
         "14 days",
     ],
-    "router": ["bot_lending: An individual", "54 euros", "Ear protection is compulsory"],
+    "router": ["bot_lending: ", "54 euros", "Ear protection is compulsory"],
     "agent": ["ask_handbook was called.", "Ear protection is compulsory"],
     "workflow": ["bot_lending: An individual membership", "bot_workshop: The help is free"],
 }

