@@ -67,7 +67,7 @@ NEEDS = [
         "checks",
     ),
     (
-        "from knowledge_bot.checks import load_questions; load_questions('q.yaml')",
+        "from knowledge_bot.checks._promptfoo import read_promptfoo; read_promptfoo('a', 'q', str)",
         "yaml",
         "A file of promptfoo",
         "checks",
