@@ -85,10 +85,10 @@ class Session:
             on_outcome=output.on_outcome,
             stop=self.stop,
         )
-        # A ledger whose name has a typo is empty, too, and sends everything again.
         ledger = self._options.ledger
-        is_new = ledger is not None and not self._options.dry_run and not ledger.exists()
         try:
+            # A ledger whose name has a typo is empty, too, and sends everything again.
+            is_new = ledger is not None and not self._options.dry_run and not ledger.exists()
             report = options.run(self._client, items)
         except KeyboardInterrupt:
             raise Failed(
