@@ -1,40 +1,19 @@
 """An asynchronous client in one event loop after another, in several at once, and cancelled."""
 
 import asyncio
-import gc
-import os
 import subprocess
 import sys
 import threading
-import time
 import warnings
-from pathlib import Path
 
 import pytest
 
 from calls import KEY, SOURCE, create
 from knowledge_bot import AsyncClient, ConfigurationError, Delivery, RequestTimeoutError
 from scripted_server import answer, drip, raw, silence, then
+from waiting import on_linux, open_files, until
 
 done = answer(body=SOURCE)
-
-
-def open_files():
-    """How many files this process has open, the test server's ends of connections included."""
-    gc.collect()
-    return len(os.listdir("/proc/self/fd"))
-
-
-def until(condition):
-    """Wait for what other threads do: the server closes its ends when it sees ours closed."""
-    for _ in range(500):
-        if condition():
-            break
-        time.sleep(0.01)
-    return condition()
-
-
-on_linux = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux lists open files")
 
 
 def test_an_event_loop_that_is_not_of_asyncio_is_named(scripted):

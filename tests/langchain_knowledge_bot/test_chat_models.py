@@ -1,12 +1,9 @@
 """The chat model against bots that remember, over a real socket."""
 
 import asyncio
-import gc
 import json
-import os
 import threading
 import warnings
-from pathlib import Path
 
 import pytest
 from langchain_core.caches import InMemoryCache
@@ -25,6 +22,7 @@ from knowledge_bot.transcripts import Turn, render
 from langchain_knowledge_bot import ChatKnowledgeBot
 from langchain_knowledge_bot.model_errors import ChatError, PassingChatError
 from scripted_server import answer, close, silence, then
+from waiting import on_linux, open_files, until
 
 BUSY = answer(429, {"code": "busy", "message": "later"}, {"Retry-After": "0"})
 
@@ -291,17 +289,15 @@ async def test_a_hundred_calls_at_once_are_all_answered(bot, bots):
     assert sorted(bots.contents) == sorted(f"question {number}." for number in range(100))
 
 
+@on_linux
 def test_many_event_loops_one_after_another_leave_nothing_open(bot):
-    descriptors = Path("/proc/self/fd")
-    gc.collect()  # what other tests left
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         asyncio.run(bot.ainvoke("warm up"))
-        before = len(os.listdir(descriptors)) if descriptors.exists() else 0
+        before = open_files()
         for number in range(20):
             assert asyncio.run(bot.ainvoke(f"question {number}")).content
-        gc.collect()
-    assert (len(os.listdir(descriptors)) if descriptors.exists() else 0) <= before + 10
+        assert until(lambda: open_files() <= before + 10)
 
 
 def test_tokens_are_estimated_for_trimming(bot):

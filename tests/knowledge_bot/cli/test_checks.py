@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import threading
 import time
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from calls import KEY
 from pseudo_terminal import terminal
 from scripted_server import answer, close, silence
+from waiting import until
 
 QUESTIONS = """\
 [[questions]]
@@ -328,7 +328,7 @@ def test_a_signal_ends_it_with_what_is_known(program, bots, file, tmp_path, numb
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
-        wait_until(lambda: len(server.requests) == 2)
+        assert until(lambda: len(server.requests) == 2)
         time.sleep(0.5)
         running.send_signal(number)
         stdout, stderr = running.communicate(timeout=20)
@@ -345,7 +345,7 @@ def test_a_second_ctrl_c_waits_for_nothing(program, bots, file):
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
-        wait_until(lambda: len(server.requests) == 2)
+        assert until(lambda: len(server.requests) == 2)
         running.send_signal(signal.SIGINT)
         while "Stopping" not in (line := running.stderr.readline()):
             assert line
@@ -402,10 +402,3 @@ def test_nothing_of_a_service_steers_a_terminal(program, bots, file):
         assert screen.end() == 3
     assert "\x1b[2J" not in screen.shown
     assert "\\x1b[2J" in screen.shown
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.02)

@@ -5,8 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from knowledge_bot_service.readers.reading import (
     Request,
     TooSlowError,
 )
+from waiting import until
 
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells a process's children")
 
@@ -201,12 +201,12 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     page = file(tmp_path, "<html>")
     parent = subprocess.Popen([sys.executable, "-c", _READ_A_PAGE, page.path])
     try:
-        wait_until(lambda: bool(children(parent.pid)))
+        assert until(lambda: bool(children(parent.pid)))
         (child,) = children(parent.pid)
     finally:
         parent.kill()
         parent.wait()
-    wait_until(lambda: not is_running(child))
+    assert until(lambda: not is_running(child))
 
 
 @needs_proc
@@ -241,10 +241,3 @@ def is_running(process: int) -> bool:
     except FileNotFoundError:
         return False
     return status.rpartition(")")[2].split()[0] != "Z"
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

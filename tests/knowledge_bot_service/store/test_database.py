@@ -1,9 +1,7 @@
 """One writer for many clients: what shares a transaction, what an error undoes, what waits."""
 
-import os
 import secrets
 import sqlite3
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from knowledge_bot_service.store.database import Database, DatabaseClosedError
+from waiting import on_linux, open_files
 
 
 @pytest.fixture
@@ -140,7 +139,7 @@ def test_readers_cannot_write(database: Database) -> None:
         database.reader().execute("DELETE FROM collection")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells a process's open files")
+@on_linux
 def test_threads_that_have_ended_keep_no_connection(database: Database, tmp_path: Path) -> None:
     for _ in range(20):
         thread = threading.Thread(target=names, args=(database,))
@@ -148,11 +147,4 @@ def test_threads_that_have_ended_keep_no_connection(database: Database, tmp_path
         thread.join()
     names(database)
     # The writer and this thread have two each, and share one; SQLite may keep some to use again.
-    assert len(open_files(tmp_path)) < 10
-
-
-def open_files(folder: Path) -> list[str]:
-    """The files of a folder that this process has open, each as often as it has."""
-    descriptors = Path("/proc/self/fd").iterdir()
-    files = [os.readlink(one) for one in descriptors if one.is_symlink()]
-    return [file for file in files if file.startswith(str(folder))]
+    assert open_files(tmp_path) < 10

@@ -3,7 +3,6 @@
 import json
 import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from in_process import InProcess
 from knowledge_bot_service import LocalService
 from service_calls import ask, client_of, problem_of, value_of
+from waiting import until
 
 FIELDS = {"name": "Notes", "collections": ["col_one"]}
 BOUNDARY = {"Content-Type": "multipart/form-data; boundary=limit"}
@@ -212,16 +212,9 @@ def test_an_upload_that_breaks_off_leaves_nothing_and_is_no_fault_of_the_service
         material = tmp_path / "material"
         with socket.create_connection((address.host, address.port or 0)) as connection:
             connection.sendall(head.encode() + part)
-            wait_until(lambda: any(material.iterdir()))
-        wait_until(lambda: not any(material.iterdir()))
+            assert until(lambda: any(material.iterdir()))
+        assert until(lambda: not any(material.iterdir()))
     assert "Traceback" not in capfd.readouterr().err
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_an_upload_is_streamed_to_the_disk(tmp_path: Path) -> None:

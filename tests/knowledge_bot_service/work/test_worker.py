@@ -7,7 +7,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +21,7 @@ from in_process import InProcess
 from knowledge_bot_service import LocalService
 from page_server import answer, serving
 from service_calls import add_text, ask, client_of, value_of
+from waiting import until
 
 PAGE = """<!doctype html><html><head><title>Opening hours</title></head><body>
 <nav><a href="/">Home</a></nav><main><article><h1>Opening hours</h1>
@@ -135,7 +136,7 @@ def test_the_headers_of_a_page_are_gone_when_it_is_done(
         end_of(service, source)
         # The answer that it is done and the removal of its file are two steps.
         with closing(sqlite3.connect(service.data / "knowledge.sqlite3")) as database:
-            wait_until(lambda: not any((service.data / "material").iterdir()))
+            assert until(lambda: not any((service.data / "material").iterdir()))
             assert database.execute("SELECT count(*) FROM job").fetchone() == (0,)
     # Neither in the database nor in its log.
     for file in service.data.rglob("*"):
@@ -152,7 +153,7 @@ def test_headers_that_wait_are_for_the_owner_alone_and_survive_a_crash(
         with service, client_of(service) as http:
             body = {"name": "Slow", "collections": ["col_default"], "url": server.url("/slow")}
             value_of(http.post("/sources/webpage", json={"value": body | {"headers": headers}}))
-            wait_until(lambda: len(server.requests) == 1)
+            assert until(lambda: len(server.requests) == 1)
             (file,) = (tmp_path / "material").iterdir()
             assert file.stat().st_mode & 0o777 == 0o600
             service.kill()
@@ -161,13 +162,6 @@ def test_headers_that_wait_are_for_the_owner_alone_and_survive_a_crash(
             service.wait_until_ready()
             assert [one.status for one in service.sources()] == ["ready"]
         assert all("x-pass: let-me-in-5512" in request.lower() for request in server.requests)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(

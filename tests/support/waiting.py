@@ -1,0 +1,35 @@
+"""Waiting for what other threads and processes do: for a condition, never for a time."""
+
+import gc
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+on_linux = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux lists open files")
+
+
+def until(condition: Callable[[], object], seconds: float = 20) -> bool:
+    """Wait until a condition holds; return whether it does, for an assertion."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def open_files(folder: Path | None = None) -> int:
+    """How many files this process has open, or those of a folder alone.
+
+    The test server's ends of connections are among them, and its threads close them when they see
+    ours closed, so that a count after a test is one to wait for.
+    """
+    gc.collect()
+    descriptors = Path("/proc/self/fd")
+    if folder is None:
+        return len(os.listdir(descriptors))
+    files = [os.readlink(one) for one in descriptors.iterdir() if one.is_symlink()]
+    return sum(file.startswith(str(folder)) for file in files)
