@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict
@@ -11,6 +12,7 @@ from knowledge_bot_service.answers.conversations import SOURCES, Asked
 from knowledge_bot_service.answers.finding import Finder
 from knowledge_bot_service.answers.ranking import Ranked
 from knowledge_bot_service.answers.windows import window
+from knowledge_bot_service.config.refusals import RefusedError
 from knowledge_bot_service.readers.analyzer import small_talk
 from knowledge_bot_service.readers.analyzer.questions import SmallTalk
 
@@ -31,8 +33,8 @@ _REPLIES: Final[dict[SmallTalk, str]] = {
 }
 
 
-class NoAnswerError(Exception):
-    """The language model gave no answer. str() is for the person who asked.
+class NoAnswerError(RefusedError):
+    """The language model gave no answer, and the question was not stored.
 
     Args:
         message: what happened.
@@ -41,8 +43,21 @@ class NoAnswerError(Exception):
     """
 
     def __init__(self, message: str, retry_after: int | None = None) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
+        said = f"{message} The question was not stored"
+        if retry_after is None:
+            super().__init__(
+                HTTPStatus.FAILED_DEPENDENCY,
+                "model_failed",
+                f"{said}. The service's log has the cause; asking again helps when that is mended.",
+            )
+        else:
+            # Only 503 with Retry-After invites a client to send the question again by itself.
+            super().__init__(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "model_unavailable",
+                f"{said}; ask it again later.",
+                {"Retry-After": str(retry_after)},
+            )
 
 
 class CitedPassage(BaseModel):

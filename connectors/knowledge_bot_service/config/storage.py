@@ -4,7 +4,11 @@ import errno
 import logging
 import sqlite3
 import time
+from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Final
+
+from knowledge_bot_service.config.refusals import RefusedError
 
 # The errors of the system, and of SQLite, that mean a full disk. A quota and a limit of a file's
 # size count too; SQLite calls them write errors.
@@ -23,11 +27,20 @@ _LOGGED_EVERY: Final = 60.0
 _log = logging.getLogger(__name__)
 
 
-class StorageError(Exception):
+class StorageError(RefusedError):
     """The data folder cannot be used as it should. str() says why, and what to do.
 
-    Nothing was stored.
+    Nothing was stored. An answer with `Retry-After` says that the service did not act.
     """
+
+    def __init__(
+        self,
+        message: str,
+        code: str = "storage_failed",
+        status: HTTPStatus = HTTPStatus.INTERNAL_SERVER_ERROR,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, code, message, headers)
 
 
 class DiskFullError(StorageError):
@@ -36,7 +49,10 @@ class DiskFullError(StorageError):
     def __init__(self) -> None:
         super().__init__(
             "The service's disk is full. Nothing was stored. Send it again when there is space; "
-            "the service needs no restart."
+            "the service needs no restart.",
+            "disk_full",
+            HTTPStatus.INSUFFICIENT_STORAGE,
+            {"Retry-After": "60"},
         )
 
 
@@ -47,17 +63,10 @@ class DatabaseLostError(StorageError):
         super().__init__(
             "The service's database file was removed or replaced while the service ran, and takes "
             "nothing more. Nothing was stored. Whoever runs the service stops it, puts the file "
-            "back or restores a backup, and starts it again."
-        )
-
-
-class DatabaseDamagedError(StorageError):
-    """The database's file is damaged."""
-
-    def __init__(self, cause: object) -> None:
-        super().__init__(
-            f"The service's database is damaged ({cause}). Nothing was stored. Whoever runs the "
-            "service stops it, restores a backup, and starts it again."
+            "back or restores a backup, and starts it again.",
+            "database_lost",
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            {"Retry-After": "5"},
         )
 
 
@@ -80,7 +89,11 @@ def _of_sqlite(error: sqlite3.Error) -> StorageError | None:
     if code in _SQLITE_FULL:
         return DiskFullError()
     if code & 0xFF in _SQLITE_DAMAGED:
-        return DatabaseDamagedError(error)
+        return StorageError(
+            f"The service's database is damaged ({error}). Nothing was stored. Whoever runs the "
+            "service stops it, restores a backup, and starts it again.",
+            "database_damaged",
+        )
     if code & 0xFF in _SQLITE_FAILED:
         return StorageError(
             f"The service's disk failed ({error}). Nothing was stored. Send it again when whoever "
@@ -89,7 +102,7 @@ def _of_sqlite(error: sqlite3.Error) -> StorageError | None:
     return None
 
 
-_logged: dict[type[StorageError], float] = {}
+_logged: dict[str, float] = {}
 
 
 def log_storage_error(error: StorageError, where: object) -> None:
@@ -100,6 +113,6 @@ def log_storage_error(error: StorageError, where: object) -> None:
         where: the file or folder that it is about.
     """
     now = time.monotonic()
-    if now - _logged.get(type(error), float("-inf")) >= _LOGGED_EVERY:
-        _logged[type(error)] = now
+    if now - _logged.get(error.code, float("-inf")) >= _LOGGED_EVERY:
+        _logged[error.code] = now
         _log.error("%s: %s (logged once a minute)", where, error)

@@ -116,10 +116,6 @@ _LONGEST_NUMBER: Final = 19
 _REMEMBERED: Final = 2000
 
 
-class UnknownPassageError(Exception):
-    """There is no such passage that questions are answered from. str() is the id."""
-
-
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A passage that fits a question, and its source.

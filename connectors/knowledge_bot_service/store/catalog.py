@@ -12,11 +12,12 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge_bot.models import Collection
+from knowledge_bot_service.config.refusals import UnknownError
 from knowledge_bot_service.config.storage import storage_error
 from knowledge_bot_service.store.database import Database, DatabaseClosedError, now, one_state
 from knowledge_bot_service.store.entries import delete_entries, merge_index
 from knowledge_bot_service.store.idempotency import forget
-from knowledge_bot_service.store.sources import SOURCES, UnknownSourceError, count_sources
+from knowledge_bot_service.store.sources import SOURCES, count_sources
 
 _log = logging.getLogger(__name__)
 
@@ -239,7 +240,7 @@ class Catalog:
         """Read where a source stands.
 
         Raises:
-            UnknownSourceError: there is no such source.
+            UnknownError: there is no such source.
         """
         return self._details(self._row(self._database.reader(), source))
 
@@ -255,7 +256,7 @@ class Catalog:
             limit: how many passages to read at most.
 
         Raises:
-            UnknownSourceError: there is no such source.
+            UnknownError: there is no such source.
         """
         # A replacement changes the source and its passages together.
         with one_state(self._database.reader()) as connection:
@@ -291,7 +292,7 @@ class Catalog:
             f"{_COLUMNS} AND base.public_id = ?", (source,)
         ).fetchone()
         if row is None:
-            raise UnknownSourceError(source)
+            raise UnknownError("source", source)
         return row
 
     def _details(self, row: sqlite3.Row) -> SourceDetails:

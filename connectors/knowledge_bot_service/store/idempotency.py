@@ -8,17 +8,21 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final, TypeVar
 
 from starlette.concurrency import run_in_threadpool
+
+from knowledge_bot_service.config.refusals import RefusedError
 
 T = TypeVar("T")
 
 LIFETIME: Final = 7 * 24 * 60 * 60
 """How long a key is honoured after its birth and after its first use, in seconds."""
 
-# How long a request waits for an earlier one with its key, in seconds.
+# How long a request waits for an earlier one with its key, and when it may come again, in seconds.
 _PATIENCE: Final = 5.0
+_AGAIN: Final = "2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +55,17 @@ class Done:
         )
 
 
-class KeyReusedError(Exception):
-    """A key was sent with another request before. str() is what that created; "" hides it."""
+class KeyReusedError(RefusedError):
+    """A key was sent with another request before, which created this; "" hides it."""
 
-
-class KeyInUseError(Exception):
-    """The first request with a key is still being handled."""
-
-
-class KeyExpiredError(Exception):
-    """A key is so old that what was done for it may be forgotten."""
+    def __init__(self, created: str) -> None:
+        super().__init__(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "idempotency_key_reused",
+            "Nothing was done: the idempotency key was used with another request"
+            f"{created and ', which created '}{created}",
+            id=created or None,
+        )
 
 
 def fingerprint(method: str, path: str, **parts: object) -> str:
@@ -112,22 +117,34 @@ class Once:
 
         Raises:
             KeyReusedError: the key was used with another request.
-            KeyInUseError: its first request takes longer than some seconds.
-            KeyExpiredError: it is new here, and older than `LIFETIME`.
+            RefusedError: 409, its first request takes longer than some seconds; 412, it is new here
+                and older than `LIFETIME`.
         """
         try:
             async with asyncio.timeout(_PATIENCE):
                 while first := self._handled.get(keyed.key):
                     await first.wait()
         except TimeoutError:
-            raise KeyInUseError from None
+            raise RefusedError(
+                HTTPStatus.CONFLICT,
+                "idempotency_key_in_use",
+                "Nothing was done: an earlier request with this idempotency key is still being "
+                f"handled. Send it again in {_AGAIN} s.",
+                {"Retry-After": _AGAIN},
+            ) from None
         self._handled[keyed.key] = ended = asyncio.Event()
         try:
             done = await run_in_threadpool(self._find, keyed.key)
             if done is None:
                 birth = _birth(keyed.key)
                 if birth is not None and birth < (time.time() - LIFETIME) * 1000:
-                    raise KeyExpiredError
+                    raise RefusedError(
+                        HTTPStatus.PRECONDITION_FAILED,
+                        "idempotency_key_expired",
+                        f"Nothing was done: the idempotency key was made more than {LIFETIME:,} s "
+                        "ago, and whether an earlier request with it was done may be forgotten. "
+                        "Look for what it was to create.",
+                    )
                 return await perform()
             if done.fingerprint != keyed.fingerprint:
                 raise KeyReusedError(done.created)

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Any, Final
 
+from knowledge_bot_service.config.refusals import RefusedError, UnknownError
 from knowledge_bot_service.store.database import Database, now
 from knowledge_bot_service.store.idempotency import Done
 
@@ -149,20 +151,8 @@ class Accepted:
     ready_at: int | None = None
 
 
-class UnknownSourceError(Exception):
-    """There is no such source. str() is the id."""
-
-
-class RevisionChangedError(Exception):
-    """The newest revision of a source is another than was expected. str() is the newest."""
-
-
 class AlreadyReplacedError(Exception):
     """The same request has replaced the same revision before: its answer was lost."""
-
-
-class QuotaExceededError(Exception):
-    """The service holds as many sources as its settings allow; nothing was stored."""
 
 
 class Store:
@@ -206,9 +196,8 @@ class Store:
         then has `public_id`. An earlier replacement that is not ready is dropped; a source that is
         not ready itself is given up for its replacement.
 
-        The future raises QuotaExceededError when `quota` sources that did not fail are there, and
-        UnknownSourceError, RevisionChangedError or AlreadyReplacedError when there is nothing to
-        replace.
+        The future raises RefusedError when `quota` sources that did not fail are there, and that or
+        AlreadyReplacedError when there is nothing to replace.
         """
         numbers = self.numbers_of(collections)
         stored = material.to_json()
@@ -217,7 +206,11 @@ class Store:
             replaced = None if replacing is None else _find_replaced(connection, replacing)
             counts_already = replaced is not None and replaced["status"] != "failed"
             if quota is not None and not counts_already and _count_sources(connection) >= quota:
-                raise QuotaExceededError(f"this service holds at most {quota} sources")
+                raise RefusedError(
+                    HTTPStatus.PAYMENT_REQUIRED,
+                    "quota_exceeded",
+                    f"Nothing was stored: this service holds at most {quota} sources.",
+                )
             accepted = (
                 Accepted((), created_at) if replaced is None else _make_way(connection, replaced)
             )
@@ -264,8 +257,8 @@ class Store:
     ) -> Future[None]:
         """Give a source, and its replacement, another name; its text stays as it was read.
 
-        The future raises UnknownSourceError, and RevisionChangedError if none of the `expected`
-        revisions is the newest.
+        The future raises UnknownError, and RefusedError if none of the `expected` revisions is the
+        newest.
         """
 
         def rename(connection: sqlite3.Connection) -> None:
@@ -433,9 +426,9 @@ def _find_source(
         (public_id,),
     ).fetchone()
     if row is None:
-        raise UnknownSourceError(public_id)
+        raise UnknownError("source", public_id)
     if expected is not None and row["newest"] not in expected:
-        raise RevisionChangedError(row["newest"])
+        raise _other_revision(row["newest"])
     return row
 
 
@@ -446,7 +439,17 @@ def _find_replaced(connection: sqlite3.Connection, replacing: Replacing) -> sqli
         return row
     if row["newest_parent"] in expected and row["newest_fingerprint"] == replacing.fingerprint:
         raise AlreadyReplacedError
-    raise RevisionChangedError(row["newest"])
+    raise _other_revision(row["newest"])
+
+
+def _other_revision(newest: str) -> RefusedError:
+    return RefusedError(
+        HTTPStatus.PRECONDITION_FAILED,
+        "revision_changed",
+        f"Nothing was done: the source's revision is {newest}, and not one that If-Match names. "
+        "Somebody else has replaced it; read it again.",
+        {"ETag": f'"{newest}"'},
+    )
 
 
 def _make_way(connection: sqlite3.Connection, replaced: sqlite3.Row) -> Accepted:

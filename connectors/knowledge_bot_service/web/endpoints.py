@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from knowledge_bot.models import Bot, Collection, Conversation
 from knowledge_bot_service.answers.answerer import AnsweredMessage
 from knowledge_bot_service.config.keys import Key
+from knowledge_bot_service.config.refusals import RefusedError, invalid
 from knowledge_bot_service.store.catalog import SourceDetails
 from knowledge_bot_service.store.idempotency import (
     LIFETIME,
@@ -27,7 +28,7 @@ from knowledge_bot_service.store.idempotency import (
     fingerprint,
 )
 from knowledge_bot_service.web.gate import KEY_HEADER, PREFIX, key_of, may_manage
-from knowledge_bot_service.web.problems import Problem, ProblemError, invalid
+from knowledge_bot_service.web.problems import described
 from knowledge_bot_service.web.requests import (
     UPLOAD_BODY,
     Id,
@@ -44,16 +45,6 @@ IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 _LONGEST_KEY: Final = 255
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
-
-
-def described(descriptions: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
-    """Errors as the description has them, by their status."""
-    # With `default`, FastAPI does not announce its 422, which never happens here.
-    responses: dict[int | str, dict[str, Any]] = {
-        status: {"model": Problem, "description": description}
-        for status, description in descriptions.items()
-    }
-    return {**responses, "default": {"model": Problem, "description": "Any other error"}}
 
 
 async def _service(request: Request) -> KnowledgeBase:
@@ -100,7 +91,7 @@ def takes(content_type: str) -> Callable[[Request], Awaitable[None]]:
         given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if given != content_type:
             # The interface documents 400 (section 7) and no 415.
-            raise ProblemError(
+            raise RefusedError(
                 HTTPStatus.BAD_REQUEST,
                 "unsupported_media_type",
                 f"The request's content type is {given or 'missing'}; it must be {content_type}.",
@@ -172,8 +163,7 @@ async def once(
         sent: the source that it sends; its file is removed if nothing is done with it.
 
     Raises:
-        ProblemError: 400, the key is none.
-        KeyReusedError, KeyInUseError, KeyExpiredError: as `Once.do`.
+        RefusedError: 400, the key is none; or as `Once.do`.
     """
     request, service = post.request, post.service
     keys = request.headers.getlist(IDEMPOTENCY_KEY)
@@ -194,7 +184,8 @@ async def once(
             return await service.once.do(keyed, first)
         except KeyReusedError as error:
             # Whoever does not see what was created is not told of it.
-            raise KeyReusedError(*error.args if await service.sees(str(error)) else ()) from None
+            created = error.id or ""
+            raise KeyReusedError(created if await service.sees(created) else "") from None
         finally:
             if sent is not None and not performed:
                 await service.forget(sent)
@@ -221,25 +212,13 @@ def _parsed_key(sent: list[str]) -> str:
     return key
 
 
-_GET_ERRORS: Final = {401: "The key is missing or wrong"}
-_MESSAGE_ERRORS: Final = {
-    404: "There is no such conversation of this bot",
-    424: "The language model that words the answers refused, or sent something else",
-    503: "The language model that words the answers is down, overloaded or too slow",
-}
-_POST_ERRORS: Final = {
-    **_GET_ERRORS,
-    400: "The request does not follow the interface, or names an id that is not here",
-    402: "A quota of the service is used up",
-    409: "A request with the same idempotency key is still being handled",
-    412: "The idempotency key is too old; nothing was done",
-    413: "The request body is larger than the service takes",
-    422: "The idempotency key was used with another request, which created `id`",
-}
-
-_open = APIRouter(prefix=PREFIX, responses=described({}))
-_reading = APIRouter(prefix=PREFIX, dependencies=[KEY], responses=described(_GET_ERRORS))
-_writing = APIRouter(prefix=PREFIX, dependencies=[KEY], responses=described(_POST_ERRORS))
+_open = APIRouter(prefix=PREFIX, responses=described())
+_reading = APIRouter(prefix=PREFIX, dependencies=[KEY], responses=described(401))
+_writing = APIRouter(
+    prefix=PREFIX,
+    dependencies=[KEY],
+    responses=described(400, 401, 402, 409, 412, 413, 422),
+)
 
 
 @_open.get("/ping")
@@ -265,7 +244,7 @@ async def list_bots(service: ServiceOf) -> Wrapped[Listing[Bot]]:
     return Wrapped(value=Listing(data=service.bots()))
 
 
-@_reading.get("/bots/{id}/conversations", responses=described({404: "There is no such bot"}))
+@_reading.get("/bots/{id}/conversations", responses=described(404))
 async def list_conversations(
     id: str,  # noqa: A002 - the interface's name for the parameter
     service: ServiceOf,
@@ -304,7 +283,7 @@ async def upload_source(post: PostOf) -> _Created | Response:
 @_writing.post(
     "/messages",
     dependencies=[JSON],
-    responses=described(_MESSAGE_ERRORS),
+    responses=described(404, 424, 503),
     response_model=Wrapped[AnsweredMessage],
     response_model_exclude_none=True,
 )

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Self
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 
+from knowledge_bot_service.config.refusals import invalid
 from knowledge_bot_service.index.search import Hit
 from knowledge_bot_service.store.catalog import (
     Limit,
@@ -29,12 +30,11 @@ from knowledge_bot_service.web.endpoints import (
     KeyOf,
     ServiceOf,
     SourceId,
-    described,
     sent_text,
     sent_webpage,
 )
 from knowledge_bot_service.web.gate import PREFIX
-from knowledge_bot_service.web.problems import invalid
+from knowledge_bot_service.web.problems import described
 from knowledge_bot_service.web.requests import (
     UPLOAD_BODY,
     Id,
@@ -54,18 +54,6 @@ _ETAG: Final[dict[str, Any]] = {
     "ETag": {"description": "The revision, in quotes.", "schema": {"type": "string"}}
 }
 _WITH_ETAG: Final[dict[int | str, dict[str, Any]]] = {200: {"headers": _ETAG}}
-_ERRORS: Final = {
-    400: "The request does not follow the description",
-    401: "The key is missing or wrong",
-    404: "There is no such source",
-}
-_CHANGE_ERRORS: Final = {
-    **_ERRORS,
-    402: "A quota of the service is used up",
-    403: "The key may not replace, rename or delete sources",
-    412: "The source has another revision than If-Match names; nothing was done",
-    413: "The request body is larger than the service takes",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +93,14 @@ class _Change:
 
 _ChangeOf = Annotated[_Change, Depends()]
 
-_sources = APIRouter(prefix=f"{PREFIX}/sources", dependencies=[KEY], responses=described(_ERRORS))
-_changing = APIRouter(
-    prefix=f"{PREFIX}/sources", dependencies=[KEY], responses=described(_CHANGE_ERRORS)
+_sources = APIRouter(
+    prefix=f"{PREFIX}/sources", dependencies=[KEY], responses=described(400, 401, 404)
 )
-
-
-_SEARCH_ERRORS: Final = {
-    400: "The request does not follow the interface, or names an id that is not here",
-    401: "The key is missing or wrong",
-    413: "The request body is larger than the service takes",
-}
+_changing = APIRouter(
+    prefix=f"{PREFIX}/sources",
+    dependencies=[KEY],
+    responses=described(400, 401, 402, 403, 404, 412, 413),
+)
 
 
 def _once(request: Request) -> None:
@@ -248,11 +233,7 @@ class FoundPassage(BaseModel):
 _passages = APIRouter(prefix=PREFIX, dependencies=[KEY])
 
 
-@_passages.post(
-    "/search",
-    dependencies=[JSON],
-    responses=described(_SEARCH_ERRORS),
-)
+@_passages.post("/search", dependencies=[JSON], responses=described(400, 401, 413))
 async def search(body: Wrapped[NewSearch], service: ServiceOf) -> Wrapped[Listing[FoundPassage]]:
     """Find the passages that fit a question best, best first; nothing is asked and nothing stored.
 
@@ -269,10 +250,7 @@ async def search(body: Wrapped[NewSearch], service: ServiceOf) -> Wrapped[Listin
     return Wrapped(value=Listing(data=passages))
 
 
-@_passages.get(
-    "/passages/{id}",
-    responses=described({401: _ERRORS[401], 404: "There is no such passage, or not any more"}),
-)
+@_passages.get("/passages/{id}", responses=described(401, 404))
 async def read_passage(
     id: Annotated[Id, "as a search has it"],  # noqa: A002 - as in the interface's paths
     service: ServiceOf,

@@ -16,8 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from knowledge_bot_service.config.keys import Key, Keys
 from knowledge_bot_service.config.logs import client_of, path_of
+from knowledge_bot_service.config.refusals import RefusedError, too_large
 from knowledge_bot_service.config.settings import Limits, Role
-from knowledge_bot_service.web.problems import ProblemError, too_large
+from knowledge_bot_service.web.problems import response_to
 
 PREFIX: Final = "/public/v1"
 KEY_HEADER: Final = "X-API-KEY"
@@ -179,7 +180,7 @@ class Admission:
         """Leave the key that a request brings in its scope, for `key_of`.
 
         Raises:
-            ProblemError: 401, it brings none, or one that is unknown or has expired.
+            RefusedError: 401, it brings none, or one that is unknown or has expired.
         """
         if given is None:
             raise _unauthorized(None)
@@ -230,7 +231,7 @@ class Gate:
         passing.limit, passing.headers = limit, _PROTECTIVE
         try:
             if path in _OPEN_PATHS:
-                with suppress(ProblemError):
+                with suppress(RefusedError):
                     await self._admission.admit(headers.get(KEY_HEADER), scope)
             elif path.startswith(_KEPT):
                 await self._admission.admit(headers.get(KEY_HEADER), scope)
@@ -238,8 +239,8 @@ class Gate:
             declared = headers.get("content-length", "")
             if declared.isascii() and declared.isdigit() and int(declared) > limit:
                 raise too_large(limit)
-        except ProblemError as problem:
-            return problem.response()
+        except RefusedError as problem:
+            return response_to(problem)
         return None
 
     def _check(self, scope: Scope) -> None:
@@ -250,7 +251,7 @@ class Gate:
             raise _forbidden(key, needed)
         allowed = key.requests_per_minute or self._limits.requests_per_minute
         if allowed is not None and (seconds := self._rate.seconds_to_wait(key.digest, allowed)):
-            raise ProblemError(
+            raise RefusedError(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 "too_many_requests",
                 f"The key {key.name} may make {allowed:,} requests a minute and has made more. "
@@ -265,13 +266,13 @@ def _needed_role(method: str, path: str) -> Role:
     return "manage" if method in _CHANGES and path.startswith(_SOURCES) else "write"
 
 
-def _forbidden(key: Key, needed: Role) -> ProblemError:
+def _forbidden(key: Key, needed: Role) -> RefusedError:
     code, may = (
         ("read_only_key", "list and ask, and not add, change or delete anything")
         if key.role == "read"
         else ("key_may_not_manage", "list, ask and add, and not replace, rename or delete sources")
     )
-    return ProblemError(
+    return RefusedError(
         HTTPStatus.FORBIDDEN,
         code,
         f"The key {key.name} may {may}. Nothing was done. Use a key with the role {needed}.",
@@ -297,9 +298,9 @@ class _Rate:
         return 0 if admitted else math.ceil((1 - tokens) * 60 / per_minute)
 
 
-def _unauthorized(key: Key | None) -> ProblemError:
+def _unauthorized(key: Key | None) -> RefusedError:
     if key is None:
         message = f"The request needs a valid key in its {KEY_HEADER} header."
     else:
         message = f"The key {key.name} is no longer valid since {key.expires}. Use another one."
-    return ProblemError(HTTPStatus.UNAUTHORIZED, "unauthorized", message)
+    return RefusedError(HTTPStatus.UNAUTHORIZED, "unauthorized", message)

@@ -12,8 +12,8 @@ from typing import Self, TypeAlias
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp
 
+from knowledge_bot_service.config.refusals import RefusedError
 from knowledge_bot_service.web.gate import Admission, Passing
-from knowledge_bot_service.web.problems import ProblemError
 
 Mount: TypeAlias = Callable[[str, Path], AbstractAsyncContextManager[ASGIApp]]
 """Called with the service's address and its data folder, it runs an application."""
@@ -94,7 +94,7 @@ class Beside:
             bearer = key.strip() if scheme.lower() == "bearer" else None
             try:
                 await self._admission.admit(bearer, scope)
-            except ProblemError:
+            except RefusedError:
                 rest = [header for header in scope["headers"] if header[0] != b"authorization"]
                 passing.scope = {**scope, "headers": rest}
         return mounted

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge_bot.models import Header
 from knowledge_bot_service.answers.finding import LOOKED_AT
-from knowledge_bot_service.work.knowledge_base import QUESTION_LENGTH
+from knowledge_bot_service.work.knowledge_base import CONVERSATION_ID, QUESTION_LENGTH
 
 T = TypeVar("T")
 
@@ -41,10 +41,6 @@ _TRANSCRIPT_LENGTH: Final = 200_000
 
 MOST_COLLECTIONS: Final = 1000
 """How many collections a source may be added to."""
-
-CONVERSATION_ID: Final = r"^conv_[0-9a-f]{24}$"
-"""What the ids of conversations look like; see `store.database.new_id`."""
-
 
 SAID: Final = {
     _ID: "must not contain NUL characters",

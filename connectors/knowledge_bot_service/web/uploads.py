@@ -14,8 +14,9 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
+from knowledge_bot_service.config.refusals import invalid
 from knowledge_bot_service.store.material import synchronise_file, synchronise_folder
-from knowledge_bot_service.web.problems import invalid, sentences
+from knowledge_bot_service.web.problems import sentences
 from knowledge_bot_service.web.requests import MOST_COLLECTIONS, NewSource
 from knowledge_bot_service.work.knowledge_base import Sent
 
@@ -41,7 +42,7 @@ async def receive_upload(request: Request, path: Path) -> Sent:
         path: where the file is put, synchronised to the disk. Nothing is there after an error.
 
     Raises:
-        ProblemError: 400, the form is not what the interface asks for.
+        RefusedError: 400, the form is not what the interface asks for.
     """
     boundary = parse_options_header(request.headers.get("content-type"))[1].get(b"boundary")
     if not boundary:

@@ -6,11 +6,13 @@ import copy
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -24,8 +26,9 @@ from knowledge_bot_service.answers.conversations import Asked, Conversations, Pa
 from knowledge_bot_service.answers.finding import Finder, Found
 from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.keys import Key
+from knowledge_bot_service.config.refusals import RefusedError, UnknownError, invalid
 from knowledge_bot_service.config.settings import Settings
-from knowledge_bot_service.index.search import Hit, Search, UnknownPassageError
+from knowledge_bot_service.index.search import Hit, Search
 from knowledge_bot_service.store.catalog import Catalog, Removal, SourceDetails
 from knowledge_bot_service.store.database import Database, new_id, now
 from knowledge_bot_service.store.idempotency import Done, Keyed, Once, find_done
@@ -37,7 +40,6 @@ from knowledge_bot_service.store.sources import (
     Material,
     Replacing,
     Store,
-    UnknownSourceError,
 )
 from knowledge_bot_service.work.backlog import Backlog, Questions
 from knowledge_bot_service.work.worker import SMALL, Workers
@@ -51,6 +53,9 @@ _LONG_TEXT: Final = 256 * 1024
 QUESTION_LENGTH: Final = 20_000
 """How long a question may be, in characters; a transcript or a prompt around it may be longer."""
 
+CONVERSATION_ID: Final = r"^conv_[0-9a-f]{24}$"
+"""What the ids of conversations look like; see `store.database.new_id`."""
+
 # How many questions are answered at the same time; the others wait in their order. More threads
 # answer no sooner: each keeps the interpreter from the others, and from the thread that takes
 # requests. Measured with 200 clients at once on two cores: with forty, a ping took five times as
@@ -59,33 +64,6 @@ _ANSWERING: Final = max(2, min(4, os.cpu_count() or 1))
 
 # How long a conversation's name, its first question, may be: in characters.
 _NAME_LENGTH: Final = 80
-
-
-class UnknownIdError(Exception):
-    """A request names something that is not here. str() is the id."""
-
-
-class UnknownCollectionError(UnknownIdError):
-    """A collection's id is unknown."""
-
-
-class UnknownBotError(UnknownIdError):
-    """A bot's id is unknown."""
-
-
-class UnknownConversationError(UnknownIdError):
-    """A conversation's id is unknown, or the conversation is another bot's."""
-
-
-class HiddenCollectionError(Exception):
-    """A source may not be changed, since it is in a collection that the key does not see.
-
-    str() is the source's id.
-    """
-
-
-class QuestionTooLongError(Exception):
-    """A message's question is longer than `QUESTION_LENGTH`. str() says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +221,7 @@ class KnowledgeBase:
         """A bot's conversations, oldest first.
 
         Raises:
-            UnknownBotError: there is no such bot.
+            UnknownError: there is no such bot.
         """
         self._bot(bot)
         found = await run_in_threadpool(self._conversations.of_bot, bot)
@@ -253,7 +231,7 @@ class KnowledgeBase:
         """Some of a bot's conversations, newest first; as `Conversations.page_of_bot`.
 
         Raises:
-            UnknownBotError: there is no such bot.
+            UnknownError: there is no such bot.
         """
         self._bot(bot)
         return await run_in_threadpool(self._conversations.page_of_bot, bot, before, limit)
@@ -264,32 +242,37 @@ class KnowledgeBase:
         """Some of a conversation's messages, newest first; as `Conversations.page_of_messages`.
 
         Raises:
-            UnknownBotError: there is no such bot.
-            UnknownConversationError: the bot has no such conversation.
+            UnknownError: there is no such bot, or it has no such conversation.
         """
         self._bot(bot)
         page = await run_in_threadpool(
             self._conversations.page_of_messages, bot, conversation, before, limit
         )
         if page is None:
-            raise UnknownConversationError(conversation)
+            raise _unknown_conversation(conversation)
         return page
 
     async def check_source(self, source: str, *, changes: bool) -> None:
         """Check that a source may be read here, or changed; one that is not there may pass.
 
         Raises:
-            UnknownSourceError: it is hidden: none of its collections is seen here, or of those that
-                its replacement is to be in.
-            HiddenCollectionError: it is to be changed, and not all of them are.
+            UnknownError: it is hidden: none of its collections is seen here, or of those that its
+                replacement is to be in.
+            RefusedError: it is to be changed, and not all of them are.
         """
         if self.catalog.sees_all:
             return
         found = await run_in_threadpool(self.catalog.collections_of, source)
         if not found or any(one.isdisjoint(self._collections) for one in found):
-            raise UnknownSourceError(source)
+            raise UnknownError("source", source)
         if changes and not all(one.issubset(self._collections) for one in found):
-            raise HiddenCollectionError(source)
+            # Not a 404: a client would take the source for deleted.
+            raise RefusedError(
+                HTTPStatus.FORBIDDEN,
+                "key_may_not_manage",
+                f"The source {source} is also in a collection that the request's key does not see. "
+                "Nothing was done. Use a key that sees all of its collections.",
+            )
 
     async def sees(self, created: str) -> bool:
         """Whether a source or message that was created may be told of here.
@@ -298,7 +281,7 @@ class KnowledgeBase:
         """
         try:
             await self.check_source(created, changes=False)
-        except UnknownSourceError:
+        except UnknownError:
             return False
         return True
 
@@ -313,8 +296,8 @@ class KnowledgeBase:
             expected: revisions, one of which is to be the newest; None: any is.
 
         Raises:
-            UnknownSourceError: there is no such source.
-            RevisionChangedError: its newest revision is another one; nothing was done.
+            UnknownError: there is no such source.
+            RefusedError: its newest revision is another one; nothing was done.
         """
         await asyncio.wrap_future(self._store.rename(source, name, expected))
         return await run_in_threadpool(self.catalog.details, source)
@@ -351,14 +334,13 @@ class KnowledgeBase:
                 done is stored with the request's key.
 
         Raises:
-            UnknownCollectionError: one of the collections is not here.
-            UnknownSourceError: there is no source to replace.
-            RevisionChangedError: it has another revision than is to be replaced.
-            QuotaExceededError: no more sources are allowed.
+            UnknownError: one of the collections is not here, or there is no source to replace.
+            RefusedError: it has another revision than is to be replaced, or no more sources are
+                allowed.
         """
         try:
             collections = self._expand(sent.collections)
-        except UnknownCollectionError:
+        except UnknownError:
             await self.forget(sent)
             raise
         size, material = await self._prepared(sent)
@@ -439,9 +421,8 @@ class KnowledgeBase:
             keyed: the request's key, which the answer is stored with.
 
         Raises:
-            UnknownBotError: there is no such bot.
-            UnknownConversationError: the bot has no such conversation.
-            QuestionTooLongError: of a long prompt or transcript, the question is.
+            UnknownError: there is no such bot, or it has no such conversation.
+            RefusedError: of a long prompt or transcript, the question is too long.
             NoAnswerError: the model that words the answers gave none. Nothing was stored: no
                 conversation has begun or gone on.
         """
@@ -489,9 +470,9 @@ class KnowledgeBase:
         elif self._conversations.exists(bot, conversation):
             asked = asked_in(content, self._conversations.turns(conversation))
         else:
-            raise UnknownConversationError(conversation)
+            raise _unknown_conversation(conversation)
         if len(asked.question) > QUESTION_LENGTH:
-            raise QuestionTooLongError(
+            raise invalid(
                 f"value.content: its question must have at most {QUESTION_LENGTH:,} characters"
             )
         return asked, self._answerer.answer(asked, collections)
@@ -509,8 +490,7 @@ class KnowledgeBase:
             limit: how many passages at most.
 
         Raises:
-            UnknownBotError: there is no such bot.
-            UnknownCollectionError: there is no such collection.
+            UnknownError: there is no such bot or collection.
         """
         numbers = self._numbers(collections)
         if bot is not None:
@@ -525,11 +505,11 @@ class KnowledgeBase:
         """A passage that questions are answered from.
 
         Raises:
-            UnknownPassageError: there is none with this id, or not any more.
+            UnknownError: there is none with this id, or not any more.
         """
         hit = await run_in_threadpool(self._search.passage, passage, self._numbers(()))
         if hit is None:
-            raise UnknownPassageError(passage)
+            raise UnknownError("passage", passage)
         return hit
 
     def _numbers(self, collections: Sequence[str]) -> tuple[int, ...]:
@@ -568,15 +548,14 @@ class KnowledgeBase:
     def _expand(self, collections: Sequence[str]) -> tuple[Collection, ...]:
         for collection in collections:
             if collection not in self._collections:
-                raise UnknownCollectionError(collection)
+                raise UnknownError("collection", collection, HTTPStatus.BAD_REQUEST)
         return tuple(self._collections[collection] for collection in dict.fromkeys(collections))
 
     def check_ids(self, *, bot: str | None = None, collections: Iterable[str] = ()) -> None:
         """Check that ids are not hidden here, before what was done with them before is told.
 
         Raises:
-            UnknownBotError: the bot is.
-            UnknownCollectionError: one of the collections is.
+            UnknownError: the bot or one of the collections is.
         """
         if self.catalog.sees_all:
             return
@@ -590,7 +569,7 @@ class KnowledgeBase:
     def _bot(self, bot: str) -> tuple[int, ...]:
         """The numbers of the collections that a bot answers from."""
         if bot not in self._read_by:
-            raise UnknownBotError(bot)
+            raise UnknownError("bot", bot, HTTPStatus.BAD_REQUEST)
         return self._read_by[bot]
 
     def _remove_orphans(self) -> None:
@@ -602,6 +581,14 @@ class KnowledgeBase:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+
+
+def _unknown_conversation(given: str) -> UnknownError:
+    # What was never an id of a conversation is a bad request; an id may have been one, of a bot or
+    # a data folder that is another.
+    was_one = re.fullmatch(CONVERSATION_ID, given)
+    status = HTTPStatus.NOT_FOUND if was_one else HTTPStatus.BAD_REQUEST
+    return UnknownError("conversation", given, status)
 
 
 def _answer_of(value: BaseModel) -> str:
