@@ -6,10 +6,8 @@ import sqlite3
 import pytest
 
 from calls import KEY
-from knowledge_bot import Client
-from knowledge_bot.ingest import Ledger, Text, ingest
 from pseudo_terminal import terminal
-from scripted_server import answer, close
+from scripted_server import answer
 
 
 @pytest.fixture
@@ -81,93 +79,6 @@ def test_people_get_two_tables(program, of_the_service):
     assert "setting" in screen.shown
     assert "check " in screen.shown
     assert KEY not in screen.shown
-
-
-def test_what_the_ledger_knows_is_counted(examined, of_the_service, scripted, tmp_path):
-    file = tmp_path / "ledger.db"
-    server = scripted(close)
-    for url in (of_the_service.base_url, server.url):
-        with Client(KEY, url, max_retries=0) as client:
-            item = Text(name="A", content="x")
-            ingest(client, [item], collections="col_handbook", ledger=Ledger(file))
-    _, settings, checks = examined(KNOWLEDGE_BOT_LEDGER=str(file))
-    assert settings["ledger"] == (str(file), "KNOWLEDGE_BOT_LEDGER")
-    shown = "It can be read: created 1, unknown 1. `kbot ledger unknown` lists them."
-    assert checks["ledger"] == (True, shown)
-
-
-def test_without_a_service_it_is_said_how_to_name_one(examined):
-    code, settings, checks = examined()
-    assert (code, settings["address"]) == (1, (None, None))
-    assert checks["service"][0] is False
-    assert "kbot login" in checks["service"][1]
-
-
-def test_without_a_key_the_exit_code_is_that_of_the_account(examined, of_the_service, monkeypatch):
-    monkeypatch.delenv("KNOWLEDGE_BOT_API_KEY")
-    code, settings, checks = examined()
-    assert (code, settings["key"]) == (4, (None, None))
-    assert checks["service"][0] is True
-    assert checks["key"][0] is False
-
-
-@pytest.mark.parametrize(
-    ("replies", "code", "failed"),
-    [
-        ([answer(body=b"pong"), answer(401)], 4, {"key", "collections"}),
-        ([answer(body=b"pong"), answer(403)], 4, {"key", "collections"}),
-        ([answer(body=b"pong"), answer(404)], 1, {"key", "collections"}),
-        ([answer(404)], 1, {"service"}),
-        ([answer(body=b"no pong")], 1, {"service"}),
-    ],
-)
-def test_what_does_not_work_is_named(examined, answering, replies, code, failed):
-    answering(*replies, on_ping=None)
-    found, _, checks = examined()
-    assert found == code
-    assert {name for name, (ok, _) in checks.items() if ok is False} == failed
-
-
-def test_a_service_that_is_away_is_a_failure(examined):
-    code, _, checks = examined(
-        KNOWLEDGE_BOT_BASE_URL="http://127.0.0.1:9", KNOWLEDGE_BOT_API_KEY="k"
-    )
-    assert code == 1
-    assert checks["service"][0] is False
-    assert "no connection" in checks["service"][1]
-    assert "key" not in checks
-
-
-@pytest.mark.parametrize("address", ["nonsense", "http://u:pw@h.example", "http://["])
-def test_an_address_that_is_none_is_a_failure(examined, address):
-    code, _, checks = examined(KNOWLEDGE_BOT_BASE_URL=address, KNOWLEDGE_BOT_API_KEY="k")
-    assert code == 1
-    assert "base_url" in checks["service"][1]
-
-
-def test_a_collection_that_is_not_there_is_a_failure(examined, of_the_service):
-    code, _, checks = examined(KNOWLEDGE_BOT_COLLECTION="col_handbook col_nowhere")
-    assert code == 1
-    assert checks["collections"] == (False, "The service has no col_nowhere.")
-
-
-@pytest.mark.parametrize(
-    ("content", "word"), [("base_url = ", "not valid TOML"), ("x = 1", "not a setting")]
-)
-def test_a_file_that_is_broken_is_a_failure(examined, settings_file, content, word):
-    settings_file.parent.mkdir()
-    settings_file.write_text(content)
-    code, _, checks = examined()
-    assert code == 1
-    assert word in checks["settings"][1]
-
-
-def test_a_profile_that_is_not_there_is_a_failure(examined, settings_file):
-    settings_file.parent.mkdir()
-    settings_file.write_text('[profiles.work]\nbase_url = "http://127.0.0.1:9"\n')
-    code, _, checks = examined("--profile", "wrk")
-    assert code == 1
-    assert "Did you mean work?" in checks["settings"][1]
 
 
 def test_a_ledger_of_another_schema_is_a_failure(examined, of_the_service, tmp_path):

@@ -14,80 +14,13 @@ import pytest
 
 from calls import SOURCE
 from pseudo_terminal import terminal
-from scripted_server import answer, close
+from scripted_server import answer
 
 IN_ONE = ("--collection", "col_1")
 
 
 def events(done):
     return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def test_a_folder_is_sent_once_and_what_changed_is_sent_again(run, of_the_service, handbook):
-    first = run("ingest", "folder", handbook)
-    assert (first.exit_code, first.stdout) == (0, "created\t3\nunchanged\t0\nskipped\t1\n")
-    assert "skipped: it is hidden\n  .hidden\n" in first.stderr
-    second = run("ingest", "folder", handbook)
-    assert (second.exit_code, second.stdout) == (0, "created\t0\nunchanged\t3\nskipped\t1\n")
-    (handbook / "a.md").write_text("This is new.")
-    third = run("ingest", "folder", handbook)
-    assert third.stdout == "created\t0\nreplaced\t1\nunchanged\t2\nskipped\t1\n"
-    assert "kbot ledger superseded" not in third.stderr
-
-
-def test_the_ledger_is_kept_with_the_users_data_and_named(run, of_the_service, handbook, tmp_path):
-    done = run("ingest", "folder", handbook)
-    assert f"a new ledger, {tmp_path}/data/kbot/ledger.db" in done.stderr
-    again = run("ingest", "folder", handbook)
-    assert f"remembered in {tmp_path}/data/kbot/ledger.db" in again.stderr
-    assert (tmp_path / "data" / "kbot" / "ledger.db").is_file()
-
-
-def test_a_place_that_holds_nothing_is_reported(run, of_the_service, handbook):
-    done = run("ingest", "folder", handbook, "--include", "*.pdf")
-    assert (done.exit_code, "Nothing to send was found." in done.stderr) == (0, True)
-    assert "Nothing to send" not in run("ingest", "folder", handbook).stderr
-
-
-def test_a_dry_run_sends_nothing_and_needs_no_key(run, scripted, handbook, tmp_path):
-    server = scripted(answer(body=SOURCE))
-    done = run("--base-url", server.url, "ingest", "folder", handbook, "--dry-run", *IN_ONE)
-    *listed, created, unchanged, skipped = done.stdout.splitlines()
-    assert (done.exit_code, listed) == (0, ["a.md", "b.txt", "deeper/c.md"])
-    assert (created, unchanged, skipped) == ("would create\t3", "unchanged\t0", "skipped\t1")
-    assert "nothing was sent; compared with" in done.stderr
-    assert server.started == 0
-    assert not (tmp_path / "data" / "kbot" / "ledger.db").exists()
-
-
-def test_each_event_is_a_line_of_json_and_the_last_the_summary(run, answering, handbook):
-    server = answering(answer(body=SOURCE))
-    server.reply_to = lambda request: (
-        answer(400, {"message": "no"}) if b"b.txt" in request.body else answer(body=SOURCE)
-    )
-    done = run("ingest", "folder", handbook, "--json", *IN_ONE)
-    assert done.exit_code == 3
-    *lines, summary = events(done)
-    kinds = {one["name"]: one["kind"] for one in lines if one["event"] == "failure"}
-    assert kinds == {".hidden": "skipped", "b.txt": "refused"}
-    assert summary["event"] == "summary"
-    assert (summary["created"], summary["refused"], summary["ok"]) == (2, 1, False)
-    assert "the next run tries again" in done.stderr
-
-
-def test_a_dry_run_lists_only_what_would_be_created(run, of_the_service, handbook):
-    assert run("ingest", "folder", handbook).exit_code == 0
-    (handbook / "b.txt").write_text("This is new.")
-    (handbook / "with\ntwo lines.md").write_text("This is another.")
-    done = run("ingest", "folder", handbook, "--dry-run")
-    assert done.stdout.splitlines()[:3] == ["b.txt", "with two lines.md", "would create\t2"]
-    *lines, summary = events(run("ingest", "folder", handbook, "--dry-run", "--json"))
-    created = [(one["name"], one["key"]) for one in lines if one["event"] == "would_create"]
-    assert created == [
-        ("b.txt", f"{handbook}/b.txt"),
-        ("with\ntwo lines.md", f"{handbook}/with\ntwo lines.md"),
-    ]
-    assert (summary["created"], summary["dry_run"]) == (2, True)
 
 
 def test_a_program_gets_every_failure(run, answering, tmp_path):
@@ -105,15 +38,6 @@ def test_a_program_gets_the_progress(program, answering, tmp_path):
     assert len(seen) >= 2
     assert 0 < seen[1]["created"] < 40 == seen[1]["total"]
     assert seen[1]["current"].startswith("https://h.example/")
-
-
-def test_what_vanished_is_counted_and_where_it_is_named_is_reported(run, of_the_service, handbook):
-    assert run("ingest", "folder", handbook).exit_code == 0
-    (handbook / "a.md").unlink()
-    done = run("ingest", "folder", handbook)
-    assert (done.exit_code, done.stdout) == (0, "created\t0\nunchanged\t2\ngone\t1\nskipped\t1\n")
-    assert "`kbot ledger gone` lists" in done.stderr
-    assert run("ledger", "gone").stdout.split("\t")[2] == "a.md"
 
 
 @pytest.fixture
@@ -157,105 +81,11 @@ def test_what_a_person_approves_is_removed_and_nothing_else(run, vanished, handb
     assert run("ledger", "prune", "--apply", plan).exit_code == 1
 
 
-def test_what_is_gone_is_removed_and_what_was_sent_is_waited_for(run, of_the_service, handbook):
-    run("ingest", "folder", handbook)
-    (handbook / "a.md").unlink()
-    done = run("ingest", "folder", "--prune", handbook, "--wait-ready", "30", "--dry-run")
-    assert done.stdout.startswith("a.md (to be removed)\n")
-    done = run("ingest", "folder", "--prune", handbook, "--wait-ready", "30")
-    assert (done.exit_code, "removed\t1\n" in done.stdout) == (0, True)
-    (handbook / "b.txt").write_bytes(b"")
-    done = run("ingest", "folder", handbook, "--prune", "excluded", "--exclude", "deeper/")
-    assert (done.exit_code, "removed\t1\n" in done.stdout) == (0, True)
-
-
-def test_a_command_removes_what_is_gone(run, of_the_service, handbook, tmp_path):
-    run("ingest", "folder", handbook)
-    (handbook / "a.md").unlink()
-    done = run("ingest", "folder", handbook, "--prune-command", "false {source_id}")
-    assert (done.exit_code, "unremoved\t1\n" in done.stdout) == (3, True)
-    done = run("ingest", "folder", handbook, "--prune-command", f"touch {tmp_path}/{{source_id}}")
-    assert (done.exit_code, "removed\t1\n" in done.stdout) == (0, True)
-    assert len([*tmp_path.glob("src_*")]) == 1
-    both = ("--prune", "--prune-command", "true {source_id}")
-    assert run("ingest", "folder", handbook, *both).exit_code == 2
-
-
-def test_a_folder_without_its_marker_fails(run, of_the_service, handbook):
-    done = run("ingest", "folder", handbook, "--marker", ".kbot-origin")
-    assert (done.exit_code, "invalid\t1\n" in done.stdout) == (3, True)
-
-
-def test_the_same_content_under_two_names_is_sent_and_reported(run, of_the_service, handbook):
-    (handbook / "copy.md").write_text("This is a.md.")
-    done = run("ingest", "folder", handbook)
-    assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "created\t4")
-    assert "same content\t1\n" in done.stdout
-    shown = done.stderr.partition("same content: ")[2]
-    assert "a.md" in shown
-    assert "\n  copy.md\n" in shown
-
-
-def test_no_more_than_the_limit_is_sent_and_the_next_run_goes_on(run, answering, tmp_path):
-    server = answering(answer(body=SOURCE))
-    urls = many(tmp_path, 5)
-    first = run("ingest", "urls", urls, "--limit", "3", *IN_ONE)
-    assert first.exit_code == 0
-    assert len(server.requests) == 3
-    assert "The limit of items was reached: 3. The next run goes on." in first.stderr
-    assert "Error" not in first.stderr
-    assert run("ingest", "urls", urls, *IN_ONE).exit_code == 0
-    assert len(server.requests) == 5
-    (tmp_path / "more").write_text("no address\nhttps://h.example/x\nhttps://h.example/y\n")
-    failed = run("ingest", "urls", tmp_path / "more", "--limit", "1", *IN_ONE)
-    assert failed.exit_code == 3
-    assert failed.stderr.endswith("Error: 1 cannot be sent as they are.\n")
-
-
 def test_no_more_items_a_second_are_sent_than_the_rate_allows(run, answering, tmp_path):
     server = answering(answer(body=SOURCE))
     begun = time.monotonic()
     assert run("ingest", "urls", many(tmp_path, 6), "--rate", "5", *IN_ONE).exit_code == 0
     assert (len(server.requests), time.monotonic() - begun >= 1) == (6, True)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ("--limit", "0"),
-        ("--rate", "0"),
-        ("--ledger-wait", "soon"),
-        ("--gone-limit", "2"),
-        ("--prune-command", "remove '{source_id}"),
-        ("--prune-command", "remove them all"),
-        ("--prune-command", ""),
-        ("--origin", ""),
-        ("--glob", "*"),
-    ],
-)
-def test_an_option_that_cannot_be_used_is_a_usage_error(run, answering, handbook, wrong):
-    server = answering(answer(body=SOURCE))
-    assert run("ingest", "folder", handbook, *wrong, *IN_ONE).exit_code == 2
-    assert server.started == 0
-
-
-@pytest.mark.parametrize("time", ["0", "600", "10m", "1h30m"])
-def test_the_wait_for_the_ledger_is_a_time(run, answering, handbook, time):
-    answering(answer(body=SOURCE))
-    assert run("ingest", "folder", handbook, "--ledger-wait", time, *IN_ONE).exit_code == 0
-
-
-def test_quiet_shows_nothing_but_errors(run, answering, handbook):
-    answering(answer(400, {"message": "no such language"}), answer(body=SOURCE))
-    (handbook / "copy.md").write_text("This is a.md.")
-    done = run("ingest", "folder", handbook, "--quiet", "--concurrency", "1", *IN_ONE)
-    assert done.exit_code == 3
-    shown, name, conclusion = done.stderr.splitlines()
-    assert "no such language" in shown
-    assert (name, conclusion) == ("  a.md", "Error: 1 not created; the next run tries again.")
-    again = run("ingest", "folder", handbook, "--quiet", *IN_ONE)
-    assert (again.exit_code, again.stderr) == (0, "")
-    assert again.stdout.startswith("created\t1\n")
 
 
 def test_many_refusals_that_are_alike_end_it(run, answering, tmp_path):
@@ -279,55 +109,12 @@ def test_the_summary_goes_into_jq(program, of_the_service, handbook):
     assert done.stdout == "3\n"
 
 
-@pytest.mark.parametrize(
-    ("reply", "code", "word"),
-    [
-        (answer(401), 4, "401"),
-        (answer(402), 4, "402"),
-        (answer(400), 3, "the next run tries again"),
-        (close, 8, "kbot ledger resolve KEY"),
-        (answer(500), 8, "kbot ledger unknown"),
-    ],
-)
-def test_the_exit_code_shows_how_it_ended(run, answering, reply, code, word):
-    answering(reply)
-    done = run("ingest", "urls", "-", *IN_ONE, stdin="https://h.example/a")
-    assert done.exit_code == code
-    assert word in done.stderr
-
-
-def test_what_is_unknown_is_held_and_sent_again_on_request(run, answering):
-    server = answering(close, answer(body=SOURCE))
-    urls = {"stdin": "https://h.example/a"}
-    assert run("ingest", "urls", "-", *IN_ONE, **urls).exit_code == 8
-    assert run("ingest", "urls", "-", *IN_ONE, **urls).exit_code == 8
-    assert len(server.requests) == 1
-    done = run("ingest", "urls", "-", "--on-unknown", "resend", *IN_ONE, **urls)
-    assert (done.exit_code, done.stdout) == (0, "created\t1\nunchanged\t0\nunversioned\t1\n")
-    assert len(server.requests) == 2
-
-
 def test_no_more_than_20_failures_are_listed_for_a_person(run, answering):
     answering(answer(400))
     urls = "\n".join(f"https://h.example/{number}" for number in range(30))
     done = run("ingest", "urls", "-", *IN_ONE, stdin=urls)
     assert done.stderr.count("  https://h.example/") == 20
     assert "… and 10 more" in done.stderr
-
-
-def test_a_ledger_that_cannot_be_one_stops_it_before_anything_is_sent(run, answering, handbook):
-    server = answering(answer(body=SOURCE))
-    for wrong in (handbook / "a.md", handbook, "mysql://h.example/x"):
-        done = run("ingest", "folder", handbook, "--ledger", wrong, *IN_ONE)
-        assert done.exit_code == 3
-        assert done.stderr.startswith("Error: Nothing was sent: ")
-    assert server.started == 0
-
-
-@pytest.mark.parametrize("arguments", [("folder", "none"), ("jsonl", "none"), ("urls", "none")])
-def test_a_place_that_is_not_there_is_a_usage_error(run, answering, arguments):
-    answering(answer(body=SOURCE))
-    assert run("ingest", *arguments, *IN_ONE).exit_code == 2
 
 
 def slow(connection):
@@ -499,29 +286,6 @@ def test_a_terminal_that_is_closed_lets_it_finish_what_is_under_way(
     assert run("ledger", "unknown").stdout == ""
     (held,) = json.loads(run("ledger", "status", "--json").stdout)
     assert held["created"] == len(server.requests) < 400
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize(
-    ("where", "reason"),
-    [
-        (">/dev/full", "No space left on device"),
-        ("--json >/dev/full", "No space left on device"),
-        (">&-", "Bad file descriptor"),
-        ("--json >&-", "Bad file descriptor"),
-    ],
-)
-def test_what_was_done_is_reported_on_stderr_when_stdout_cannot_be_written(
-    program, answering, handbook, where, reason
-):
-    server = answering(answer(body=SOURCE))
-    command = f"{program} ingest folder {handbook} {' '.join(IN_ONE)} {where}"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert f"Error: stdout cannot be written: {reason}. Items:" in done.stderr
-    assert f"created {len(server.requests)}, unchanged 0" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Exception ignored" not in done.stderr
 
 
 @pytest.mark.timeout(60)
