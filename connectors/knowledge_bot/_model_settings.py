@@ -3,27 +3,31 @@
 import sys
 import warnings
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
-WITHOUT_EFFECT: Final = frozenset(
-    {
-        "frequency_penalty",
-        "logit_bias",
-        "logprobs",
-        "max_completion_tokens",
-        "max_tokens",
-        "n",
-        "presence_penalty",
-        "seed",
-        "stream",
-        "streaming",
-        "temperature",
-        "top_k",
-        "top_p",
-    }
-)
-"""What other models take and the service does not (interface section 4). Code that switches models
-keeps working, with a warning."""
+
+class WithoutEffect(TypedDict, total=False):
+    """What other models take and the service does not (interface section 4).
+
+    Code that switches models keeps working, with a warning.
+    """
+
+    frequency_penalty: float | None
+    logit_bias: dict[Any, Any] | None
+    logprobs: bool | None
+    max_completion_tokens: int | None
+    max_tokens: int | None
+    n: int | None
+    presence_penalty: float | None
+    seed: int | None
+    stream: bool
+    streaming: bool
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+
+
+WITHOUT_EFFECT: Final = WithoutEffect.__optional_keys__
 
 
 def with_effect(arguments: Mapping[str, Any], *, inside: Collection[str] = ()) -> dict[str, Any]:

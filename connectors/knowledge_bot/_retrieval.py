@@ -16,6 +16,7 @@ from knowledge_bot._answers import Answer
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._endpoints import MOST_PASSAGES
 from knowledge_bot._freshness import freshness_of, with_freshness
+from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.models import Message, Passage
 
 if TYPE_CHECKING:
@@ -35,15 +36,11 @@ class Retrieved:
             `source`: the source's name, `source_id`, `url`, `revision`, `passage_id`, `score` and
             `found`; of an answer what `Answer.as_dict` returns. With a ledger `freshness` as well,
             None if that could not be read.
-        source_id: of a passage, `src_…`.
-        score: of a passage that was searched for.
     """
 
     id: str
     text: str
     fields: dict[str, Any]
-    source_id: str | None = None
-    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +63,11 @@ class Retrieval:
     answers: int | None = None
     relevant: bool = False
     ledger: "Ledger | None" = None
+
+    @property
+    def is_of_one(self) -> bool:
+        """Whether a single bot is asked."""
+        return len(self.bots[: self.answers]) == 1
 
     def get(self, client: Client, query: str) -> list[Retrieved]:
         """Retrieve what fits a question.
@@ -129,6 +131,22 @@ class Retrieval:
         return [one for one in found if one.fields["found"] or not self.relevant]
 
 
+def bots_named(bot_id: str | None, bot_ids: Sequence[str] | None) -> list[str]:
+    """Return the bots that a retriever is made with, each once.
+
+    Raises:
+        ConfigurationError: none are named, or one and several.
+    """
+    if (bot_id is None) == (bot_ids is None) or isinstance(bot_ids, str):
+        raise ConfigurationError.of(
+            "bot_id", "name one bot with bot_id=, or several with bot_ids=[…]"
+        )
+    named = [bot_id] if bot_id is not None else list(dict.fromkeys(bot_ids or ()))
+    if not named:
+        raise ConfigurationError.of("bot_ids", "name at least one bot")
+    return named
+
+
 def cited_in(bot_id: str, answer: Answer) -> list[Retrieved]:
     """Return the passages that a bot's answer names, with the freshness that it tells of them."""
     found = []
@@ -152,7 +170,7 @@ def _retrieved(bot_id: str, one: Passage, more: dict[str, Any]) -> Retrieved:
         "score": one.score,
         "found": one.found is not False,
     }
-    return Retrieved(one.id, one.text, {**fields, **more}, one.source_id, one.score)
+    return Retrieved(one.id, one.text, {**fields, **more})
 
 
 def ask_bots(client: Client, bot_ids: Sequence[str], content: str) -> list[Message]:

@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from knowledge_bot._extensions import Extensions, check_announced, end_of_life, new_key
     from knowledge_bot._extras import require
     from knowledge_bot._freshness import awith_freshness, ledger_of, with_freshness
-    from knowledge_bot._model_settings import WITHOUT_EFFECT, level_outside, with_effect
-    from knowledge_bot._retrieval import Retrieval, Retrieved, cited_in
+    from knowledge_bot._model_settings import (
+        WITHOUT_EFFECT,
+        WithoutEffect,
+        level_outside,
+        with_effect,
+    )
+    from knowledge_bot._retrieval import Retrieval, Retrieved, bots_named, cited_in
     from knowledge_bot._shared import (
         allow_connections,
         async_twin,
@@ -48,10 +53,12 @@ __all__ = [
     "SharedOptions",
     "SyncOptions",
     "Texts",
+    "WithoutEffect",
     "acheck_function",
     "allow_connections",
     "async_twin",
     "awith_freshness",
+    "bots_named",
     "check_announced",
     "check_function",
     "check_names",
@@ -90,8 +97,8 @@ _HOMES = {
     "_extensions": ("Extensions", "check_announced", "end_of_life", "new_key"),
     "_extras": ("require",),
     "_freshness": ("awith_freshness", "ledger_of", "with_freshness"),
-    "_model_settings": ("WITHOUT_EFFECT", "level_outside", "with_effect"),
-    "_retrieval": ("Retrieval", "Retrieved", "cited_in"),
+    "_model_settings": ("WITHOUT_EFFECT", "WithoutEffect", "level_outside", "with_effect"),
+    "_retrieval": ("Retrieval", "Retrieved", "bots_named", "cited_in"),
     "_shared": ("allow_connections", "async_twin", "configuration_of", "shared_client"),
     "_tool_names": ("tool_descriptions", "tool_name", "tool_names"),
     "checks._files": ("parse_questions",),

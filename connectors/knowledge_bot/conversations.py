@@ -26,7 +26,7 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from knowledge_bot._client import AsyncClient, Client
 from knowledge_bot._freshness import awith_freshness, with_freshness
@@ -61,8 +61,6 @@ OnFork: TypeAlias = Literal["new", "continue", "error"]
 OnTrim: TypeAlias = Literal["continue", "new"]
 """Where a list is sent whose beginning was removed: on in its conversation, which still knows what
 was removed, or into a new one, which does not."""
-
-T = TypeVar("T")
 
 ROLES: Final[Mapping[str, Role]] = {
     "system": "system",
@@ -330,7 +328,10 @@ class Conversations:
             if self.heads.shared:  # the answer will have to be recorded
                 self.heads.check()
             return _Exchange(bot_id, messages, 0, contents)
-        sending = _Sending(sender=secrets.token_hex(8), content=_digest("\n".join(contents)))
+        sending: dict[str, Any] = {
+            "sender": secrets.token_hex(8),
+            "content": _digest("\n".join(contents)),
+        }
         if place is None:
             self._join((service, conversation_id), sending)
         elif self.on_trim == "new" and not _is_whole(messages[: at + 1], place):
@@ -359,7 +360,7 @@ class Conversations:
             return messages
         return [*messages[:at], replace(messages[at], place=Place(*found)), *messages[at + 1 :]]
 
-    def _join(self, thread: tuple[str, str], sending: "_Sending") -> None:
+    def _join(self, thread: tuple[str, str], sending: dict[str, Any]) -> None:
         """Take the next turn in a conversation, whatever came before."""
 
         def join(head: Head | None) -> Head:
@@ -374,7 +375,9 @@ class Conversations:
 
         self.heads.change(thread, join)
 
-    def _fork(self, service: str, before: Sequence[Said], place: Place, sending: "_Sending") -> str:
+    def _fork(
+        self, service: str, before: Sequence[Said], place: Place, sending: dict[str, Any]
+    ) -> str:
         """Take the turn after an answer; return why that failed, empty where it did not."""
         if not _is_unchanged(before, place):
             return "something before the bot's last answer in this list was changed since"
@@ -430,8 +433,8 @@ class Conversations:
                 "them as text. Nothing was sent",
             )
         if self.history == "replay":
-            before = [message for message in spoken[: end - 1] if message.role == "user"]
-            return [render([turn]) for turn in (*map(_unnamed, before), question)]
+            before = [turn.text for turn in spoken[: end - 1] if turn.role == "user"]
+            return [render([Turn("user", text)]) for text in (*before, question.text)]
         return [render([*map(_turn, others), question])]
 
     def _end(self, service: str, exchange: "_Exchange", error: BaseException | None = None) -> None:
@@ -443,8 +446,10 @@ class Conversations:
             return  # for an unknown conversation the list's word is taken
         lost = error is not None and getattr(error, "delivery", None) in (None, Delivery.UNKNOWN)
         answered = None
-        if exchange.message is not None and not lost:
-            answered = Head(exchange.message.id, said=exchange.said if self.recognise else None)
+        if (message := exchange.message) is not None and not lost:
+            said = [*exchange.messages, Said("assistant", message.answer)]
+            recognised = _digest_of(exchange.bot_id, said) if self.recognise else None
+            answered = Head(message.id, said=recognised)
 
         def end(head: Head | None) -> Head | None:
             if head is None or head.sender != exchange.sender:  # nobody's, or another's turn
@@ -460,13 +465,6 @@ class Conversations:
             # The answer must not be lost over this. The turn stays taken, so whoever continues this
             # conversation is sent into a new one.
             _logger.warning("The turn in %s is not given back: %s", conversation_id, failure)
-
-
-class _Sending(TypedDict):
-    """Who sends, and a digest of what."""
-
-    sender: str
-    content: str
 
 
 @dataclass(slots=True)
@@ -496,25 +494,14 @@ class _Exchange:
         return self.continues if self.message is None else self.message.conversation_id
 
     @property
-    def said(self) -> str | None:
-        """A digest of all that was said up to the answer."""
-        if self.message is None:
-            return None
-        return _digest_of(self.bot_id, [*self.messages, Said("assistant", self.message.answer)])
-
-    @property
     def answer(self) -> Message:
         """The last answer, once there is one."""
         assert self.message is not None  # noqa: S101 - there is something to send
         return self.message
 
-    def reply(self, message: Message) -> Reply:
+    def reply(self, answer: Message) -> Reply:
         """Return the last answer, as it is told."""
-        return Reply(message, self.messages, self.heard, self.continues is None)
-
-
-def _unnamed(message: Said) -> Turn:
-    return Turn(message.role, message.text)
+        return Reply(answer, self.messages, self.heard, self.continues is None)
 
 
 def _turn(message: Said) -> Turn:

@@ -1,23 +1,39 @@
 """A bot as a chat model."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from langchain_core.caches import BaseCache
-from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
-from langchain_core.language_models import ModelProfile
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForLLMRun,
+    BaseCallbackHandler,
+    BaseCallbackManager,
+    CallbackManagerForLLMRun,
+)
+from langchain_core.language_models import BaseChatModel, ModelProfile
 from langchain_core.language_models.base import LangSmithParams, LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.language_models.chat_models import generate_from_stream
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+)
+from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.rate_limiters import BaseRateLimiter
-from pydantic import AliasChoices, ConfigDict, Field, model_validator
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.tools import BaseTool
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import Unpack, override
 
-from knowledge_bot import ConfigurationError, KnowledgeBotError, __version__
+from knowledge_bot import ConfigurationError, __version__
 from knowledge_bot.adapters import (
     API_KEY_VARIABLE,
     WITHOUT_EFFECT,
+    WithoutEffect,
     with_effect,
 )
 from knowledge_bot.conversations import (
@@ -26,19 +42,20 @@ from knowledge_bot.conversations import (
     History,
     OnFork,
     OnTrim,
+    Reply,
+    Said,
     chosen_question,
 )
-from langchain_knowledge_bot.asked_once import AskedOnce
 from langchain_knowledge_bot.connection import (
     FRAMEWORKS,
     Connection,
     ConnectionFields,
     HeadsField,
     LedgerField,
+    traced,
 )
 from langchain_knowledge_bot.messages import PROVIDER, message_fields, said_in
-from langchain_knowledge_bot.model_errors import as_chat_error
-from langchain_knowledge_bot.text_only import NO_TOOLS, TextOnlyChatModel
+from langchain_knowledge_bot.model_errors import AskedOnce, as_chat_errors
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest import Ledger
@@ -46,16 +63,28 @@ if TYPE_CHECKING:
 _CALL_ARGUMENTS = ("bot_id", "model", "conversation_id", "stop")
 _TOOL_ARGUMENTS = ("functions", "parallel_tool_calls", "tool_choice", "tools")
 
+_NO_TOOLS = (
+    "A bot of the Knowledge-Bot Service answers in text and calls no tools. Bind the tools to "
+    "another model, and give it the bot as one of them: KnowledgeBotTool(bot_id=...)"
+)
+_NO_STRUCTURE = (
+    "A bot of the Knowledge-Bot Service answers in text. Name a model that extracts the structure: "
+    "bot.with_structured_output(schema, judge=other_model)"
+)
+_NO_AGENT = (
+    "A bot of the Knowledge-Bot Service answers in text, so it cannot be an agent with "
+    "response_format=. Give the agent another model, and the bot as one of its tools: "
+    "KnowledgeBotTool(bot_id=...); or ask the bot alone with "
+    "bot.with_structured_output(schema, judge=other_model)"
+)
 
-@contextmanager
-def _as_chat_errors() -> Iterator[None]:
-    try:
-        yield
-    except KnowledgeBotError as error:
-        raise as_chat_error(error) from None
+_JUDGE = (
+    "A knowledge bot has answered a question in words. Put what the answer says into the requested "
+    "structure. Add nothing that the answer does not say."
+)
 
 
-class ChatFields(ConnectionFields, total=False):
+class ChatFields(ConnectionFields, WithoutEffect, total=False):
     """The fields of a `ChatKnowledgeBot` except its bot, for type checkers."""
 
     conversation_id: str | None
@@ -67,20 +96,6 @@ class ChatFields(ConnectionFields, total=False):
     ledger: "Ledger | str | PathLike[str] | None"
     stop: list[str] | None
     cache: BaseCache | bool | None
-    # accepted with a warning, see `WITHOUT_EFFECT`
-    frequency_penalty: float | None
-    logit_bias: dict[Any, Any] | None
-    logprobs: bool | None
-    max_completion_tokens: int | None
-    max_tokens: int | None
-    n: int | None
-    presence_penalty: float | None
-    seed: int | None
-    stream: bool
-    streaming: bool
-    temperature: float | None
-    top_k: int | None
-    top_p: float | None
     # the framework's
     name: str | None
     verbose: bool
@@ -94,7 +109,7 @@ class ChatFields(ConnectionFields, total=False):
     profile: ModelProfile | None
 
 
-class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], TextOnlyChatModel, Connection):
+class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], BaseChatModel, Connection):
     """A bot of the Knowledge-Bot Service as a chat model.
 
     The service keeps each conversation itself, so a list of messages is not sent as a whole each
@@ -254,35 +269,15 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], TextOnlyChatMod
     model_config = ConfigDict(populate_by_name=True)
 
     bot_id: str = Field(validation_alias=AliasChoices("bot_id", "model"))
-    """The bot, `bot_…`. Also named `model`."""
-
     conversation_id: str | None = None
-    """The conversation for lists without an answer of the bot; by default each starts one."""
-
     history: History = "transcript"
-    """What is sent if there is more than a question."""
-
     on_fork: OnFork = "new"
-    """Where a list is sent whose newest answer is not its conversation's last, or in which
-    something before that answer was changed."""
-
     on_trim: OnTrim = "continue"
-    """Where a list is sent whose beginning was removed."""
-
     question: Callable[[Sequence[BaseMessage]], str] | None = Field(default=None, exclude=True)
-    """Returns the question of a list of messages, which is sent in place of the last human one."""
-
     heads: HeadsField = None
-    """Where the last answer of each conversation is kept; takes `Heads` or their address."""
-
     ledger: LedgerField = None
-    """What the bot's sources were ingested with; takes a `Ledger` or its address."""
-
     stop: list[str] | None = None
-    """The answer is cut before the first of these."""
-
     cache: BaseCache | bool | None = Field(default=False, exclude=True)
-    """Whether answers are cached: False, True for the global cache, or a `BaseCache`."""
 
     if TYPE_CHECKING:
 
@@ -314,35 +309,174 @@ class ChatKnowledgeBot(AskedOnce[LanguageModelInput, AIMessage], TextOnlyChatMod
         return self
 
     @override
-    def _ask(
-        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
-    ) -> dict[str, Any]:
-        bot_id, named = _named_in(kwargs, self.bot_id)
-        with _as_chat_errors():
-            how = self._asking(messages, named)
-            said = said_in(messages, bot_id)
-            reply = self._conversations().ask(self._sync, bot_id, said, **how)
-        return message_fields(bot_id, reply, stop or self.stop or [])
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return generate_from_stream(self._stream(messages, stop, run_manager, **kwargs))
 
     @override
-    async def _aask(
-        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
-    ) -> dict[str, Any]:
-        bot_id, named = _named_in(kwargs, self.bot_id)
-        with _as_chat_errors():
-            how = self._asking(messages, named)
-            said, client = said_in(messages, bot_id), self._awaiting_client()
-            reply = await self._conversations().aask(client, bot_id, said, **how)
-        return message_fields(bot_id, reply, stop or self.stop or [])
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        stream = self._astream(messages, stop, run_manager, **kwargs)
+        # The framework's own function for it takes a thread.
+        return generate_from_stream(iter([each async for each in stream]))
 
-    def _asking(self, messages: list[BaseMessage], named: str | None) -> dict[str, Any]:
+    @override
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        with traced(run_manager), as_chat_errors():
+            bot_id, said, how = self._asking(messages, kwargs)
+            reply = self._conversations().ask(self._sync, bot_id, said, **how)
+        yield self._whole(bot_id, reply, stop)
+
+    @override
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        with traced(run_manager), as_chat_errors():
+            bot_id, said, how = self._asking(messages, kwargs)
+            client = self._awaiting_client()
+            reply = await self._conversations().aask(client, bot_id, said, **how)
+        yield self._whole(bot_id, reply, stop)
+
+    def _asking(
+        self, messages: list[BaseMessage], arguments: Mapping[str, Any]
+    ) -> tuple[str, list[Said], dict[str, Any]]:
+        """Return the bot, what was said to it, and how it is asked."""
+        bot_id, named = _named_in(arguments, self.bot_id)
         question = None if self.question is None else chosen_question(self.question, messages)
-        return {"conversation_id": named, "default": self.conversation_id, "question": question}
+        how = {"conversation_id": named, "default": self.conversation_id, "question": question}
+        return bot_id, said_in(messages, bot_id), how
+
+    def _whole(self, bot_id: str, reply: Reply, stop: list[str] | None) -> ChatGenerationChunk:
+        fields = message_fields(bot_id, reply, stop or self.stop or [])
+        return ChatGenerationChunk(message=AIMessageChunk(**fields, chunk_position="last"))
 
     def _conversations(self) -> Conversations:
         heads = Heads.of(self._sync) if self.heads is None else self.heads
         return Conversations(
             heads, self.history, self.on_fork, on_trim=self.on_trim, ledger=self.ledger
+        )
+
+    @override
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Raise NotImplementedError: a bot calls no tools."""
+        # An agent binds its answer's structure as a tool that must be called.
+        structured = tool_choice is not None or "response_format" in kwargs
+        raise NotImplementedError(_NO_AGENT if structured else _NO_TOOLS)
+
+    @override
+    def with_structured_output(
+        self,
+        schema: dict[str, Any] | type,
+        *,
+        judge: BaseChatModel | None = None,
+        include_raw: bool = False,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
+        """Return this model with another one that extracts a structure from its answers.
+
+        The bot is asked once; the judge gets only the question and the bot's answer.
+
+        Args:
+            schema: the structure, as the judge takes it: a pydantic model, a
+                `TypedDict` or a JSON schema.
+            judge: a chat model with structured output.
+            include_raw: return a dict of `raw`, the bot's message, `parsed` and `parsing_error`.
+            **kwargs: `method`, `strict` and the like of the judge's `with_structured_output`.
+
+        Returns:
+            A runnable that takes the bot's input and returns what the judge's
+            `with_structured_output` does. The arguments of a call, such as `model` and
+            `conversation_id`, go to the bot. `configurable_fields` have no effect on it: name
+            another bot in the call.
+
+        Raises:
+            NotImplementedError: there is no judge, or the judge has no structured output either.
+            TypeError: the judge is not a chat model.
+        """
+        if judge is None:
+            raise NotImplementedError(_NO_STRUCTURE)
+        if not isinstance(judge, BaseChatModel):
+            raise TypeError(
+                f"judge: expected a chat model with structured output, not {type(judge).__name__}"
+            )
+        try:
+            reader: Runnable[Any, Any] = judge.with_structured_output(
+                schema, include_raw=include_raw, **kwargs
+            )
+        except NotImplementedError as error:
+            raise NotImplementedError(
+                f"judge: {type(judge).__name__} has no structured output; name a chat model that "
+                "has it, or that calls tools"
+            ) from error
+
+        def read(value: Any, config: RunnableConfig, **arguments: Any) -> Any:
+            raw = self.invoke(value, config, **arguments)
+            found = reader.invoke(self._for_the_judge(value, raw), config)
+            return {**found, "raw": raw} if include_raw else found
+
+        async def aread(value: Any, config: RunnableConfig, **arguments: Any) -> Any:
+            raw = await self.ainvoke(value, config, **arguments)
+            found = await reader.ainvoke(self._for_the_judge(value, raw), config)
+            return {**found, "raw": raw} if include_raw else found
+
+        return RunnableLambda(read, aread)
+
+    def _for_the_judge(self, value: LanguageModelInput, raw: BaseMessage) -> list[BaseMessage]:
+        """Return the user's last message and the bot's answer, as the judge gets them."""
+        messages = self._convert_input(value).to_messages()
+        said = (each.text for each in reversed(messages) if isinstance(each, HumanMessage))
+        question = next(said, messages[-1].text if messages else "")
+        content = f"Question:\n{question}\n\nAnswer:\n{raw.text}"
+        return [SystemMessage(_JUDGE), HumanMessage(content)]
+
+    @override
+    def get_num_tokens_from_messages(
+        self, messages: list[BaseMessage], tools: Sequence[Any] | None = None
+    ) -> int:
+        """Estimate the number of tokens, for trimming; the service does not count them."""
+        return count_tokens_approximately(messages)
+
+    @override
+    def get_num_tokens(self, text: str) -> int:
+        """Estimate the number of tokens of a text."""
+        return count_tokens_approximately([text])
+
+    @override
+    def _resolve_model_profile(self) -> ModelProfile:
+        return ModelProfile(
+            tool_calling=False,
+            structured_output=False,
+            image_inputs=False,
+            pdf_inputs=False,
+            audio_inputs=False,
+            video_inputs=False,
+            reasoning_output=False,
         )
 
     @property
@@ -401,7 +535,7 @@ def _named_in(arguments: Mapping[str, Any], bot_id: str) -> tuple[str, str | Non
     """
     unknown = arguments.keys() - WITHOUT_EFFECT - set(_CALL_ARGUMENTS)
     if unknown:
-        instead = f" {NO_TOOLS}." if unknown.intersection(_TOOL_ARGUMENTS) else ""
+        instead = f" {_NO_TOOLS}." if unknown.intersection(_TOOL_ARGUMENTS) else ""
         raise TypeError(
             f"ChatKnowledgeBot: a call takes no argument {min(unknown)!r}; it takes "
             f"{', '.join(_CALL_ARGUMENTS)}.{instead} Nothing was sent."

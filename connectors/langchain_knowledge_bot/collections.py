@@ -82,13 +82,8 @@ class KnowledgeBotCollection(Connection):
     else, pass `key`. A document without text is skipped, and named in the report.
 
     Setup:
-        Install the package with its LangChain extra, and name the service.
-
-        ```bash
-        pip install "knowledge-bot[langchain]"
-        export KNOWLEDGE_BOT_BASE_URL="https://service.example.com/public/v1"
-        export KNOWLEDGE_BOT_API_KEY="your-api-key"
-        ```
+        `pip install "knowledge-bot[langchain]"`, and `KNOWLEDGE_BOT_BASE_URL` and
+        `KNOWLEDGE_BOT_API_KEY` in the environment.
 
     Key init args:
         collections: str | Collection | Iterable[str | Collection]
@@ -166,8 +161,8 @@ class KnowledgeBotCollection(Connection):
             ConfigurationError: an argument cannot be used.
             LedgerError: the ledger cannot be read or written.
         """
-        items = _Items(documents, self.key)
-        return self._checked(ingestion_of(self).run(self._sync, iter(items)), items)
+        texts = Texts(key=self.key)
+        return self._checked(ingestion_of(self).run(self._sync, _items(documents, texts)), texts)
 
     async def aadd_documents(
         self, documents: Iterable[Document] | AsyncIterable[Document]
@@ -200,9 +195,9 @@ class KnowledgeBotCollection(Connection):
             LedgerError: the ledger cannot be read or written.
         """
         _check_loader(loader)
-        items = _Items(loader.lazy_load(), self.key)
-        report = sync_of(self, loader, options).run(self._sync, iter(items))
-        return self._checked(report, items)
+        texts = Texts(key=self.key)
+        found = _items(loader.lazy_load(), texts)
+        return self._checked(sync_of(self, loader, options).run(self._sync, found), texts)
 
     async def async_sync(self, loader: BaseLoader, **options: Unpack[SyncOptions]) -> Report:
         """Do as `sync` does, without blocking: the loader is read by its `alazy_load`."""
@@ -261,17 +256,17 @@ class KnowledgeBotCollection(Connection):
     async def _aadd(
         self, documents: Iterable[Document] | AsyncIterable[Document], ingestion: Ingestion
     ) -> Report:
-        items = _Items(documents, self.key)
-        given = aiter(items) if isinstance(documents, AsyncIterable) else iter(items)
-        return self._checked(await ingestion.arun(self._awaiting_client(), given), items)
+        texts = Texts(key=self.key)
+        found = _items(documents, texts)
+        return self._checked(await ingestion.arun(self._awaiting_client(), found), texts)
 
-    def _checked(self, report: Report, items: "_Items") -> Report:
+    def _checked(self, report: Report, texts: Texts) -> Report:
         if not report.ok:
             raise IncompleteIngestionError(
                 report, self.collections, "Pass the same documents again"
             )
         changed = report.superseded + report.replaced
-        if items.placed and changed > max(report.unchanged, 2):
+        if texts.placed and changed > max(report.unchanged, 2):
             known = changed + report.unchanged
             warnings.warn(
                 f"{changed} of {known} known documents have changed. Some are identified "
@@ -282,32 +277,24 @@ class KnowledgeBotCollection(Connection):
         return report
 
 
-class _Items:
-    """The documents of one call as items, one at a time, made as `from_loader` makes them."""
+def _items(documents: Any, texts: Texts) -> Any:
+    """Return documents as items, one at a time, made as `from_loader` makes them."""
+    if isinstance(documents, Document):
+        raise ConfigurationError.of(
+            "documents",
+            "expected several, not one Document; put it into a list, as in "
+            "add_documents([document])",
+        )
 
-    def __init__(self, documents: Any, key: Callable[[Document], str] | None) -> None:
-        if isinstance(documents, Document):
-            raise ConfigurationError.of(
-                "documents",
-                "expected several, not one Document; put it into a list, as in "
-                "add_documents([document])",
-            )
-        self._documents, self._texts = documents, Texts(key=key)
-
-    @property
-    def placed(self) -> int:
-        return self._texts.placed
-
-    def __iter__(self) -> Iterator[Text | Skipped]:
-        return map(self._item, self._documents)
-
-    async def __aiter__(self) -> AsyncIterator[Text | Skipped]:
-        async for document in self._documents:
-            yield self._item(document)
-
-    def _item(self, document: Document) -> Text | Skipped:
+    def item(document: Document) -> Text | Skipped:
         if not isinstance(document, Document):
             raise ConfigurationError.of(
                 "documents", f"expected Document objects, not {type(document).__name__}"
             )
-        return self._texts(document)
+        return texts(document)
+
+    async def awaited() -> AsyncIterator[Text | Skipped]:
+        async for document in documents:
+            yield item(document)
+
+    return awaited() if isinstance(documents, AsyncIterable) else map(item, documents)

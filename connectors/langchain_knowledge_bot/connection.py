@@ -28,7 +28,7 @@ from knowledge_bot.adapters import (
     ledger_of,
     shared_client,
 )
-from knowledge_bot.conversations import Heads
+from knowledge_bot.conversations import Heads, HeadsError
 
 # Frames of these packages lie between a warning and the line of the user's code that it is about.
 FRAMEWORKS = frozenset(
@@ -51,7 +51,10 @@ _CLIENTS_OWN = ("api_key", "base_url", "timeout", "max_retries")
 
 
 def _heads(heads: Any) -> Any:
-    return heads if isinstance(heads, Heads | None) else Heads(heads)
+    try:
+        return heads if isinstance(heads, Heads | None) else Heads(heads)
+    except HeadsError as error:  # which pydantic would let through
+        raise ConfigurationError.of("heads", f"{error}") from error
 
 
 HeadsField: TypeAlias = Annotated[

@@ -1,4 +1,6 @@
-"""Errors of asking a bot, which are both the client's own and LangChain's `ModelError`s.
+"""Errors of asking a bot, and after which of them the framework asks again.
+
+They are both the client's own and LangChain's `ModelError`s.
 
 LangChain's middleware retries a call unless its error is a `ModelError` whose `is_retryable` is
 False. Here it is True only if the service has not acted and may do so later. LangGraph's
@@ -10,10 +12,15 @@ For each error of the client there is one with `Chat` in front of its name: `Cha
 `PassingChatError`, an `UnknownDeliveryError`, or neither.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core import exceptions as langchain
 from langchain_core.exceptions import ModelError
+from langchain_core.runnables import Runnable, RunnableWithFallbacks
+from langchain_core.runnables.utils import Input, Output
+from typing_extensions import override
 
 import knowledge_bot
 from knowledge_bot import Delivery, KnowledgeBotError
@@ -111,3 +118,53 @@ def as_chat_error(error: KnowledgeBotError, *, alone: bool = True) -> ChatError:
     chat_error: ChatError = kind.__new__(kind, *error.args)
     chat_error.__dict__.update(vars(error))
     return chat_error.with_traceback(error.__traceback__)
+
+
+@contextmanager
+def as_chat_errors(*, alone: bool = True) -> Iterator[None]:
+    """Raise a client's error as `as_chat_error` makes it."""
+    try:
+        yield
+    except KnowledgeBotError as error:
+        raise as_chat_error(error, alone=alone) from None
+
+
+class AskedOnce(Runnable[Input, Output]):
+    """A runnable whose wrappers ask again only where the service has not acted."""
+
+    _passing: ClassVar[tuple[type[Exception], ...]] = (PassingChatError,)
+    """The errors after which it has not, and may do so later."""
+
+    @override
+    def with_retry(
+        self, *, retry_if_exception_type: Any = None, **options: Any
+    ) -> Runnable[Input, Output]:
+        """Return this with retries, by default only of what cannot send a question twice.
+
+        Args:
+            retry_if_exception_type: the errors that are retried; by default those after which the
+                service has not acted and may do so later.
+            **options: `stop_after_attempt` and the others of `Runnable.with_retry`.
+        """
+        again = retry_if_exception_type or self._passing
+        return super().with_retry(retry_if_exception_type=again, **options)
+
+    @override
+    def with_fallbacks(
+        self,
+        fallbacks: Sequence[Runnable[Input, Output]],
+        *,
+        exceptions_to_handle: Any = None,
+        **options: Any,
+    ) -> RunnableWithFallbacks[Input, Output]:
+        """Return this with fallbacks, which by default are asked only if it was not.
+
+        Args:
+            fallbacks: what is invoked instead, the first that succeeds.
+            exceptions_to_handle: the errors after which they are; by default those after which the
+                service has not acted. `(Exception,)` also asks the next bot after an unknown
+                outcome, so that two may have been asked.
+            **options: `exception_key` of `Runnable.with_fallbacks`.
+        """
+        handled = exceptions_to_handle or self._passing
+        return super().with_fallbacks(fallbacks, exceptions_to_handle=handled, **options)

@@ -1,8 +1,6 @@
 """A bot's answers as retrieved documents."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -10,19 +8,17 @@ from langchain_core.callbacks import (
 )
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import PositiveInt, model_validator
 from typing_extensions import Unpack, override
 
 from knowledge_bot import (
     ConfigurationError,
     ConnectionFailedError,
-    KnowledgeBotError,
     RateLimitError,
 )
-from knowledge_bot.adapters import Retrieval, Retrieved
-from langchain_knowledge_bot.asked_once import AskedOnce
+from knowledge_bot.adapters import Retrieval, Retrieved, bots_named
 from langchain_knowledge_bot.connection import Connection, ConnectionFields, LedgerField, traced
-from langchain_knowledge_bot.model_errors import as_chat_error
+from langchain_knowledge_bot.model_errors import AskedOnce, as_chat_errors
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -51,13 +47,8 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
     the answer if it names none.
 
     Setup:
-        Install the package with its LangChain extra, and name the service.
-
-        ```bash
-        pip install "knowledge-bot[langchain]"
-        export KNOWLEDGE_BOT_BASE_URL="https://service.example.com/public/v1"
-        export KNOWLEDGE_BOT_API_KEY="your-api-key"
-        ```
+        `pip install "knowledge-bot[langchain]"`, and `KNOWLEDGE_BOT_BASE_URL` and
+        `KNOWLEDGE_BOT_API_KEY` in the environment.
 
     Key init args:
         bot_id: str
@@ -122,19 +113,10 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
     _passing: ClassVar[tuple[type[Exception], ...]] = (ConnectionFailedError, RateLimitError)
 
     bot_id: str | None = None
-    """The bot that is asked, `bot_…`."""
-
-    bot_ids: Annotated[list[str], Field(min_length=1)] | None = None
-    """Several bots instead, asked at the same time."""
-
+    bot_ids: list[str] | None = None
     k: PositiveInt | None = None
-    """How many documents at most; by default five passages, or an answer of each bot."""
-
     drop_refusals: bool = False
-    """Whether what is not about the question is left out."""
-
     ledger: LedgerField = None
-    """What the bots' sources were ingested with; takes a `Ledger` or its address."""
 
     if TYPE_CHECKING:
 
@@ -148,10 +130,7 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
 
     @model_validator(mode="after")
     def _name_bots_once(self) -> Self:
-        if (self.bot_id is None) == (self.bot_ids is None):
-            raise ConfigurationError.of(
-                "bot_id", "name one bot with bot_id=, or several with bot_ids="
-            )
+        bots_named(self.bot_id, self.bot_ids)
         return self
 
     @override
@@ -159,7 +138,7 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
         asking = self._asking(query, k)
-        with traced(run_manager), _as_chat_errors(asking):
+        with traced(run_manager), as_chat_errors(alone=asking.is_of_one):
             return list(map(_document, asking.get(self._sync, query)))
 
     @override
@@ -167,7 +146,7 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
         asking = self._asking(query, k)
-        with traced(run_manager), _as_chat_errors(asking):
+        with traced(run_manager), as_chat_errors(alone=asking.is_of_one):
             return list(map(_document, await asking.aget(self._awaiting_client(), query)))
 
     def _asking(self, query: Any, k: int | None) -> Retrieval:
@@ -181,23 +160,13 @@ class KnowledgeBotRetriever(AskedOnce[str, list[Document]], BaseRetriever, Conne
         limit = self.k if k is None else k
         if limit is not None and limit < 1:
             raise ConfigurationError.of("k", f"expected 1 or more, not {limit!r}. Nothing was sent")
-        bots = [self.bot_id] if self.bot_id is not None else self.bot_ids or []
         return Retrieval(
-            list(dict.fromkeys(bots)),
+            bots_named(self.bot_id, self.bot_ids),
             limit=limit or Retrieval.DEFAULT,
             answers=limit,
             relevant=self.drop_refusals,
             ledger=self.ledger,
         )
-
-
-@contextmanager
-def _as_chat_errors(asking: Retrieval) -> Iterator[None]:
-    try:
-        yield
-    except KnowledgeBotError as error:
-        alone = len(asking.bots[: asking.answers]) == 1
-        raise as_chat_error(error, alone=alone) from None
 
 
 def _document(found: Retrieved) -> Document:

@@ -21,13 +21,9 @@ from knowledge_bot import (
     Bot,
     Client,
     ConfigurationError,
-    ConnectionFailedError,
     ConnectionLostError,
     Delivery,
     KnowledgeBotError,
-    RateLimitError,
-    RequestTimeoutError,
-    ServerError,
     UnexpectedResponseError,
 )
 from knowledge_bot.adapters import (
@@ -38,7 +34,6 @@ from knowledge_bot.adapters import (
     tool_names,
 )
 from knowledge_bot.conversations import Conversations, Heads, Reply, Said
-from langchain_knowledge_bot.asked_once import AskedOnce
 from langchain_knowledge_bot.connection import (
     Connection,
     ConnectionFields,
@@ -46,22 +41,14 @@ from langchain_knowledge_bot.connection import (
     LedgerField,
     traced,
 )
-from langchain_knowledge_bot.model_errors import PASSING, as_chat_error
+from langchain_knowledge_bot.model_errors import PASSING, AskedOnce, as_chat_error
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest import Ledger
 
 # The agent gets these errors and may continue: with another question, later, or without this bot.
 # Any other error needs a person, and ends the run.
-_FOR_THE_AGENT = (
-    BadRequestError,
-    ConnectionFailedError,
-    ConnectionLostError,
-    RateLimitError,
-    RequestTimeoutError,
-    ServerError,
-    UnexpectedResponseError,
-)
+_FOR_THE_AGENT = (*PASSING, BadRequestError, ConnectionLostError, UnexpectedResponseError)
 
 
 class PassingToolException(ToolException):
@@ -80,14 +67,27 @@ class Question(BaseModel):
     )
 
 
-class ToolFields(ConnectionFields, total=False):
+class ConversationFields(ConnectionFields, total=False):
+    """The fields of a `Conversing`, for type checkers."""
+
+    conversation: Literal["new", "continue"]
+    heads: Heads | str | PathLike[str] | None
+    ledger: "Ledger | str | PathLike[str] | None"
+
+
+class Conversing(Connection):
+    """How tools ask, one by one or all of a toolkit."""
+
+    conversation: Literal["new", "continue"] = "new"
+    heads: HeadsField = None
+    ledger: LedgerField = None
+
+
+class ToolFields(ConversationFields, total=False):
     """The fields of a `KnowledgeBotTool` except its bot, for type checkers."""
 
     name: str
     description: str
-    conversation: Literal["new", "continue"]
-    heads: Heads | str | PathLike[str] | None
-    ledger: "Ledger | str | PathLike[str] | None"
     # the framework's
     args_schema: ArgsSchema
     return_direct: bool
@@ -101,7 +101,7 @@ class ToolFields(ConnectionFields, total=False):
     extras: dict[str, Any] | None
 
 
-class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool, Connection):
+class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool, Conversing):
     """A bot as a tool that an agent asks.
 
     The content is the bot's answer. By default every question starts its own conversation, which
@@ -112,13 +112,8 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
     agent that continues from an older checkpoint.
 
     Setup:
-        Install the package with its LangChain extra, and name the service.
-
-        ```bash
-        pip install "knowledge-bot[langchain]"
-        export KNOWLEDGE_BOT_BASE_URL="https://service.example.com/public/v1"
-        export KNOWLEDGE_BOT_API_KEY="your-api-key"
-        ```
+        `pip install "knowledge-bot[langchain]"`, and `KNOWLEDGE_BOT_BASE_URL` and
+        `KNOWLEDGE_BOT_API_KEY` in the environment.
 
     Key init args:
         bot_id: str
@@ -185,14 +180,8 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
     _passing: ClassVar[tuple[type[Exception], ...]] = (PassingToolException,)
 
     bot_id: str
-    """The bot that is asked, `bot_…`."""
-
     name: str = ""
-    """The tool's name; by default made of the bot's id."""
-
     description: str = "Asks a bot that answers questions from its knowledge sources."
-    """What the agent reads to choose the tool."""
-
     args_schema: ArgsSchema = Question
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     handle_tool_error: Any = True
@@ -200,15 +189,6 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
     if TYPE_CHECKING:
 
         def __init__(self, *, bot_id: str, **fields: Unpack[ToolFields]) -> None: ...
-
-    conversation: Literal["new", "continue"] = "new"
-    """Whether a question starts a conversation or continues the agent's."""
-
-    heads: HeadsField = None
-    """Where the last answer of each conversation is kept; by default in this process."""
-
-    ledger: LedgerField = None
-    """What the bot's sources were ingested with; takes a `Ledger` or its address."""
 
     @model_validator(mode="after")
     def _name_by_the_bot(self) -> Self:
@@ -273,27 +253,19 @@ class KnowledgeBotTool(AskedOnce[str | dict[str, Any] | ToolCall, Any], BaseTool
         return text, {"answer": text, **read, **kept}
 
 
-class ToolkitFields(ConnectionFields, total=False):
+class ToolkitFields(ConversationFields, total=False):
     """The fields of a `KnowledgeBotToolkit`, for type checkers."""
 
     bots: Sequence[Bot] | None
     descriptions: Mapping[str, str]
-    conversation: Literal["new", "continue"]
-    heads: Heads | str | PathLike[str] | None
-    ledger: "Ledger | str | PathLike[str] | None"
 
 
-class KnowledgeBotToolkit(BaseToolkit, Connection):
+class KnowledgeBotToolkit(BaseToolkit, Conversing):
     """One tool for each bot of a service.
 
     Setup:
-        Install the package with its LangChain extra, and name the service.
-
-        ```bash
-        pip install "knowledge-bot[langchain]"
-        export KNOWLEDGE_BOT_BASE_URL="https://service.example.com/public/v1"
-        export KNOWLEDGE_BOT_API_KEY="your-api-key"
-        ```
+        `pip install "knowledge-bot[langchain]"`, and `KNOWLEDGE_BOT_BASE_URL` and
+        `KNOWLEDGE_BOT_API_KEY` in the environment.
 
     Key init args:
         bots: Sequence[Bot] | None
@@ -330,19 +302,7 @@ class KnowledgeBotToolkit(BaseToolkit, Connection):
     """
 
     bots: tuple[Bot, ...] | None = None
-    """The bots; by default all that the service lists when the tools are asked for."""
-
     descriptions: dict[str, str] = Field(default_factory=dict)
-    """What each bot knows, by its id."""
-
-    conversation: Literal["new", "continue"] = "new"
-    """As for each `KnowledgeBotTool`."""
-
-    heads: HeadsField = None
-    """As for each `KnowledgeBotTool`."""
-
-    ledger: LedgerField = None
-    """As for each `KnowledgeBotTool`."""
 
     if TYPE_CHECKING:
 

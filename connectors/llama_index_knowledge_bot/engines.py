@@ -17,7 +17,6 @@ from llama_index.core.base.llms.types import (
     MessageRole,
 )
 from llama_index.core.base.response.schema import Response
-from llama_index.core.bridge.pydantic import Field
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
 from llama_index.core.callbacks.base import EventContext
 from llama_index.core.chat_engine.types import (
@@ -26,7 +25,7 @@ from llama_index.core.chat_engine.types import (
     StreamingAgentChatResponse,
 )
 from llama_index.core.prompts.mixin import PromptMixinType
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import QueryBundle
 from llama_index.core.settings import Settings
 from llama_index.core.tools import QueryEngineTool
 
@@ -145,20 +144,6 @@ class KnowledgeBotQueryEngine(BaseQueryEngine):
         return response
 
 
-class _LLMOfConversations(KnowledgeBotLLM):
-    """The LLM of a chat engine: it continues from an answer only while that is the last one."""
-
-    on_fork: OnFork = "new"
-    heads: Heads | None = Field(default=None, exclude=True, repr=False)
-
-    def __init__(self, bot_id: str, **options: Any) -> None:
-        super().__init__(bot_id, **options)
-
-    def _conversations(self) -> Conversations:
-        heads = self.heads or Heads.of(self.clients.blocking)
-        return Conversations(heads, on_fork=self.on_fork, ledger=self.ledger)
-
-
 @dataclass
 class _Conversation:
     """One conversation's state; a turn that ends after `reset` still belongs to the old one."""
@@ -186,11 +171,13 @@ class _Conversation:
         """The position of its last answer; None until one is known."""
         return self.heard[-1].place if self.heard else None
 
-    def asking(self, said: ChatMessage) -> tuple[list[ChatMessage], dict[str, str]]:
+    def asking(
+        self, said: ChatMessage, conversations: Conversations
+    ) -> tuple[list[ChatMessage], dict[str, str]]:
         """Return the list of messages of the next turn, and the options of the call."""
         if self.id is not None and self.place is None:
-            return [said], {"conversation_id": self.id}
-        return [FollowingMessage.of(said, self.heard)], {}
+            return [FollowingMessage.of(said, (), conversations)], {"conversation_id": self.id}
+        return [FollowingMessage.of(said, self.heard, conversations)], {}
 
     def answered(self, said: ChatMessage, reply: ChatResponse) -> ChatResponse:
         """Record a turn, and return its answer as the one piece of a stream."""
@@ -279,12 +266,12 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         if message_id is not None and conversation_id is None:
             raise ConfigurationError.of("message_id", "needs conversation_id= as well; pass both")
         self.callback_manager = callback_manager or Settings.callback_manager
-        self._llm = _LLMOfConversations(
+        self._heads = heads if isinstance(heads, Heads | None) else Heads(heads)
+        self._on_fork = on_fork
+        self._llm = KnowledgeBotLLM(
             bot_id,
             client=client,
             async_client=async_client,
-            heads=heads if isinstance(heads, Heads | None) else Heads(heads),
-            on_fork=on_fork,
             ledger=ledger,
             callback_manager=self.callback_manager,
         )
@@ -361,14 +348,18 @@ class KnowledgeBotChatEngine(BaseChatEngine):
     def _turn(self, text: str, chat_history: list[ChatMessage] | None) -> ChatResponse:
         conversation, said = self._opened(text, chat_history)
         with conversation.turns.taken():
-            messages, options = conversation.asking(said)
+            messages, options = conversation.asking(said, self._conversations())
             return conversation.answered(said, self._llm.chat(messages, **options))
 
     async def _aturn(self, text: str, chat_history: list[ChatMessage] | None) -> ChatResponse:
         conversation, said = self._opened(text, chat_history)
         async with conversation.turns.ataken():
-            messages, options = conversation.asking(said)
+            messages, options = conversation.asking(said, self._conversations())
             return conversation.answered(said, await self._llm.achat(messages, **options))
+
+    def _conversations(self) -> Conversations:
+        heads = self._heads or Heads.of(self._llm.clients.blocking)
+        return Conversations(heads, on_fork=self._on_fork, ledger=self._llm.ledger)
 
     def _opened(
         self, text: str, chat_history: list[ChatMessage] | None
@@ -389,22 +380,18 @@ class KnowledgeBotChatEngine(BaseChatEngine):
         return self._conversation, ChatMessage(role=MessageRole.USER, content=text)
 
     def _response(self, reply: ChatResponse) -> AgentChatResponse:
-        text, nodes = self._text_and_nodes(reply)
         metadata = dict(reply.additional_kwargs)
-        return AgentChatResponse(response=text, source_nodes=nodes, metadata=metadata)
+        return AgentChatResponse(**self._answer(reply), metadata=metadata)
 
     def _stream(self, reply: ChatResponse, **stream: Any) -> StreamingAgentChatResponse:
-        text, nodes = self._text_and_nodes(reply)
         response = StreamingAgentChatResponse(
-            # The framework strips the text of a stream, too.
-            response=text.strip(),
-            source_nodes=nodes,
-            is_writing_to_memory=False,
-            **stream,
+            **self._answer(reply), is_writing_to_memory=False, **stream
         )
+        response.response = response.response.strip()  # as the framework does
         response.is_done = True
         return response
 
-    def _text_and_nodes(self, reply: ChatResponse) -> tuple[str, list[NodeWithScore]]:
+    def _answer(self, reply: ChatResponse) -> dict[str, Any]:
         message = Message.model_validate(reply.raw)
-        return message.answer, source_nodes(self._llm.bot_id, message)
+        nodes = source_nodes(self._llm.bot_id, message)
+        return {"response": message.answer, "source_nodes": nodes}

@@ -1,6 +1,6 @@
 """A bot as a language model."""
 
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
 from llama_index.core.base.llms.types import (
@@ -30,7 +30,7 @@ from knowledge_bot.adapters import (
 from knowledge_bot.conversations import Conversations, Heads, History, Said, chosen_question
 from knowledge_bot.transcripts import Turn, read, render
 from llama_index_knowledge_bot.clients import Clients, with_clients
-from llama_index_knowledge_bot.messages import said_of
+from llama_index_knowledge_bot.messages import FollowingMessage, said_of
 
 if TYPE_CHECKING:
     import os
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
-_Asking: TypeAlias = tuple[list[Said], dict[str, Any]]
+_Piece = TypeVar("_Piece")
+
+_Asking: TypeAlias = tuple[Conversations, list[Said], dict[str, Any]]
 """What was said, and how the bot is asked with it."""
 
 # A warning points at the first line outside of these packages.
@@ -238,11 +240,7 @@ class KnowledgeBotLLM(LLM):
     ) -> CompletionResponseGen:
         """Ask the bot when the stream's one piece is read."""
         asking = self._of_prompt(prompt, formatted, kwargs)
-
-        def pieces() -> CompletionResponseGen:
-            yield _completion(self.bot_id, self._ask(asking), streamed=True)
-
-        return pieces()
+        return _when_read(lambda: _completion(self.bot_id, self._ask(asking), streamed=True))
 
     @llm_completion_callback()
     async def astream_complete(
@@ -251,10 +249,10 @@ class KnowledgeBotLLM(LLM):
         """Ask the bot when the stream's one piece is read."""
         asking = self._of_prompt(prompt, formatted, kwargs)
 
-        async def pieces() -> CompletionResponseAsyncGen:
-            yield _completion(self.bot_id, await self._aask(asking), streamed=True)
+        async def piece() -> CompletionResponse:
+            return _completion(self.bot_id, await self._aask(asking), streamed=True)
 
-        return pieces()
+        return _when_awaited(piece)
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
@@ -272,11 +270,7 @@ class KnowledgeBotLLM(LLM):
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """Ask the bot when the stream's one piece is read."""
         asking = self._of_messages(messages, kwargs)
-
-        def pieces() -> ChatResponseGen:
-            yield _reply(self.bot_id, self._ask(asking), streamed=True)
-
-        return pieces()
+        return _when_read(lambda: _reply(self.bot_id, self._ask(asking), streamed=True))
 
     @llm_chat_callback()
     async def astream_chat(
@@ -285,10 +279,10 @@ class KnowledgeBotLLM(LLM):
         """Ask the bot when the stream's one piece is read."""
         asking = self._of_messages(messages, kwargs)
 
-        async def pieces() -> ChatResponseAsyncGen:
-            yield _reply(self.bot_id, await self._aask(asking), streamed=True)
+        async def piece() -> ChatResponse:
+            return _reply(self.bot_id, await self._aask(asking), streamed=True)
 
-        return pieces()
+        return _when_awaited(piece)
 
     def structured_predict(
         self,
@@ -338,11 +332,9 @@ class KnowledgeBotLLM(LLM):
     ) -> Generator[_Model, None, None]:
         """Do what `structured_predict` does; the result is the stream's one piece."""
         self._judged(prompt, prompt_args)
-
-        def pieces() -> Generator[_Model, None, None]:
-            yield self.structured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
-
-        return pieces()
+        return _when_read(
+            lambda: self.structured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
+        )
 
     async def astream_structured_predict(
         self,
@@ -353,11 +345,9 @@ class KnowledgeBotLLM(LLM):
     ) -> AsyncGenerator[_Model, None]:
         """Do what `stream_structured_predict` does, without blocking."""
         self._judged(prompt, prompt_args)
-
-        async def pieces() -> AsyncGenerator[_Model, None]:
-            yield await self.astructured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
-
-        return pieces()
+        return _when_awaited(
+            lambda: self.astructured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
+        )
 
     def as_structured_llm(self, output_cls: type[BaseModel], **kwargs: Any) -> StructuredLLM:
         """Return an LLM that answers with a schema, filled by the `judge`.
@@ -408,20 +398,27 @@ class KnowledgeBotLLM(LLM):
         if self.system_prompt:
             said = [Said("system", self.system_prompt), *said]
         question = None if self.question is None else chosen_question(self.question, messages)
-        return said, {"conversation_id": conversation_id, "question": question}
-
-    def _conversations(self) -> Conversations:
-        return Conversations(Heads.of(self.clients.blocking), self.history, ledger=self.ledger)
+        heads = Heads.of(self.clients.blocking)
+        own = Conversations(heads, self.history, ledger=self.ledger)
+        last = messages[-1] if messages else None
+        conversations = last.conversations if isinstance(last, FollowingMessage) else own
+        return conversations, said, {"conversation_id": conversation_id, "question": question}
 
     def _ask(self, asking: _Asking) -> Message:
-        said, how = asking
-        asked = self._conversations().ask(self.clients.blocking, self.bot_id, said, **how)
-        return asked.message
+        conversations, said, how = asking
+        return conversations.ask(self.clients.blocking, self.bot_id, said, **how).message
 
     async def _aask(self, asking: _Asking) -> Message:
-        said, how = asking
-        asked = await self._conversations().aask(self.clients.awaiting, self.bot_id, said, **how)
-        return asked.message
+        conversations, said, how = asking
+        return (await conversations.aask(self.clients.awaiting, self.bot_id, said, **how)).message
+
+
+def _when_read(make: Callable[[], _Piece]) -> Generator[_Piece, None, None]:
+    yield make()
+
+
+async def _when_awaited(make: Callable[[], Awaitable[_Piece]]) -> AsyncGenerator[_Piece, None]:
+    yield await make()
 
 
 def _conversation_id(options: dict[str, Any]) -> str | None:
@@ -443,19 +440,18 @@ def _to_judge(question: str, answer: CompletionResponse) -> dict[str, str]:
 
 
 def _completion(bot_id: str, message: Message, *, streamed: bool = False) -> CompletionResponse:
-    return CompletionResponse(
-        text=message.answer,
-        delta=message.answer if streamed else None,
-        raw=message.model_dump(mode="json"),
-        additional_kwargs=Answer.of(message).as_dict(bot_id),
-    )
+    return CompletionResponse(text=message.answer, **_told(bot_id, message, streamed))
 
 
 def _reply(bot_id: str, message: Message, *, streamed: bool = False) -> ChatResponse:
     # The message's own additional_kwargs stay empty: the framework prints them into prompts.
-    return ChatResponse(
-        message=ChatMessage(role=MessageRole.ASSISTANT, content=message.answer),
-        delta=message.answer if streamed else None,
-        raw=message.model_dump(mode="json"),
-        additional_kwargs=Answer.of(message).as_dict(bot_id),
-    )
+    said = ChatMessage(role=MessageRole.ASSISTANT, content=message.answer)
+    return ChatResponse(message=said, **_told(bot_id, message, streamed))
+
+
+def _told(bot_id: str, message: Message, streamed: bool) -> dict[str, Any]:
+    return {
+        "delta": message.answer if streamed else None,
+        "raw": message.model_dump(mode="json"),
+        "additional_kwargs": Answer.of(message).as_dict(bot_id),
+    }

@@ -1,7 +1,6 @@
 """Conversion of the framework's messages and queries, and of a bot's answers."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -15,31 +14,39 @@ from llama_index.core.schema import (
 
 from knowledge_bot import ConfigurationError, Message
 from knowledge_bot.adapters import Answer, Retrieved, cited_in
-from knowledge_bot.conversations import ROLES, Said, placeholder
+from knowledge_bot.conversations import ROLES, Conversations, Said, placeholder
 
 # A block that only marks what a provider caches.
 _WITHOUT_CONTENT = "cache"
 
 
 class FollowingMessage(ChatMessage):
-    """A message, with the earlier messages of its conversation.
+    """A message, with the earlier messages of its conversation, and how it is asked.
 
     These are private: they are not sent again, so callbacks and token counters must not see them.
     """
 
     _before: Sequence[Said] = PrivateAttr(default=())
+    _conversations: Conversations = PrivateAttr()
 
     @classmethod
-    def of(cls, message: ChatMessage, before: Sequence[Said]) -> "FollowingMessage":
-        """Return a message with those before it."""
+    def of(
+        cls, message: ChatMessage, before: Sequence[Said], conversations: Conversations
+    ) -> "FollowingMessage":
+        """Return a message with those before it, oldest first."""
         following = cls(role=message.role, blocks=message.blocks)
-        following._before = before
+        following._before, following._conversations = before, conversations
         return following
 
     @property
     def before(self) -> Sequence[Said]:
         """The messages before it, oldest first."""
         return self._before
+
+    @property
+    def conversations(self) -> Conversations:
+        """What asks it."""
+        return self._conversations
 
 
 def said_of(messages: Sequence[ChatMessage]) -> list[Said]:
@@ -69,7 +76,19 @@ def text_of(query: QueryBundle) -> str:
 
 def node_of(found: Retrieved) -> NodeWithScore:
     """Return a passage, or an answer, as a node."""
-    return _node(found.id, found.text, found.fields, found.score, found.source_id)
+    # What changes with every question must not be embedded or shown to a model.
+    volatile = [name for name in found.fields if name != "source"]
+    node = TextNode(
+        id_=found.id,
+        text=found.text,
+        metadata=found.fields,
+        excluded_embed_metadata_keys=volatile,
+        excluded_llm_metadata_keys=volatile,
+    )
+    if source_id := found.fields.get("source_id"):
+        node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=source_id)
+    score = found.fields.get("score")  # postprocessors drop nodes without one
+    return NodeWithScore(node=node, score=1.0 if score is None else score)
 
 
 def source_nodes(bot_id: str, message: Message) -> list[NodeWithScore]:
@@ -84,10 +103,11 @@ def source_nodes(bot_id: str, message: Message) -> list[NodeWithScore]:
     if cited := cited_in(bot_id, answer):
         return list(map(node_of, cited))
     metadata = answer.as_dict(bot_id)
-    return [
-        _node(f"{message.id}-{number}", answer.words, {"source": source, **metadata})
+    named = [
+        Retrieved(f"{message.id}-{number}", answer.words, {"source": source, **metadata})
         for number, source in enumerate(metadata["sources"], 1)
-    ] or [_node(message.id, answer.words, metadata)]
+    ]
+    return list(map(node_of, named or [Retrieved(message.id, answer.words, metadata)]))
 
 
 def _said(position: int, message: ChatMessage) -> Said:
@@ -103,25 +123,3 @@ def _said(position: int, message: ChatMessage) -> Said:
         unreadable = f"message {position} holds a block of type {kind!r}"
     name = message.additional_kwargs.get("name")  # of a tool
     return Said(role, text, name if isinstance(name, str) else None, unreadable=unreadable)
-
-
-def _node(
-    node_id: str,
-    text: str,
-    metadata: Mapping[str, Any],
-    score: float | None = None,
-    source_id: str | None = None,
-) -> NodeWithScore:
-    # What changes with every question must not be embedded or shown to a model. Postprocessors drop
-    # nodes without a score.
-    volatile = [name for name in metadata if name != "source"]
-    node = TextNode(
-        id_=node_id,
-        text=text,
-        metadata={**metadata},
-        excluded_embed_metadata_keys=volatile,
-        excluded_llm_metadata_keys=volatile,
-    )
-    if source_id is not None:
-        node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=source_id)
-    return NodeWithScore(node=node, score=1.0 if score is None else score)

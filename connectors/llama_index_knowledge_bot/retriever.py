@@ -7,8 +7,8 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from knowledge_bot import AsyncClient, Client, ConfigurationError
-from knowledge_bot.adapters import Retrieval, check_number, ledger_of
+from knowledge_bot import AsyncClient, Client
+from knowledge_bot.adapters import Retrieval, bots_named, check_number, ledger_of
 from llama_index_knowledge_bot.clients import Clients
 from llama_index_knowledge_bot.messages import node_of, text_of
 
@@ -83,7 +83,7 @@ class KnowledgeBotRetriever(BaseRetriever):
         self._clients = Clients(client, async_client)
         check_number("similarity_top_k", similarity_top_k, 1, whole=True)
         self._retrieval = Retrieval(
-            _named(bot_id, bot_ids),
+            bots_named(bot_id, bot_ids),
             limit=similarity_top_k,
             relevant=drop_refusals,
             ledger=None if ledger is None else ledger_of(ledger),
@@ -99,14 +99,3 @@ class KnowledgeBotRetriever(BaseRetriever):
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = await self._retrieval.aget(self._clients.awaiting, text_of(query_bundle))
         return list(map(node_of, found))
-
-
-def _named(bot_id: str | None, bot_ids: Sequence[str] | None) -> list[str]:
-    if (bot_id is None) == (bot_ids is None) or isinstance(bot_ids, str):
-        raise ConfigurationError.of(
-            "bot_id", "name one bot with bot_id=, or several with bot_ids=[…]"
-        )
-    named = [bot_id] if bot_id is not None else list(dict.fromkeys(bot_ids or ()))
-    if not named:
-        raise ConfigurationError.of("bot_ids", "name at least one bot")
-    return named

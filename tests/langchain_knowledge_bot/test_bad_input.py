@@ -222,11 +222,12 @@ def test_a_collection_synchronises_with_one_loader(bots, tmp_path, loader, expec
     [
         (ChatKnowledgeBot, {"model": "bot_1", "bot_id": "bot_2"}, "both name the bot"),
         (ChatKnowledgeBot, {"bot_id": "bot_1", "heads": 5}, "heads: expected Heads.*not int"),
+        (ChatKnowledgeBot, {"bot_id": "bot_1", "heads": "mysql://x"}, "heads: .*'mysql'"),
         (KnowledgeBotTool, {"bot_id": ""}, "bot_id: '' is not an id"),
         (KnowledgeBotCollection, {"collections": "col_1", "ledger": 5}, "expected a Ledger.*int"),
         (KnowledgeBotCollection, {"collections": "col_1", "ledger": "mysql://x"}, "'mysql'"),
     ],
-    ids=["two bots", "heads", "no bot", "ledger", "address"],
+    ids=["two bots", "heads", "heads' address", "no bot", "ledger", "address"],
 )
 def test_fields_that_cannot_be_used_say_what_is_taken(bots, make, fields, expected):
     with pytest.raises(ValidationError, match=expected):
