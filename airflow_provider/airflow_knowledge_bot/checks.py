@@ -5,22 +5,21 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
 from airflow_knowledge_bot.failures import is_temporary, key_at_fault
-from airflow_knowledge_bot.hooks import KnowledgeBotHook
 from airflow_knowledge_bot.memory import TaskMemory, living
-from airflow_knowledge_bot.operators.request import (
+from airflow_knowledge_bot.tasks import (
     as_several,
+    brief,
     check_filled,
     check_several,
-    given_or_default,
+    wrong_type,
 )
-from airflow_knowledge_bot.places import service_page
 from knowledge_bot import Client
 from knowledge_bot.adapters import parse_questions, question_of
 from knowledge_bot.checks import (
@@ -40,7 +39,10 @@ if TYPE_CHECKING:
 
     from airflow.sdk import ObjectStoragePath
 
-    from airflow_knowledge_bot.connections import Settings
+    from airflow_knowledge_bot.operators import KnowledgeBotCheckOperator
+    from airflow_knowledge_bot.sensors import KnowledgeBotAnswerSensor
+
+    Task: TypeAlias = KnowledgeBotCheckOperator | KnowledgeBotAnswerSensor
 
 logger = logging.getLogger(__name__)
 
@@ -59,47 +61,41 @@ _GIVE_UP_AFTER = 10
 
 # XCom is for small values, a log for a person who reads.
 _FAILURES = 20
-_CHARACTERS = 500
 _QUOTED = 5
 _SHOWN = 100
-
-
-class Task(Protocol):
-    """What the operator and the sensor have in common."""
-
-    bot_id: str | None
-    questions: Iterable[Question | dict[str, Any]] | None
-    file: "str | PathLike[str] | ObjectStoragePath | None"
-    min_pass: float
-    concurrency: int
-    knowledge_bot_conn_id: str
-    service_page: str
 
 
 class Asked:
     """What has become of the questions so far, over all tries and pokes of one task instance.
 
     It is kept in the task's memory, and without one only in this object. A task that a person
-    cleared starts over.
+    cleared starts over. It also follows the check that is running, and stops it if nothing answers.
 
     Args:
         memory: the task's memory.
+        stop: ends a check early.
     """
 
-    def __init__(self, memory: TaskMemory) -> None:
-        self._memory = memory
+    def __init__(self, memory: TaskMemory, stop: threading.Event | None = None) -> None:
+        self._memory, self._stop = memory, stop
         kept = {} if memory.is_cleared else memory.earlier
-        self._passed: set[str] = set(kept.get("passed", ()))
+        self.passed: set[str] = set(kept.get("passed", ()))
         # How often a question that has not passed got an answer.
         self._answered: Counter[str] = Counter(kept.get("answered", {}))
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
+        self.begin({}, gives_up=False)
 
-    def has_passed(self, digest: str) -> bool:
-        """Return whether a question has passed."""
-        return digest in self._passed
+    def begin(self, digests: Mapping[str, str], *, gives_up: bool) -> None:
+        """Begin a check of questions, whose digests are given by their ids."""
+        self._digests, self._gives_up = digests, gives_up
+        self._unanswered, self._logged_at, self.gave_up = 0, time.monotonic(), False
 
-    def key(self, digest: str, client: Client) -> str | None:
+    def is_set(self) -> bool:
+        """Return whether the check has to end."""
+        return self.gave_up or (self._stop is not None and self._stop.is_set())
+
+    def key(self, asked: Result, client: Client) -> str | None:
         """Return the idempotency key of a question's next message; None where there is none.
 
         It is another one once there was an answer, since a later answer may be a better one.
@@ -110,13 +106,20 @@ class Asked:
             extensions = client.extensions()
         except KnowledgeBotError:
             return None
+        digest = self._digests[asked.id]
         return living(self._memory.key(digest, self._answered[digest]), extensions)
 
-    def add(self, digest: str, *, passed: bool) -> None:
-        """Remember that a question got an answer; it is stored soon."""
+    def on_result(self, result: Result) -> None:
+        """Remember that a question got an answer, which is stored soon, or that none came."""
+        self._unanswered = self._unanswered + 1 if _may_still_answer(result) else 0
+        if self._gives_up and self._unanswered >= _GIVE_UP_AFTER:
+            self.gave_up = True
+        if result.verdict not in (Verdict.PASSED, Verdict.FAILED):
+            return
+        digest = self._digests[result.id]
         with self._lock:
-            if passed:
-                self._passed.add(digest)
+            if result.passed:
+                self.passed.add(digest)
                 del self._answered[digest]
             else:
                 self._answered[digest] += 1
@@ -131,17 +134,23 @@ class Asked:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-                self._memory.keep(passed=sorted(self._passed), answered=dict(self._answered))
+                self._memory.keep(passed=sorted(self.passed), answered=dict(self._answered))
+
+    def on_progress(self, progress: Progress) -> None:
+        """Log the progress now and then."""
+        if time.monotonic() >= self._logged_at + _LOG_EVERY:
+            self._logged_at = time.monotonic()
+            logger.info(
+                "%d of %d have passed, %d are open; %d messages in %.0f s.",
+                progress.passed,
+                progress.total,
+                progress.open,
+                progress.asked,
+                progress.elapsed,
+            )
 
 
-def ask(
-    task: Task,
-    asked: Asked,
-    *,
-    wait: float = 0.0,
-    interval: float = 15.0,
-    stop: threading.Event | None = None,
-) -> CheckReport:
+def ask(task: "Task", asked: Asked, *, wait: float = 0.0, interval: float = 15.0) -> CheckReport:
     """Ask the questions that have not passed yet, and remember those that do.
 
     Args:
@@ -149,7 +158,6 @@ def ask(
         asked: what came of earlier tries and pokes; what comes of this one is added.
         wait: for how many seconds a question may be asked again; 0: each is asked once.
         interval: seconds between two messages with the same question, at least.
-        stop: ends it early.
 
     Returns:
         The results of all questions; those that passed earlier have no attempts.
@@ -159,17 +167,19 @@ def ask(
         AirflowNotFoundException: there is no such connection.
         ConfigurationError: the connection or a question cannot be used. Nothing was sent.
     """
-    check_filled("knowledge_bot_conn_id", task.knowledge_bot_conn_id)
-    hook = KnowledgeBotHook(task.knowledge_bot_conn_id)
+    hook = task._hook()  # noqa: SLF001 - of this package
     base_url = hook.settings.base_url
-    task.service_page = service_page(base_url)
-    bot_id = _bot_id(task, hook.settings)
-    questions = questions_of(task.questions, task.file)
+    bot_id: Any = hook.settings.default("bot_id", task.bot_id)
+    check_filled("bot_id", bot_id)
+    if not isinstance(bot_id, str):
+        one = "one bot's id, and .expand(bot_id=…) maps the task over several,"
+        raise wrong_type("bot_id", bot_id, one)
+    questions = questions_of(task)
     digests = {one.id: _digest(base_url, bot_id, one) for one in questions}
-    before = [one.id for one in questions if asked.has_passed(digests[one.id])]
+    before = [one.id for one in questions if digests[one.id] in asked.passed]
     still = len(questions) - len(before)
     logger.info("Asking %s %d of %d questions at %s", bot_id, still, len(questions), base_url)
-    watcher = _Watcher(asked, digests, stop, gives_up=wait == 0)
+    asked.begin(digests, gives_up=wait == 0)
     try:
         with hook.get_conn() as client:
             # A check waits for a service that is away; what it can is asked in between.
@@ -183,72 +193,28 @@ def ask(
                 concurrency=task.concurrency,
                 min_pass=task.min_pass,
                 passed_before=before,
-                on_result=watcher.on_result,
-                on_progress=watcher.on_progress,
-                key_of=lambda one: asked.key(digests[one.id], quick),
-                stop=watcher,
+                on_result=asked.on_result,
+                on_progress=asked.on_progress,
+                key_of=lambda one: asked.key(one, quick),
+                stop=asked,
             )
     finally:
         asked.save()
-    if watcher.gave_up and report.stopped is CheckStop.REQUESTED:
+    if asked.gave_up and report.stopped is CheckStop.REQUESTED:
         # For the check a person stopped it; for the task the service is down.
         return replace(report, stopped=None, stop_reason="")
     return report
 
 
-class _Watcher:
-    """Follows a check: stores what passes, logs the progress, and stops it if nothing answers."""
-
-    def __init__(
-        self,
-        asked: Asked,
-        digests: Mapping[str, str],
-        stop: threading.Event | None,
-        *,
-        gives_up: bool,
-    ) -> None:
-        self._asked, self._digests, self._stop, self._gives_up = asked, digests, stop, gives_up
-        self._unanswered, self._logged_at = 0, time.monotonic()
-        self.gave_up = False
-
-    def is_set(self) -> bool:
-        return self.gave_up or (self._stop is not None and self._stop.is_set())
-
-    def on_result(self, result: Result) -> None:
-        if result.verdict in (Verdict.PASSED, Verdict.FAILED):
-            self._asked.add(self._digests[result.id], passed=result.passed)
-        self._unanswered = self._unanswered + 1 if _may_still_answer(result) else 0
-        if self._gives_up and self._unanswered >= _GIVE_UP_AFTER:
-            self.gave_up = True
-
-    def on_progress(self, progress: Progress) -> None:
-        if time.monotonic() >= self._logged_at + _LOG_EVERY:
-            self._logged_at = time.monotonic()
-            logger.info(
-                "%d of %d have passed, %d are open; %d messages in %.0f s.",
-                progress.passed,
-                progress.total,
-                progress.open,
-                progress.asked,
-                progress.elapsed,
-            )
-
-
-def questions_of(
-    questions: Iterable[Question | dict[str, Any]] | None,
-    file: "str | PathLike[str] | ObjectStoragePath | None",
-) -> list[Question]:
-    """Return the questions of a task's parameters.
-
-    Args:
-        questions: the rendered parameter of this name.
-        file: the rendered parameter of this name.
+def questions_of(task: "Task") -> list[Question]:
+    """Return the questions of a task's rendered parameters.
 
     Raises:
         AirflowFailException: none or both are given, one is empty, or the file cannot be read.
         ConfigurationError: a question cannot be used; the message says which.
     """
-    if (questions is None) == (file is None):
+    file = task.file
+    if (task.questions is None) == (file is None):
         raise AirflowFailException(
             "The task takes exactly one of the parameters 'questions' and 'file', and "
             f"{'none' if file is None else 'both'} of them are given. Nothing was sent."
@@ -256,9 +222,9 @@ def questions_of(
     if file is not None:
         check_filled("file", file)
         return _read(file)
-    questions = as_several(questions)
+    questions: Any = as_several(task.questions)
     check_several("questions", questions, Question, "questions")
-    given = list(cast("Iterable[Any]", questions))
+    given = list(questions)
     check_filled("questions", given)
     return [_question(one, number) for number, one in enumerate(given, 1)]
 
@@ -294,17 +260,6 @@ def _read(file: "str | PathLike[str] | ObjectStoragePath") -> list[Question]:
         ) from error
 
 
-def _bot_id(task: Task, settings: "Settings") -> str:
-    given: object = given_or_default("bot_id", task.bot_id, "default_bot_id", settings)
-    check_filled("bot_id", given)
-    if not isinstance(given, str):
-        raise AirflowFailException(
-            f"The task's parameter 'bot_id' gives {type(given).__name__} instead of one bot's id: "
-            "for several bots, map the task with `.expand(bot_id=…)`. Nothing was sent."
-        )
-    return given
-
-
 def _digest(base_url: str, bot_id: str, question: Question) -> str:
     # Not the id alone, which an author may keep while the question changes between two tries.
     written = f"{base_url}\n{bot_id}\n{question.model_dump_json()}"
@@ -328,11 +283,11 @@ def log_report(report: CheckReport) -> None:
         shown = tuple(one for one in shown if not one.passed)[:_SHOWN]
     for one in shown:
         level = logging.INFO if one.passed else logging.WARNING
-        logger.log(level, "%s: %s", _how(one), _line(one.question.ask))
+        logger.log(level, "%s: %s", _how(one), brief(one.question.ask))
         if not one.passed:
             logger.log(level, "    %s", _reason(one))
             if one.answer:
-                logger.log(level, "    Answer: %s", _line(one.answer))
+                logger.log(level, "    Answer: %s", brief(one.answer))
     if len(report.results) > len(shown):
         logger.info("… and %d more.", len(report.results) - len(shown))
     logger.info("%s", report.summary())
@@ -368,9 +323,9 @@ def summary(report: CheckReport) -> dict[str, Any]:
         "failures": [
             {
                 "id": one.id,
-                "question": _line(one.question.ask),
+                "question": brief(one.question.ask),
                 "reason": _reason(one),
-                "answer": _line(one.answer),
+                "answer": brief(one.answer),
             }
             for one in report.results
             if not one.passed
@@ -378,7 +333,7 @@ def summary(report: CheckReport) -> dict[str, Any]:
     }
 
 
-def failure_of(report: CheckReport, task: Task, *, waiting: bool = False) -> Exception | None:
+def failure_of(report: CheckReport, task: "Task", *, waiting: bool = False) -> Exception | None:
     """Return the error that fails the task if too few questions have passed, or None.
 
     Args:
@@ -403,7 +358,7 @@ def failure_of(report: CheckReport, task: Task, *, waiting: bool = False) -> Exc
     return AirflowException(text) if again else AirflowFailException(text)
 
 
-def _advice(report: CheckReport, task: Task) -> str:
+def _advice(report: CheckReport, task: "Task") -> str:
     match report.stopped:
         case CheckStop.AUTHENTICATION:
             return key_at_fault(task.knowledge_bot_conn_id)
@@ -443,7 +398,7 @@ def _sentences(report: CheckReport) -> list[str]:
         return [*lines, f"The check was stopped: {report.stop_reason.rstrip('.')}."]
     failures = [one for one in report.results if not one.passed]
     lines += [
-        f'{one.verdict}: "{_line(one.question.ask)}": {_reason(one)}' for one in failures[:_QUOTED]
+        f'{one.verdict}: "{brief(one.question.ask)}": {_reason(one)}' for one in failures[:_QUOTED]
     ]
     if len(failures) > _QUOTED:
         lines.append(f"And {len(failures) - _QUOTED} more.")
@@ -453,10 +408,4 @@ def _sentences(report: CheckReport) -> list[str]:
 def _reason(one: Result) -> str:
     if one.verdict is Verdict.UNASKED:
         return "It was not asked."
-    return _line(one.reason)
-
-
-def _line(text: str) -> str:
-    """Return a text as one line of bounded length."""
-    line = " ".join(text.split())
-    return line if len(line) <= _CHARACTERS else f"{line[:_CHARACTERS]}…"
+    return brief(one.reason)

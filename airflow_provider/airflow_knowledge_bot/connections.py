@@ -1,6 +1,6 @@
 """What an Airflow connection of type `knowledge_bot` means, with its defaults and its checks."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
@@ -9,6 +9,8 @@ from knowledge_bot.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
+
+T = TypeVar("T")
 
 
 class Extra(BaseModel):
@@ -63,6 +65,21 @@ class Settings(BaseModel):
             api_key=SecretStr(connection.password),
             extra=_extra(conn_id, extra),
         )
+
+    def default(self, name: str, given: T | None) -> T | str:
+        """Return the value of an argument, or what the connection has for it.
+
+        Raises:
+            ConfigurationError: there is neither.
+        """
+        field = {"bot_id": "default_bot_id", "collections": "default_collection_id"}[name]
+        found: T | str | None = getattr(self.extra, field) if given is None else given
+        if found is None:
+            raise ConfigurationError(
+                f"{name}: it is not given, and the connection {self.conn_id!r} has no {field!r} in "
+                "its extra"
+            )
+        return found
 
 
 def _base_url(conn_id: str, connection: "Connection") -> str:

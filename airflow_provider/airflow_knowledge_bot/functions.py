@@ -10,10 +10,6 @@ from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
 
 from airflow_knowledge_bot._compat import AirflowFailException
 
-# What Airflow passes to a callable in a template field (apache/airflow#48375), by the same names.
-_PASSED_AS_WELL = ("context", "jinja_env")
-
-_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _SEVERAL = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
@@ -31,32 +27,18 @@ def check_function(parameter: str, function: Callable[..., Any]) -> None:
     if hasattr(function, "_airflow_is_task_decorator"):
         raise ValueError(f"{subject} is a task: call it, as in {parameter}={name_of(function)}()")
     check_synchronous(parameter, function)
-    for each in _parameters(subject, function):
-        if each.default is not Parameter.empty or each.kind in _SEVERAL:
-            continue
-        if each.kind is Parameter.POSITIONAL_ONLY:
-            raise ValueError(
-                f"{subject} takes {each.name!r} by position only, and Airflow's context is passed "
-                "by name: remove the / from its signature"
-            )
-        if each.name not in KNOWN_CONTEXT_KEYS and each.name not in _PASSED_AS_WELL:
-            raise ValueError(
-                f"{subject} asks for {each.name!r}, which is not in Airflow's context: give it a "
-                "default, bind it with functools.partial, or name a part of the context, such as "
-                "dag_run, params or ti"
-            )
+    try:
+        _given(function, dict.fromkeys(KNOWN_CONTEXT_KEYS), (), object)
+    except TypeError as error:
+        raise ValueError(
+            f"{subject}: {error}: Airflow's context is passed by name. Give what is not in it a "
+            "default, bind it with functools.partial, or name a part of the context, such as "
+            "dag_run, params or ti"
+        ) from None
 
 
 def check_synchronous(parameter: str, function: Callable[..., Any]) -> None:
-    """Refuse a function that would have to be awaited.
-
-    Args:
-        parameter: the parameter that holds it.
-        function: what the DAG's author wrote.
-
-    Raises:
-        ValueError: it is asynchronous.
-    """
+    """Refuse a function that would have to be awaited, while the DAG is parsed."""
     inner = function.func if isinstance(function, partial) else function
     for each in (inner, getattr(inner, "__call__", None)):  # noqa: B004 - an object's own
         if inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each):
@@ -77,7 +59,7 @@ def call_with_context(
 
     Args:
         function: what the DAG's author wrote. With `**context` it gets all parts; it may also name
-            `context` and `jinja_env`.
+            `context` and `jinja_env`, as a callable in a template field (apache/airflow#48375).
         context: the task's context, and whatever else can be named.
         arguments: positional arguments, which come first.
         jinja_env: makes Airflow's Jinja environment, if the function names it.
@@ -86,30 +68,14 @@ def call_with_context(
         AirflowFailException: it needs a part that this run's context lacks.
         Exception: what the function raises.
     """
-    subject = f"The function {name_of(function)!r}"
-    parameters = _parameters(subject, function)
-    positional = [each for each in parameters if each.kind in _POSITIONAL][: len(arguments)]
-    # The signature of a functools.partial still shows the keywords that it has bound.
-    bound = function.keywords if isinstance(function, partial) else {}
-    taken = {*bound, *(each.name for each in positional)}
-    given: dict[str, Any] = {}
-    if any(each.kind is Parameter.VAR_KEYWORD for each in parameters):
-        given = {name: value for name, value in context.items() if name not in taken}
-    for each in parameters:
-        if each.name in taken or each.kind in _SEVERAL:
-            continue
-        if each.name in context:
-            given[each.name] = context[each.name]
-        elif each.name == "context":
-            given["context"] = context
-        elif each.name == "jinja_env":
-            given["jinja_env"] = jinja_env()
-        elif each.default is Parameter.empty and each not in positional:
-            raise AirflowFailException(
-                f"{subject} asks for {each.name!r}, which this run's context does not have: a run "
-                "without a logical date has no ds, ts or data_interval_start. Give it a default, "
-                "or take dag_run.run_after. Nothing was sent."
-            )
+    try:
+        given = _given(function, context, arguments, jinja_env)
+    except TypeError as error:
+        raise AirflowFailException(
+            f"The function {name_of(function)!r}: {error}. This run's context does not have it: a "
+            "run without a logical date has no ds, ts or data_interval_start. Give it a default, "
+            "or take dag_run.run_after. Nothing was sent."
+        ) from None
     return function(*arguments, **given)
 
 
@@ -119,8 +85,23 @@ def name_of(function: Callable[..., Any]) -> str:
     return str(getattr(inner, "__name__", type(inner).__name__))
 
 
-def _parameters(subject: str, function: Callable[..., Any]) -> list[Parameter]:
-    try:
-        return list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # some functions written in C
-        raise ValueError(f"{subject} has no signature: wrap it in a function of yours") from None
+def _given(
+    function: Callable[..., Any],
+    context: Mapping[str, Any],
+    arguments: Sequence[Any],
+    jinja_env: Callable[[], object],
+) -> dict[str, Any]:
+    """Return what a function is called with by name; a `TypeError` where something is missing."""
+    signature = inspect.signature(function)
+    kinds = {each.name: each.kind for each in signature.parameters.values()}
+    # The signature of a functools.partial still shows the keywords that it has bound.
+    bound = function.keywords if isinstance(function, partial) else {}
+    taken = {*bound, *signature.bind_partial(*arguments).arguments}
+    named = {name for name, kind in kinds.items() if kind not in _SEVERAL} - taken
+    passed = set(context) - taken if Parameter.VAR_KEYWORD in kinds.values() else named
+    given = {name: context[name] for name in passed & set(context)}
+    for name, make in (("context", lambda: context), ("jinja_env", jinja_env)):
+        if name in named and name not in given:
+            given[name] = make()
+    signature.bind(*arguments, **given)
+    return given

@@ -124,7 +124,7 @@ class KnowledgeBotHook(BaseHook):
         Args:
             bot_id: the bot's id; by default the connection's `default_bot_id`.
         """
-        bot = bot_id or self._default("bot_id", "default_bot_id")
+        bot = self.settings.default("bot_id", bot_id or None)
         return [_plain(one, _NAMED) for one in self.get_conn().list_conversations(bot)]
 
     def send_message(
@@ -140,7 +140,7 @@ class KnowledgeBotHook(BaseHook):
         Returns:
             `id`, `answer`, `conversation_id` and `created_at` (Unix milliseconds).
         """
-        bot = bot_id or self._default("bot_id", "default_bot_id")
+        bot = self.settings.default("bot_id", bot_id or None)
         message = self.get_conn().send_message(
             bot_id=bot, content=content, conversation_id=conversation_id
         )
@@ -165,7 +165,7 @@ class KnowledgeBotHook(BaseHook):
             `id`, `name`, `status`, `collections` (each with `id` and `name`), `created_at` (Unix
             milliseconds) and, where the service announces `sources`, `revision`.
         """
-        into = collections or self._default("collections", "default_collection_id")
+        into = self.settings.default("collections", collections or None)
         source = self.get_conn().create_webpage_source(
             name=name, collections=into, url=url, headers=headers
         )
@@ -184,7 +184,7 @@ class KnowledgeBotHook(BaseHook):
         Returns:
             As for `create_webpage_source`.
         """
-        into = collections or self._default("collections", "default_collection_id")
+        into = self.settings.default("collections", collections or None)
         source = self.get_conn().create_text_source(name=name, collections=into, content=content)
         return _plain(source, SOURCE_FIELDS)
 
@@ -206,7 +206,7 @@ class KnowledgeBotHook(BaseHook):
         Returns:
             As for `create_webpage_source`.
         """
-        into = collections or self._default("collections", "default_collection_id")
+        into = self.settings.default("collections", collections or None)
         source = self.get_conn().upload_source(
             name=name, collections=into, file=file, filename=filename
         )
@@ -320,18 +320,6 @@ class KnowledgeBotHook(BaseHook):
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
         """Return the form's labels for Airflow 3.1; later ones read `get_provider_info` alone."""
         return field_behaviour(cls.conn_type)
-
-    def _default(self, name: str, field: str) -> str:
-        """Return the connection's default for an argument that is missing."""
-        from knowledge_bot.errors import ConfigurationError
-
-        given: str | None = getattr(self.settings.extra, field)
-        if given is None:
-            raise ConfigurationError(
-                f"{name}: it is not given, and the connection {self.knowledge_bot_conn_id!r} has "
-                f"no {field!r} in its extra"
-            )
-        return given
 
 
 def _plain(answer: "BaseModel", fields: dict[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,15 @@ from pydantic import ValidationError
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.objects import found
-from airflow_knowledge_bot.operators.request import as_bool, as_number, as_several, check_several
 from airflow_knowledge_bot.rows import rows_of
+from airflow_knowledge_bot.tasks import (
+    NAMING,
+    as_bool,
+    as_number,
+    as_several,
+    check_several,
+    wrong_type,
+)
 from knowledge_bot.errors import ConfigurationError
 from knowledge_bot.ingest import (
     File,
@@ -45,6 +52,14 @@ _FINDERS: dict[str, Callable[..., Any]] = {
     "jsonl": from_jsonl,
     "sql": from_rows,
     "documents": from_loader,
+}
+
+# What a source is where it is no address.
+_WANTED = {
+    "folder": "a path",
+    "jsonl": "a path",
+    "urls": "a file's path, or a list of addresses as text",
+    "sql": "a query as text",
 }
 
 # Where a document has its text. Where it has none, an error names so many of its fields.
@@ -95,18 +110,14 @@ class Items:
         if item_source in ("items", "documents"):
             value = value() if callable(value) else value
             check_several(item_source, value, Item, "items")
-        elif item_source in ("folder", "jsonl"):
-            value = _existing(item_source, value)
-        elif item_source == "urls":
-            value = (
-                _existing(item_source, value) if isinstance(value, str | Path) else _texts(value)
-            )
-        elif item_source in ("site", "sitemap", "feed") and not isinstance(value, str):
-            raise _wrong_type(item_source, value, "an address as text")
-        if item_source == "items":
-            return self._noting(_each(_item, value))
-        if item_source == "documents":
-            return from_loader(_each(_document, value), **self._options)
+            if item_source == "items":
+                return self._noting(map(_item, value))
+            return from_loader(map(_document, value), **self._options)
+        if item_source != "objects":
+            is_list = item_source == "urls" and isinstance(value, list | tuple)
+            kinds = str | Path if item_source in ("folder", "urls", "jsonl") else str
+            if not all(isinstance(one, kinds) for one in (value if is_list else [value])):
+                raise wrong_type(item_source, value, _WANTED.get(item_source, "an address as text"))
         if item_source == "sql":
             return rows_of(value, self._sql_conn_id, self._options)
         try:
@@ -114,7 +125,7 @@ class Items:
         except (ConfigurationError, TypeError) as error:
             raise AirflowFailException(
                 f"The task's parameter {item_source!r}, or an option in 'source_options', cannot "
-                f"be used: {str(error).rstrip('.')}. Nothing was sent."
+                f"be used on this worker: {str(error).rstrip('.')}. Nothing was sent."
             ) from error
         if item_source == "jsonl":
             take = items.take
@@ -126,12 +137,6 @@ class Items:
             if named := getattr(item, "collections", None):
                 self.collections.update(named)
             yield item
-
-
-def _each(read: Callable[[object], object], given: Iterable[object]) -> Iterator[object]:
-    """Yield what each is read as; nothing is taken before the first is asked for."""
-    for one in given:
-        yield read(one)
 
 
 @cache
@@ -146,7 +151,7 @@ def _options_of(item_source: str) -> dict[str, Any]:
 def _checked(item_source: str, options: Any) -> dict[str, Any]:
     options = {} if options is None else options
     if not isinstance(options, Mapping):
-        raise _wrong_type("source_options", options, "a dict, as in {'exclude': '*.tmp'}")
+        raise wrong_type("source_options", options, "a dict, as in {'exclude': '*.tmp'}")
     known = _options_of(item_source)
     options_are = ", ".join(known) or "none"
     for name in options:
@@ -194,7 +199,7 @@ def _item(given: object) -> object:
 
 
 def _invalid(given: dict[str, Any], reason: str) -> Skipped:
-    names = (given.get(field) for field in ("name", "url", "path", "key"))
+    names = (given.get(field) for field in NAMING)
     name = str(next(filter(None, names), "an item"))
     # Partial: an earlier run may have sent it, and then it must not count as gone.
     return Skipped(name, reason, invalid=True, partial=True)
@@ -211,30 +216,4 @@ def _document(given: object) -> object:
         given,
         "it is no document: a dict needs its text as a string in 'text' or 'page_content', and may "
         f"have 'metadata'; this one {has}",
-    )
-
-
-def _texts(addresses: Any) -> list[str]:
-    # Otherwise each element of a wrong list would be reported as no web address, one by one.
-    if not isinstance(addresses, list | tuple) or not all(isinstance(a, str) for a in addresses):
-        raise _wrong_type("urls", addresses, "a file's path, or a list of addresses as text")
-    return list(addresses)
-
-
-def _existing(parameter: str, given: object) -> Path:
-    if not isinstance(given, str | Path):
-        raise _wrong_type(parameter, given, "a path")
-    path, is_folder = Path(given), parameter == "folder"
-    if not (path.is_dir() if is_folder else path.is_file()):
-        raise AirflowFailException(
-            f"The task's parameter {parameter!r} names {'a folder' if is_folder else 'a file'} "
-            f"that this worker does not have: {path}. Nothing was sent."
-        )
-    return path
-
-
-def _wrong_type(parameter: str, given: object, wanted: str) -> AirflowFailException:
-    return AirflowFailException(
-        f"The task's parameter {parameter!r} is {type(given).__name__} where {wanted} is needed. "
-        "Nothing was sent."
     )

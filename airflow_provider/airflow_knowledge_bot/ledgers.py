@@ -79,7 +79,7 @@ def ledger_of(conn_id: str) -> "Ledger":
     Raises:
         AirflowFailException: there is no such connection, or it cannot hold a ledger.
     """
-    from airflow_knowledge_bot.operators.request import check_filled
+    from airflow_knowledge_bot.tasks import check_filled
     from knowledge_bot.ingest import Ledger
 
     check_filled("ledger_conn_id", conn_id)

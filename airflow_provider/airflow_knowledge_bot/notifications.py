@@ -9,7 +9,7 @@ from airflow_knowledge_bot.hooks import KnowledgeBotHook
 # isort: split
 from airflow.sdk import BaseNotifier
 
-from airflow_knowledge_bot.operators.request import as_several, given_or_default
+from airflow_knowledge_bot.tasks import as_several
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -67,7 +67,6 @@ class KnowledgeBotTextNotifier(BaseNotifier):
 
         Raises:
             ValueError: the name or the text is empty once it is rendered.
-            AirflowFailException: no collections are given, and the connection has no default.
             AirflowNotFoundException: there is no such connection.
             KnowledgeBotError: the source was not created, or, by its `delivery`, may have been.
         """
@@ -98,7 +97,5 @@ class KnowledgeBotTextNotifier(BaseNotifier):
                 )
 
     def _request(self, hook: KnowledgeBotHook) -> dict[str, Any]:
-        collections = given_or_default(
-            "collections", self.collections, "default_collection_id", hook.settings
-        )
+        collections = hook.settings.default("collections", self.collections)
         return {"name": self.name, "content": self.content, "collections": as_several(collections)}

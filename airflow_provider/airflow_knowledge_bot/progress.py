@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from airflow_knowledge_bot.tasks import brief
+
 if TYPE_CHECKING:
     from airflow_knowledge_bot.history import History
     from knowledge_bot.ingest import Ledger, Outcome, Report
@@ -19,7 +21,6 @@ _KINDS = ("replaced", "moved", "removed", "failed", "unknown")
 """The outcomes whose items are named."""
 
 _INTERVAL = 10.0  # seconds between two progress lines
-_CHARACTERS = 300
 
 
 class Log(Protocol):
@@ -187,9 +188,3 @@ def shell_needs(ledger: "Ledger") -> str:
         f"`kbot` needs `pip install 'knowledge-bot[{extra}]'` and, in its environment, "
         f"KNOWLEDGE_BOT_LEDGER={address}{password}."
     )
-
-
-def brief(text: str) -> str:
-    """Return a text as one short line."""
-    line = " ".join(text.split())
-    return line if len(line) <= _CHARACTERS else f"{line[: _CHARACTERS - 1]}…"

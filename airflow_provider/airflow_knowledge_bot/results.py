@@ -1,13 +1,15 @@
 """The result of an ingestion: for XCom, and as the error that says what a person must do."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.failures import key_at_fault
-from airflow_knowledge_bot.progress import NAMED, brief, shell_needs
+from airflow_knowledge_bot.operators.ingest import FAILED, KnowledgeBotIngestOperator
+from airflow_knowledge_bot.progress import NAMED, shell_needs
+from airflow_knowledge_bot.tasks import brief
 from knowledge_bot.ingest import IncompleteIngestionError, LedgerError, Stop
 
 if TYPE_CHECKING:
@@ -96,120 +98,104 @@ def removal_of(plan: "PrunePlan") -> str:
     return f"Remove {len(plan.lines)} (plan {plan.digest[:12]})"
 
 
-@dataclass(frozen=True)
-class Rules:
-    """Which reports fail a task, and how.
+def failing(report: "Report", task: KnowledgeBotIngestOperator) -> dict[str, int]:
+    """Return the counts that fail the task, by their names."""
+    counts: dict[str, int] = {
+        kind: getattr(report, kind) for kind in task.fail_on if getattr(report, kind)
+    }
+    most = task.max_refused
+    allowed = most * report.items if isinstance(most, float) else most
+    if counts.get("refused", 0) <= allowed:
+        counts.pop("refused", None)
+    return counts
 
-    Attributes:
-        fail_on: the kinds of failures that fail the task.
-        max_refused: how many refused items it tolerates: a number, or a share of all items.
-        on_unknown: `resend` leaves unknown outcomes to the next try.
+
+def tolerated(report: "Report", task: KnowledgeBotIngestOperator) -> dict[str, int]:
+    """Return the counts of failures that do not fail the task, by their names."""
+    counts: dict[str, int] = {
+        kind: getattr(report, kind) for kind in FAILED if kind not in failing(report, task)
+    }
+    return {kind: count for kind, count in counts.items() if count}
+
+
+def failure_of(
+    report: "Report",
+    task: KnowledgeBotIngestOperator,
+    *,
+    collections: Sequence[str],
+    ledger: "Ledger",
+    unknown: Sequence["Outcome"] = (),
+    invalid_passes: bool = False,
+) -> Exception | None:
+    """Return the error that fails the task; None where nothing does.
+
+    Args:
+        report: the report over all tries.
+        task: its parameters.
+        collections: the task's, named where the service refused one.
+        ledger: the ledger.
+        unknown: the first items of unknown outcome.
         invalid_passes: whether an item that could not be read may be readable at the next try, such
             as an object that changed since it was listed.
+
+    Returns:
+        `AirflowFailException` where a retry cannot help, with what a person must do;
+        `IncompleteIngestionError` where the next try may succeed.
     """
-
-    fail_on: Collection[str] = (
-        "refused",
-        "unknown",
-        "undelivered",
-        "invalid",
-        "failed",
-        "unremoved",
+    counts = failing(report, task)
+    if not counts and report.stopped in (None, Stop.LIMIT):
+        return None
+    resends = "unknown" in counts and task.on_unknown == "resend"
+    lines = _lines(report, counts, task, collections)
+    if "unknown" in counts and not resends:
+        lines[1:1] = _how_to_settle(report.unknown, unknown, task.ledger_conn_id, ledger)
+    may_pass = report.stopped not in _LASTING and (
+        not counts.keys().isdisjoint(("undelivered", "unremoved"))
+        or report.stopped in _PASSING
+        or ("invalid" in counts and invalid_passes)
+        or resends
     )
-    max_refused: int | float = 0
-    on_unknown: str = "hold"
-    invalid_passes: bool = False
-
-    def failing(self, report: "Report") -> dict[str, int]:
-        """Return the counts that fail the task, by their names."""
-        counts = {kind: getattr(report, kind) for kind in self.fail_on if getattr(report, kind)}
-        most = self.max_refused
-        allowed = most * report.items if isinstance(most, float) else most
-        if counts.get("refused", 0) <= allowed:
-            counts.pop("refused", None)
-        return counts
-
-    def tolerated(self, report: "Report") -> dict[str, int]:
-        """Return the counts of failures that do not fail the task, by their names."""
-        failing = self.failing(report)
-        kinds = Rules.fail_on
-        return {
-            kind: count
-            for kind in kinds
-            if kind not in failing and (count := getattr(report, kind))
-        }
-
-    def failure(
-        self,
-        report: "Report",
-        *,
-        conn_id: str,
-        collections: Sequence[str],
-        ledger_conn_id: str,
-        ledger: "Ledger",
-        unknown: Sequence["Outcome"],
-    ) -> Exception | None:
-        """Return the error that fails the task; None where nothing does.
-
-        Args:
-            report: the report over all tries.
-            conn_id: the connection, named where the key is at fault.
-            collections: the task's, named where the service refused one.
-            ledger_conn_id: the ledger's connection, with which a person settles unknown items.
-            ledger: the ledger.
-            unknown: the first items of unknown outcome.
-
-        Returns:
-            `AirflowFailException` where a retry cannot help, with what a person must do;
-            `IncompleteIngestionError` where the next try may succeed.
-        """
-        counts = self.failing(report)
-        if not counts and report.stopped in (None, Stop.LIMIT):
-            return None
-        passing = report.stopped not in _LASTING and (
-            not counts.keys().isdisjoint(("undelivered", "unremoved"))
-            or report.stopped in _PASSING
-            or ("invalid" in counts and self.invalid_passes)
-            or ("unknown" in counts and self.on_unknown == "resend")
-        )
-        lines = self._lines(report, counts, conn_id, collections)
-        if "unknown" in counts and self.on_unknown == "hold":
-            lines[1:1] = _how_to_settle(report.unknown, unknown, ledger_conn_id, ledger)
-        if passing:
-            again = "unknown" in counts and self.on_unknown == "resend"
-            return _IncompleteError(report, collections, [*lines, _next_try(again)])
+    if not may_pass:
         return AirflowFailException("\n".join(lines))
+    next_try = (
+        "on_unknown='resend': the next try sends what is missing, and what is unknown again, so "
+        "that may be there twice."
+        if resends
+        else "The next try sends what is missing, and nothing twice."
+    )
+    return _IncompleteError(report, collections, [*lines, next_try])
 
-    def _lines(
-        self, report: "Report", counts: Mapping[str, int], conn_id: str, collections: Sequence[str]
-    ) -> list[str]:
-        lines = [f"Not everything got into {', '.join(collections)}: {str(report).rstrip('.')}."]
-        if "refused" in counts:
-            lines.append("The next run tries what was refused again: correct it, or leave it out.")
-            errors = [failure.error for failure in report.failures if failure.kind == "refused"]
-            if any(collection in error for error in errors for collection in collections):
-                lines.append("The refusal is about the task's parameter 'collections'.")
-        if "invalid" in counts:
-            lines.append(
-                "Invalid items cannot be read or sent as they are: correct or remove them."
-            )
-        if "undelivered" in counts:
-            lines.append("The next run sends what the service did not get, or put off.")
-        if "failed" in counts:
-            lines.append("The service cannot read what failed: correct or remove these items.")
-        if "unremoved" in counts:
-            lines.append("The next run tries again to remove what is gone or superseded.")
-        if report.stopped is Stop.AUTHENTICATION:
-            lines.append(key_at_fault(conn_id))
-        if report.stopped is Stop.PAYMENT:
-            lines.append("Clear the task once the service's quota allows more.")
-        if report.stopped is Stop.REFUSED:
-            lines.append(
-                "So many refusals alike have one cause, which a retry does not remove: correct it, "
-                "then clear the task."
-            )
-        shown = [failure for failure in report.failures if failure.kind in counts][:_QUOTED]
-        return lines + [f"{one.kind}: {one.name}: {brief(one.error)}" for one in shown]
+
+# What a person, or the next run, does about each kind of failure, and about each end.
+_NEXT = {
+    "refused": "The next run tries what was refused again: correct it, or leave it out.",
+    "invalid": "Invalid items cannot be read or sent as they are: correct or remove them.",
+    "undelivered": "The next run sends what the service did not get, or put off.",
+    "failed": "The service cannot read what failed: correct or remove these items.",
+    "unremoved": "The next run tries again to remove what is gone or superseded.",
+    Stop.PAYMENT: "Clear the task once the service's quota allows more.",
+    Stop.REFUSED: (
+        "So many refusals alike have one cause, which a retry does not remove: correct it, then "
+        "clear the task."
+    ),
+}
+
+
+def _lines(
+    report: "Report",
+    counts: Mapping[str, int],
+    task: KnowledgeBotIngestOperator,
+    collections: Sequence[str],
+) -> list[str]:
+    lines = [f"Not everything got into {', '.join(collections)}: {str(report).rstrip('.')}."]
+    lines += [text for kind, text in _NEXT.items() if kind in counts or kind is report.stopped]
+    errors = [one.error for one in report.failures if one.kind == "refused"]
+    if "refused" in counts and any(one in error for error in errors for one in collections):
+        lines.append("The refusal is about the task's parameter 'collections'.")
+    if report.stopped is Stop.AUTHENTICATION:
+        lines.append(key_at_fault(task.knowledge_bot_conn_id))
+    shown = [failure for failure in report.failures if failure.kind in counts][:_QUOTED]
+    return lines + [f"{one.kind}: {one.name}: {brief(one.error)}" for one in shown]
 
 
 def _how_to_settle(
@@ -231,15 +217,6 @@ def _how_to_settle(
         *(f"unknown: {brief(one.name)} (key {brief(str(one.key))})" for one in shown),
         *([f"… and {more} more that are unknown."] if more > 0 else []),
     ]
-
-
-def _next_try(again: bool) -> str:
-    if again:
-        return (
-            "on_unknown='resend': the next try sends what is missing, and what is unknown again, "
-            "so that may be there twice."
-        )
-    return "The next try sends what is missing, and nothing twice."
 
 
 class _IncompleteError(IncompleteIngestionError):

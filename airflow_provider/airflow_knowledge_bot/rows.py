@@ -21,22 +21,17 @@ class QueryError(Exception):
     """A query failed; the next try may succeed."""
 
 
-def rows_of(sql: object, conn_id: str | None, options: Mapping[str, Any]) -> "Rows":
-    """Find the texts of a query's result, one in each row.
+def rows_of(sql: str, conn_id: str | None, options: Mapping[str, Any]) -> "Rows":
+    """Find the texts of a query's result, one in each row; it is run when the first one is taken.
 
     Args:
-        sql: the query, which is run when the first row is asked for.
+        sql: the query.
         conn_id: a connection whose hook speaks SQL.
         options: the columns, as `from_rows` takes them.
 
     Raises:
-        AirflowFailException: the query is not text, or its connection or its hook is missing.
+        AirflowFailException: the connection or its hook is missing.
     """
-    if not isinstance(sql, str):
-        raise AirflowFailException(
-            f"The task's parameter 'sql' is {type(sql).__name__} where a query as text is needed. "
-            "Nothing was sent."
-        )
     return Rows(sql, _hook(str(conn_id)), str(conn_id), options)
 
 
@@ -103,31 +98,20 @@ def _cursor(connection: Any) -> Any:
 
 
 def _hook(conn_id: str) -> "DbApiHook":
-    try:
-        connection = BaseHook.get_connection(conn_id)
-    except AirflowNotFoundException as error:
-        raise AirflowFailException(
-            "The task's parameter 'sql_conn_id' names a connection that does not exist: "
-            f"{conn_id!r}. Nothing was sent."
-        ) from error
-    subject = (
-        f"The task's parameter 'sql_conn_id' names the connection {conn_id!r} of type "
-        f"{connection.conn_type!r}"
-    )
+    subject = f"The task's parameter 'sql_conn_id' names the connection {conn_id!r}"
     try:
         from airflow.providers.common.sql.hooks.sql import DbApiHook
-    except ImportError as error:
-        raise AirflowFailException(
-            f"{subject}, and Airflow's SQL hooks are not installed on this worker: pip install "
-            "apache-airflow-providers-common-sql and the provider of that database, such as "
-            "apache-airflow-providers-postgres. Nothing was sent."
-        ) from error
-    try:
+
+        connection = BaseHook.get_connection(conn_id)
+        subject += f" of type {connection.conn_type!r}"
         hook = connection.get_hook()  # type: ignore[no-untyped-call] # Airflow leaves it untyped
+    except AirflowNotFoundException as error:
+        raise AirflowFailException(f"{subject}, which does not exist. Nothing was sent.") from error
     except Exception as error:  # Airflow raises its base class here, and what the import raises
         raise AirflowFailException(
-            f"{subject}, for which no provider is installed on this worker ({error}): install it, "
-            "such as apache-airflow-providers-postgres or -sqlite. Nothing was sent."
+            f"{subject}, which cannot be used on this worker ({error}). It may need pip install "
+            "apache-airflow-providers-common-sql and the provider of that database, such as "
+            "apache-airflow-providers-postgres. Nothing was sent."
         ) from error
     if not isinstance(hook, DbApiHook):
         raise AirflowFailException(

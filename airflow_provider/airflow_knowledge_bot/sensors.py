@@ -16,8 +16,7 @@ from airflow_knowledge_bot._compat import (
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.operators.request import check_filled, check_number
-from airflow_knowledge_bot.places import KnowledgeBotServiceLink
+from airflow_knowledge_bot.tasks import ServiceTask, check_filled, check_number
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -143,7 +142,7 @@ class KnowledgeBotPingSensor(BaseSensorOperator):
                 raise AirflowFailException(f"The trigger fired an unknown event: {event!r}")
 
 
-class KnowledgeBotAnswerSensor(BaseSensorOperator):
+class KnowledgeBotAnswerSensor(ServiceTask, BaseSensorOperator):
     """Waits until a bot answers questions as expected, that is, until it knows its new sources.
 
     The service accepts a source long before a bot can answer from it, and does not report its
@@ -179,15 +178,9 @@ class KnowledgeBotAnswerSensor(BaseSensorOperator):
 
     template_fields: Sequence[str] = ("bot_id", "questions", "file", "knowledge_bot_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"questions": "json"}
-    template_ext: Sequence[str] = ()
-    ui_color = "#e3edf7"
-    operator_extra_links = (KnowledgeBotServiceLink(),)
 
     _asked: "Asked | None" = None
     _open = ""
-
-    service_page = ""
-    """Where the extra link leads, once the task knows its connection."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from airflow_knowledge_bot.failures import is_temporary, no_connection
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.operators.request import check_filled
+from airflow_knowledge_bot.tasks import check_filled
 from knowledge_bot.errors import KnowledgeBotError
 
 if TYPE_CHECKING:

@@ -74,35 +74,6 @@ def ran(airflow, dag_id, **conf):
     return state, task
 
 
-def test_every_documented_kind_of_value_works(airflow):
-    run_id = airflow.trigger(
-        "every_kind_of_value", file=airflow._environment["QUESTIONS"], hour="nine"
-    )
-    run = airflow.finished("every_kind_of_value", run_id)
-    tasks = airflow.tasks("every_kind_of_value", run_id)
-    assert run["state"] == "success", {key: one["state"] for key, one in tasks.items()}
-    assert airflow.xcom("every_kind_of_value", run_id, "mapped", 1)["passed"] == 2
-    # A person sees there what was asked.
-    assert tasks["dicts", -1]["rendered_fields"]["questions"] == [OPENING]
-    assert "When do you open?" in str(tasks["objects", -1]["rendered_fields"]["questions"])
-
-
-def test_a_wrong_answer_fails_without_a_retry_and_the_log_says_why(airflow, bots):
-    state, task = ran(airflow, "is_answered_wrongly")
-    assert (state, task["try_number"]) == ("failed", 1)
-    assert bots.asked_of("bot_is_answered_wrongly") == {OPENING["ask"]: 1, PARKING["ask"]: 1}
-    log = airflow.task_log("is_answered_wrongly", "check")
-    for said in ("Answer: At ten.", 'does not contain \\"nine\\"', "1 of 2 passed"):
-        assert said in log
-
-
-@needs_state_store
-def test_retries_go_on_while_answers_are_lost_and_ask_only_what_has_not_passed(airflow, bots):
-    state, task = ran(airflow, "loses_an_answer")
-    assert (state, task["try_number"]) == ("success", 3)
-    assert bots.asked_of("bot_loses_an_answer") == ONCE + Counter({PARKING["ask"]: 2})
-
-
 @needs_state_store
 def test_a_task_that_was_killed_asks_again_only_what_had_no_answer(airflow, bots):
     run_id = airflow.trigger("is_killed")

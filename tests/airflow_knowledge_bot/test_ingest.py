@@ -6,7 +6,6 @@ import threading
 import time
 
 import pytest
-from airflow.sdk import DAG
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.ledgers import ledger_of
@@ -175,29 +174,6 @@ def test_a_task_that_is_killed_finishes_what_is_in_flight_and_begins_nothing(
     assert len(server.requests) == len(TEXTS)
 
 
-@pytest.mark.parametrize(
-    ("options", "parameter"),
-    [
-        ({"folder": ""}, "'folder' is empty"),
-        ({"sitemap": " "}, "'sitemap' is empty"),
-        ({"folder": "/nowhere"}, "'folder' names a folder that this worker does not have"),
-        ({"jsonl": "/nowhere.jsonl"}, "'jsonl' names a file that this worker does not have"),
-        ({"objects": "file:///nowhere/*.txt"}, "'objects' cannot be read"),
-        ({"objects": "s3://bucket/*.txt"}, "'objects' cannot be read"),
-        ({"items": TEXTS, "collections": []}, "'collections' is empty"),
-        ({"items": TEXTS, "collections": None}, "'collections' is not given"),
-        ({"items": TEXTS, "ledger_conn_id": "none_such"}, "'ledger_conn_id'.*'none_such'"),
-        ({"items": TEXTS, "ledger_conn_id": "knowledge_bot_default"}, "'ledger_conn_id'.*type"),
-        ({"items": TEXTS, "knowledge_bot_conn_id": "none_such"}, "'knowledge_bot_conn_id'"),
-        ({"items": TEXTS, "origin": " "}, "origin"),
-    ],
-)
-def test_a_parameter_that_cannot_be_used_is_named(good, ledger, options, parameter):
-    with pytest.raises(AirflowFailException, match=parameter):
-        run(ingesting(**options))
-    assert good.requests == []
-
-
 def test_the_ledger_s_password_is_shown_to_nobody(good, monkeypatch, caplog):
     monkeypatch.setenv("AIRFLOW_CONN_LEDGER", "postgres://user:pass-word-7@127.0.0.1:9/none")
     with pytest.raises(LedgerError, match=r"127\.0\.0\.1") as caught:
@@ -264,15 +240,6 @@ def test_what_cannot_be_read_today_is_not_gone(good, ledger):
     assert list(Ledger(ledger).gone()) == []
 
 
-def test_a_service_that_refuses_everything_alike_fails_the_task_for_good(connect, scripted, ledger):
-    server = scripted(answer(400, {"code": "no", "message": "No such collection: col_house."}))
-    connect(server.url, max_retries=0)
-    texts = [{"name": f"text {number}", "content": "c"} for number in range(200)]
-    with pytest.raises(AirflowFailException, match="refusals alike have one cause"):
-        run(ingesting(items=texts))
-    assert len(server.requests) < 100
-
-
 def test_the_operator_s_defaults_are_those_of_the_engine():
     # Written out there, so that a DAG is parsed without the engine.
     parameters = inspect.signature(KnowledgeBotIngestOperator.__init__).parameters
@@ -281,16 +248,3 @@ def test_the_operator_s_defaults_are_those_of_the_engine():
     assert {name: parameters[name].default for name in shared} == {
         name: getattr(Ingestion, name) for name in shared
     }
-
-
-def test_an_unknown_choice_is_refused_when_the_dag_is_parsed():
-    with pytest.raises(ValueError, match="'hold' or 'resend'"):
-        ingesting(items=[], on_unknown="guess")
-
-
-def test_chunks_may_be_mapped():
-    with DAG("mapped"):
-        mapped = KnowledgeBotIngestOperator.partial(
-            task_id="ingest", collections="col_house", ledger_conn_id="ledger"
-        ).expand(items=[TEXTS[:3], TEXTS[3:]])
-    assert mapped.partial_kwargs["ledger_conn_id"] == "ledger"

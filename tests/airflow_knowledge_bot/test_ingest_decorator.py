@@ -76,53 +76,6 @@ def test_what_a_function_yields_or_returns_is_ingested(dags, good, ledger, body)
     assert "Ingesting items of the function 'feed' into col_1" in run.log
 
 
-def test_a_second_night_sends_only_what_is_new_and_hands_on_its_counts(dags, good, ledger):
-    dag = dags.load(
-        """
-        @task.knowledge_bot_ingest(collections="col_1", ledger_conn_id="ledger", origin="shop")
-        def feed(params):
-            for name in params["names"]:
-                yield {"name": name, "content": f"of {name}"}
-
-        @task
-        def report(counts):
-            return [counts["created"], counts["unchanged"], counts["gone"]]
-
-        dag.params["names"] = "abc"
-        report(feed())
-        """
-    )
-    xcom = [
-        dags.run(dag, run_conf={"names": given}).tasks["report"].xcom for given in ("abc", "abd")
-    ]
-    assert xcom == [[3, 0, 0], [1, 2, 1]]
-    assert names(good) == ["a", "b", "c", "d"]
-
-
-def test_a_failure_in_the_function_sends_what_came_before_and_the_retry_the_rest(
-    dags, good, ledger, tmp_path
-):
-    dag = dags.load(
-        f"""
-        import os
-        ---
-        @task.knowledge_bot_ingest(
-            collections="col_1", ledger_conn_id="ledger", retries=1, retry_delay=timedelta(0)
-        )
-        def feed():
-            yield {{"name": "a", "content": "c"}}
-            if not os.path.exists({str(tmp_path / "tried")!r}):
-                open({str(tmp_path / "tried")!r}, "w").close()
-                raise OSError("the shop does not answer")
-            yield {{"name": "b", "content": "c"}}
-        feed()
-        """
-    )
-    run = dags.run(dag)
-    assert (run.state, run.task.try_number) == ("success", 2)
-    assert names(good) == ["a", "b"]
-
-
 @pytest.mark.parametrize(
     ("function", "options", "error", "expected"),
     [
@@ -141,19 +94,3 @@ def test_what_no_run_could_use_is_named_when_the_dag_is_parsed(
     given = f'collections="col_1", ledger_conn_id="ledger"{options}'
     with pytest.raises(error, match=expected):
         dags.load(f"@task.knowledge_bot_ingest({given})\n{function}\nfeed()")
-
-
-@pytest.mark.parametrize("given", ["None", "'text'", "{'name': 'a', 'content': 'c'}"])
-def test_a_function_that_gives_no_items_fails_for_good_and_sends_nothing(dags, good, ledger, given):
-    dag = dags.load(
-        f"""
-        @task.knowledge_bot_ingest(collections="col_1", ledger_conn_id="ledger", retries=1)
-        def feed():
-            return {given}
-        feed()
-        """
-    )
-    run = dags.run(dag)
-    assert (run.state, run.task.try_number) == ("failed", 1)
-    assert "'items' gives" in run.log
-    assert good.requests == []

@@ -151,13 +151,6 @@ def test_an_intent_holds_neither_key_nor_content(attempt, scripted):
     assert "nine" not in str(attempt.store)
 
 
-def test_an_unknown_choice_is_refused_when_the_dag_is_parsed():
-    with pytest.raises(ValueError, match="'hold' or 'resend'"):
-        KnowledgeBotCreateTextSourceOperator(
-            task_id="add", name="n", content="c", on_unknown="again"
-        )
-
-
 # With idempotency ---------------------------------------------------------------------------------
 
 

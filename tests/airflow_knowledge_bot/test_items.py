@@ -1,6 +1,5 @@
 """Where an ingestion's items come from, and what becomes of those that are none."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -10,9 +9,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_knowledge_bot._compat import AirflowFailException
 from airflow_knowledge_bot.operators import KnowledgeBotIngestOperator
-from knowledge_bot.ingest import IncompleteIngestionError, Text
-from page_server import answer as page
-from page_server import serving
+from knowledge_bot.ingest import IncompleteIngestionError
 
 TEXTS = [{"name": f"text {number}", "content": f"It is {number} o'clock."} for number in range(6)]
 
@@ -25,28 +22,6 @@ def ingesting(**origin):
 
 def run(operator, **context):
     return operator.execute({"ti": SimpleNamespace(xcom_push=lambda key, value: None), **context})
-
-
-def names(server):
-    return sorted(request.json()["value"]["name"] for request in server.requests)
-
-
-def test_a_folder_and_a_file_of_lines_are_read(good, ledger, tmp_path):
-    folder = tmp_path / "handbook"
-    folder.mkdir()
-    (folder / "a.txt").write_text("a")
-    assert run(ingesting(folder=str(folder)))["created"] == 1
-    lines = tmp_path / "items.jsonl"
-    lines.write_text("\n".join(json.dumps(item) for item in TEXTS))
-    assert run(ingesting(jsonl=str(lines)))["created"] == len(TEXTS)
-
-
-def test_a_sitemap_s_pages_are_given_to_the_service(good, ledger):
-    with serving() as site:
-        pages = f"<urlset><url><loc>{site.url('/hours')}</loc></url></urlset>"
-        site.answers["/sitemap.xml"] = page(pages.encode(), kind="application/xml")
-        run(ingesting(sitemap=site.url("/sitemap.xml")))
-    assert [one.json()["value"]["url"] for one in good.requests] == [site.url("/hours")]
 
 
 @pytest.fixture
@@ -122,12 +97,6 @@ def test_an_object_that_cannot_be_read_now_is_left_to_the_next_try(
     assert len(good.requests) == 2
 
 
-def test_objects_may_lie_on_this_machine_s_disk(good, ledger, tmp_path):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.txt").write_text("a")
-    assert run(ingesting(objects=f"file://{tmp_path}/docs/*.txt"))["created"] == 1
-
-
 def test_what_cannot_be_read_is_counted_and_not_quoted(good, ledger):
     items = [{"name": "", "content": "a secret text"}, {"title": "Hours"}, {"name": "n", "url": 7}]
     with pytest.raises(AirflowFailException, match=r"(?s)invalid 3.*none of the fields") as caught:
@@ -149,14 +118,3 @@ def test_an_item_that_is_none_is_named_and_the_others_are_there(good, ledger, it
     with pytest.raises(AirflowFailException, match=expected):
         run(ingesting(items=[item, *TEXTS]))
     assert len(good.requests) == len(TEXTS)
-
-
-@pytest.mark.parametrize(
-    "items",
-    ["a text", TEXTS[0], Text(name="n", content="c"), lambda: None],
-    ids=["text", "single dict", "single item", "function of nothing"],
-)
-def test_what_is_no_list_of_items_is_named_and_not_taken_apart(good, ledger, items):
-    with pytest.raises(AirflowFailException, match=r"'items' gives .*Nothing was sent"):
-        run(ingesting(items=items))
-    assert good.requests == []

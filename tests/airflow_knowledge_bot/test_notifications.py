@@ -126,17 +126,12 @@ def test_a_lost_answer_is_not_sent_again(connect, scripted, way):
     [
         ({}, " ", "'content' is empty once it is rendered: nothing was sent"),
         ({"name": " "}, "t", "'name' is empty once it is rendered"),
-        ({}, "t", "'collections' is not given, and the connection 'knowledge_bot_default' has no"),
+        ({}, "t", "collections: .*'default_collection_id'"),
         ({"knowledge_bot_conn_id": "none_such"}, "t", "none_such"),
+        ({"knowledge_bot_conn_id": ""}, "t", "'knowledge_bot_conn_id'"),
     ],
 )
 def test_what_cannot_be_used_is_named_before_anything_is_sent(good, way, given, text, expected):
     with pytest.raises((ValueError, AirflowException), match=expected):
         way(notifier(**given), {"text": text})
     assert good.requests == []
-
-
-def test_a_connection_that_a_template_made_nothing_of_is_reported():
-    notifier = KnowledgeBotTextNotifier(name="n", content="c", knowledge_bot_conn_id="")
-    with pytest.raises(ValueError, match="'knowledge_bot_conn_id' is empty once it is rendered"):
-        notifier.notify({})

@@ -7,10 +7,10 @@ their requests again. If answers are slow, raise the connection's `timeout`.
 from airflow_knowledge_bot.operators.checks import KnowledgeBotCheckOperator
 from airflow_knowledge_bot.operators.ingest import KnowledgeBotIngestOperator
 from airflow_knowledge_bot.operators.ledgers import KnowledgeBotResolveOperator
-from airflow_knowledge_bot.operators.messages import KnowledgeBotSendMessageOperator
-from airflow_knowledge_bot.operators.sources import (
+from airflow_knowledge_bot.operators.request import (
     KnowledgeBotCreateTextSourceOperator,
     KnowledgeBotCreateWebpageSourceOperator,
+    KnowledgeBotSendMessageOperator,
     KnowledgeBotUploadSourceOperator,
 )
 

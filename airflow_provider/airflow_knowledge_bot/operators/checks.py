@@ -9,8 +9,7 @@ from airflow_knowledge_bot.hooks import KnowledgeBotHook  # first: it reports a 
 # isort: split
 from airflow.sdk import BaseOperator
 
-from airflow_knowledge_bot.operators.request import check_number, hand_on
-from airflow_knowledge_bot.places import KnowledgeBotServiceLink
+from airflow_knowledge_bot.tasks import ServiceTask, check_number, hand_on
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from knowledge_bot.checks import CheckReport, Question
 
 
-class KnowledgeBotCheckOperator(BaseOperator):
+class KnowledgeBotCheckOperator(ServiceTask, BaseOperator):
     """Asks a bot questions, and fails if too few answers are as expected.
 
     Each question is a message in a new conversation (POST /messages). All are asked, even after a
@@ -57,15 +56,9 @@ class KnowledgeBotCheckOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("bot_id", "questions", "file", "knowledge_bot_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"questions": "json"}
-    template_ext: Sequence[str] = ()
-    ui_color = "#e3edf7"
-    operator_extra_links = (KnowledgeBotServiceLink(),)
 
     _stop: Event | None = None
     _report: "CheckReport | None" = None
-
-    service_page = ""
-    """Where the extra link leads, once the task knows its connection."""
 
     def __init__(
         self,
@@ -112,10 +105,9 @@ class KnowledgeBotCheckOperator(BaseOperator):
         with task_fails_for_good(self.knowledge_bot_conn_id, {}, "resend"):
             report = ask(
                 self,
-                Asked(TaskMemory(context)),
+                Asked(TaskMemory(context), self._stop),
                 wait=self.wait,
                 interval=self.interval,
-                stop=self._stop,
             )
         self._report = report
         log_report(report)

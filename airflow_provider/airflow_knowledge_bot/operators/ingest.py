@@ -19,18 +19,20 @@ from airflow_knowledge_bot.functions import (
     name_of,
 )
 from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.operators.request import (
+from airflow_knowledge_bot.places import without_secrets
+from airflow_knowledge_bot.tasks import (
+    NAMING,
+    ServiceTask,
     as_bool,
     as_number,
     as_several,
     check_filled,
     check_number,
     check_on_unknown,
-    given_or_default,
     hand_on,
     label_mapped_task,
+    wrong_type,
 )
-from airflow_knowledge_bot.places import KnowledgeBotServiceLink, service_page, without_secrets
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -63,7 +65,7 @@ Failed = Literal["refused", "unknown", "undelivered", "invalid", "failed", "unre
 """The ways in which the service can lack an item, or have what it should not."""
 
 ITEM_SOURCES: tuple[ItemSource, ...] = get_args(ItemSource)
-_FAILED: tuple[Failed, ...] = get_args(Failed)
+FAILED: tuple[Failed, ...] = get_args(Failed)
 
 # Only parts of these are templates; see `templates`.
 _PARTLY_TEMPLATES = ("items", "documents")
@@ -77,12 +79,11 @@ _UNRELIABLE = ("objects", "sql")
 # The answer of a person who leaves all as it is.
 LEAVE = "Leave them"
 
-# The fields that name an item, the best first, and the length of a mapped task's label.
-_NAMING = ("name", "url", "path", "key")
+# The length of a mapped task's label.
 _LABEL = 100
 
 
-class KnowledgeBotIngestOperator(BaseOperator):
+class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
     """Ingests many items in one task; items that the ledger knows as unchanged are not sent again.
 
     A ledger in PostgreSQL keeps any number of tasks and workers from sending an item twice. Items
@@ -189,17 +190,11 @@ class KnowledgeBotIngestOperator(BaseOperator):
         "source_options": "json",
         "collections": "json",
     }
-    template_ext: Sequence[str] = ()
     # A deep copy of a bound method copies its object, and texts may be many.
     shallow_copy_attrs: Sequence[str] = ("items", "documents", "prune")
-    ui_color = "#e3edf7"
-    operator_extra_links = (KnowledgeBotServiceLink(),)
 
     _stop: Event | None = None
     _answer: str | None = None  # of the person who was asked what to remove
-
-    service_page = ""
-    """Where the extra link leads, once the task knows its connection."""
 
     def __init__(
         self,
@@ -229,7 +224,7 @@ class KnowledgeBotIngestOperator(BaseOperator):
         response_timeout: timedelta | None = timedelta(hours=12),
         wait: float = 90.0,
         ledger_wait: float = 300.0,
-        fail_on: Collection[Failed] = _FAILED,
+        fail_on: Collection[Failed] = FAILED,
         max_refused: int | float = 0,
         knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
         **kwargs: Any,
@@ -293,18 +288,17 @@ class KnowledgeBotIngestOperator(BaseOperator):
         """
         from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.history import CHANGES, History
+        from airflow_knowledge_bot.ledgers import ledger_of
         from airflow_knowledge_bot.places import changed_outlets, collection_uri
         from airflow_knowledge_bot.progress import ProgressLog
-        from airflow_knowledge_bot.results import Rules, summary
+        from airflow_knowledge_bot.results import failure_of, summary, tolerated
 
         given = {"collections": self.collections}
         with task_fails_for_good(self.knowledge_bot_conn_id, given, self.on_unknown):
             item_source = self._item_source()
-            check_filled("knowledge_bot_conn_id", self.knowledge_bot_conn_id)
-            hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
-            self.service_page = service_page(hook.settings.base_url)
+            hook = self._hook()
             collections = self._collections(hook.settings)
-            ledger = self._ledger()
+            ledger = ledger_of(self.ledger_conn_id)
             with hook.get_conn() as client, _connections_of_items():
                 items = self._items_of(item_source, context)
                 route = client.base_url, tuple(sorted(collections)), self.origin or items.origin
@@ -333,19 +327,18 @@ class KnowledgeBotIngestOperator(BaseOperator):
                     raise
 
         total = history.total(report)
-        rules = Rules(self.fail_on, self.max_refused, self.on_unknown, item_source in _UNRELIABLE)
-        failure = rules.failure(
+        failure = failure_of(
             total,
-            conn_id=self.knowledge_bot_conn_id,
+            self,
             collections=collections,
-            ledger_conn_id=self.ledger_conn_id,
             ledger=ledger,
             unknown=progress.named["unknown"],
+            invalid_passes=item_source in _UNRELIABLE,
         )
         asks = self.prune == "ask" and self._answer is None and total.gone_withheld > 0
         missed = history.end(total, succeeded=failure is None and not asks)
         result = summary(total, progress.named, ledger, history)
-        progress.end(total, result["named"], rules.tolerated(total), ledger)
+        progress.end(total, result["named"], tolerated(total, self), ledger)
         written = sorted({*collections, *items.collections})
         self._collection_uris = [collection_uri(client.base_url, one) for one in written]
         if failure is not None:
@@ -450,24 +443,26 @@ class KnowledgeBotIngestOperator(BaseOperator):
                 check_function(name, function)
         if callable(self.prune):
             check_synchronous("prune", self.prune)
-        if not isinstance(self.wait_ready, str):
-            check_number("wait_ready", self.wait_ready, 0)
         if (self.sql is None) != (self.sql_conn_id is None):
             raise ValueError("sql and sql_conn_id are given together: a query, and where to ask it")
-        check_number("concurrency", self.concurrency, 1, whole=True)
-        check_number("gone_limit", self.gone_limit, 0, 1)
-        check_number("wait", self.wait, 0)
-        check_number("ledger_wait", self.ledger_wait, 0)
-        if self.limit is not None:
-            check_number("limit", self.limit, 0, whole=True)
-        if self.rate is not None:
-            check_number("rate", self.rate, 0.001)
-        most = 1 if isinstance(self.max_refused, float) else math.inf
-        check_number("max_refused", self.max_refused, 0, most)
+        for name, least, most in (
+            ("concurrency", 1, math.inf),
+            ("limit", 0, math.inf),
+            ("rate", 0.001, math.inf),
+            ("gone_limit", 0, 1),
+            ("wait", 0, math.inf),
+            ("ledger_wait", 0, math.inf),
+            ("max_refused", 0, 1 if isinstance(self.max_refused, float) else math.inf),
+            ("wait_ready", 0, math.inf),
+        ):
+            value = getattr(self, name)
+            is_left_out = value is None and name in ("limit", "rate")
+            if not is_left_out and not (name == "wait_ready" and isinstance(value, str)):
+                check_number(name, value, least, most, whole=name in ("concurrency", "limit"))
         kinds: Any = self.fail_on
-        if not isinstance(kinds, set | frozenset | list | tuple) or set(kinds) - set(_FAILED):
+        if not isinstance(kinds, set | frozenset | list | tuple) or set(kinds) - set(FAILED):
             raise ValueError(
-                f"fail_on: expected a list of some of {', '.join(_FAILED)}, as in ['refused'], "
+                f"fail_on: expected a list of some of {', '.join(FAILED)}, as in ['refused'], "
                 f"not {kinds!r}"
             )
 
@@ -500,20 +495,12 @@ class KnowledgeBotIngestOperator(BaseOperator):
         return f"{item_source} {_label(value)}"
 
     def _collections(self, settings: "Settings") -> list[str]:
-        given = given_or_default("collections", self.collections, "default_collection_id", settings)
+        given = settings.default("collections", self.collections)
         check_filled("collections", given)
         several: Any = [given] if isinstance(given, str) else given
         if not isinstance(several, list | tuple) or not all(isinstance(c, str) for c in several):
-            raise AirflowFailException(
-                f"The task's parameter 'collections' is {type(given).__name__} where an id or a "
-                "list of ids is needed. Nothing was sent."
-            )
+            raise wrong_type("collections", given, "an id or a list of ids")
         return list(several)
-
-    def _ledger(self) -> "Ledger":
-        from airflow_knowledge_bot.ledgers import ledger_of
-
-        return ledger_of(self.ledger_conn_id)
 
     def _items_of(self, item_source: ItemSource, context: "Context") -> "Items":
         from airflow_knowledge_bot.items import Items
@@ -607,9 +594,9 @@ def _connections_of_items() -> Iterator[None]:
 def _label(item: object) -> str:
     """Return a short name of an item or a source, without a connection's id or a query."""
     if isinstance(item, dict):
-        item = next(filter(None, (item.get(field) for field in _NAMING)), "an item")
+        item = next(filter(None, (item.get(field) for field in NAMING)), "an item")
     else:
-        item = next(filter(None, (getattr(item, field, None) for field in _NAMING)), item)
+        item = next(filter(None, (getattr(item, field, None) for field in NAMING)), item)
     text = str(item)
     if "://" in text:
         try:

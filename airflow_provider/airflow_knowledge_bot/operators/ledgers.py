@@ -9,7 +9,7 @@ from airflow_knowledge_bot._compat import AirflowFailException
 # isort: split
 from airflow.sdk import BaseOperator
 
-from airflow_knowledge_bot.operators.request import as_bool
+from airflow_knowledge_bot.tasks import as_bool
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -1,71 +1,73 @@
-"""The base of the operators that send one request, and checks of parameters."""
+"""The operators that send one request each: they create a source, or ask a bot."""
 
-import ast
-import json
-import math
-from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext, suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_knowledge_bot._compat import AirflowException, AirflowFailException
+
+# isort: split
 from airflow.sdk import BaseOperator
 
-from airflow_knowledge_bot._compat import AirflowFailException
-from airflow_knowledge_bot.hooks import KnowledgeBotHook
-from airflow_knowledge_bot.places import KnowledgeBotServiceLink, service_page, without_secrets
+from airflow_knowledge_bot.hooks import MESSAGE_FIELDS, SOURCE_FIELDS, KnowledgeBotHook
+from airflow_knowledge_bot.tasks import (
+    ServiceTask,
+    as_several,
+    check_filled,
+    check_number,
+    check_on_unknown,
+    label_mapped_task,
+)
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    from os import PathLike
 
-    from airflow.sdk import Context
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Context, ObjectStoragePath
 
-    from airflow_knowledge_bot.connections import Settings
     from airflow_knowledge_bot.intents import Intent, OnUnknown
     from knowledge_bot import Client
-
-
-T = TypeVar("T")
 
 # How many characters of a message or a name identify it.
 _LABEL = 60
 
+# Seconds between two looks at a source, at first and at most.
+_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
 
-class RequestOperator(BaseOperator):
+# The parameters that may be empty.
+_OPTIONAL = ("headers", "filename", "conversation_id")
+
+_SINCE_KILLED = (
+    "This Airflow keeps nothing between the tries of a task: if the worker is killed in the middle "
+    "of the request, the next try sends it again."
+)
+
+
+class RequestOperator(ServiceTask, BaseOperator):
     """Sends one request built from the task's parameters; its answer becomes the XCom."""
-
-    template_ext: Sequence[str] = ()
-    ui_color = "#e3edf7"
-    operator_extra_links = (KnowledgeBotServiceLink(),)
 
     endpoint: ClassVar[str]
     """The method of the client that sends the request."""
     parameters: ClassVar[tuple[str, ...]]
     """The attributes that form the request, named like the interface's fields."""
-    required: ClassVar[tuple[str, ...]]
-    """The parameters that must not be empty once they are rendered."""
-    default: ClassVar[tuple[str, str]]
-    """The parameter with a default in the connection, and the field of its extra that holds it."""
+    by_connection: ClassVar[str]
+    """The one for which the connection has a default."""
+    named_by: ClassVar[str]
+    """The one by which a person recognises the request."""
     answer_fields: ClassVar[dict[str, Any]]
     """The answer's documented fields, which go to XCom; in the form of pydantic's `include`."""
 
-    named_by: ClassVar[str]
-    """The parameter by which a person recognises the request."""
-
-    service_page = ""
-    """Where the extra link leads, once the task knows its connection."""
+    wait_ready = 0.0
 
     def __init__(
-        self,
-        *,
-        knowledge_bot_conn_id: str,
-        on_unknown: "OnUnknown",
-        **kwargs: Any,
+        self, *, knowledge_bot_conn_id: str, on_unknown: "OnUnknown", **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         check_on_unknown(on_unknown)
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
         self.on_unknown = on_unknown
+        self._collection_uris: list[str] = []
 
     @property
     def label(self) -> str:
@@ -77,52 +79,64 @@ class RequestOperator(BaseOperator):
 
         Raises:
             AirflowFailException: the request cannot be sent as it is, the service refused it for
-                good, or the service may have acted on it although no answer arrived
-                (`on_unknown="hold"`).
+                good or could not read the source, or the service may have acted on it although no
+                answer arrived (`on_unknown="hold"`).
+            AirflowException: `wait_ready` is over; the next try waits for the same source.
             KnowledgeBotError: Airflow may try the task again.
         """
         from airflow_knowledge_bot.failures import task_fails_for_good
         from airflow_knowledge_bot.intents import Intent
         from airflow_knowledge_bot.memory import TaskMemory
+        from airflow_knowledge_bot.places import collection_uri, describe_outlets, without_secrets
+        from knowledge_bot.adapters import check_announced
 
         label_mapped_task(self.label, context)
         request = {name: getattr(self, name) for name in self.parameters}
         with task_fails_for_good(self.knowledge_bot_conn_id, request, self.on_unknown):
-            check_filled("knowledge_bot_conn_id", self.knowledge_bot_conn_id)
-            hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
-            self.service_page = service_page(hook.settings.base_url)
-            self._complete(request, hook.settings)
-            intent = Intent(TaskMemory(context), self.on_unknown, self._described())
+            hook = self._hook()
+            name = self.by_connection
+            request[name] = hook.settings.default(name, request[name])
+            for several in ("collections", "headers"):
+                if several in request:
+                    request[several] = as_several(request[several])
+            for name in self.parameters:
+                if name not in _OPTIONAL:
+                    check_filled(name, request[name])
+            # For a person who looks for it in the service.
+            what = f"{self.named_by} {self.label!r}"
+            intent = Intent(TaskMemory(context), self.on_unknown, what)
             answer = intent.earlier_answer()
             with hook.get_conn() as client:
-                self._check_service(client)
+                if self.wait_ready:
+                    check_announced(("sources",), "wait_ready", client.extensions())
                 if answer is not None:
                     self.log.info("An earlier try sent the request; its answer is returned.")
                 else:
                     answer = self._sent(client, intent, request)
-                answer = self._settled(client, answer, again=intent.is_kept)
-        page = without_secrets(hook.settings.base_url)
-        self.log.info("Created %s at %s.", self._created(request, answer), page)
-        self._done(context, hook.settings.base_url, answer)
+                if self.wait_ready:
+                    answer = self._ready(client, answer, again=intent.is_kept)
+        created, extra = self._described(request, answer)
+        base_url = hook.settings.base_url
+        self.log.info("Created %s at %s.", created, without_secrets(base_url))
+        # The service does not say which collections a bot reads (interface section 2), so an alias
+        # of a message stays empty.
+        self._collection_uris = [
+            collection_uri(base_url, one) for one in extra.get("collections", ())
+        ]
+        # Also of an answer that an earlier try got.
+        describe_outlets(context, self.outlets, self._collection_uris, extra)
         return answer
 
-    def _complete(self, request: dict[str, Any], settings: "Settings") -> None:
-        """Add the connection's default and check what is required, before anything is sent."""
-        name, field = self.default
-        request[name] = given_or_default(name, request[name], field, settings)
-        for several in ("collections", "headers"):
-            if several in request:
-                request[several] = as_several(request[several])
-        for required in self.required:
-            check_filled(required, request[required])
-
-    def _described(self) -> str:
-        """Return the request in a few words, for a person who looks for it in the service."""
-        return f"{self.named_by} {self.label!r}"
-
-    def _opened(self, request: dict[str, Any]) -> "AbstractContextManager[dict[str, Any]]":
+    @contextmanager
+    def _opened(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Open the request's file, before the intent is stored: if this fails, nothing was sent."""
-        return nullcontext(request)
+        from airflow_knowledge_bot.objects import is_object, opened
+
+        if is_object(request.get("file", "")):
+            with opened(request["file"]) as (stream, name):
+                yield {**request, "file": stream, "filename": request["filename"] or name}
+        else:
+            yield request  # the client opens a path itself, once for each attempt
 
     def _sent(self, client: "Client", intent: "Intent", request: dict[str, Any]) -> dict[str, Any]:
         """Send the request, unless an earlier try may have done so and must not be repeated."""
@@ -133,176 +147,293 @@ class RequestOperator(BaseOperator):
             getattr(type(client), self.endpoint)(**ready)
             key = intent.key(extensions_of(client))
             if not intent.is_kept and self.on_unknown == "hold":
-                self.log.warning(
-                    "This Airflow keeps nothing between the tries of a task: if the worker is "
-                    "killed in the middle of the request, the next try sends it again."
-                )
-            send = partial(getattr(client, self.endpoint), **ready, idempotency_key=key)
-            return intent.send(
-                lambda: send().model_dump(mode="json", include=self.answer_fields), key
-            )
+                self.log.warning(_SINCE_KILLED)
 
-    def _check_service(self, client: "Client") -> None:
-        """Check that the service can do what the task needs, before anything is sent."""
+            def send() -> dict[str, Any]:
+                answer = getattr(client, self.endpoint)(**ready, idempotency_key=key)
+                plain: dict[str, Any] = answer.model_dump(mode="json", include=self.answer_fields)
+                return plain
 
-    def _settled(
+            return intent.send(send, key)
+
+    def _ready(self, client: "Client", answer: dict[str, Any], *, again: bool) -> dict[str, Any]:
+        """Wait until questions are answered from the source, or another one has taken its place."""
+        from airflow_knowledge_bot.failures import is_temporary
+        from knowledge_bot.errors import KnowledgeBotError
+
+        what = f"The source {answer['id']} {answer['name']!r}"
+        self.log.info("%s is accepted; waiting until it is ready.", what)
+        end, pause = time.monotonic() + self.wait_ready, _PAUSE
+        while True:
+            try:
+                source = client.get_source(answer["id"])
+            except KnowledgeBotError as error:
+                if not is_temporary(error):
+                    raise
+                state = str(error)
+            else:
+                state = source.status
+                is_another = answer.get("revision") not in (None, source.revision)
+                if is_another or source.ready_revision == source.revision:
+                    for warning in source.warnings:
+                        self.log.warning("%s: %s", what, warning)
+                    return {**answer, "status": state}
+                if state == "failed":
+                    raise AirflowFailException(
+                        f"{what} cannot be read by the service: {source.reason}. Correct it, and "
+                        "clear the task, which creates another source."
+                    )
+            left = end - time.monotonic()
+            if left <= 0:
+                late = f"{what} was not ready within {self.wait_ready:g} s: {state}."
+                if not again:
+                    raise AirflowFailException(f"{late} Another try would create it once more.")
+                raise AirflowException(f"{late} The next try waits for the same source.")
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _described(
+        self, request: dict[str, Any], answer: dict[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
+        """Return what was created, for the log and for the events of the task's outlets."""
+        raise NotImplementedError
+
+
+class _CreateSourceOperator(RequestOperator):
+    """A request that creates a source."""
+
+    by_connection = "collections"
+    named_by = "name"
+    answer_fields = SOURCE_FIELDS
+
+    def __init__(
         self,
-        client: "Client",  # noqa: ARG002 - a source asks it
-        answer: dict[str, Any],
         *,
-        again: bool,  # noqa: ARG002 - whether the next try finds the answer
-    ) -> dict[str, Any]:
-        """Return the answer once the service is done with what was sent."""
-        return answer
-
-    @abstractmethod
-    def _created(self, request: dict[str, Any], answer: dict[str, Any]) -> str:
-        """Return what was created, with its id and without its content, for the log."""
-
-    @abstractmethod
-    def _done(self, context: "Context", base_url: str, answer: dict[str, Any]) -> None:
-        """Put the answer, which may be an earlier try's, into the events of the task's outlets."""
-
-
-def hand_on(operator: BaseOperator, context: "Context", result: dict[str, Any]) -> None:
-    """Put the result of a task that fails into its XCom, as Airflow does for one that succeeds."""
-    if operator.do_xcom_push:
-        context["ti"].xcom_push(key="return_value", value=result)
-
-
-def label_mapped_task(label: str, context: "Context") -> None:
-    """Show a mapped task by a name instead of its number, unless it has none, or its DAG says how.
-
-    Airflow renders the template also while it handles an error, so that nothing in it may fail.
-    """
-    is_mapped = getattr(context.get("ti"), "map_index", -1) >= 0
-    if is_mapped and label and context.get("map_index_template") is None:
-        context["map_index_template"] = "{{ task.label }}"
-
-
-def check_on_unknown(value: object) -> None:
-    """Refuse a wrong `on_unknown` while the DAG is parsed, rather than when its task runs.
-
-    Raises:
-        ValueError: it is neither `hold` nor `resend`.
-    """
-    if value not in ("hold", "resend"):
-        raise ValueError(f"on_unknown is 'hold' or 'resend', not {value!r}")
-
-
-def check_number(
-    name: str, value: object, least: float, most: float = math.inf, *, whole: bool = False
-) -> None:
-    """Refuse a number that is out of its range while the DAG is parsed.
-
-    Raises:
-        ValueError: it is not a number, or not a `whole` one, less than `least` or more than `most`.
-    """
-    fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    if not fits or not least <= value <= most:  # type: ignore[operator] # a number by now
-        what = "a whole number" if whole else "a number"
-        limits = f"{least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
-        raise ValueError(f"{name}: expected {what}, {limits}, not {value!r}")
-
-
-def as_bool(name: str, given: object) -> bool:
-    """Return a truth value that a template may have turned into text.
-
-    Raises:
-        AirflowFailException: it is none.
-    """
-    texts = {"true": True, "false": False, "none": False, "": False}
-    found = texts.get(given.strip().lower()) if isinstance(given, str) else given
-    if not isinstance(found, bool):
-        raise AirflowFailException(
-            f"The task's parameter {name!r} is true or false, not {given!r}. Nothing was done."
+        name: str,
+        collections: "str | Sequence[str] | None",
+        knowledge_bot_conn_id: str,
+        on_unknown: "OnUnknown",
+        wait_ready: float,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            knowledge_bot_conn_id=knowledge_bot_conn_id, on_unknown=on_unknown, **kwargs
         )
-    return found
+        check_number("wait_ready", wait_ready, 0)
+        self.wait_ready = wait_ready
+        self.name = name
+        self.collections = collections
+
+    def get_openlineage_facets_on_complete(
+        self,
+        task_instance: object,  # noqa: ARG002 - OpenLineage's signature
+    ) -> "OperatorLineage[Any, Any]":
+        """Return the collections that the source went into, and where it came from."""
+        from airflow_knowledge_bot.places import lineage
+
+        places = (getattr(self, name, None) for name in ("url", "file"))
+        return lineage(inputs=map(str, filter(None, places)), outputs=self._collection_uris)
+
+    def _described(
+        self,
+        request: dict[str, Any],  # noqa: ARG002 - the answer has all
+        answer: dict[str, Any],
+    ) -> tuple[str, dict[str, Any]]:
+        collections = [collection["id"] for collection in answer["collections"]]
+        created = f"the source {answer['id']} {answer['name']!r} in {', '.join(collections)}"
+        extra = {"source_id": answer["id"], "source_name": answer["name"]}
+        return created, {**extra, "collections": collections}
 
 
-def as_number(name: str, given: Any) -> float:
-    """Return a number that a template may have turned into text.
+class KnowledgeBotCreateWebpageSourceOperator(_CreateSourceOperator):
+    """Creates a source from a web page, which the service scrapes (POST /sources/webpage).
 
-    Raises:
-        AirflowFailException: it is none.
-    """
-    try:
-        return float(given)
-    except (TypeError, ValueError):
-        raise AirflowFailException(
-            f"The task's parameter {name!r} is a number, not {given!r}. Nothing was done."
-        ) from None
-
-
-def as_several(given: Any) -> Any:
-    """Return the list or the mapping that a template has turned into text; all else as it is."""
-    text = given.strip() if isinstance(given, str) else ""
-    if text[:1] in ("[", "{") and text[-1:] in ("]", "}"):
-        for read in (json.loads, ast.literal_eval):
-            with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-                return read(text)
-    return given
-
-
-def given_or_default(name: str, given: T | None, field: str, settings: "Settings") -> T | str:
-    """Return a parameter's value, or the connection's default for it.
+    XCom: `id`, `name`, `status` (`pending`: the service reads the page later), `collections` (each
+    with `id` and `name`) and `created_at` (Unix milliseconds).
 
     Args:
-        name: the parameter's name.
-        given: its value, or None.
-        field: the field of the connection's extra.
-        settings: the connection.
-
-    Raises:
-        AirflowFailException: there is neither.
+        name: the source's name (templated).
+        collections: id or ids of the collections it belongs to (templated); by default the
+            connection's `default_collection_id`.
+        url: the page's address (templated).
+        headers: request headers that the service sends while it scrapes (templated). Keep a
+            secret in a connection or a Variable that Airflow masks.
+        knowledge_bot_conn_id: the connection (templated).
+        on_unknown: what to do if the service may have acted although no answer arrived: `hold`
+            fails for good, so that nothing is sent twice; `resend` lets Airflow's next try send it.
+        wait_ready: for how many seconds the task waits until questions are answered from the
+            source, and fails where the service cannot read it; 0: it does not wait. The service
+            has to announce `sources`.
     """
-    found: T | str | None = getattr(settings.extra, field) if given is None else given
-    if found is None:
-        raise AirflowFailException(
-            f"The task's parameter {name!r} is not given, and the connection "
-            f"{settings.conn_id!r} has no {field!r} in its extra. Set one."
+
+    endpoint = "create_webpage_source"
+    parameters = ("name", "collections", "url", "headers")
+    template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"collections": "json", "headers": "json"}
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        url: str,
+        collections: "str | Sequence[str] | None" = None,
+        headers: Mapping[str, str] | None = None,
+        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
+        on_unknown: "OnUnknown" = "hold",
+        wait_ready: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            name=name,
+            collections=collections,
+            knowledge_bot_conn_id=knowledge_bot_conn_id,
+            on_unknown=on_unknown,
+            wait_ready=wait_ready,
+            **kwargs,
         )
-    return found
+        self.url = url
+        self.headers = headers
 
 
-def check_several(name: str, given: object, kind: Any, what: str) -> None:
-    """Refuse a parameter that is a single value, or None, instead of several.
+class KnowledgeBotCreateTextSourceOperator(_CreateSourceOperator):
+    """Creates a source from text (POST /sources/write).
 
-    A template turns a list into a text, which would be read as a list of characters.
+    XCom: as for `KnowledgeBotCreateWebpageSourceOperator`.
 
     Args:
-        name: the parameter's name.
-        given: its value.
-        kind: the class of a single one.
-        what: what several are called.
-
-    Raises:
-        AirflowFailException: it is not an iterable of them.
+        name: the source's name (templated).
+        collections: id or ids of the collections it belongs to (templated); by default the
+            connection's `default_collection_id`.
+        content: the text (templated).
+        knowledge_bot_conn_id: the connection (templated).
+        on_unknown: what to do if the service may have acted although no answer arrived: `hold`
+            fails for good, so that nothing is sent twice; `resend` lets Airflow's next try send it.
+        wait_ready: for how many seconds the task waits until questions are answered from the
+            source, and fails where the service cannot read it; 0: it does not wait. The service
+            has to announce `sources`.
     """
-    if isinstance(given, str | bytes | dict | kind) or not isinstance(given, Iterable):
-        raise AirflowFailException(
-            f"The task's parameter {name!r} gives {type(given).__name__} instead of several "
-            f"{what}: put a single one into a list, and pass an upstream task's list by its "
-            "`.output`, not through a template. Nothing was sent."
+
+    endpoint = "create_text_source"
+    parameters = ("name", "collections", "content")
+    template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"collections": "json", "content": "md"}
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        content: str,
+        collections: "str | Sequence[str] | None" = None,
+        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
+        on_unknown: "OnUnknown" = "hold",
+        wait_ready: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            name=name,
+            collections=collections,
+            knowledge_bot_conn_id=knowledge_bot_conn_id,
+            on_unknown=on_unknown,
+            wait_ready=wait_ready,
+            **kwargs,
         )
+        self.content = content
 
 
-def check_filled(name: str, value: object) -> None:
-    """Refuse a parameter that is empty.
+class KnowledgeBotUploadSourceOperator(_CreateSourceOperator):
+    """Creates a source from a file, streamed in constant memory (POST /sources/upload).
 
-    Raises:
-        AirflowFailException: it is empty, or has an empty element.
+    XCom: as for `KnowledgeBotCreateWebpageSourceOperator`.
+
+    Args:
+        name: the source's name (templated).
+        collections: id or ids of the collections it belongs to (templated); by default the
+            connection's `default_collection_id`.
+        file: a path on the worker, the address of an object (`s3://connection@bucket/key`), or an
+            `ObjectStoragePath` (templated). Object storage needs its own Airflow provider.
+        filename: the name that the service sees (templated); by default the file's own.
+        knowledge_bot_conn_id: the connection (templated).
+        on_unknown: what to do if the service may have acted although no answer arrived: `hold`
+            fails for good, so that nothing is sent twice; `resend` lets Airflow's next try send it.
+        wait_ready: for how many seconds the task waits until questions are answered from the
+            source, and fails where the service cannot read it; 0: it does not wait. The service
+            has to announce `sources`.
     """
-    if _is_empty(value):
-        raise AirflowFailException(
-            f"The task's parameter {name!r} is empty once it is rendered ({value!r}): nothing was "
-            "sent. Check what the template or the upstream task gives."
+
+    endpoint = "upload_source"
+    parameters = ("name", "collections", "file", "filename")
+    template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"collections": "json"}
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        file: "str | PathLike[str] | ObjectStoragePath",
+        collections: "str | Sequence[str] | None" = None,
+        filename: str | None = None,
+        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
+        on_unknown: "OnUnknown" = "hold",
+        wait_ready: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            name=name,
+            collections=collections,
+            knowledge_bot_conn_id=knowledge_bot_conn_id,
+            on_unknown=on_unknown,
+            wait_ready=wait_ready,
+            **kwargs,
         )
+        self.file = file
+        self.filename = filename
 
 
-def _is_empty(value: object) -> bool:
-    if isinstance(value, str):
-        return not value.strip()
-    if isinstance(value, Sequence):
-        return not value or any(_is_empty(item) for item in value)
-    return value is None
+class KnowledgeBotSendMessageOperator(RequestOperator):
+    """Sends a message to a bot and returns its answer (POST /messages).
+
+    XCom: `id`, `answer`, `conversation_id` and `created_at` (Unix milliseconds).
+
+    Args:
+        bot_id: the bot that is asked (templated); by default the connection's `default_bot_id`.
+        content: the message (templated).
+        conversation_id: the conversation that it continues (templated); by default a new one.
+        knowledge_bot_conn_id: the connection (templated).
+        on_unknown: what to do if the service may have acted although no answer arrived: `hold`
+            fails for good, so that nothing is sent twice; `resend` lets Airflow's next try send it.
+    """
+
+    endpoint = "send_message"
+    parameters = ("bot_id", "content", "conversation_id")
+    by_connection = "bot_id"
+    named_by = "content"
+    answer_fields = MESSAGE_FIELDS
+    template_fields: Sequence[str] = (*parameters, "knowledge_bot_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"content": "md"}
+
+    def __init__(
+        self,
+        *,
+        content: str,
+        bot_id: str | None = None,
+        conversation_id: str | None = None,
+        knowledge_bot_conn_id: str = KnowledgeBotHook.default_conn_name,
+        on_unknown: "OnUnknown" = "hold",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            knowledge_bot_conn_id=knowledge_bot_conn_id, on_unknown=on_unknown, **kwargs
+        )
+        self.bot_id = bot_id
+        self.content = content
+        self.conversation_id = conversation_id
+
+    def _described(
+        self, request: dict[str, Any], answer: dict[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
+        conversation = answer["conversation_id"]
+        created = f"the message {answer['id']} to the bot {request['bot_id']} in the conversation "
+        return created + conversation, {
+            "message_id": answer["id"],
+            "conversation_id": conversation,
+        }

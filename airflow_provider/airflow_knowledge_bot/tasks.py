@@ -1,0 +1,155 @@
+"""What the provider's tasks have in common: the service that they reach, and their parameters."""
+
+import ast
+import json
+import math
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from airflow_knowledge_bot._compat import AirflowFailException
+from airflow_knowledge_bot.hooks import KnowledgeBotHook
+from airflow_knowledge_bot.places import KnowledgeBotServiceLink, service_page
+
+NAMING = ("name", "url", "path", "key")
+"""The fields that name an item, the best first."""
+
+# The length of a line in a log or XCom that quotes somebody.
+_CHARACTERS = 500
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator, BaseOperatorLink, Context
+
+
+class ServiceTask:
+    """A task that calls the service of a connection."""
+
+    template_ext: Sequence[str] = ()
+    ui_color = "#e3edf7"
+    operator_extra_links: "Collection[BaseOperatorLink]" = (KnowledgeBotServiceLink(),)
+
+    knowledge_bot_conn_id: str
+
+    service_page = ""
+    """Where the extra link leads, once the task knows its connection."""
+
+    def _hook(self) -> KnowledgeBotHook:
+        """Return the connection's hook; the caller takes errors into `task_fails_for_good`."""
+        check_filled("knowledge_bot_conn_id", self.knowledge_bot_conn_id)
+        hook = KnowledgeBotHook(self.knowledge_bot_conn_id)
+        self.service_page = service_page(hook.settings.base_url)
+        return hook
+
+
+def hand_on(operator: "BaseOperator", context: "Context", result: dict[str, Any]) -> None:
+    """Put the result of a task that fails into its XCom, as Airflow does for one that succeeds."""
+    if operator.do_xcom_push:
+        context["ti"].xcom_push(key="return_value", value=result)
+
+
+def label_mapped_task(label: str, context: "Context") -> None:
+    """Show a mapped task by a name instead of its number, unless it has none, or its DAG says how.
+
+    Airflow renders the template also while it handles an error, so that nothing in it may fail.
+    """
+    is_mapped = getattr(context.get("ti"), "map_index", -1) >= 0
+    if is_mapped and label and context.get("map_index_template") is None:
+        context["map_index_template"] = "{{ task.label }}"
+
+
+def brief(text: str) -> str:
+    """Return a text as one line of bounded length."""
+    line = " ".join(text.split())
+    return line if len(line) <= _CHARACTERS else f"{line[:_CHARACTERS]}…"
+
+
+# While the DAG is parsed --------------------------------------------------------------------------
+
+
+def check_on_unknown(value: object) -> None:
+    """Raise a `ValueError` where it is neither `hold` nor `resend`."""
+    if value not in ("hold", "resend"):
+        raise ValueError(f"on_unknown is 'hold' or 'resend', not {value!r}")
+
+
+def check_number(
+    name: str, value: object, least: float, most: float = math.inf, *, whole: bool = False
+) -> None:
+    """Raise a `ValueError` where it is not a number, or not a `whole` one, or out of its range."""
+    fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+    if not fits or not least <= value <= most:  # type: ignore[operator] # a number by now
+        what = "a whole number" if whole else "a number"
+        limits = f"{least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
+        raise ValueError(f"{name}: expected {what}, {limits}, not {value!r}")
+
+
+# Once the task is rendered: each raises AirflowFailException --------------------------------------
+
+
+def as_bool(name: str, given: object) -> bool:
+    """Return a truth value that a template may have turned into text."""
+    texts = {"true": True, "false": False, "none": False, "": False}
+    found = texts.get(given.strip().lower()) if isinstance(given, str) else given
+    if not isinstance(found, bool):
+        raise AirflowFailException(
+            f"The task's parameter {name!r} is true or false, not {given!r}. Nothing was done."
+        )
+    return found
+
+
+def as_number(name: str, given: Any) -> float:
+    """Return a number that a template may have turned into text."""
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        raise AirflowFailException(
+            f"The task's parameter {name!r} is a number, not {given!r}. Nothing was done."
+        ) from None
+
+
+def as_several(given: Any) -> Any:
+    """Return the list or the mapping that a template has turned into text; all else as it is."""
+    text = given.strip() if isinstance(given, str) else ""
+    if text[:1] in ("[", "{") and text[-1:] in ("]", "}"):
+        for read in (json.loads, ast.literal_eval):
+            with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+                return read(text)
+    return given
+
+
+def wrong_type(name: str, given: object, wanted: str) -> AirflowFailException:
+    """Return the error of a parameter of a wrong type."""
+    return AirflowFailException(
+        f"The task's parameter {name!r} is {type(given).__name__} where {wanted} is needed. "
+        "Nothing was sent."
+    )
+
+
+def check_several(name: str, given: object, kind: Any, what: str) -> None:
+    """Refuse a single one, of the class `kind`, and None, where several are wanted.
+
+    A template turns a list into a text, which would be read as a list of characters.
+    """
+    if isinstance(given, str | bytes | dict | kind) or not isinstance(given, Iterable):
+        raise AirflowFailException(
+            f"The task's parameter {name!r} gives {type(given).__name__} instead of several "
+            f"{what}: put a single one into a list, and pass an upstream task's list by its "
+            "`.output`, not through a template. Nothing was sent."
+        )
+
+
+def check_filled(name: str, value: object) -> None:
+    """Refuse a parameter that is empty, or has an empty element."""
+    if _is_empty(value):
+        raise AirflowFailException(
+            f"The task's parameter {name!r} is empty once it is rendered ({value!r}): nothing was "
+            "sent. Check what the template or the upstream task gives."
+        )
+
+
+def _is_empty(value: object) -> bool:
+    if isinstance(value, str):
+        return not value.strip()
+    if isinstance(value, Sequence):
+        return not value or any(_is_empty(item) for item in value)
+    return value is None
