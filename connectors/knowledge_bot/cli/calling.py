@@ -1,12 +1,12 @@
-"""`kbot ping`, `collections`, `bots`, `conversations` and `api`: one request each."""
+"""`kbot ping`, `collections`, `bots`, `conversations`, `search`, `sources` and `api`."""
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from knowledge_bot.cli.exits import Exit, Failed, falling_back_to_stderr, posting
-from knowledge_bot.cli.ids import bot_ids
+from knowledge_bot.cli.ids import bot_ids, collection_ids
 from knowledge_bot.cli.output import listing, write_bytes, write_text
 from knowledge_bot.cli.settings import Connection
 from knowledge_bot.cli.texts import given_text
@@ -14,7 +14,7 @@ from knowledge_bot.cli.texts import given_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from knowledge_bot import Bot, Collection, Conversation
+    from knowledge_bot import Bot, Collection, Conversation, Passage, SourceDetails
     from knowledge_bot._endpoints import Method
 
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -69,6 +69,111 @@ def conversations(connection: Connection, bot: str) -> "Sequence[Conversation]":
     """
     with connection.client() as client:
         return client.list_conversations(bot)
+
+
+@click.command()
+@click.argument("query", metavar="QUESTION")
+@click.option("--bot", metavar="ID", shell_complete=bot_ids, help="In this bot's collections.")
+@click.option(
+    "--collection",
+    "collections",
+    multiple=True,
+    metavar="ID",
+    shell_complete=collection_ids,
+    help="In this collection. Repeatable.  [default: in all]",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 40),
+    default=10,
+    show_default=True,
+    help="How many passages at most.",
+)
+@listing("name", "text", "id")
+@click.pass_obj
+def search(
+    connection: Connection, query: str, bot: str | None, collections: tuple[str, ...], limit: int
+) -> "list[Passage]":
+    """Find the passages that fit a QUESTION best; no bot is asked.
+
+    QUESTION is `-` to read it from stdin. With --json a passage also has the id and the revision of
+    its source, its url and its score.
+
+    \b
+    kbot search "What does a reminder cost?"
+    kbot search "opening hours" --bot bot_guide --limit 3 --json | jq -r '.[].text'
+    """  # noqa: D301 - \b is for click
+    content = given_text(query)
+    with connection.client(needs_key=True) as client:
+        return client.search(content, bot_id=bot, collections=collections or None, limit=limit)
+
+
+def _detail(source: dict[str, Any]) -> str:
+    return "; ".join(filter(None, (source["reason"], *source["warnings"])))
+
+
+_listing = listing("id", "name", "status", detail=_detail)
+
+
+@click.group()
+def sources() -> None:
+    """List, show and delete sources, where the service announces that it can."""
+
+
+@sources.command("list")
+@click.option("--name", help="Only those of exactly this name.")
+@click.option(
+    "--status",
+    multiple=True,
+    metavar="STATUS",
+    help="Only those that are pending, processing, ready or failed. Repeatable.",
+)
+@click.option(
+    "--collection",
+    "collections",
+    multiple=True,
+    metavar="ID",
+    shell_complete=collection_ids,
+    help="Only those in this collection. Repeatable.",
+)
+@_listing
+@click.pass_obj
+def list_(
+    connection: Connection, name: str | None, status: tuple[str, ...], collections: tuple[str, ...]
+) -> "list[SourceDetails]":
+    """List the sources, the newest first.
+
+    Example: kbot sources list --status failed
+    """
+    with connection.client() as client:
+        return [*client.list_sources(name, status or None, collections or None)]
+
+
+@sources.command()
+@click.argument("source_id", metavar="ID")
+@_listing
+@click.pass_obj
+def show(connection: Connection, source_id: str) -> "SourceDetails":
+    """Show a source, why it failed, and what was left out of it.
+
+    Example: kbot sources show src_42 --json
+    """
+    with connection.client() as client:
+        return client.get_source(source_id)
+
+
+@sources.command()
+@click.argument("source_ids", nargs=-1, required=True, metavar="ID...")
+@click.pass_obj
+def delete(connection: Connection, source_ids: tuple[str, ...]) -> None:
+    """Delete sources; one that is not there is fine. A ledger is not told: see `kbot ledger`.
+
+    Example: kbot sources delete src_41 src_42
+    """
+    with connection.client(needs_key=True) as client:
+        for source_id in source_ids:
+            with posting():
+                client.delete_source(source_id)
 
 
 @click.command()

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
 
 import click
 from click.core import ParameterSource
@@ -15,7 +14,7 @@ from knowledge_bot.cli.exits import Exit, Failed, exit_of
 from knowledge_bot.cli.kbot import PLUGINS
 from knowledge_bot.cli.ledgers import ledger_option, open_ledger
 from knowledge_bot.cli.output import as_json_option, write_document, write_table, write_text
-from knowledge_bot.cli.settings import Connection
+from knowledge_bot.cli.settings import Connection, Setting
 
 if TYPE_CHECKING:
     from knowledge_bot import Client
@@ -87,19 +86,19 @@ def _settings(
     ctx: click.Context, connection: Connection, ledger_address: str | None
 ) -> Iterator[_Setting]:
     named = _named_by(ctx, "ledger_address", "--ledger", "KNOWLEDGE_BOT_LEDGER")
-    ledger = ("ledger", lambda: (str(open_ledger(ledger_address)), named))
+    ledger = ("ledger", lambda: Setting(str(open_ledger(ledger_address)), named))
     for name, read in (*connection.explained(), ledger):
         try:
-            value, origin = read()
+            found = read()
         except (Failed, KnowledgeBotError):  # a check says why
-            value = origin = None
-        yield _Setting(name, value or None, origin or None)
+            found = Setting("", "")
+        yield _Setting(name, found.value or None, (found.value and found.origin) or None)
     timeout = _named_by(ctx.find_root(), "timeout", "--timeout", "")
     yield _Setting("timeout", f"{connection.timeout:g} s", timeout)
     yield from _proxies(connection)
     for name in _CERTIFICATES:
-        if value := os.environ.get(name):
-            yield _Setting("certificates", value, name)
+        if given := os.environ.get(name):
+            yield _Setting("certificates", given, name)
 
 
 def _named_by(ctx: click.Context, parameter: str, option: str, variable: str) -> str:
@@ -108,25 +107,21 @@ def _named_by(ctx: click.Context, parameter: str, option: str, variable: str) ->
 
 
 def _proxies(connection: Connection) -> Iterator[_Setting]:
-    from urllib.request import getproxies, proxy_bypass
+    from knowledge_bot._transports import proxy_for
 
     try:
-        parts = urlsplit(connection.address.value)
-        host = parts.hostname or ""
+        used = proxy_for(connection.address.value)
     except (Failed, ValueError):  # ConfigurationError is a ValueError
-        parts, host = None, ""
-    known = getproxies()
-    used = known.get(parts.scheme) or known.get("all") if parts else None
-    passed_by = bool(host and proxy_bypass(host))
+        used = None
     for name in (spelled for one in _PROXIES for spelled in (one, one.lower())):
         if not (value := os.environ.get(name)):
             continue
-        shown = re.sub(
-            r"^([a-z][a-z0-9+.-]*://)?.*@", r"\1***@", value, flags=re.IGNORECASE | re.DOTALL
-        )
-        if name.upper() != "NO_PROXY" and (passed_by or value != used):
-            shown += " (not for this service)"
-        yield _Setting("proxy", shown, name)
+        scheme, _, place = value.rpartition("://")
+        login, at, host = place.rpartition("@")
+        shown = f"{scheme}{'://' * bool(scheme)}{'***' * bool(login)}{at}{host}"
+        is_used = used is not None and used.url.endswith(f"//{host.rstrip('/')}")
+        not_for = "" if is_used or name.upper() == "NO_PROXY" else " (not for this service)"
+        yield _Setting("proxy", shown + not_for, name)
 
 
 def _checks_of_the_service(connection: Connection) -> Iterator[_Check]:

@@ -3,6 +3,7 @@
 import re
 import threading
 import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -73,32 +74,48 @@ def bot_to_ask(client: "Client", given: str | None) -> str:
     return only.id
 
 
-def bot_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-    """Complete a bot's id; of several words, only the first can be one."""
-    if param.nargs != 1 and ctx.params.get(str(param.name)):
-        return []
-    return _completed(ctx, incomplete, lambda client: client.list_bots())
+def _completing(find: "Callable[[Client, click.Context], Sequence[Any]]") -> Any:
+    """Make what completes ids of a function that finds them in the service.
+
+    If that fails or takes long, nothing is completed and nothing said: the shell has no place.
+    """
+
+    def complete(
+        ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        if param.nargs != 1 and ctx.params.get(str(param.name)):
+            return []  # of several words, only the first can be an id
+        options, found = ctx.find_root().params, list[Any]()
+        connection = Connection(
+            options.get("base_url"), options.get("profile"), timeout=_SECONDS_TO_COMPLETE
+        )
+
+        def ask() -> None:
+            with suppress(BaseException), connection.client() as client:
+                found.extend(find(client, ctx))
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # The client's own timeout is one for each step, and it would try again.
+            asking = threading.Thread(target=ask, daemon=True)
+            asking.start()
+            asking.join(_SECONDS_TO_COMPLETE)
+        return _items([(one.id, one.name) for one in list(found)], incomplete)
+
+    return complete
 
 
-def collection_ids(
-    ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> "list[CompletionItem]":
-    """Complete a collection's id."""
-    return _completed(ctx, incomplete, lambda client: client.list_collections())
+def _conversations(client: "Client", ctx: click.Context) -> "Sequence[Conversation]":
+    """Find those of the bot that is named, or of the only one."""
+    words = ctx.params.get("words") or (ctx.params.get("bot"),)
+    named = words[0] if words[0] and _is_a_bots(words[0]) else None
+    bots = [named] if named else [one.id for one in client.list_bots()]
+    return client.list_conversations(bots[0]) if len(bots) == 1 else []
 
 
-def conversation_ids(
-    ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> "list[CompletionItem]":
-    """Complete the id of a conversation of the bot that is named, or of the only one."""
-
-    def found(client: "Client") -> "Sequence[Conversation]":
-        words = ctx.params.get("words") or (ctx.params.get("bot"),)
-        named = words[0] if words[0] and _is_a_bots(words[0]) else None
-        bots = [named] if named else [one.id for one in client.list_bots()]
-        return client.list_conversations(bots[0]) if len(bots) == 1 else []
-
-    return _completed(ctx, incomplete, found)
+bot_ids = _completing(lambda client, _: client.list_bots())
+collection_ids = _completing(lambda client, _: client.list_collections())
+conversation_ids = _completing(_conversations)
 
 
 def profile_names(
@@ -161,32 +178,6 @@ def _only(found: "Sequence[Any]", kind: str, ways: str) -> "Bot | Collection":
 
 def _label(one: "Bot | Collection") -> str:
     return one.id if one.name in ("", one.id) else f"{one.id}, {one_line(one.name)!r}"
-
-
-def _completed(
-    ctx: click.Context, incomplete: str, find: "Callable[[Client], Sequence[Any]]"
-) -> "list[CompletionItem]":
-    """Ask the service; if that fails or takes long, complete nothing and say nothing."""
-    found: list[Any] = []
-    options = ctx.find_root().params
-    connection = Connection(
-        options.get("base_url"), options.get("profile"), timeout=_SECONDS_TO_COMPLETE
-    )
-
-    def ask() -> None:
-        try:
-            with connection.client() as client:
-                found.extend(find(client))
-        except BaseException:  # noqa: BLE001, S110 - the shell has no place for it
-            pass
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        # The client's own timeout is one for each step, and it would try again.
-        asking = threading.Thread(target=ask, daemon=True)
-        asking.start()
-        asking.join(_SECONDS_TO_COMPLETE)
-    return _items([(one.id, one.name) for one in list(found)], incomplete)
 
 
 def _items(found: "Iterable[tuple[str, str]]", incomplete: str) -> "list[CompletionItem]":

@@ -111,10 +111,12 @@ def refused(kept: "Ledger") -> "Iterable[Entry]":
     return kept.refused()
 
 
-# By their ids: the same key may stand for an item in other collections that is still there.
-@_listing(
-    "id", "source=source_id", "name", "collections", "origin", "since=gone_at", "why=gone_reason"
-)
+# Both begin alike, so that a script takes the same column of each. A key is not in them: it may
+# also stand for an item in other collections that is still there.
+_SOURCE = ("source=source_id", "name", "collections")
+
+
+@_listing(*_SOURCE, "since=gone_at", "why=gone_reason", "origin", "id")
 def gone(kept: "Ledger") -> "Iterable[Entry]":
     """List the items that the service has, but that are gone from where they came from.
 
@@ -128,9 +130,7 @@ def gone(kept: "Ledger") -> "Iterable[Entry]":
     return kept.gone()
 
 
-@_listing(
-    "source=source_id", "name", "collections", "replaced by=replaced_by", "since=superseded_at"
-)
+@_listing(*_SOURCE, "since=superseded_at", "replaced by=replaced_by")
 def superseded(kept: "Ledger") -> "Iterable[SupersededSource]":
     """List the sources that newer ones replaced.
 
@@ -300,8 +300,8 @@ def forget(
     """Forget items whose sources somebody removed from the service.
 
     What is forgotten and found again is sent again, even if the service still has it. KEY is an
-    item's key, an id of `kbot ledger gone`, or a source of `kbot ledger superseded`; `-` reads them
-    from stdin, one per line.
+    item's key, its id, or a source of `kbot ledger gone` or `kbot ledger superseded`; `-` reads
+    them from stdin, one per line.
 
     \b
     kbot ledger forget /srv/handbook/hours.md
@@ -345,9 +345,9 @@ def copy(source: str, target: str, as_json: bool) -> None:
 def _forget_keys(
     kept: "Ledger", keys: Iterable[str], collection: str | None, origin: str | None
 ) -> None:
-    missing = 0
+    missing, gone = 0, {one.source_id: one.id for one in kept.gone()}
     for key in keys:
-        if kept.forget(key, collection=collection, origin=origin):
+        if kept.forget(gone.get(key, key), collection=collection, origin=origin):
             write_text(f"{key}\tforgotten")
         else:
             missing += 1

@@ -18,12 +18,13 @@ from knowledge_bot.cli.terminal import console, give_up, one_line, printable
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from rich.console import Console
+    from rich.table import Table
 
 # Columns whose cells may wrap at spaces. All others hold ids, addresses, times and numbers.
 _PROSE = ("name", "collections", "what happened", "detail", "value", "from")
 
-_BETWEEN_COLUMNS = 3
-
+# What a table is measured in: wider than any terminal, so that rich cuts nothing off.
+_WIDEST = 10_000
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -46,12 +47,15 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
             _print("\t".join(line))
         return
     screen = console()
-    widths = _widths(columns, lines, screen.width)
+    table = _table(columns, lines)
     with _to_stdout():
-        if widths is None:
+        if (
+            screen.measure(table, options=screen.options.update(width=_WIDEST)).minimum
+            > screen.width
+        ):
             _write_paragraphs(screen, columns, lines)
         else:
-            _write_lines(screen, columns, lines, widths)
+            screen.print(table)
 
 
 def write_text(text: str) -> None:
@@ -127,22 +131,17 @@ def _cell(value: object) -> str:
     return one_line("" if value is None else str(value))
 
 
-def _write_lines(
-    screen: "Console",
-    columns: Sequence[str],
-    lines: Sequence[Sequence[str]],
-    widths: Sequence[int],
-) -> None:
+def _table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> "Table":
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column, width in zip(columns, widths, strict=True):
-        table.add_column(column, width=width, overflow="fold")
+    for column in columns:
+        table.add_column(column, no_wrap=column not in _PROSE)
     for line in lines:
         table.add_row(*map(Text, line))
-    screen.print(table)
+    return table
 
 
 def _write_paragraphs(
@@ -158,28 +157,6 @@ def _write_paragraphs(
         for column, value in filled:
             # The terminal itself wraps it, and copies it as one line.
             screen.print(Text.assemble((f"{column:{width}}", "bold"), "  ", value), soft_wrap=True)
-
-
-def _widths(
-    columns: Sequence[str], lines: Sequence[Sequence[str]], available: int
-) -> list[int] | None:
-    """Return how wide each column is to be; None where no widths keep everything whole."""
-    from rich.cells import cell_len
-
-    wanted, needed = [], []
-    for number, column in enumerate(columns):
-        cells = [column, *(line[number] for line in lines)]
-        wanted.append(max(map(cell_len, cells)))
-        words = [word for cell in cells for word in cell.split()] if column in _PROSE else cells
-        needed.append(max(map(cell_len, words)))
-    left = available - sum(needed) - _BETWEEN_COLUMNS * (len(columns) - 1)
-    if left < 0:
-        return None
-    widths = []
-    for least, most in zip(needed, wanted, strict=True):
-        widths.append(least + min(left, most - least))
-        left -= widths[-1] - least
-    return widths
 
 
 def _print(text: str) -> None:

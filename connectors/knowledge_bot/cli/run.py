@@ -6,7 +6,7 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from knowledge_bot.cli.exits import Exit, Failed, StdoutError, falling_back_to_s
 from knowledge_bot.cli.output import write_line, write_row, write_table
 from knowledge_bot.cli.progress import IngestionProgress
 from knowledge_bot.cli.terminal import one_line, write_stderr
-from knowledge_bot.ingest import Ingestion, Outcome, Report, Stop
+from knowledge_bot.ingest import Ingestion, Outcome, PrunePlan, Report, Stop
 from knowledge_bot.ingest._report import DONE
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ class Session:
     ) -> None:
         self._client, self._options, self._on_withheld = client, options, on_withheld
         self._nothing = nothing
+        # An approved plan adds nothing, whatever there is.
+        planned = isinstance(options.prune, PrunePlan)
+        self._always = ("removed",) if planned else ("created", "unchanged")
         named = ledger_address and ledger_address != os.environ.get("KNOWLEDGE_BOT_LEDGER")
         # A database's address may hold a password.
         shown = "URL" if "://" in (ledger_address or "") else shlex.quote(ledger_address or "")
@@ -158,13 +161,15 @@ class Session:
         # The run was interrupted because stdout was lost, or by a terminal that was closed.
         if lost is not None and code is Exit.INTERRUPTED:
             code = Exit.DONE
-        with falling_back_to_stderr(_counts(report), code):
+        counts = _named_counts(report, self._always)
+        told = ", ".join(f"{name} {count}" for name, count in counts.items())
+        with falling_back_to_stderr(f"Items: {told}.", code):
             if lost is not None:
                 raise lost
             if self._as_json:
                 write_line({"event": "summary", **_plain(report)})
             else:
-                write_table(("outcome", "items"), list(_named_counts(report).items()))
+                write_table(("outcome", "items"), list(counts.items()))
         if not self._as_json:
             self._show_failures(report)
             self._show_what_to_look_at(report, is_new=is_new)
@@ -317,19 +322,13 @@ def exit_of(report: Report) -> Exit:
     return Exit.INTERRUPTED if interrupted else Exit.DONE
 
 
-def _named_counts(report: Report) -> dict[str, int]:
+def _named_counts(report: Report, always: Sequence[str]) -> dict[str, int]:
     """Return the counts that are worth showing, by their names for people."""
-    always = ("created", "unchanged")
     counts = {name: n for name, n in report.counts.items() if n or name in always}
     return {
         "would create" if report.dry_run and name == "created" else name.replace("_", " "): n
         for name, n in counts.items()
     }
-
-
-def _counts(report: Report) -> str:
-    counts = ", ".join(f"{name} {n}" for name, n in _named_counts(report).items())
-    return f"Items: {counts}."
 
 
 def _sentence(text: str) -> str:

@@ -164,35 +164,31 @@ class Connection:
             )
         return f"No API key. {ways}"
 
-    def explained(self) -> "Iterator[tuple[str, Callable[[], tuple[str | None, str | None]]]]":
+    def explained(self) -> "Iterator[tuple[str, Callable[[], Setting[str]]]]":
         """Yield each setting's name and a function that returns its value and its origin.
 
         A value never shows the key; where the file or the keyring cannot be used, the function
         raises `ProfileError`.
         """
 
-        def file() -> tuple[str, str]:
-            file, there = settings_file(), settings_file().exists()
-            named = FILE_VARIABLE if os.environ.get(FILE_VARIABLE) else "default"
-            return str(file) if there else f"{file} (not there)", named
-
-        def profile() -> tuple[str | None, str | None]:
+        def profile() -> Setting[str]:
             if self.profile_name:
-                return self.profile_name, "--profile" if self.profile else PROFILE_VARIABLE
-            return (self.saved.name, "default of the file") if self.saved else (None, None)
+                return Setting(self.profile_name, "--profile" if self.profile else PROFILE_VARIABLE)
+            return Setting(self.saved.name if self.saved else "", "default of the file")
 
-        def key() -> tuple[str | None, str | None]:
+        def key() -> Setting[str]:
             kept = self.key.origin.startswith("profile") and self.saved and self.saved.keyring
-            return "set" * bool(self.key.value), f"{'keyring, ' * bool(kept)}{self.key.origin}"
+            return Setting("set" * bool(self.key.value), "keyring, " * bool(kept) + self.key.origin)
 
-        def collections() -> tuple[str, str]:
-            return " ".join(self.collections(()).value), self.collections(()).origin
-
-        yield "file", file
+        file = settings_file()
+        shown = str(file) if file.exists() else f"{file} (not there)"
+        named_by = FILE_VARIABLE if os.environ.get(FILE_VARIABLE) else "default"
+        yield "file", lambda: Setting(shown, named_by)
         yield "profile", profile
         yield "address", lambda: self.address
         yield "key", key
-        yield "collections", collections
+        found = self.collections
+        yield "collections", lambda: Setting(" ".join(found(()).value), found(()).origin)
 
 
 def _label(profile: Profile) -> str:
