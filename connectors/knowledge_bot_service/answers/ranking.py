@@ -4,15 +4,16 @@
 what each number is worth.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import mul
 from typing import Final, NamedTuple
 
-from knowledge_bot_service.index.relevance import Weights
+from knowledge_bot_service.index.relevance import Places, Weights
 from knowledge_bot_service.index.search import Hit
 from knowledge_bot_service.readers.analyzer.vectors import similarities
-from knowledge_bot_service.readers.statements import Statement, analysed
+from knowledge_bot_service.readers.statements import Statement, parted, statements
 
 
 class Numbers(NamedTuple):
@@ -57,7 +58,7 @@ class Query:
     vector: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ranked:
     """A passage with its rank.
 
@@ -65,47 +66,58 @@ class Ranked:
         hit: the passage.
         numbers: what it is ranked by.
         score: these, weighted.
-        statements: what it says.
-        best: the position of the best of these.
+        best: the position of the best of its statements.
     """
 
     hit: Hit
     numbers: Numbers
     score: float
-    statements: Sequence[Statement]
     best: int
+
+    @functools.cached_property
+    def statements(self) -> Sequence[Statement]:
+        """What the passage says."""
+        return statements(self.hit.blocks)
 
 
 def ranked(query: Query, hits: Sequence[Hit]) -> list[Ranked]:
     """Rank passages for a question, best first."""
-    average = sum(len(hit.terms) for hit in hits) / (len(hits) or 1)
+    average = sum(hit.title.count(" ") + hit.body.count(" ") + 1 for hit in hits) / (len(hits) or 1)
     found = [_ranked(query, hit, average) for hit in hits]
     return sorted(found, key=lambda one: -one.score)
 
 
 def _ranked(query: Query, hit: Hit, average: float) -> Ranked:
-    said = analysed(hit.stored)
-    name = hit.title.split()
-    asked = query.words
-    terms = [*hit.terms, *name * (_IN_NAME - 1), *said.headings * (_IN_HEADING - 1)]
-    words = [_in_statement(asked, [*name, *under], own) for own, under in said.terms]
+    asked, name = query.words, hit.title.split()
+    headings, said = parted(hit.body)
+    terms = [*name * _IN_NAME, *headings * _IN_HEADING]
+    found, length = asked.places(terms), len(terms)
+    words = []
+    before, above = None, []
+    for under, own in said:
+        if under is not before:
+            above, before = asked.places([*name, *under]), under
+        there = asked.places(own)
+        words.append(_in_statement(asked, above, len(name) + len(under), there, len(own)))
+        found += there
+        length += len(own)
     meanings = similarities(query.vector, hit.vectors)
-    passage = asked.bm25(asked.places(terms), len(terms), average)
-    numbers = Numbers(passage, max(words), max(meanings))
+    numbers = Numbers(asked.bm25(found, length, average), max(words), max(meanings))
     both = [
         WEIGHTS.statement * one + WEIGHTS.meaning * other
         for one, other in zip(words, meanings, strict=True)
     ]
     best = both.index(max(both))
-    return Ranked(hit, numbers, sum(map(mul, WEIGHTS, numbers)), said.statements, best)
+    return Ranked(hit, numbers, sum(map(mul, WEIGHTS, numbers)), best)
 
 
-def _in_statement(asked: Weights, under: Sequence[str], own: Sequence[str]) -> float:
-    whole = asked.places([*under, *own])
+def _in_statement(asked: Weights, above: Places, before: int, there: Places, length: int) -> float:
+    """How much a statement says: what words are above it, `before` terms long, and in it."""
+    whole = [*above, *((before + place, word) for place, word in there)]
     if not whole:
         return 0.0
     return (
         _COVERAGE * asked.coverage(whole)
-        + (1 - _COVERAGE) * asked.bm25(asked.places(own), len(own), _USUAL)
+        + (1 - _COVERAGE) * asked.bm25(there, length, _USUAL)
         + _PAIRS * asked.pairs(whole)
     )

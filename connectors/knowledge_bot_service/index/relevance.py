@@ -9,6 +9,9 @@ from typing import Final
 Word = tuple[str, ...]
 """A word of a question: its stems, one for each language that it may be in."""
 
+Places = list[tuple[int, int]]
+"""Where words of a question are in a text: the position of each, and which word it is."""
+
 _K1: Final = 1.2
 _B: Final = 0.75
 
@@ -28,16 +31,16 @@ class Weights:
         beside = [self._words[word[0]] for word in words if word[0] in self._words]
         self._pairs = frozenset(pairwise(beside))
 
-    def places(self, terms: Iterable[str]) -> list[tuple[int, int]]:
-        """Where the terms have words of the question: position and word, for the other measures."""
+    def places(self, terms: Iterable[str]) -> Places:
+        """Where the terms have words of the question."""
         words = self._words
         return [(place, words[term]) for place, term in enumerate(terms) if term in words]
 
-    def coverage(self, places: Iterable[tuple[int, int]]) -> float:
+    def coverage(self, places: Places) -> float:
         """The share of the words' weight that is there, 0 to 1."""
         return sum(self._shares[word] for word in {word for _, word in places})
 
-    def bm25(self, places: Iterable[tuple[int, int]], length: int, average: float) -> float:
+    def bm25(self, places: Places, length: int, average: float) -> float:
         """BM25 with the weights as idf, as a share of their sum.
 
         Args:
@@ -55,7 +58,7 @@ class Weights:
             for word, count in counts.items()
         )
 
-    def pairs(self, places: Sequence[tuple[int, int]]) -> float:
+    def pairs(self, places: Places) -> float:
         """The share of the words' neighbours that are neighbours, or next but one, here too."""
         if not self._pairs:
             return 0.0

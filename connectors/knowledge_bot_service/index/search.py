@@ -120,8 +120,8 @@ _REMEMBERED: Final = 2000
 class Hit:
     """A passage that fits a question, and its source.
 
-    `passage` is its id in the database. A higher `score` is a better fit; `analysed` is what the
-    index has of it, title and body, and `stored` its blocks.
+    `passage` is its id in the database. A higher `score` is a better fit; `title` and `body` are
+    what the index has of it, and `stored` its blocks.
     """
 
     passage: int
@@ -140,11 +140,6 @@ class Hit:
     def public_id(self) -> str:
         """Its id for others. SQLite may give the number to another passage, of another revision."""
         return f"pas_{self.passage}_{self.source_revision}"
-
-    @property
-    def terms(self) -> list[str]:
-        """The terms of its title and its body, in their order."""
-        return f"{self.title} {self.body}".split()
 
     @property
     def vectors(self) -> bytes:

@@ -14,7 +14,7 @@ from knowledge_bot_service.readers.analyzer.blocks import (
     text_of,
     told,
 )
-from knowledge_bot_service.readers.statements import vectors_of
+from knowledge_bot_service.readers.statements import indexed
 
 # Paragraphs are joined up to this many characters, and cut above it. Measured: up to 1,000 costs no
 # answers against paragraphs as they are, 2,500 does; overlaps cost some as well.
@@ -54,9 +54,8 @@ def index_entries(passages: Iterable[Sequence[Block]], title: str) -> Iterator[I
     """Analyse passages for the index, lazily: a long text is never held analysed as a whole."""
     analysed_title = " ".join(index_terms(title))
     for blocks in passages:
-        text = text_of(blocks)
-        body = " ".join(index_terms(text))
-        yield IndexEntry(text, analysed_title, body, dumped(blocks), vectors_of(blocks))
+        body, vectors = indexed(blocks)
+        yield IndexEntry(text_of(blocks), analysed_title, body, dumped(blocks), vectors)
 
 
 def passages(blocks: Iterable[Block]) -> Iterator[list[Block]]:

@@ -1,8 +1,7 @@
 """What a passage says: sentences, items, rows and code, each with what it is under."""
 
-import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -11,7 +10,6 @@ from knowledge_bot_service.readers.analyzer import Block, index_terms_of
 from knowledge_bot_service.readers.analyzer.blocks import (
     MORE,
     grouped,
-    loaded,
     pieces,
     row_text,
     text_of,
@@ -29,8 +27,13 @@ _IDENTIFIER: Final = re.compile(
 # The level of a heading that is a line by itself in a text without marks.
 _LOWEST: Final = 7
 
-# The statements of so many passages are remembered, some 10 MB: questions go to the same ones.
-_REMEMBERED: Final = 1000
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading in a passage; `depth` is 1 for one that is under no other."""
+
+    text: str
+    depth: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,8 @@ class Statement:
     Attributes:
         blocks: a sentence, an item with what is under it, a row, or code.
         text: its words.
-        under: what else says what it is about: the headings above it, what introduces it, and a
-            question before it.
+        headings: those that it is under.
+        lead: what introduces it, or a question before it; "" for none.
         heading: the innermost headings above it; "" for none.
         name: the innermost one, if it is the name of an option, a setting or a command.
         section: the number of its section in the passage, from 0 on.
@@ -51,73 +54,87 @@ class Statement:
 
     blocks: tuple[Block, ...]
     text: str
-    under: tuple[str, ...]
-    heading: str
-    name: str
-    section: int
-    group: int
-    leads: bool
+    headings: tuple[str, ...] = ()
+    lead: str = ""
+    heading: str = ""
+    name: str = ""
+    section: int = 0
+    group: int = 0
+    leads: bool = False
 
     @property
     def kind(self) -> str:
         """What it is: the kind of its first block."""
         return self.blocks[0].kind
 
+    @property
+    def is_lead(self) -> bool:
+        """Whether what comes after it is understood with it: it introduces that, or asks."""
+        return self.leads or (self.blocks[0].is_prose and self.text.endswith(_QUESTION_ENDS))
+
 
 def statements(blocks: Sequence[Block]) -> list[Statement]:
     """The statements of a passage, in their order; its headings where there is nothing else."""
-    found = list(_statements(blocks))
-    if found:
-        return found
-    return [
-        Statement((block,), block.text, (), "", "", 0, n, leads=False)
-        for n, block in enumerate(blocks)
-    ]
+    found = [part for part in _parts(blocks) if isinstance(part, Statement)]
+    return found or [Statement((block,), block.text, group=n) for n, block in enumerate(blocks)]
 
 
-def vectors_of(blocks: Sequence[Block]) -> bytes:
-    """The vectors of a passage's statements, each with what it is under, one after another."""
-    return b"".join(vector(" ".join([*one.under, one.text])) for one in statements(blocks))
+def indexed(blocks: Sequence[Block]) -> tuple[str, bytes]:
+    """A passage's terms for the index, and the vectors of its statements one after another.
 
-
-@dataclass(frozen=True, slots=True)
-class Analysed:
-    """A passage's statements, and the terms that they are judged by.
-
-    Attributes:
-        statements: in their order.
-        terms: of each statement, its own and those of what it is under.
-        headings: the terms of the passage's headings.
+    Each heading and each statement is a line, with a mark that is nothing to the index: "#" as
+    often as a heading is deep; "-" for a statement, ":" with it where those after it are understood
+    with it, and ">" where it is understood with one before it.
     """
-
-    statements: tuple[Statement, ...]
-    terms: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
-    headings: tuple[str, ...]
-
-
-@functools.lru_cache(maxsize=_REMEMBERED)
-def analysed(stored: str) -> Analysed:
-    """Analyse the blocks of a passage, as the database has them."""
-    blocks = loaded(stored)
-    found = statements(blocks)
-    headings = [block.text for block in blocks if block.kind == "heading"]
-    texts = dict.fromkeys([*headings, *(text for one in found for text in (*one.under, one.text))])
-    terms = dict(zip(texts, map(tuple, index_terms_of(texts)), strict=True))
-
-    def terms_of(texts: Iterable[str]) -> tuple[str, ...]:
-        return tuple(chain.from_iterable(terms[text] for text in texts))
-
-    return Analysed(
-        tuple(found),
-        tuple((terms[one.text], terms_of(one.under)) for one in found),
-        terms_of(headings),
+    parts = [*_parts(blocks)]
+    if not any(isinstance(part, Statement) for part in parts):
+        parts += statements(blocks)
+    marks = [
+        "#" * part.depth
+        if isinstance(part, Heading)
+        else f"-{':' * part.is_lead}{'>' * bool(part.lead)}"
+        for part in parts
+    ]
+    terms = index_terms_of([part.text for part in parts])
+    vectors = (
+        vector(*part.headings, part.lead, part.text)
+        for part in parts
+        if isinstance(part, Statement)
     )
+    lines = (" ".join([mark, *own]) for mark, own in zip(marks, terms, strict=True))
+    return "\n".join(lines), b"".join(vectors)
 
 
-def _statements(blocks: Sequence[Block]) -> Iterator[Statement]:
+Terms = list[str]
+
+
+def parted(body: str) -> tuple[Terms, list[tuple[Terms, Terms]]]:
+    """What `indexed` wrote: the headings' terms; and those that each statement is under, and its.
+
+    Args:
+        body: the passage's terms, as the index has them.
+    """
+    headings: Terms = []
+    path: list[Terms] = []
+    lead: Terms = []
+    found: list[tuple[Terms, Terms]] = []
+    for line in body.split("\n"):
+        mark, *terms = line.split(" ")
+        if mark[0] == "#":
+            path = [*path[: len(mark) - 1], terms]
+            headings += terms
+            continue
+        under = list(chain.from_iterable(path))
+        found.append(([*under, *lead] if ">" in mark else under, terms))
+        if ":" in mark:
+            lead = terms
+    return headings, found
+
+
+def _parts(blocks: Sequence[Block]) -> Iterator[Heading | Statement]:
     headings: list[tuple[int, str]] = []
     section, number = 0, -1
-    lead: tuple[str, ...] = ()
+    lead = ""
     groups = [*grouped(blocks)]
     for group, following in zip(groups, [*groups[1:], None], strict=True):
         number += 1
@@ -125,7 +142,8 @@ def _statements(blocks: Sequence[Block]) -> Iterator[Statement]:
         if _is_heading(block, following):
             level = block.level or _LOWEST
             headings = [one for one in headings if one[0] < level] + [(level, block.text)]
-            section, lead = number, ()
+            section, lead = number, ""
+            yield Heading(block.text, len(headings))
             continue
         under = tuple(words for _, words in headings)
         # Without the heading above, "Added" does not say in which version.
@@ -135,15 +153,22 @@ def _statements(blocks: Sequence[Block]) -> Iterator[Statement]:
         leads = following is not None and len(group) == 1 and block.leads_to(following[0])
         said = [piece for piece in _pieces(group) if _text(piece) not in {"", MORE}]
         for place, piece in enumerate(said, start=1):
-            text, is_lead = _text(piece), leads and place == len(said)
-            yield Statement(
-                tuple(piece), text, (*under, *lead), heading, name, section, number, is_lead
+            one = Statement(
+                tuple(piece),
+                _text(piece),
+                under,
+                lead,
+                heading,
+                name,
+                section,
+                number,
+                leads=leads and place == len(said),
             )
+            yield one
             if block.is_prose:
-                asks = text.endswith(_QUESTION_ENDS)
-                lead = (text,) if is_lead or asks else lead if place == 1 else ()
+                lead = one.text if one.is_lead else lead if place == 1 else ""
         if not block.is_prose:
-            lead = ()
+            lead = ""
 
 
 def _is_heading(block: Block, following: Sequence[Block] | None) -> bool:

@@ -7,10 +7,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from knowledge_bot_service.readers.analyzer import index_terms
 from knowledge_bot_service.readers.analyzer.blocks import dumped, loaded
 from knowledge_bot_service.readers.documents.markdown import read_text
-from knowledge_bot_service.readers.statements import vectors_of
+from knowledge_bot_service.readers.statements import indexed
 
 VERSION: Final = 5
 """The version of the tables, and of the analysis of what is in them (`PRAGMA user_version`).
@@ -291,7 +290,6 @@ def _from_1(connection: sqlite3.Connection) -> None:
         "UPDATE source SET url = (SELECT json_extract(material, '$.url') FROM job"
         " WHERE job.source = source.id)"
     )
-    _analyse_again(connection)
 
 
 def _from_2(connection: sqlite3.Connection) -> None:
@@ -332,12 +330,15 @@ def _from_3(connection: sqlite3.Connection) -> None:
 
 
 def _from_4(connection: sqlite3.Connection) -> None:
-    _analyse_again(connection)
+    """Put what the present analyser makes of each passage into the index.
+
+    Titles stay as they were analysed: the documents' own were not kept.
+    """
     connection.execute("ALTER TABLE passage ADD COLUMN vectors BLOB NOT NULL DEFAULT x''")
-    for row in connection.execute("SELECT id, blocks FROM passage"):
-        connection.execute(
-            "UPDATE passage SET vectors = ? WHERE id = ?", (vectors_of(loaded(row[1])), row[0])
-        )
+    for number, blocks in connection.execute("SELECT id, blocks FROM passage"):
+        body, vectors = indexed(loaded(blocks))
+        connection.execute("UPDATE passage SET vectors = ? WHERE id = ?", (vectors, number))
+        connection.execute("UPDATE passage_index SET body = ? WHERE rowid = ?", (body, number))
 
 
 _UPGRADES: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {
@@ -346,18 +347,6 @@ _UPGRADES: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {
     3: _from_3,
     4: _from_4,
 }
-
-
-def _analyse_again(connection: sqlite3.Connection) -> None:
-    """Put the terms that the present analyser makes of each passage into the index.
-
-    Titles stay as they were analysed: the documents' own were not kept.
-    """
-    for row in connection.execute("SELECT id, text FROM passage"):
-        connection.execute(
-            "UPDATE passage_index SET body = ? WHERE rowid = ?",
-            (" ".join(index_terms(row[1])), row[0]),
-        )
 
 
 def _run(connection: sqlite3.Connection, script: str) -> None:

@@ -77,7 +77,7 @@ def test_a_long_text_comes_in_parts_with_its_title(reader: Reader, tmp_path: Pat
     entries = [entry for part in parts for entry in part.entries]
     assert {entry.title for entry in entries} == {"name lamp"}
     assert entries[-1].text.startswith("# Lamps\n\nLamp 59.")
-    assert entries[-1].body.startswith("lamp lamp 59 word")
+    assert entries[-1].body.startswith("# lamp\n- lamp 59 word")
 
 
 @pytest.mark.timeout(60)  # the parser hangs for ten minutes

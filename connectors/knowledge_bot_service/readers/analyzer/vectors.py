@@ -31,8 +31,8 @@ _SCALE: Final = 254
 _HIGHEST: Final = 127
 
 
-# The sums of so many words are remembered, 12 MB; and the vectors of so many texts, since documents
-# repeat themselves.
+# The sums of so many words are remembered, 12 MB; and those of so many texts: a
+# heading is that of many statements, and documents repeat themselves.
 _REMEMBERED: Final = 20_000
 _REMEMBERED_TEXTS: Final = 1000
 
@@ -43,10 +43,9 @@ _BEGINS: Final = "\u2581"
 _loading = threading.Lock()
 
 
-@functools.lru_cache(maxsize=_REMEMBERED_TEXTS)
-def vector(text: str) -> bytes:
-    """The vector of a text; all zeros where nothing is known of its words."""
-    total = sum(map(_of_word, _WORD.findall(text)))
+def vector(*texts: str) -> bytes:
+    """The vector of texts together; all zeros where nothing is known of their words."""
+    total = sum(map(_sum, texts))
     *sums, count = array("I", total.to_bytes(_LANE * (DIMENSIONS + 1), "little"))
     zero = _ZERO * count
     # The sum of the squares of what is above zero, without a list of that.
@@ -73,6 +72,11 @@ def parted(vectors: bytes) -> list[bytes]:
     """Vectors that stand one after another, one by one."""
     starts = range(0, len(vectors), DIMENSIONS)
     return [vectors[start : start + DIMENSIONS] for start in starts]
+
+
+@functools.lru_cache(maxsize=_REMEMBERED_TEXTS)
+def _sum(text: str) -> int:
+    return sum(map(_of_word, _WORD.findall(text)))
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
