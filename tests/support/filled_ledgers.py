@@ -12,7 +12,7 @@ from pathlib import Path
 from knowledge_bot import Client
 from knowledge_bot.ingest import Ledger
 from knowledge_bot.ingest._plan import Planner
-from knowledge_bot.ingest._store import Batch, Store, normalised_url
+from knowledge_bot.ingest._store import Batch, State, Store, normalised_url
 
 COLLECTION = "col_1"
 
@@ -34,7 +34,7 @@ def fill(
     service = normalised_url(client.base_url)
     store = Store(Ledger(ledger).database, patience=30)
     store.open(service, (COLLECTION,), origin)
-    planner = Planner(store, service, (COLLECTION,), "hold")
+    planner = Planner(store, service, (COLLECTION,), "hold", items)
     count, waiting = 0, []
     for item in items:
         waiting.append(item)
@@ -42,7 +42,7 @@ def fill(
             count += _record(store, planner, waiting)
             waiting = []
     count += _record(store, planner, waiting)
-    store.finish(Batch(), same=False, gone=lambda _: None)
+    store.finish(Batch(), same=False)
     store.close()
     return count
 
@@ -51,7 +51,8 @@ def _record(store: Store, planner: Planner, items: list[object]) -> int:
     planned = planner.plan(items)
     batch = Batch()
     for job in planned.jobs:
-        claim = job.claim(store.run, store.origin)
-        batch.rows.append(job.created(claim, f"src_{os.urandom(8).hex()}", changed=False))
+        claim = job.claimed(store.run, store.origin)
+        source = f"src_{os.urandom(8).hex()}"
+        batch.rows.append(claim.settled(State.CREATED, source_id=source, version=job.version))
     assert not store.write(batch)
     return len(planned.jobs)

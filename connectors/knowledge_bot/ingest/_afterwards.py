@@ -29,13 +29,21 @@ from knowledge_bot.ingest._ledger import (
 )
 from knowledge_bot.ingest._limiter import settles
 from knowledge_bot.ingest._report import Kind, Outcome, logger
-from knowledge_bot.ingest._store import Batch, Gone, Row, State, Store, superseded_rows
+from knowledge_bot.ingest._store import (
+    CHANGED_THERE,
+    Batch,
+    Gone,
+    Row,
+    State,
+    Store,
+    superseded_rows,
+)
 
 if TYPE_CHECKING:
     from knowledge_bot._database import Connection
-    from knowledge_bot.ingest._engine import Counters, Sender
     from knowledge_bot.ingest._limiter import Limiter
-    from knowledge_bot.ingest._run import Ingestion
+    from knowledge_bot.ingest._report import Counters
+    from knowledge_bot.ingest._run import Ingestion, Sender
 
 Removable = Entry | SupersededSource
 
@@ -155,7 +163,8 @@ class Afterwards:
         if found is None:
             await asyncio.to_thread(self._store.write_with, partial(forget_unsent, row=row))
             return
-        batch = Batch(rows=[row.settled(found)], superseded=superseded_rows(row, found))
+        settled = row.settled(State.CREATED, source_id=found, digest=CHANGED_THERE)
+        batch = Batch(rows=[settled], superseded=superseded_rows(row, found))
         await asyncio.to_thread(self._store.write, batch)
 
     async def _created_with(self, key: str, name: str) -> str | None:

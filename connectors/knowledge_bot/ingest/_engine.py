@@ -11,17 +11,15 @@ requests in flight.
 import asyncio
 import contextlib
 import contextvars
-import heapq
 import itertools
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence, Sized
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from knowledge_bot._endpoints import UNKNOWN_SOURCE
-from knowledge_bot._extensions import Extensions
 from knowledge_bot._responses import KEY_REUSED
 from knowledge_bot.errors import APIError, ConfigurationError, Delivery, KnowledgeBotError
 from knowledge_bot.ingest._afterwards import Afterwards, check_supported, sources_of
@@ -29,21 +27,12 @@ from knowledge_bot.ingest._ledger import PrunePlan
 from knowledge_bot.ingest._limiter import TURNS_AHEAD, Limiter, RateLimiter, settles
 from knowledge_bot.ingest._listings import ListedFile, Listing, fingerprint_of
 from knowledge_bot.ingest._plan import Job, Planned, Planner
-from knowledge_bot.ingest._report import (
-    DONE,
-    FAILURES_KEPT,
-    Kind,
-    Outcome,
-    Report,
-    Stop,
-    logger,
-    stop_reason,
-)
+from knowledge_bot.ingest._report import Counters, Kind, Outcome, Report, Stop, logger, stop_reason
 from knowledge_bot.ingest._schema import LedgerError
 from knowledge_bot.ingest._store import (
     CHANGED_THERE,
+    NO_ROW,
     Batch,
-    Claim,
     Gone,
     Row,
     State,
@@ -54,7 +43,7 @@ from knowledge_bot.ingest._store import (
 
 if TYPE_CHECKING:
     from knowledge_bot.ingest._items import Item
-    from knowledge_bot.ingest._run import Ingestion
+    from knowledge_bot.ingest._run import Ingestion, Sender
 
 # The most that is planned at once: as many items as one statement asks the ledger about, as many
 # listed files, of which most did not change, and some megabytes of text. And how long an item waits
@@ -82,40 +71,11 @@ _POLL_INTERVAL = 0.5
 # Seconds between two checks whether the run should stop.
 _TICK = 0.1
 
-# How many remarks of a kind are kept, so that they do not displace failures.
-_KEPT_OF = {"same_content": 20, "unversioned": 20}
-
-# How many keys with an older content a report names: those sent last, as those of this job were.
-_OLDER_KEPT = 1000
-
 _CLAIMED_UNSENT = (
     "nothing was sent, but the ledger's connection broke during the claim, so its row may say that "
     "it is being sent; if `kbot ledger unknown` names it, settle it with `kbot ledger resolve KEY "
     "--not-created`"
 )
-
-
-class Sender(Protocol):
-    """Sends the requests of a run."""
-
-    async def open(self) -> None:
-        """Prepare to send, so that nothing is claimed before it can be sent."""
-
-    @property
-    def extensions(self) -> Extensions:
-        """What the service announced, as far as it was asked."""
-
-    async def send(self, job: Job) -> tuple[str, str | None]:
-        """Send an item once; return id and revision of its source, or raise a `KnowledgeBotError`.
-
-        It is created, or takes the place of `job.target`.
-        """
-
-    async def call(self, method: str, *arguments: Any, **fields: Any) -> Any:
-        """Call a method of the client, which tries again by itself; return a list as a whole."""
-
-    async def ping(self) -> object:
-        """Ask whether the service is up, or raise a `KnowledgeBotError`."""
 
 
 class Run:
@@ -133,7 +93,7 @@ class Run:
     def __init__(
         self,
         service: str,
-        sender: Sender,
+        sender: "Sender",
         items: Iterable[object] | AsyncIterable[object],
         options: "Ingestion",
         *,
@@ -152,7 +112,7 @@ class Run:
         self._room = asyncio.Event()
         self._numbers = itertools.count()
         self._retries: dict[int, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
-        self._writer: Writer | None = None
+        self._writer = Writer(None, options.concurrency, self._limiter)
         self._store: Store | None = None
         # What is being sent, and items with the same key, whose turn comes after that.
         self._in_flight: dict[bytes, list[Item | ListedFile]] = {}
@@ -265,8 +225,7 @@ class Run:
             if not store.open(self._service, options.collections, self._origin):
                 store = None
         self._store = store
-        if store is not None and not options.dry_run:
-            self._writer = Writer(store, options.concurrency, self._limiter)
+        self._writer.store = None if options.dry_run else store
         self._planner = Planner(
             store, self._service, options.collections, options.on_unknown, self._items
         )
@@ -323,7 +282,7 @@ class Run:
         return await self._wait_for_others()
 
     def _plan(self, items: Sequence[object]) -> Planned:
-        return self._planner.plan(items, share=self._shares and self._writer is not None)
+        return self._planner.plan(items, share=self._shares and not self._options.dry_run)
 
     async def _wait_for_others(self) -> Planned | None:
         """Plan again what other runs were sending, for as long as the caller waits for them."""
@@ -356,21 +315,19 @@ class Run:
         self._in_progress += planned.in_progress
         for outcome in planned.outcomes:
             self._counters.add(outcome)
-        counts["unversioned"] = self._planner.unversioned  # old pages too
-        if self._writer is not None and planned.rows:
-            self._writer.put(*planned.rows)
+        counts["unversioned"] += planned.unversioned  # old pages too
+        self._writer.put(*planned.rows)
         if not self._options.dry_run:
             return planned.jobs
         for job in planned.jobs:
             if job.id in self._would_create:
-                reason = "it comes twice in this run"
-                self._counters.add(Outcome("skipped", job.name, job.key, reason))
+                self._counters.add(job.outcome("skipped", "it comes twice in this run"))
                 continue
             if self._reached_limit():
                 break
             self._would_create.add(job.id)
             kind: Kind = "moved" if job.moved is not None else "created"
-            self._counters.add(Outcome(kind, job.name, job.key))
+            self._counters.add(job.outcome(kind))
             counts["superseded"] += bool(job.before and job.before.source_id)
         return []
 
@@ -401,7 +358,7 @@ class Run:
             if self._queue.qsize() <= self._workers:
                 self._room.set()
             again = None
-            if (waiting := self._in_flight.get(job.id)) is not None and self._writer is not None:
+            if (waiting := self._in_flight.get(job.id)) is not None and self._store:
                 waiting.append(job.item)  # the same item came before: its outcome decides
             elif job.failure is not None or not self._reached_limit():
                 self._in_flight[job.id] = []
@@ -438,7 +395,6 @@ class Run:
         Returns:
             The seconds after which it is to be sent again; None if it is not.
         """
-        claim = None
         async with self._limiter.turn(waiting=self._queue.qsize() + 1) as mine:
             if not mine:
                 if job.failure is not None:  # the run ended before it could be sent again
@@ -446,64 +402,77 @@ class Run:
                 return None
             if job.moved is not None:
                 return await self._move(job, job.moved)
-            if not self._is_sent(job):
+            if not (self._is_sent(job) and await self._is_claimed(job)):
                 return None
-            if self._writer is not None and self._store is not None:
-                claim = job.claim(self._store.run, self._store.origin)
-                if not await self._claimed(job, claim, self._writer, self._store):
-                    return None
-            wait = await self._try(job, claim)
+            wait = await self._try(job)
         while wait is not None and job.in_doubt:
             # It keeps its claim while it waits, since it may have been acted on.
             await asyncio.sleep(wait)
             async with self._limiter.turn() as mine:
                 if not mine:
-                    self._record(job, claim, "unknown", job.failure.error if job.failure else "")
+                    self._record(job, "unknown", job.failure.error if job.failure else "")
                     return None
-                wait = await self._try(job, claim)
+                wait = await self._try(job)
         return wait
 
     def _is_sent(self, job: Job) -> bool:
         """Decide how an item is sent, and return whether it is; if not, say why."""
         sent = job.choose(self._sender.extensions, resend=self._options.on_unknown == "resend")
         if not sent and job.before is not None:
-            reason = f"held back: {job.before.error}"
-            self._counters.add(Outcome("unknown", job.name[:500], job.key, reason))
+            self._counters.add(job.outcome("unknown", f"held back: {job.before.error}"))
         return sent
 
-    async def _try(self, job: Job, claim: Claim | None) -> float | None:
+    async def _is_claimed(self, job: Job) -> bool:
+        """Claim an item durably; False if another run was faster, or may have been."""
+        writer, store = self._writer, self._store
+        job.claim = job.claimed(store.run, store.origin) if store is not None else NO_ROW
+        try:
+            mine = await writer.claim(job.claim)
+        except BaseException as error:
+            writer.release(job.claim)
+            if isinstance(error, LedgerError):
+                self._unsent.append((job, store is not None and store.in_doubt, str(error)))
+            raise
+        if mine and store is not None and store.lapsed:
+            # While the machine slept, others may have considered this run dead.
+            writer.release(job.claim)
+            mine = False
+        if not mine:
+            self._lost.append(job.item)
+        return mine
+
+    async def _try(self, job: Job) -> float | None:
         """Send an item once, and record the outcome; return as `_send` does."""
         job.tries, began, self._current = job.tries + 1, time.monotonic(), job.name
         try:
             source_id, revision = await self._sender.send(job)
         except KnowledgeBotError as error:
-            job.failure = Outcome("undelivered", job.name[:500], job.key, str(error))
-            if isinstance(error, APIError) and claim is not None and job.before is not None:
+            job.failure = job.outcome("undelivered", str(error))
+            if isinstance(error, APIError) and job.before is not None:
                 if job.target is not None and error.code == UNKNOWN_SOURCE:
-                    return self._once_more(job, claim, job.before.without_source())
+                    return self._once_more(job, job.before)
                 if job.target is not None and error.status_code == 412:
-                    return await self._overtaken(job, claim, job.target, job.before)
+                    return await self._overtaken(job, job.target, job.before)
                 if error.code == KEY_REUSED:
-                    return await self._found(job, claim, error)
-            return self._failed(job, claim, error, began)
+                    return await self._found(job, job.before, error)
+            return self._failed(job, error, began)
         except BaseException as error:
             never = getattr(error, "delivery", None) is Delivery.NOT_DELIVERED
             kind: Kind = "undelivered" if never and not job.in_doubt else "unknown"
-            reason = f"it was interrupted while it was being sent: {error!r}"
-            self._record(job, claim, kind, reason)
+            self._record(job, kind, f"it was interrupted while it was being sent: {error!r}")
             raise
         self._limiter.succeeded()
-        await self._created(job, claim, source_id, revision)
+        await self._created(job, source_id, revision)
         return None
 
-    def _once_more(self, job: Job, claim: Claim, before: Row) -> float:
-        """Let an item be sent otherwise, as the service now says that it has what is known."""
-        job.before, job.in_doubt = before, False
-        if self._writer is not None:
-            self._writer.release(claim)
+    def _once_more(self, job: Job, before: Row) -> float:
+        """Let an item be sent as a new one, since the service does not have its source any more."""
+        job.before = before._replace(source_id=None, source_revision=None, state=State.REFUSED)
+        job.in_doubt = False
+        self._writer.release(job.claim)
         return 0.0
 
-    async def _overtaken(self, job: Job, claim: Claim, target: str, before: Row) -> float | None:
+    async def _overtaken(self, job: Job, target: str, before: Row) -> float | None:
         """Go on where the source has another revision than the one to be replaced."""
         try:
             job.revision = (await self._sender.call("get_source", target)).revision
@@ -513,22 +482,21 @@ class Run:
         if job.in_doubt and job.tries < _MOST_OVERTAKEN:  # an attempt of this run, or of a dead one
             return 0.0
         # Whatever the service has now, it is not what was sent.
-        job.before = before._replace(
+        job.claim = job.claim._replace(
             digest=CHANGED_THERE, version=None, source_revision=job.revision
         )
         since = time.strftime("%Y-%m-%d %H:%M", time.gmtime(before.updated_at))
         reason = f"{target} was changed in the service since {since} UTC; it was left as it is"
-        reason += ". The next run replaces it"
-        self._record(job, claim, "refused", reason)
+        self._record(job, "refused", f"{reason}. The next run replaces it")
         return None
 
-    async def _found(self, job: Job, claim: Claim, error: APIError) -> float | None:
+    async def _found(self, job: Job, before: Row, error: APIError) -> float | None:
         """Record what the first request with the key created, so that it can be replaced."""
-        assert self._store is not None and self._writer is not None and job.before is not None  # noqa: S101, PT018 - the caller knows
-        found = error.created_id
+        assert self._store is not None  # noqa: S101 - which has the row
+        found, name = error.created_id, job.name
         if found is None and "sources" in self._sender.extensions:
-            name, key = claim.name or claim.key, claim.idempotency_key or ""
             try:
+                key = job.idempotency_key or ""
                 several = await sources_of(self._sender, self._store, name, key)
             except KnowledgeBotError as unlisted:
                 logger.info("Sources named %r cannot be listed: %s", name, unlisted)
@@ -539,16 +507,16 @@ class Run:
                 "an earlier request with its key was about another content, and created a source "
                 "that cannot be found here"
             )
-            self._record(job, claim, "unknown", reason)
+            self._record(job, "unknown", reason)
             return None
-        row = job.found(claim, found)
-        self._writer.finish(claim, row, superseded_rows(job.before, found))
+        row = job.claim.settled(State.CREATED, source_id=found, digest=before.pending)
+        self._writer.finish(row, superseded_rows(before, found))
         job.before, job.in_doubt = row, False
         return 0.0
 
     async def _move(self, job: Job, row: Row) -> float | None:
         """Give a source that is already there to the item that has its content."""
-        assert self._writer is not None and self._store is not None  # noqa: S101, PT018 - a ledger knew the row
+        assert self._store is not None  # noqa: S101 - which knew the row
         renamed = row.source_called == job.name
         if not renamed and self._sender.extensions.get("sources", {}).get("rename"):
             try:
@@ -557,33 +525,14 @@ class Run:
             except KnowledgeBotError as error:
                 if getattr(error, "code", None) == UNKNOWN_SOURCE:
                     job.moved = None
-                    job.failure = Outcome("undelivered", job.name[:500], job.key, str(error))
+                    job.failure = job.outcome("undelivered", str(error))
                     return 0.0  # somebody deleted it
                 logger.warning("%s keeps its name in the service: %s", row.source_id, error)
         self._writer.move(job.moved_row(row, self._store.run, renamed=renamed))
-        self._counters.add(Outcome("moved", job.name, job.key, source_id=row.source_id))
+        self._counters.add(job.outcome("moved", source_id=row.source_id))
         return None
 
-    async def _claimed(self, job: Job, claim: Claim, writer: "Writer", store: Store) -> bool:
-        """Claim an item durably; False if another run was faster, or may have been."""
-        try:
-            mine = await writer.claim(claim)
-        except BaseException as error:
-            writer.release(claim)
-            if isinstance(error, LedgerError):
-                self._unsent.append((job, store.in_doubt, str(error)))
-            raise
-        if mine and store.lapsed:
-            # While the machine slept, others may have considered this run dead.
-            writer.release(claim)
-            mine = False
-        if not mine:
-            self._lost.append(job.item)
-        return mine
-
-    def _failed(
-        self, job: Job, claim: Claim | None, error: KnowledgeBotError, began: float
-    ) -> float | None:
+    def _failed(self, job: Job, error: KnowledgeBotError, began: float) -> float | None:
         """Record a failure, or return the seconds after which the item is to be sent again."""
         counts = self._counters.counts
         succeeded = counts["created"] + counts["replaced"] + counts["unchanged"]
@@ -594,43 +543,43 @@ class Run:
         )
         kind: Kind = "unknown" if job.in_doubt and not settles(error) else decision.kind
         if decision.retry_in is None:
-            self._record(job, claim, kind, str(error))
+            self._record(job, kind, str(error))
         elif kind == "unknown":
             job.in_doubt = True
-        elif claim is not None and self._writer is not None:
-            self._writer.release(claim)  # it was not sent, so it is not claimed while it waits
+        else:
+            self._writer.release(job.claim)  # it was not sent: no claim while it waits
         if decision.stop is not None:
             self.stop(*decision.stop)
         return decision.retry_in
 
-    def _record(self, job: Job, claim: Claim | None, kind: Kind, error: str) -> None:
+    def _record(self, job: Job, kind: Kind, error: str) -> None:
         """Record that an item was not created, or may not have been."""
-        self._counters.add(Outcome(kind, job.name[:500], job.key, error))
-        if claim is not None and self._writer is not None:
-            if kind == "invalid":
-                self._writer.release(claim)
-            else:
-                state = State.UNKNOWN if kind == "unknown" else State.REFUSED
-                self._writer.finish(claim, job.failed(claim, state, _storable(error[:2000])))
+        self._counters.add(job.outcome(kind, error))
+        if kind == "invalid":
+            self._writer.release(job.claim)
+        else:
+            state = State.UNKNOWN if kind == "unknown" else State.REFUSED
+            self._writer.finish(job.claim.settled(state, error=_storable(error[:2000])))
 
-    async def _created(
-        self, job: Job, claim: Claim | None, source_id: str, revision: str | None
-    ) -> None:
-        changed, before = job.fingerprint is not None and claim is not None, job.before
+    async def _created(self, job: Job, source_id: str, revision: str | None) -> None:
+        """Record that an item is a source now."""
+        before, changed = job.before, job.fingerprint is not None and self._store is not None
+        known: dict[str, Any] = {"version": job.version}
         try:
             if changed:
-                found = await asyncio.to_thread(fingerprint_of, job.place)
-                changed = found != job.fingerprint
+                changed = await asyncio.to_thread(fingerprint_of, job.place) != job.fingerprint
         finally:
-            if claim is not None and self._writer is not None:
-                row = job.created(claim, _storable(source_id), revision, changed=changed)
-                superseded = superseded_rows(before, source_id)
-                self._writer.finish(claim, row, superseded)
-                self._counters.counts["superseded"] += len(superseded)
-                if before is not None and (superseded or job.target is not None):
-                    self._counters.older(job.key, before.run)
+            if changed:
+                # Nobody knows which content the service got, so the next run compares it again.
+                known = {"digest": b"changed while it was sent"}
+            superseded = superseded_rows(before, source_id)
+            source = {"source_id": _storable(source_id), "source_revision": revision}
+            self._writer.finish(job.claim.settled(State.CREATED, **source, **known), superseded)
+            self._counters.counts["superseded"] += len(superseded)
+            if before is not None and (superseded or job.target is not None):
+                self._counters.older(job.key, before.run)
         kind: Kind = "created" if job.target is None else "replaced"
-        self._counters.add(Outcome(kind, job.name, job.key, source_id=source_id))
+        self._counters.add(job.outcome(kind, source_id=source_id))
 
     def _fail(self, error: BaseException) -> None:
         self._error = self._error or error
@@ -646,7 +595,7 @@ class Run:
 
     async def _look_back(self) -> None:
         """Do what is left to do once all items were taken and sent."""
-        store, writer, options, gone = self._store, self._writer, self._options, None
+        store, options, gone = self._store, self._options, None
         if store is None:
             return
         doubts = getattr(self._items, "doubts", None)
@@ -654,11 +603,10 @@ class Run:
             store, self._sender, self._limiter, self._counters, options, doubts=doubts
         )
         try:
-            if writer is not None:
-                await writer.flush()
+            await self._writer.flush()
             if store.origin is not None and not self._incomplete:
                 planner = self._planner
-                if writer is not None:
+                if not store.reading:
                     await afterwards.settle(planner.seen)
                 gone = await asyncio.to_thread(
                     store.mark_gone,
@@ -668,10 +616,10 @@ class Run:
                     planner.gone_reason,
                 )
                 self._count_gone(gone)
-            ended = self._counters.stopped is not None and self._counters.stopped[0] != Stop.LIMIT
-            if options.wait_ready and not (ended or self._error or store.reading):
+            ended = self._counters.ended or self._error is not None
+            if options.wait_ready and not (ended or store.reading):
                 await afterwards.wait_until_ready()
-            if options.prune and not (ended or self._error):
+            if options.prune and not ended:
                 await afterwards.prune(gone)
         except LedgerError as error:
             self.stop(Stop.LEDGER, str(error))
@@ -681,34 +629,25 @@ class Run:
 
     async def _close(self, *, complete: bool) -> None:
         """Write what is left and give up the ledger."""
-        store, writer = self._store, self._writer
+        store, found = self._store, list[tuple[str, str, str]]()
         if store is None:
             return
-        if writer is not None:
-            await writer.pause()
+        await self._writer.pause()
         try:
-            found = await asyncio.to_thread(self._end, store, look=complete)
+            same = complete and not store.reading and self._counters.counts["created"] > 0
+            found = await asyncio.to_thread(self._end, store, same=same)
         except LedgerError as error:
             self.stop(Stop.LEDGER, str(error))
-            found = []
         for key, name, other in found:
             reason = f"{other!r} has the same content; both are sources now"
             self._counters.add(Outcome("same_content", name[:500], key, reason))
-        if writer is not None:
-            self._count_unwritten(writer.batch)
+        self._count_unwritten(self._writer.batch)
 
-    def _end(self, store: Store, *, look: bool) -> list[tuple[str, str, str]]:
-        """Do all that is left to do with the ledger, in one hop to a thread.
-
-        Returns:
-            What was created twice, where that was asked.
-        """
-        batch = Batch() if self._writer is None else self._writer.batch
-        same = look and self._writer is not None and self._counters.counts["created"] > 0
+    def _end(self, store: Store, *, same: bool) -> list[tuple[str, str, str]]:
+        """Do all that is left to do with the ledger, in one hop to a thread."""
         try:
-            found = store.finish(batch, same=same)
-            if self._writer is not None:
-                self._writer.batch = Batch()
+            found = store.finish(self._writer.batch, same=same)
+            self._writer.batch = Batch()
             return found
         finally:
             store.close()
@@ -740,7 +679,7 @@ class Run:
         for job, in_doubt, why in self._unsent:
             kind: Kind = "unknown" if in_doubt and batch else "undelivered"
             reason = f"{_CLAIMED_UNSENT if kind == 'unknown' else 'it was not sent'}: {why}"
-            self._counters.add(Outcome(kind, job.name[:500], job.key, reason))
+            self._counters.add(job.outcome(kind, reason))
 
     def _warn_of_unversioned(self) -> None:
         """Name new pages whose changes will not be seen; old ones were named when they were new."""
@@ -757,8 +696,7 @@ class Run:
         while True:
             if self._stop_requested():
                 self.stop(Stop.REQUESTED)
-            if self._writer is not None:
-                self._writer.keep_alive()
+            self._writer.keep_alive()
             if self._options.on_progress is not None and time.monotonic() - reported_at > 2 * _TICK:
                 reported_at = time.monotonic()
                 try:
@@ -772,56 +710,6 @@ class Run:
 def _storable(text: str) -> str:
     """Return a service's text in a form that every database can store."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-
-
-class Counters:
-    """What a run has counted, and why it stopped. Used only in the event loop's thread.
-
-    Args:
-        dry_run: whether nothing is sent.
-        on_outcome: called for each item that is created or fails.
-    """
-
-    def __init__(self, *, dry_run: bool, on_outcome: Callable[[Outcome], object] | None) -> None:
-        self._dry_run, self._on_outcome = dry_run, on_outcome
-        self.failures: list[Outcome] = []
-        self._older: list[tuple[int, str]] = []  # a heap
-        self._began = time.monotonic()
-        self.counts: Counter[str] = Counter()
-        self.stopped: tuple[Stop, str] | None = None  # and a detail, such as the error
-        self.gone_unknown: str = ""
-
-    def add(self, outcome: Outcome) -> None:
-        """Count an item, and keep it if it failed."""
-        self.counts[outcome.kind] += 1
-        if outcome.kind not in DONE:
-            most = _KEPT_OF.get(outcome.kind, FAILURES_KEPT)
-            if len(self.failures) < FAILURES_KEPT and self.counts[outcome.kind] <= most:
-                self.failures.append(outcome)
-            logger.info("%s: %s: %s", outcome.kind, outcome.name, outcome.error)
-        if self._on_outcome is not None:
-            self._on_outcome(outcome)
-
-    def older(self, key: str, run: int) -> None:
-        """Keep the run that had sent what a newer content took the place of."""
-        heapq.heappush(self._older, (run, key))
-        if len(self._older) > _OLDER_KEPT:
-            heapq.heappop(self._older)
-
-    def report(self, **at_present: Any) -> Report:
-        """Return the counts as they are now."""
-        counts: dict[str, Any] = dict(self.counts)
-        return Report(
-            **counts,
-            duration=time.monotonic() - self._began,
-            failures=tuple(self.failures),
-            stopped=None if self.stopped is None else self.stopped[0],
-            stop_reason="" if self.stopped is None else stop_reason(*self.stopped),
-            dry_run=self._dry_run,
-            gone_unknown=self.gone_unknown,
-            older=tuple(self._older),
-            **at_present,
-        )
 
 
 class Reader:
@@ -982,16 +870,17 @@ class Writer:
     """Writes to the ledger from an event loop, many rows in one transaction.
 
     Args:
-        store: the ledger.
+        store: the ledger; without one, all is taken for written.
         concurrency: how many requests may be in flight.
         limiter: knows how many are.
 
     Attributes:
+        store: the same.
         batch: what is written next.
     """
 
-    def __init__(self, store: Store, concurrency: int, limiter: Limiter) -> None:
-        self._store, self._limiter = store, limiter
+    def __init__(self, store: Store | None, concurrency: int, limiter: Limiter) -> None:
+        self.store, self._limiter = store, limiter
         # While one half is committed the other half is on its way.
         self._group = max(1, concurrency // 2)
         self.batch = Batch()
@@ -1000,45 +889,48 @@ class Writer:
         self._gathered: asyncio.Event | None = None
         self._paused = False
 
-    async def claim(self, claim: Claim) -> bool:
+    async def claim(self, claim: Row) -> bool:
         """Claim an item; True once that is durable, False if another run was faster.
 
         Raises:
             LedgerError: the claim cannot be written, so the item must not be sent.
         """
+        if self.store is None:
+            return True
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._claims[claim.id] = future
-        self.batch.claims.append(claim)
-        self._commit_soon()
+        self._add(claims=[claim])
         return await future
 
-    def release(self, claim: Claim) -> None:
+    def release(self, claim: Row) -> None:
         """Undo the claim of an item that was not sent."""
         if claim in self.batch.claims:
             self.batch.claims.remove(claim)
         else:
-            self.batch.released.append(claim)
-            self._commit_soon()
+            self._add(released=[claim.id])
 
-    def finish(self, claim: Claim, row: Row, superseded: Sequence[tuple[Any, ...]] = ()) -> None:
+    def finish(self, row: Row, superseded: Sequence[tuple[Any, ...]] = ()) -> None:
         """Write the outcome of a claim, which ends."""
-        self.batch.released.append(claim)
-        self.batch.superseded += superseded
-        self.put(row)
+        self._add(rows=[row], released=[row.id], superseded=superseded)
 
     def move(self, row: Row) -> None:
         """Write the row of an item that has another key now."""
-        self.batch.moved.append(row)
-        self._commit_soon()
+        self._add(moved=[row])
 
     def put(self, *rows: Row) -> None:
         """Write rows in the next transaction."""
-        self.batch.rows += rows
-        self._commit_soon()
+        self._add(rows=rows)
+
+    def _add(self, **what: Sequence[Any]) -> None:
+        """Let the next transaction write this too, in the fields of a batch."""
+        if self.store is not None and any(what.values()):
+            for name, several in what.items():
+                getattr(self.batch, name).extend(several)
+            self._commit_soon()
 
     def keep_alive(self) -> None:
         """Renew the lease if it is time."""
-        if self._store.registered and self._store.due:
+        if self.store is not None and self.store.registered and self.store.due:
             self._commit_soon()
 
     async def flush(self) -> None:
@@ -1067,7 +959,9 @@ class Writer:
 
     async def _commit(self) -> None:
         loop = asyncio.get_running_loop()
-        while self.batch or self._store.due:
+        assert self.store is not None  # noqa: S101 - or there was nothing to write
+        store = self.store
+        while self.batch or store.due:
             if not self._is_full:
                 self._gathered = asyncio.Event()
                 waking = loop.call_later(_GATHERING, self._gathered.set)
@@ -1077,15 +971,15 @@ class Writer:
             if self._paused:
                 return
             try:
-                await self._write()
+                await self._write(store)
             except LedgerError:
                 return
 
-    async def _write(self) -> None:
+    async def _write(self, store: Store) -> None:
         batch, self.batch = self.batch, Batch()
         claims, self._claims = self._claims, {}
         try:
-            lost = await asyncio.to_thread(self._store.write, batch)
+            lost = await asyncio.to_thread(store.write, batch)
         except BaseException as error:
             # Outcomes are kept and written later; writing one twice does no harm.
             for name in ("rows", "released", "superseded", "moved"):

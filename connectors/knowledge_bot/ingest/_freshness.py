@@ -12,9 +12,8 @@ from knowledge_bot.ingest._store import (
     DIGEST_SIZE,
     Row,
     State,
-    find_rows,
     item_ids,
-    rows_of_sources,
+    rows_where,
 )
 
 Verdict = Literal["current", "changed", "moved", "gone", "unknown"]
@@ -56,12 +55,10 @@ def freshness(connection: Connection, answer: Any, service: str | None) -> Itera
     ids = [str(each["id"]) for each in sources]
     query = "SELECT source_id, superseded_at, key FROM kbot_superseded WHERE source_id {ids}"
     older = {each: rest for each, *rest in connection.of_ids(query, ids)}
-    query = "SELECT id FROM kbot_claims WHERE id {ids}"
-    sending = {each for (each,) in connection.of_ids(query, [row.id for row in rows.values()])}
     for each in sources:
         source_id, name = str(each["id"]), str(each.get("name", ""))
         if (row := rows.get(source_id)) is not None:
-            verdict, seen = _verdict(row, each, busy=row.id in sending)
+            verdict, seen = _verdict(row, each)
             moment = now if seen is None else datetime.fromtimestamp(seen, UTC)
             yield Freshness(source_id, name, verdict, moment, row.key)
         elif source_id in older:
@@ -96,20 +93,19 @@ def _rows(
             name, url = str(each.get("name", "")), str(each.get("url") or "")
             ids |= {identify(key) for key in (name, url, *(p + name for p in prefixes[number]))}
     wanted = {str(each["id"]) for each in sources}
-    found = {row.source_id: row for row in find_rows(connection, list(ids)).values()}
-    found = {source: row for source, row in found.items() if source in wanted}
+    rows = rows_where(connection, "id {ids}", ids=list(ids), dead=())
+    found = {row.source_id or "": row for row in rows if row.source_id in wanted}
     if left := wanted - found.keys():
-        for row in rows_of_sources(connection, sorted(left)):
-            if row.scope in scopes:
-                found[row.source_id] = row
-    return {source: row for source, row in found.items() if source is not None}
+        rows = rows_where(connection, "source_id {ids}", ids=sorted(left), dead=())
+        found.update({row.source_id or "": row for row in rows if row.scope in scopes})
+    return found
 
 
-def _verdict(row: Row, named: Mapping[str, Any], *, busy: bool) -> tuple[Verdict, int | None]:
+def _verdict(row: Row, named: Mapping[str, Any]) -> tuple[Verdict, int | None]:
     """Return what became of an item's source, and when that was recorded; None: just now."""
     if row.gone_at is not None or row.gone_reason is not None:
         return "gone", row.gone_at or row.updated_at
-    if busy or row.state != State.CREATED or len(row.digest or b"") != DIGEST_SIZE:
+    if row.state != State.CREATED or len(row.digest or b"") != DIGEST_SIZE:
         return "changed", row.updated_at
     revision = named.get("revision")
     if revision != row.source_revision and None not in (revision, row.source_revision):

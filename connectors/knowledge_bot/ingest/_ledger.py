@@ -14,15 +14,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from knowledge_bot._database import Connection, is_read_only
 from knowledge_bot.errors import ConfigurationError
-from knowledge_bot.ingest._leases import DIED, dead_runs, expire, expire_run, live_runs
-from knowledge_bot.ingest._schema import COPIED, KEPT_TABLES, LedgerDatabase, LedgerError
+from knowledge_bot.ingest._schema import (
+    COPIED,
+    KEPT_TABLES,
+    LedgerDatabase,
+    LedgerError,
+    dead_runs,
+    live_runs,
+)
 from knowledge_bot.ingest._store import (
     CHANGED_THERE,
     Row,
     State,
+    expire,
+    expire_run,
+    held,
     item_ids,
     normalised_url,
     page_id,
+    rows_where,
+    supersede,
+    superseded_rows,
+    write_rows,
 )
 
 if TYPE_CHECKING:
@@ -30,50 +43,6 @@ if TYPE_CHECKING:
     from knowledge_bot.models import Message
 
 _SETTLED_AS_MISSING = "a person found that the service does not have it"
-
-# Each item once: what is being sent as its claim says, with what is known of it from before. What a
-# dead run was sending is unknown, as `expire` would write it.
-_HELD = """
-    SELECT id, scope, origin, key, name, kind, location, state, source_id, attempts, error,
-        updated_at, gone_at, version, source_revision, ready_at, gone_reason
-    FROM kbot_items WHERE id NOT IN (SELECT id FROM kbot_claims)
-    UNION ALL
-    SELECT claim.id, claim.scope, claim.origin, claim.key, claim.name, claim.kind, claim.location,
-        CASE WHEN claim.run IN ({dead}) THEN 'unknown' ELSE 'claimed' END, item.source_id,
-        coalesce(item.attempts, 0) + 1, CASE WHEN claim.run IN ({dead}) THEN '{died}' END,
-        claim.claimed_at, NULL, item.version, item.source_revision, item.ready_at, NULL
-    FROM kbot_claims AS claim LEFT JOIN kbot_items AS item ON item.id = claim.id
-"""
-
-# The fields of an `Entry`.
-_ENTRY = """
-    id, service, collections, (SELECT name FROM kbot_origins WHERE number = origin), key,
-    coalesce(name, key), kind, CASE WHEN kind <> 'text' THEN coalesce(location, key) END, state,
-    source_id, attempts, coalesce(error, ''), updated_at, gone_at,
-    CASE WHEN kind = 'webpage' THEN version END, source_revision, ready_at, gone_reason
-"""
-
-_SUPERSEDE = """
-    INSERT INTO kbot_superseded (
-        source_id, source_revision, replaced_by, scope, key, name, superseded_at
-    )
-    SELECT source_id, source_revision, ?, scope, key, coalesce(source_name, name, key), ?
-    FROM kbot_items WHERE id = ? AND source_id <> coalesce(?, '')
-    ON CONFLICT DO NOTHING
-"""
-
-_SETTLE_AS_CREATED = """
-    UPDATE kbot_items SET state = 'created', digest = pending, pending = NULL, version = NULL,
-        source_id = ?, source_name = NULL, source_revision = NULL, ready_at = NULL,
-        idempotency_key = NULL, error = NULL, updated_at = ?, revision = revision + 1
-    WHERE id = ?
-"""
-
-_SETTLE_AS_MISSING = """
-    UPDATE kbot_items SET state = 'refused', idempotency_key = NULL, error = ?, updated_at = ?,
-        revision = revision + 1
-    WHERE id = ?
-"""
 
 
 class Entry(NamedTuple):
@@ -166,8 +135,8 @@ class PrunePlan:
         """Return the plan of what a ledger knows now."""
         gone = entries_of(
             connection,
-            "service = ? AND (gone_at IS NOT NULL OR gone_reason IS NOT NULL) "
-            "AND state IN ('created', 'refused')",
+            "scope IN (SELECT number FROM kbot_scopes WHERE service = ?) AND (gone_at IS NOT NULL "
+            "OR gone_reason IS NOT NULL) AND state IN ('created', 'refused')",
             service,
         )
         found: list[Entry | SupersededSource] = [
@@ -297,7 +266,9 @@ class Ledger:
             counts: dict[tuple[str, tuple[str, ...]], Counter[str]] = {}
             for service, collections, state, count, gone in connection.rows(
                 "SELECT service, collections, state, count(*), count(gone_at) "  # noqa: S608 - ours
-                f"FROM {_held(connection)} GROUP BY service, collections, state"
+                f"FROM ({held(dead_runs(connection))}) AS held "
+                "JOIN kbot_scopes ON kbot_scopes.number = scope "
+                "GROUP BY service, collections, state"
             ):
                 counted = counts.setdefault((service, tuple(collections.split(","))), Counter())
                 counted.update({state: count, "gone": gone})
@@ -431,12 +402,13 @@ class Ledger:
             entry = _single_entry(connection, key)
             if entry.state != State.UNKNOWN:
                 raise LedgerError(f"{key!r} is {entry.state}, not unknown")
-            identifier, now = bytes.fromhex(entry.id), int(connection.now())
+            (row,) = rows_where(connection, "id = ?", bytes.fromhex(entry.id))
             if created:
-                connection.run(_SUPERSEDE, source_id, now, identifier, source_id)
-                connection.run(_SETTLE_AS_CREATED, source_id, now, identifier)
+                supersede(connection, superseded_rows(row, source_id))
+                settled = row.settled(State.CREATED, source_id=source_id)
             else:
-                connection.run(_SETTLE_AS_MISSING, _SETTLED_AS_MISSING, now, identifier)
+                settled = row.settled(State.REFUSED, error=_SETTLED_AS_MISSING)
+            write_rows(connection, [settled], set())
             return _single_entry(connection, entry.id)
 
     def forget(
@@ -647,21 +619,21 @@ def _copy(table: str, read: Callable[[str], Iterator[list[Any]]], target: Connec
     return int(here)
 
 
-def _held(connection: Connection) -> str:
-    """Return all items of a ledger, with their scopes, as the tables of a query."""
-    dead = ", ".join(map(str, dead_runs(connection))) or "NULL"
-    held = _HELD.format(dead=dead, died=DIED)
-    return f"({held}) AS held JOIN kbot_scopes ON kbot_scopes.number = held.scope"
-
-
 def entries_of(
     connection: Connection, condition: str = "1 = 1", *values: Any, ids: Sequence[bytes] = ()
 ) -> list[Entry]:
     """Return the entries that meet a condition, which has `{ids}` where these are to be found."""
-    query = f"SELECT {_ENTRY} FROM {_held(connection)} WHERE {condition}"  # noqa: S608 - of ours
-    rows = connection.of_ids(query, ids) if ids else connection.rows(query, *values)
+    rows = rows_where(connection, condition, *values, ids=ids or None, dead=dead_runs(connection))
+    scopes = {
+        number: (service, tuple(collections.split(",")))
+        for number, service, collections in connection.rows(
+            "SELECT number, service, collections FROM kbot_scopes"
+        )
+    }
+    origins = dict(connection.rows("SELECT number, name FROM kbot_origins"))
     return sorted(
-        map(_entry, rows), key=lambda entry: (entry.service, entry.collections, entry.key)
+        (_entry(row, *scopes[row.scope], origins.get(row.origin)) for row in rows),
+        key=lambda entry: (entry.service, entry.collections, entry.key),
     )
 
 
@@ -739,15 +711,26 @@ def forget_revision(connection: Connection, source: Entry | SupersededSource) ->
     connection.run(f"UPDATE kbot_items SET {changed}, {there}", CHANGED_THERE, *known)  # noqa: S608
 
 
-def _entry(row: Sequence[Any]) -> Entry:
-    read = Entry(*row)
-    return read._replace(
-        id=row[0].hex(),
-        collections=tuple(row[2].split(",")),
-        state=State(read.state),
-        updated_at=_time(row[12]),
-        gone_at=None if row[13] is None else _time(row[13]),
-        ready_at=None if read.ready_at is None else _time(row[16]),
+def _entry(row: Row, service: str, collections: tuple[str, ...], origin: str | None) -> Entry:
+    return Entry(
+        row.id.hex(),
+        service,
+        collections,
+        origin,
+        row.key,
+        row.name or row.key,
+        row.kind,
+        None if row.kind == "text" else row.location or row.key,
+        State(row.state),
+        row.source_id,
+        row.attempts,
+        row.error or "",
+        _time(row.updated_at),
+        None if row.gone_at is None else _time(row.gone_at),
+        row.version if row.kind == "webpage" else None,
+        row.source_revision,
+        None if row.ready_at is None else _time(row.ready_at),
+        row.gone_reason,
     )
 
 

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from knowledge_bot._extensions import end_of_life, new_key
 from knowledge_bot.ingest._listings import ListedFile, Listing, Skipped, fingerprint, fingerprint_of
-from knowledge_bot.ingest._report import Outcome
+from knowledge_bot.ingest._report import Kind, Outcome
 from knowledge_bot.ingest._store import (
     DIGEST_SIZE,
     NO_ROW,
-    OF_ITEM,
-    Claim,
     Row,
     State,
     Store,
@@ -98,6 +96,7 @@ class Job:
         revision: of that source, which is the one to be replaced; None: whichever it is.
         idempotency_key: that its request carries; None: it has none.
         in_doubt: whether an attempt with this key, or on this revision, may have been acted on.
+        claim: its row while it is sent.
         tries: how many times it was sent in this run.
         failure: what became of the last try, if it is to be sent again.
     """
@@ -120,6 +119,7 @@ class Job:
     revision: str | None = None
     idempotency_key: str | None = None
     in_doubt: bool = False
+    claim: Row = NO_ROW
     tries: int = 0
     failure: Outcome | None = None
 
@@ -156,77 +156,27 @@ class Job:
             self.idempotency_key = new_key()
         return True
 
-    def claim(self, run: int, origin: int | None) -> Claim:
-        """Return the row that claims the item for a run."""
-        before = self.before
-        return Claim(
-            self.id,
-            run,
-            self.scope,
-            origin or (before.origin if before else None),
-            self.key,
-            None if self.name == self.key else self.name,
-            self.kind,
-            self.location,
-            self.digest,
-            self.idempotency_key if self.target is None else f'"{self.revision or ""}"',
-            int(time.time()),
-            before.revision if before else 0,
-        )
+    def outcome(self, kind: Kind, error: str = "", source_id: str | None = None) -> Outcome:
+        """Return what became of the item."""
+        return Outcome(kind, self.name[:500], self.key, error, source_id)
 
-    def created(self, claim: Claim, source_id: str, revision: str | None, *, changed: bool) -> Row:
-        """Return the row of the item as a source.
-
-        Args:
-            claim: what was claimed.
-            source_id: the source.
-            revision: the source's revision, where the service names one.
-            changed: whether the file changed while it was sent. Nobody knows which content the
-                service got, so the next run compares it again.
-        """
-        return self._row(
-            claim,
-            State.CREATED,
-            digest=b"changed while it was sent" if changed else self.digest,
-            version=None if changed else self.version,
-            source_id=source_id,
-            source_name=None,
-            source_revision=revision,
-            ready_at=None,
-        )
-
-    def failed(self, claim: Claim, state: State, error: str) -> Row:
-        """Return the row of the item as one that was not sent, or whose outcome is unknown."""
-        before, known = self.before, dict[str, Any](pending=self.digest, error=error)
-        if state is State.UNKNOWN:
-            known["idempotency_key"] = claim.idempotency_key
-        if self.kind == "webpage":
-            known["version"] = self.version
-        if before is not None:
-            known["source_name"] = before.source_called
-        return self._row(claim, state, **known)
-
-    def _row(self, claim: Claim, state: State, **known: Any) -> Row:
-        before, at = self.before or NO_ROW, int(time.time())
-        known = {"pending": None, "error": None, "idempotency_key": None, **known}
-        return before._replace(
-            **{name: getattr(claim, name) for name in OF_ITEM},
-            state=state,
-            run=claim.run,
-            revision=before.revision + 1,
-            attempts=before.attempts + 1,
-            updated_at=at,
-            gone_at=None,
-            gone_reason=None,
-            **known,
-        )
-
-    def found(self, claim: Claim, source_id: str) -> Row:
-        """Return the row of the item with the source that an earlier request made of it."""
+    def claimed(self, run: int, origin: int | None) -> Row:
+        """Return the row of the item while a run sends it."""
         before = self.before or NO_ROW
-        content = {"digest": before.pending, "version": None, "source_name": None}
-        source = {"source_id": source_id, "source_revision": None, "ready_at": None}
-        return self._row(claim, State.CREATED, **content, **source)
+        replacing = f'"{self.revision or ""}"'
+        return before.claimed(
+            id=self.id,
+            run=run,
+            scope=self.scope,
+            origin=origin or before.origin,
+            key=self.key,
+            name=None if self.name == self.key else self.name,
+            kind=self.kind,
+            location=self.location,
+            pending=self.digest,
+            version=self.version if self.kind == "webpage" else before.version,
+            idempotency_key=self.idempotency_key if self.target is None else replacing,
+        )
 
     def moved_row(self, row: Row, run: int, *, renamed: bool) -> Row:
         """Return the row of an item with another key, as this one."""
@@ -285,7 +235,6 @@ class Planner:
     Attributes:
         seen: for each row number, whether the row was seen.
         met: how many rows of the origin were seen.
-        unversioned: how many pages without a version were seen.
         waiting: new items with a content that the origin had under another key. Whether they were
             moved is not known before its end.
     """
@@ -302,7 +251,6 @@ class Planner:
         self._collections = collections
         self._reading = store is not None and store.reading
         self._ids = cache(lambda several: item_ids(service, several))
-        self.unversioned: int = 0
         self._turn = threading.Lock()
         self.seen = bytearray(store.highest + 1 if store else 1)
         self.met: int = 0
@@ -341,10 +289,11 @@ class Planner:
                     self._keep(job, planned)
                 else:
                     self._decide(job, planned, comes_twice=comes_twice and not again)
-        if not again:
-            self.unversioned += planned.unversioned
+        if again:
+            planned.unversioned = 0
+        else:
             planned.outcomes += [
-                Outcome("unversioned", job.name[:500], job.key, _UNVERSIONED)
+                job.outcome("unversioned", _UNVERSIONED)
                 for job in planned.jobs
                 if job.before is None and job.kind == "webpage" and job.version is None
             ]
@@ -523,16 +472,15 @@ class Planner:
             return jobs
         found, mine = store.find([job.id for job in jobs], share=share), []
         for job in jobs:
-            if job.id in found.left:
+            if job.id not in found:
                 planned.left.append(job)
                 continue
-            job.before, job.scope = found.rows.get(job.id), store.scope(job.collections)
-            if job.id not in found.claimed:
-                mine.append(job)
-                continue
-            planned.in_progress.append(job.item)
-            if job.before is not None:
+            job.before, job.scope = found[job.id], store.scope(job.collections)
+            if job.before and job.before.state == State.CLAIMED and job.before.run != store.run:
+                planned.in_progress.append(job.item)
                 self._mark_seen(job.before.number)
+            else:
+                mine.append(job)
         return mine
 
     def _mark_seen(self, number: int) -> bool:
@@ -551,13 +499,13 @@ class Planner:
             reason = str(error)
             if job.before is not None and job.before.digest is not None:
                 reason += "; the service still has what was sent of it before"
-            planned.outcomes.append(Outcome(error.kind, job.name[:500], job.key, reason))
+            planned.outcomes.append(job.outcome(error.kind, reason))
         except Exception as error:
             if not isinstance(error, OSError | ValueError) and job.kind != "object":
                 raise
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             reason = f"{job.place} cannot be read: {reason.lower()}"
-            planned.outcomes.append(Outcome("invalid", job.name[:500], job.key, reason))
+            planned.outcomes.append(job.outcome("invalid", reason))
         else:
             return True
         return False
@@ -635,11 +583,10 @@ class Planner:
                     "another item of this run has the same key and another content; "
                     "give each item a key of its own"
                 )
-            kind: Literal["skipped", "invalid"] = "skipped" if same else "invalid"
-            planned.outcomes.append(Outcome(kind, job.name[:500], job.key, reason))
+            planned.outcomes.append(job.outcome("skipped" if same else "invalid", reason))
         elif row.state == State.UNKNOWN and self._holds(row):
             reason = f"held back: {row.error}"
-            planned.outcomes.append(Outcome("unknown", job.name[:500], job.key, reason))
+            planned.outcomes.append(job.outcome("unknown", reason))
         elif row.state != State.UNKNOWN and (same_row := _if_unchanged(job, row)) is not None:
             planned.unchanged += 1
             self._note_content(job)

@@ -1,7 +1,10 @@
 """The report of a run, and its counters."""
 
+import heapq
 import logging
-from collections.abc import Iterable
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, Literal
@@ -36,9 +39,13 @@ DONE: tuple[Kind, ...] = ("created", "replaced", "moved", "removed")
 
 # Limits the memory of a run in which everything fails, and remarks do not displace failures.
 FAILURES_KEPT = 1000
+_KEPT_OF = {"same_content": 20, "unversioned": 20}
 _FAILURES_SHOWN = 5
 _FAILURES_IN_HTML = 20
 _NAME_SHOWN = 200
+
+# How many keys with an older content a report names: those sent last, as those of this job were.
+_OLDER_KEPT = 1000
 
 
 class Stop(StrEnum):
@@ -246,6 +253,61 @@ class Report:
                 table(("outcome", "name", "what happened"), failures) if failures else "",
                 paragraphs(str(self)),
             ]
+        )
+
+
+class Counters:
+    """What a run has counted, and why it stopped. Used only in the event loop's thread.
+
+    Args:
+        dry_run: whether nothing is sent.
+        on_outcome: called for each item that is created or fails.
+    """
+
+    def __init__(self, *, dry_run: bool, on_outcome: Callable[[Outcome], object] | None) -> None:
+        self._dry_run, self._on_outcome = dry_run, on_outcome
+        self.failures: list[Outcome] = []
+        self._older: list[tuple[int, str]] = []  # a heap
+        self._began = time.monotonic()
+        self.counts: Counter[str] = Counter()
+        self.stopped: tuple[Stop, str] | None = None  # and a detail, such as the error
+        self.gone_unknown: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run ended early, and not by its limit."""
+        return self.stopped is not None and self.stopped[0] is not Stop.LIMIT
+
+    def add(self, outcome: Outcome) -> None:
+        """Count an item, and keep it if it failed."""
+        self.counts[outcome.kind] += 1
+        if outcome.kind not in DONE:
+            most = _KEPT_OF.get(outcome.kind, FAILURES_KEPT)
+            if len(self.failures) < FAILURES_KEPT and self.counts[outcome.kind] <= most:
+                self.failures.append(outcome)
+            logger.info("%s: %s: %s", outcome.kind, outcome.name, outcome.error)
+        if self._on_outcome is not None:
+            self._on_outcome(outcome)
+
+    def older(self, key: str, run: int) -> None:
+        """Keep the run that had sent what a newer content took the place of."""
+        heapq.heappush(self._older, (run, key))
+        if len(self._older) > _OLDER_KEPT:
+            heapq.heappop(self._older)
+
+    def report(self, **at_present: Any) -> Report:
+        """Return the counts as they are now."""
+        counts: dict[str, Any] = dict(self.counts)
+        return Report(
+            **counts,
+            duration=time.monotonic() - self._began,
+            failures=tuple(self.failures),
+            stopped=None if self.stopped is None else self.stopped[0],
+            stop_reason="" if self.stopped is None else stop_reason(*self.stopped),
+            dry_run=self._dry_run,
+            gone_unknown=self.gone_unknown,
+            older=tuple(self._older),
+            **at_present,
         )
 
 

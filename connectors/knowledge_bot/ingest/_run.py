@@ -5,7 +5,7 @@ import contextlib
 import contextvars
 import os
 import threading
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import (
@@ -230,7 +230,7 @@ class Ingestion:
                 "Client"
             )
         asked = threading.Event()
-        run = self._new_run(client, _AsyncSender(client), items, asked)
+        run = self._new_run(client, Sender(client), items, asked)
         span = client._ingestion_span()  # noqa: SLF001 - the core's own
         signals = stop_on_signals(asked.set, wanted=self.handle_signals)
         with self._drawing(), span as counted, signals:
@@ -257,7 +257,7 @@ class Ingestion:
                 self.on_progress.close()
 
     def _new_run(
-        self, client: Client | AsyncClient, sender: Any, items: Any, asked: threading.Event
+        self, client: Client | AsyncClient, sender: "Sender", items: Any, asked: threading.Event
     ) -> Run:
         several = isinstance(items, Iterable | AsyncIterable)
         if not several or isinstance(items, str | bytes | dict) or hasattr(items, "identity"):
@@ -361,11 +361,11 @@ class _BlockingRun:
         self._options, self._asked = options, threading.Event()
         # It awaits if it can, since a thread for each request costs twice the CPU. A subclass, or a
         # client with the caller's `http_client`, is called in threads.
-        sender: Any = _ThreadSender(client)
+        sending: Client | AsyncClient = client
         if type(client) is Client:
             with contextlib.suppress(ConfigurationError):
-                sender = _AsyncSender(client.to_async())  # its connections end with the loop
-        self._run = options._new_run(client, sender, items, self._asked)  # noqa: SLF001 - of this module
+                sending = client.to_async()  # its connections end with the loop
+        self._run = options._new_run(client, Sender(sending), items, self._asked)  # noqa: SLF001 - of this module
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self) -> Report:
@@ -419,81 +419,67 @@ class _BlockingRun:
         return self._loop
 
 
-class _AsyncSender:
-    """Sends with an asynchronous client."""
+class Sender:
+    """Sends the requests of a run. It awaits an asynchronous client; a blocking one is in threads.
 
-    def __init__(self, client: AsyncClient) -> None:
+    Args:
+        client: the client; what may be tried again by itself goes through it.
+    """
+
+    def __init__(self, client: Client | AsyncClient) -> None:
+        self._patient: Any = client
         # The engine retries by itself, so that the whole run slows down.
-        self._client = client._derive(max_retries=0)  # noqa: SLF001 - the core's own
-        self._patient = client
+        self._client: Any = client._derive(max_retries=0)  # noqa: SLF001 - the core's own
+        self._awaits = isinstance(client, AsyncClient)
 
     @property
     def extensions(self) -> Extensions:
+        """What the service announced, as far as it was asked."""
         return self._client._connections.announced.extensions or {}  # noqa: SLF001 - as above
 
     async def open(self) -> None:
-        await self._client._open()  # noqa: SLF001 - the core's own
+        """Prepare to send, so that nothing is claimed before it can be sent."""
+        if self._awaits:
+            await self._client._open()  # noqa: SLF001 - as above
 
     async def send(self, job: Job) -> tuple[str, str | None]:
+        """Send an item once; return id and revision of its source, or raise a `KnowledgeBotError`.
+
+        It is created, or takes the place of `job.target`.
+        """
         method, fields = _call(job)
-        if (opened := fields.get("file")) is not None and callable(opened):
-            fields["file"] = await asyncio.to_thread(_opened, opened)
+        opening = fields.get("file")
+        if callable(opening):
+            fields["file"] = await asyncio.to_thread(_opened, opening)
         try:
-            if type(self._client) is not AsyncClient:  # it may do more than send
-                return _reference(await getattr(self._client, method)(**fields))
+            if type(self._client) is not AsyncClient:  # a subclass may do more than send
+                source = await self._done(getattr(self._client, method), **fields)
+                return str(source.id), getattr(source, "revision", None)
             request = getattr(AsyncClient, method)(**fields)
             request.read = read_source_reference
             sent: tuple[str, str | None] = await self._client._call(request)  # noqa: SLF001 - as above
             return sent
         finally:
-            if opened is not None and callable(opened):
+            if callable(opening):
                 await asyncio.to_thread(fields["file"].close)
 
     async def call(self, method: str, *arguments: Any, **fields: Any) -> Any:
-        called = getattr(self._patient, method)(*arguments, **fields)
-        return [one async for one in called] if hasattr(called, "__aiter__") else await called
+        """Call a method of the client, which tries again by itself; return a list as a whole."""
+        called = getattr(self._patient, method)
+        if method == "list_sources" and self._awaits:
+            return [one async for one in called(*arguments, **fields)]
+        done = await self._done(called, *arguments, **fields)
+        return await asyncio.to_thread(list, done) if method == "list_sources" else done
 
     async def ping(self) -> object:
+        """Ask whether the service is up, or raise a `KnowledgeBotError`."""
         timeout = min(_PING_TIMEOUT, self._client._configuration.timeout)  # noqa: SLF001 - as above
-        return await self._client._derive(timeout=timeout).ping()  # noqa: SLF001 - as above
+        return await self._done(self._client._derive(timeout=timeout).ping)  # noqa: SLF001 - as above
 
-
-class _ThreadSender:
-    """Sends with a blocking client, in threads."""
-
-    def __init__(self, client: Client) -> None:
-        self._client, self._patient = client._derive(max_retries=0), client  # noqa: SLF001 - the core's own
-
-    @property
-    def extensions(self) -> Extensions:
-        return self._client._connections.announced.extensions or {}  # noqa: SLF001 - as above
-
-    async def open(self) -> None:
-        """Do nothing: there is nothing to prepare."""
-
-    def send(self, job: Job) -> Awaitable[tuple[str, str | None]]:
-        return asyncio.to_thread(self._send, job)
-
-    def _send(self, job: Job) -> tuple[str, str | None]:
-        method, fields = _call(job)
-        with contextlib.ExitStack() as closing:
-            if callable(opened := fields.get("file")):
-                fields["file"] = closing.enter_context(contextlib.closing(_opened(opened)))
-            return _reference(getattr(self._client, method)(**fields))
-
-    def call(self, method: str, *arguments: Any, **fields: Any) -> Awaitable[Any]:
-        return asyncio.to_thread(self._called, method, *arguments, **fields)
-
-    def _called(self, method: str, *arguments: Any, **fields: Any) -> Any:
-        called = getattr(self._patient, method)(*arguments, **fields)
-        return list(called) if isinstance(called, Iterator) else called
-
-    def ping(self) -> Awaitable[object]:
-        return asyncio.to_thread(self._client.ping)
-
-
-def _reference(source: Any) -> tuple[str, str | None]:
-    return str(source.id), getattr(source, "revision", None)
+    async def _done(self, call: Callable[..., Any], *arguments: Any, **fields: Any) -> Any:
+        if self._awaits:
+            return await call(*arguments, **fields)
+        return await asyncio.to_thread(call, *arguments, **fields)
 
 
 def _call(job: Job) -> tuple[str, dict[str, Any]]:

@@ -21,19 +21,19 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from knowledge_bot._database import Connection, Session
-from knowledge_bot.ingest._leases import (
+from knowledge_bot.ingest._schema import (
+    COPIED,
     DIED,
     HEARTBEAT,
     LEASE,
+    LedgerDatabase,
+    LedgerError,
     Owner,
     clock,
     dead_runs,
-    expire,
-    expire_run,
     live_runs,
     running,
 )
-from knowledge_bot.ingest._schema import COPIED, LedgerDatabase, LedgerError
 
 T = TypeVar("T")
 
@@ -63,7 +63,11 @@ class State(StrEnum):
 
 
 class Row(NamedTuple):
-    """A row of `kbot_items`, in the order of its columns; see `_schema` for their meaning."""
+    """What the ledger knows of an item: a row of `kbot_items`, in the order of its columns.
+
+    While a run sends it, the state is `claimed`, and a row of `kbot_claims` has what is new. See
+    `_schema` for the meaning of the columns.
+    """
 
     id: bytes
     scope: int
@@ -95,52 +99,45 @@ class Row(NamedTuple):
         """The name that the service knows the source by."""
         return self.source_name or self.name or self.key
 
-    def settled(self, source_id: str | None) -> "Row":
-        """Return the row of an unknown item as one with this source, whatever that says."""
+    def claimed(self, **of_item: Any) -> "Row":
+        """Return the row of an item that is to be sent, with what is known of it now."""
         return self._replace(
-            state=State.CREATED,
-            digest=CHANGED_THERE,
-            pending=None,
-            version=None,
-            source_id=source_id,
-            source_name=None,
-            source_revision=None,
-            ready_at=None,
-            idempotency_key=None,
+            **of_item,
+            state=State.CLAIMED,
+            source_name=None if self.source_id is None else self.source_called,
             revision=self.revision + 1,
+            attempts=self.attempts + 1,
             error=None,
+            updated_at=int(time.time()),
+            gone_at=None,
+            gone_reason=None,
         )
 
-    def without_source(self) -> "Row":
-        """Return the row of an item whose source is not there any more."""
-        return self._replace(source_id=None, source_revision=None, state=State.REFUSED)
+    def settled(self, state: State, **known: Any) -> "Row":
+        """Return the row with an outcome: of its claim, or found out later.
 
+        No other place says what an outcome leaves of a row.
+
+        Args:
+            state: the outcome.
+            known: columns. Of a created item, `digest` is by default that of what was sent last.
+        """
+        if state is State.CREATED:
+            of_source = dict.fromkeys(_OF_SOURCE) | {"digest": self.pending, "pending": None}
+            known = {**of_source, "error": None, **known}
+        if state is not State.UNKNOWN:
+            known["idempotency_key"] = None
+        revision = self.revision + (self.state != State.CLAIMED)  # a claim has counted already
+        return self._replace(state=state, revision=revision, updated_at=int(time.time()), **known)
+
+
+# What is known of a source, and not of a newer one that takes its place.
+_OF_SOURCE = ("version", "source_name", "source_revision", "ready_at")
 
 NO_ROW = Row._make(
     (b"", 0, None, "", None, "", None, State.REFUSED, *[None] * 8, 0, 0, 0, None, 0, None, None, 0)
 )
 """What an item has before it has a row."""
-
-
-class Claim(NamedTuple):
-    """A row of `kbot_claims`, in the order of its columns: what is being sent.
-
-    The last field is not written: `revision` is that of the item's row which the decision to send
-    was based on, 0 if there was none.
-    """
-
-    id: bytes
-    run: int
-    scope: int
-    origin: int | None
-    key: str
-    name: str | None
-    kind: str
-    location: str | None
-    pending: bytes
-    idempotency_key: str | None
-    claimed_at: int
-    revision: int
 
 
 def normalised_url(service: str) -> str:
@@ -171,8 +168,22 @@ def item_ids(service: str, collections: Iterable[str]) -> Callable[[str], bytes]
 
 _COLUMNS = ", ".join(Row._fields)
 
-# What a claim and a row have in common.
-OF_ITEM = ("id", "scope", "origin", "key", "name", "kind", "location")
+# Each item once: what is being sent as its claim says, with what is known of it from before. What a
+# dead run was sending is unknown.
+_HELD = f"""
+    SELECT {_COLUMNS} FROM kbot_items WHERE id NOT IN (SELECT id FROM kbot_claims)
+    UNION ALL
+    SELECT claim.id, claim.scope, claim.origin, claim.key, claim.name, claim.kind, claim.location,
+        CASE WHEN claim.run IN ({{dead}}) THEN 'unknown' ELSE 'claimed' END,
+        item.digest, claim.pending, item.version, item.source_id,
+        CASE WHEN item.source_id IS NOT NULL
+            THEN coalesce(item.source_name, item.name, item.key) END,
+        item.source_revision, item.ready_at, claim.idempotency_key, claim.run,
+        coalesce(item.revision, 0) + 1, coalesce(item.attempts, 0) + 1,
+        CASE WHEN claim.run IN ({{dead}}) THEN '{DIED}' END,
+        claim.claimed_at, NULL, NULL, coalesce(item.number, 0)
+    FROM kbot_claims AS claim LEFT JOIN kbot_items AS item ON item.id = claim.id
+"""  # noqa: S608 - names of ours
 
 _WRITE = f"""
     INSERT INTO kbot_items ({", ".join(Row._fields[:-1])})
@@ -185,22 +196,20 @@ _WRITE = f"""
                   WHERE id = excluded.id AND run = excluded.run)  -- even if it was taken for dead
 """  # noqa: S608 - names of ours
 
+# The columns of a claim, as a row has them.
+_OF_CLAIM = (
+    "id", "run", "scope", "origin", "key", "name", "kind", "location", "pending", "idempotency_key",
+    "updated_at",
+)  # fmt: skip
+
 _CLAIM = f"""
-    INSERT INTO kbot_claims ({", ".join(Claim._fields[:-1])})
+    INSERT INTO kbot_claims ({", ".join(_OF_CLAIM[:-1])}, claimed_at)
     VALUES {{rows}} ON CONFLICT DO NOTHING
 """  # noqa: S608 - as above
-
-_CLAIMS = f"SELECT {', '.join(Claim._fields[:-1])} FROM kbot_claims WHERE id {{ids}} AND run <> ?"  # noqa: S608 - as above
 
 _COPIED = "SELECT note FROM kbot_notes WHERE name = ?"
 
 _RELEASE = "DELETE FROM kbot_claims WHERE id {ids} AND run = ?"
-
-_SUPERSEDE = """
-    INSERT INTO kbot_superseded (
-        source_id, source_revision, replaced_by, scope, key, name, superseded_at
-    ) VALUES {rows} ON CONFLICT DO NOTHING
-"""
 
 # An item that is found under another key keeps its row, unless that was written meanwhile.
 _MOVE = f"""
@@ -209,6 +218,10 @@ _MOVE = f"""
       AND id NOT IN (SELECT id FROM kbot_claims)
       AND NOT EXISTS (SELECT 1 FROM kbot_items AS other WHERE other.id = ?)
 """  # noqa: S608 - names of ours
+
+# The items that an origin had when the run began, and those of them whose content may be moved.
+_OF_ORIGIN = "origin = ? AND scope = ? AND number <= ?"
+_CONTENT = "state = 'created' AND kind <> 'webpage'"
 
 _UNCLAIMED = "revision = revision + 1 WHERE number {ids} AND id NOT IN (SELECT id FROM kbot_claims)"
 
@@ -246,20 +259,37 @@ def write_rows(connection: Connection, rows: Sequence[Row], claimed: Set[bytes])
             del last[each]
     if connection.insert(_WRITE, [row[:-1] for row in last.values()]) == len(last):
         return set()
-    found = find_rows(connection, list(last))
+    found = {row.id: row for row in rows_where(connection, "id {ids}", ids=list(last))}
     return {row.id for row in last.values() if not _is_written(row, found.get(row.id))}
 
 
-def find_rows(connection: Connection, ids: Sequence[bytes]) -> dict[bytes, Row]:
-    """Return the rows with these ids."""
-    query = f"SELECT {_COLUMNS} FROM kbot_items WHERE id {{ids}}"  # noqa: S608 - as above
-    return {row.id: row for row in map(Row._make, connection.of_ids(query, ids))}
+def rows_where(
+    connection: Connection,
+    condition: str,
+    *values: Any,
+    ids: Sequence[Any] | None = None,
+    dead: Iterable[int] | None = None,
+) -> list[Row]:
+    """Return the rows that meet a condition, which has `{ids}` where these are to be found.
+
+    Args:
+        connection: to the ledger.
+        condition: on the columns of `Row`.
+        values: of the condition.
+        ids: which ones, if it names them.
+        dead: runs whose claims are unknown; None: claims do not count, only outcomes.
+    """
+    table = "kbot_items" if dead is None else f"({held(dead)}) AS held"
+    query = f"SELECT {_COLUMNS} FROM {table} WHERE {condition}"  # noqa: S608 - as above
+    found = (
+        connection.rows(query, *values) if ids is None else connection.of_ids(query, ids, *values)
+    )
+    return list(map(Row._make, found))
 
 
-def rows_of_sources(connection: Connection, source_ids: Sequence[str]) -> list[Row]:
-    """Return the rows with these sources. It reads all rows."""
-    query = f"SELECT {_COLUMNS} FROM kbot_items WHERE source_id {{ids}}"  # noqa: S608 - as above
-    return list(map(Row._make, connection.of_ids(query, source_ids)))
+def held(dead: Iterable[int]) -> str:
+    """Return the query of all items as the ledger knows them, claims of dead runs as unknown."""
+    return _HELD.format(dead=", ".join(map(str, dead)) or "NULL")
 
 
 def _is_written(row: Row, found: Row | None) -> bool:
@@ -269,13 +299,13 @@ def _is_written(row: Row, found: Row | None) -> bool:
     return (found.run, found.state, found.source_id) == (row.run, row.state, row.source_id)
 
 
-def _unknown(claim: Claim, row: Row | None) -> Row:
-    """Return the row of what a dead run was sending, as `expire` would write it."""
-    if row is None:
-        of_item = {name: getattr(claim, name) for name in OF_ITEM}
-        row = NO_ROW._replace(run=claim.run, **of_item)
-    key = claim.idempotency_key
-    return row._replace(state=State.UNKNOWN, pending=claim.pending, idempotency_key=key, error=DIED)
+def supersede(connection: Connection, sources: Sequence[tuple[Any, ...]]) -> None:
+    """List sources that newer ones replaced, as `superseded_rows` returns them."""
+    connection.insert(
+        "INSERT INTO kbot_superseded (source_id, source_revision, replaced_by, scope, key, name, "
+        "superseded_at) VALUES {rows} ON CONFLICT DO NOTHING",
+        sources,
+    )
 
 
 def superseded_rows(row: Row | None, source_id: str | None) -> list[tuple[Any, ...]]:
@@ -284,6 +314,29 @@ def superseded_rows(row: Row | None, source_id: str | None) -> list[tuple[Any, .
         return []
     of_source = row.source_id, row.source_revision, source_id
     return [(*of_source, row.scope, row.key, row.source_called, int(time.time()))]
+
+
+def expire(connection: Connection) -> None:
+    """Turn the claims of dead runs into unknown outcomes; writes nothing if there are none."""
+    if not dead_runs(connection):
+        return
+    with connection.transaction():
+        if not connection.sqlite:
+            # Nobody else expires them now, and nobody renews a lease. Whoever was silent for so
+            # long that it is considered dead renews it before it writes anything else.
+            connection.run("LOCK TABLE kbot_runs IN SHARE ROW EXCLUSIVE MODE")
+        for run in dead_runs(connection):  # one may have renewed its lease in between
+            expire_run(connection, run)
+
+
+def expire_run(connection: Connection, run: int) -> None:
+    """Turn a run's claims into unknown outcomes, and end its lease, inside a transaction."""
+    claims = rows_where(connection, "state = 'claimed' AND run = ? ORDER BY id", run, dead=())
+    if claims:
+        unknown = [row.settled(State.UNKNOWN, error=DIED) for row in claims]
+        write_rows(connection, unknown, {row.id for row in claims})
+    connection.run("DELETE FROM kbot_claims WHERE run = ?", run)
+    connection.run("DELETE FROM kbot_runs WHERE run = ?", run)
 
 
 def page_id(url: str) -> bytes:
@@ -297,34 +350,20 @@ class Batch:
 
     Attributes:
         rows: outcomes of claims, and corrected rows.
-        released: claims that end, with their outcome in `rows` or because nothing was sent.
+        released: the ids of claims that end, with their outcome in `rows` or with nothing sent.
         claims: what is sent next.
         superseded: sources that were replaced, as `superseded_rows` returns them.
         moved: rows with the digest, whose items have another key.
     """
 
     rows: list[Row] = field(default_factory=list)
-    released: list[Claim] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)
+    released: list[bytes] = field(default_factory=list)
+    claims: list[Row] = field(default_factory=list)
     superseded: list[tuple[Any, ...]] = field(default_factory=list)
     moved: list[Row] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return any((self.rows, self.released, self.claims, self.superseded, self.moved))
-
-
-class Holdings(NamedTuple):
-    """What a ledger holds of some items.
-
-    Attributes:
-        rows: their rows by id; what a dead run was sending is unknown in them.
-        claimed: the ids of those that another run is sending.
-        left: the ids of those that are left to other runs; nothing was looked up for them.
-    """
-
-    rows: dict[bytes, Row]
-    claimed: set[bytes]
-    left: set[bytes]
 
 
 @dataclass(slots=True)
@@ -436,15 +475,18 @@ class Store:
             count: how many at most.
         """
         query = (
-            "SELECT key, number, version, digest FROM kbot_items WHERE origin = ? AND number > ? "
-            "AND number <= ? AND scope = ? AND state = 'created' AND gone_at IS NULL "
-            "ORDER BY number LIMIT ?"
+            f"SELECT key, number, version, digest FROM kbot_items WHERE {_OF_ORIGIN} "  # noqa: S608 - as above
+            "AND number > ? AND state = 'created' AND gone_at IS NULL ORDER BY number LIMIT ?"
         )
-        values = (self.origin, after, self.highest, self._scope, count)
-        return self._session.do("read", lambda connection: connection.rows(query, *values))
+        values = (*self._of_origin, after, count)
+        return self.read(lambda connection: connection.rows(query, *values))
 
-    def find(self, ids: Sequence[bytes], *, share: bool) -> Holdings:
-        """Look items up.
+    @property
+    def _of_origin(self) -> tuple[int | None, int, int]:
+        return self.origin, self._scope, self.highest
+
+    def find(self, ids: Sequence[bytes], *, share: bool) -> dict[bytes, Row | None]:
+        """Look items up; those that are left to other runs are not in the answer.
 
         Args:
             ids: the items.
@@ -452,24 +494,20 @@ class Store:
                 ids. Each run knows by them, before it asks anything else, which items are its own.
         """
 
-        def find(connection: Connection) -> Holdings:
-            rows, mine = find_rows(connection, ids), list(ids)
+        def find(connection: Connection) -> dict[bytes, Row | None]:
+            rows, mine = rows_where(connection, "id {ids}", ids=ids, dead=()), list(ids)
             # A run that has nothing to send writes nothing, so it does not register itself.
             if share and (self.registered or len(rows) < len(ids)):
                 mine = self._share(connection, ids)
-            left = set(ids).difference(mine)
-            found = connection.of_ids(_CLAIMS, mine, self.run)
-            claims = [Claim._make((*values, 0)) for values in found]
-            dead = dead_runs(connection) if claims else set()
-            if dead and not self.reading:
-                expire(connection)
-                rows = find_rows(connection, mine)
-            for claim in claims if self.reading else ():
-                if claim.run in dead:
-                    rows[claim.id] = _unknown(claim, rows.get(claim.id))
-            return Holdings(rows, {each.id for each in claims if each.run not in dead}, left)
+            claimed = any(row.state == State.CLAIMED and row.run != self.run for row in rows)
+            if claimed and (dead := dead_runs(connection)):
+                if not self.reading:
+                    expire(connection)
+                rows = rows_where(connection, "id {ids}", ids=mine, dead=dead)
+            found = {row.id: row for row in rows}
+            return {each: found.get(each) for each in mine}
 
-        return self._session.do("read", find)
+        return self.read(find)
 
     def _share(self, connection: Connection, ids: Sequence[bytes]) -> list[bytes]:
         """Return this run's share of items that other live runs of the same scope may have too."""
@@ -486,7 +524,7 @@ class Store:
             "SELECT id, number, version, digest FROM kbot_items "
             "WHERE id {ids} AND state = 'created' AND gone_at IS NULL"
         )
-        found = self._session.do("read", lambda connection: connection.of_ids(query, ids))
+        found = self.read(lambda connection: connection.of_ids(query, ids))
         return {each: tuple(known) for each, *known in found}
 
     def reserve(self, count: int, rate: float, longest: float) -> float:
@@ -555,17 +593,17 @@ class Store:
         with connection.transaction():
             if self.due:  # first, so that a run considered dead is live before its claims
                 self._renew(connection)
-            released = {each.id for each in batch.released}
+            released = set(batch.released)
             lost = write_rows(connection, batch.rows, released) if batch.rows else set[bytes]()
             if batch.superseded:
-                connection.insert(_SUPERSEDE, batch.superseded)
+                supersede(connection, batch.superseded)
             for row in batch.moved:
                 connection.run(_MOVE, *row, row.digest, row.id)
             for row in batch.rows if lost else ():
                 # Another run or a person settled it meanwhile: the service has it twice.
                 if row.id in lost and row.state == State.CREATED and row.source_id:
-                    (there,) = find_rows(connection, [row.id]).values()
-                    connection.insert(_SUPERSEDE, superseded_rows(row, there.source_id))
+                    (there,) = rows_where(connection, "id = ?", row.id)
+                    supersede(connection, superseded_rows(row, there.source_id))
             if batch.released:
                 connection.run_for_ids(_RELEASE, sorted(released), self.run)
             if batch.claims:
@@ -576,13 +614,13 @@ class Store:
         self.in_doubt = False
         return lost
 
-    def _claim(self, connection: Connection, claims: list[Claim]) -> set[bytes]:
+    def _claim(self, connection: Connection, claims: list[Row]) -> set[bytes]:
         """Claim items; return the ids of those that another run has, or has written since."""
         # In the same order in all runs: PostgreSQL locks row by row, and would find deadlocks.
         claims = sorted(claims, key=attrgetter("id"))
         ids = [claim.id for claim in claims]
         mine = set(ids)
-        if connection.insert(_CLAIM, [claim[:-1] for claim in claims]) < len(claims):
+        if connection.insert(_CLAIM, list(map(attrgetter(*_OF_CLAIM), claims))) < len(claims):
             query = "SELECT id FROM kbot_claims WHERE id {ids} AND run = ?"
             mine = {each for (each,) in connection.of_ids(query, ids, self.run)}
         # A statement of its own, after the claims are there: who held one of them before has
@@ -592,7 +630,7 @@ class Store:
         lost = {
             claim.id
             for claim in claims
-            if claim.id not in mine or revisions.get(claim.id, 0) != claim.revision
+            if claim.id not in mine or revisions.get(claim.id, 0) != claim.revision - 1
         }
         if lost:
             connection.run_for_ids(_RELEASE, sorted(lost), self.run)
@@ -610,35 +648,21 @@ class Store:
 
     def digests(self, most: int) -> set[bytes]:
         """Return the contents of the origin's files and texts; none if there are more than that."""
-        query = (
-            "SELECT digest FROM kbot_items WHERE origin = ? AND scope = ? AND state = 'created' "
-            "AND kind <> 'webpage' AND number <= ? LIMIT ?"
-        )
-        values = (self.origin, self._scope, self.highest, most + 1)
-        rows = self._session.do("read", lambda connection: connection.rows(query, *values))
+        query = f"SELECT digest FROM kbot_items WHERE {_CONTENT} AND {_OF_ORIGIN} LIMIT ?"  # noqa: S608 - as above
+        values = (*self._of_origin, most + 1)
+        rows = self.read(lambda connection: connection.rows(query, *values))
         return {digest for (digest,) in rows} if len(rows) <= most else set()
 
     def with_contents(self, digests: Sequence[bytes]) -> list[Row]:
         """Return the rows that `digests` looks at with one of these contents."""
-        query = (
-            f"SELECT {_COLUMNS} FROM kbot_items WHERE digest {{ids}} AND origin = ? AND scope = ? "  # noqa: S608 - as above
-            "AND state = 'created' AND kind <> 'webpage' AND number <= ?"
-        )
-        values = (self.origin, self._scope, self.highest)
-        found = self._session.do(
-            "read", lambda connection: connection.of_ids(query, digests, *values)
-        )
-        return list(map(Row._make, found))
+        condition, values = f"digest {{ids}} AND {_CONTENT} AND {_OF_ORIGIN}", self._of_origin
+        return self.read(lambda connection: rows_where(connection, condition, *values, ids=digests))
 
     def unsettled(self, seen: bytearray) -> list[Row]:
         """Return the unknown items of the origin that could be asked about and were not seen."""
-        query = (
-            f"SELECT {_COLUMNS} FROM kbot_items WHERE state = 'unknown' AND origin = ? "  # noqa: S608 - as above
-            "AND scope = ? AND number <= ? AND idempotency_key IS NOT NULL"
-        )
-        values = (self.origin, self._scope, self.highest)
-        rows = self.read(lambda connection: connection.rows(query, *values))
-        return [row for row in map(Row._make, rows) if not seen[row.number]]
+        condition = f"state = 'unknown' AND idempotency_key IS NOT NULL AND {_OF_ORIGIN}"
+        rows = self.read(lambda connection: rows_where(connection, condition, *self._of_origin))
+        return [row for row in rows if not seen[row.number]]
 
     @property
     def scopes(self) -> dict[tuple[str, ...], int]:
@@ -661,11 +685,11 @@ class Store:
     def unready(self) -> list[Row]:
         """Return the rows of this run's scopes that the service may not answer from yet."""
         scopes = ", ".join(map(str, self._scopes.values()))
-        query = (
-            f"SELECT {_COLUMNS} FROM kbot_items WHERE scope IN ({scopes}) AND ready_at IS NULL "  # noqa: S608 - as above
-            "AND source_revision IS NOT NULL AND state = 'created' AND gone_at IS NULL"
+        condition = (
+            f"scope IN ({scopes}) AND ready_at IS NULL AND source_revision IS NOT NULL "
+            "AND state = 'created' AND gone_at IS NULL"
         )
-        return list(map(Row._make, self.read(lambda connection: connection.rows(query))))
+        return self.read(lambda connection: rows_where(connection, condition))
 
     def mark_ready(self, ready: Sequence[Row], failed: Sequence[Row]) -> None:
         """Record from which revisions the service answers now, and why others cannot be read."""
@@ -691,7 +715,7 @@ class Store:
             found = [connection.of_ids(query.format(table), source_ids) for table in tables]
             return {each for rows in found for (each,) in rows}
 
-        return self._session.do("read", look) if source_ids else set()
+        return self.read(look) if source_ids else set()
 
     def mark_gone(
         self, seen: bytearray, met: int, limit: float, reason_of: Callable[[str], str]
@@ -745,7 +769,7 @@ class Store:
     def recall(self, url: str) -> bytes | None:
         """Return what is remembered of a page; None if nothing is."""
         query = "SELECT known FROM kbot_pages WHERE id = ?"
-        found = self._session.do("read", lambda connection: connection.rows(query, page_id(url)))
+        found = self.read(lambda connection: connection.rows(query, page_id(url)))
         return bytes(found[0][0]) if found else None
 
     def remember(self, url: str, known: bytes) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from ingest_texts import texts
 from knowledge_bot.ingest import Ledger
-from knowledge_bot.ingest._leases import DIED, dead_runs, expire
+from knowledge_bot.ingest._schema import DIED, dead_runs
+from knowledge_bot.ingest._store import expire
 
 CLAIM = (
     "INSERT INTO kbot_claims (id, run, scope, key, kind, pending, idempotency_key, claimed_at) "
