@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakSet
@@ -283,18 +283,34 @@ class Database(ABC):
         """
 
     def create(self, fill: Callable[["Connection"], None]) -> None:
-        """Create the tables and fill them, in one transaction.
+        """Create the tables and fill them: as a whole, or nothing is there.
+
+        A new file of SQLite gets its name once it is filled. A process that is killed before leaves
+        one that ends in `.partial`, which nobody needs.
 
         Raises:
             DatabaseError: there are some already, or something else.
         """
-        with (
-            contextlib.closing(self.connect(reading=False)) as connection,
-            self.explaining("written"),
-        ):
-            if self.version_of(connection):
-                raise self._taken()
-            self._make(connection, fill)
+        partial = Path(f"{self.file}.{os.getpid()}.partial")
+        new = self.file is not None and not self.file.exists()
+        place = replace(self, file=partial) if new else self
+        try:
+            with (
+                contextlib.closing(place.connect(reading=False)) as connection,
+                self.explaining("written"),
+            ):
+                if self.version_of(connection):
+                    raise self._taken()
+                place._make(connection, fill)
+            if new and self.file is not None:
+                try:
+                    os.link(partial, self.file)
+                except FileExistsError:  # somebody else was faster
+                    raise self._taken() from None
+                except OSError:  # a file system without links
+                    partial.rename(self.file)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def _taken(self) -> DatabaseError:
         return self.error(f"{self.name} holds a {self.noun} already. Nothing was written to it")

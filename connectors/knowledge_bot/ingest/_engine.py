@@ -315,7 +315,7 @@ class Run:
         self._in_progress += planned.in_progress
         for outcome in planned.outcomes:
             self._counters.add(outcome)
-        counts["unversioned"] += planned.unversioned  # old pages too
+        counts["unversioned"] += planned.unversioned
         self._writer.put(*planned.rows)
         if not self._options.dry_run:
             return planned.jobs

@@ -8,6 +8,7 @@ because the fault is the service's and not the item's.
 import asyncio
 import contextlib
 import random
+import ssl
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -155,8 +156,8 @@ class Limiter:
     async def begin(self) -> None:
         """Ask the service whether it is there, before anything is claimed.
 
-        An address that redirects, answers with a page of HTML, or does not accept the key ends the
-        run. A proxy that lets no ping through does not.
+        An address that redirects, answers with a page of HTML, speaks no TLS that is trusted, or
+        does not accept the key ends the run. A proxy that lets no ping through does not.
         """
         try:
             await self._ping()
@@ -166,7 +167,9 @@ class Limiter:
             if error.status_code >= 300 or error.body.lstrip().startswith(b"<"):
                 self._on_stop(Stop.UNAVAILABLE, str(error))
         except KnowledgeBotError as error:
-            if _is_away(error):
+            if _is_wrong_tls(error):
+                self._on_stop(Stop.UNAVAILABLE, str(error))
+            elif _is_away(error):
                 self._note_outage(time.monotonic())
 
     @asynccontextmanager
@@ -413,6 +416,17 @@ def _is_unavailable(error: KnowledgeBotError) -> bool:
     return error.delivery is Delivery.NOT_DELIVERED or isinstance(
         error, ConnectionLostError | RequestTimeoutError
     )
+
+
+def _is_wrong_tls(error: BaseException) -> bool:
+    """Return whether what answers speaks no TLS, or shows a certificate that is not trusted.
+
+    A connection that breaks off in the handshake says neither: a service that starts does so, too.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__
+    return cause is not None and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError)
 
 
 def _is_away(error: KnowledgeBotError) -> bool:

@@ -1,5 +1,6 @@
 """Compares items with the ledger and decides what to do with each, before anything is sent."""
 
+import contextlib
 import hashlib
 import os
 import re
@@ -206,7 +207,7 @@ class Planned:
         unchanged: how many items the service already has.
         in_progress: items that another worker is sending.
         left: what is left to other runs.
-        unversioned: how many are pages without a version, whose changes are not seen.
+        unversioned: how many are old pages without a version, whose changes are not seen.
         partial: why there may be more items than were seen; empty if there are none.
         room: how many more bytes of files may be kept until they are sent.
     """
@@ -289,14 +290,14 @@ class Planner:
                     self._keep(job, planned)
                 else:
                     self._decide(job, planned, comes_twice=comes_twice and not again)
-        if again:
-            planned.unversioned = 0
-        else:
-            planned.outcomes += [
-                job.outcome("unversioned", _UNVERSIONED)
-                for job in planned.jobs
-                if job.before is None and job.kind == "webpage" and job.version is None
-            ]
+        new = [
+            job.outcome("unversioned", _UNVERSIONED)
+            for job in planned.jobs
+            if job.before is None and job.kind == "webpage" and job.version is None
+        ]
+        if not again:
+            planned.outcomes += new
+        planned.unversioned = 0 if again else planned.unversioned - len(new)
         return planned
 
     def plan_left(self, jobs: Sequence[Job]) -> Planned:
@@ -553,13 +554,13 @@ class Planner:
             return
         with open(job.place, "rb", buffering=0) as stream:  # noqa: PTH123 - as above
             if status.st_size > _SMALL:
-                _refuse_ledger(stream.read(_SMALL))
+                _refuse_ledger(stream.read(_SMALL), job.place)
                 stream.seek(0)
                 job.digest = hashlib.file_digest(stream, "sha256").digest()[:DIGEST_SIZE]
                 job.fingerprint = found
                 return
             content = stream.readall()
-            _refuse_ledger(content)
+            _refuse_ledger(content, job.place)
             same = fingerprint(os.fstat(stream.fileno())) == found
         job.digest = hashlib.sha256(content).digest()[:DIGEST_SIZE]
         if len(content) <= planned.room and content:
@@ -622,14 +623,19 @@ class Planner:
         return [window[job.id] for window in self._recent if job.id in window]
 
 
-def _refuse_ledger(head: bytes) -> None:
+def _refuse_ledger(head: bytes, path: str) -> None:
     """Leave out a ledger of another run, which is no document and changes with each of its runs.
 
     Args:
         head: the file's first bytes, enough of them for SQLite to name its tables.
+        path: the file. What its first run writes is at first only in the log beside it.
     """
-    if head.startswith(b"SQLite format 3\0") and b"kbot_items" in head:
-        raise _UnusableItemError("skipped", "it is the ledger of another run")
+    if head.startswith(b"SQLite format 3\0"):
+        log = b""
+        with contextlib.suppress(OSError), open(f"{path}-wal", "rb") as beside:  # noqa: PTH123 - as above
+            log = beside.read(_SMALL)
+        if b"kbot_items" in head or b"kbot_items" in log:
+            raise _UnusableItemError("skipped", "it is the ledger of another run")
     if head.startswith(_BESIDE_A_DATABASE):
         raise _UnusableItemError("skipped", "it belongs to a SQLite file that is in use")
 

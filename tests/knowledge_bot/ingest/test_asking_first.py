@@ -1,5 +1,8 @@
 """What a run asks before it claims, and what it takes for "not now" instead of "no"."""
 
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from ingest_texts import texts
@@ -70,3 +73,24 @@ def test_one_item_that_is_put_off_to_the_end_ends_no_run(send, service, ledger):
     service.judge = lambda name, times: answer(429, NO) if name == "t3" else None
     report = send(texts(20), ledger=ledger, concurrency=2)
     assert (report.created, report.undelivered, report.stopped) == (19, 1, None)
+
+
+def test_a_port_without_tls_ends_a_run_at_once(send, ledger):
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as threads:
+
+        def answer_in_plain() -> None:
+            with listening.accept()[0] as connection:
+                connection.recv(100)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                while connection.recv(1000):  # or what is unread would reset it
+                    pass
+
+        answering = threads.submit(answer_in_plain)
+        report = send(
+            texts(3), ledger=ledger, url=f"https://127.0.0.1:{listening.getsockname()[1]}"
+        )
+        answering.result()
+    assert report.stopped is Stop.UNAVAILABLE
+    assert report.duration < 20  # an outage is waited for a minute
+    assert report.items == 0
+    assert list(ledger.entries()) == []

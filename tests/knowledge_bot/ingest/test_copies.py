@@ -259,6 +259,7 @@ def kill_copies(count: int, ledger: Ledger, address: str, place: Callable[[], st
     def check() -> None:
         other = Ledger(to)
         if not other.exists():
+            assert not Path(to).exists(), "an empty file has the name"
             ledger.copy_to(other)
         assert other.status() == expected
         assert ledger.status() == expected

@@ -351,10 +351,15 @@ def test_a_ledger_of_another_run_is_no_document(send, service, tmp_path):
     folder.mkdir()
     (folder / "a.md").write_text("Open at 9:30.", encoding="utf-8")
     first = Ledger(folder / "other.db")
+    with contextlib.closing(first.database.open(reading=False)):
+        # What its first run writes is only in the log beside it.
+        assert b"kbot_items" not in (folder / "other.db").read_bytes()
+        report = send(from_folder(folder), ledger=Ledger(tmp_path / "ledger.db"))
+    own = ["other.db", "other.db-shm", "other.db-wal"]
+    assert (report.created, [one.name for one in report.failures]) == (1, own)
     send([Text(name="t", content="one")], ledger=first)
     with contextlib.closing(first.database.connect(reading=False)) as connection:
         connection.run("UPDATE kbot_items SET attempts = 2")  # it is in use
         report = send(from_folder(folder), ledger=Ledger(tmp_path / "ledger.db"))
-    own = ["other.db", "other.db-shm", "other.db-wal"]
-    assert (report.created, [one.name for one in report.failures]) == (1, own)
+    assert (report.unchanged, [one.name for one in report.failures]) == (1, own)
     assert sorted(service.created) == ["a.md", "t"]

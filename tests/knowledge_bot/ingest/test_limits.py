@@ -51,10 +51,11 @@ def test_runs_at_once_keep_to_one_rate_together(send, service, ledger_address, s
         items = [Text(name=f"{number}-{one}", content="A text.") for one in range(12)]
         return send(items, ledger=Ledger(ledger_address), rate=50, share=share)
 
+    began = time.monotonic()  # the first may arrive late, and some of those after it catch up
     with ThreadPoolExecutor(4) as pool:
         reports = list(pool.map(run, range(4)))
     assert [report.created for report in reports] == [12] * 4
-    rate = (len(arrived) - 1) / (max(arrived) - min(arrived))
+    rate = (len(arrived) - 1) / (max(arrived) - began)
     assert 10 <= rate <= 60, "four runs with 50 a second each would have 200"
 
 
