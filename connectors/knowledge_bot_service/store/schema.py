@@ -2,7 +2,6 @@
 
 import logging
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -158,12 +157,11 @@ def prepare(connection: sqlite3.Connection) -> None:
     try:
         if version == 0:
             _run(connection, _TABLES)
-        while 0 < version < VERSION:
+        else:
             _log.warning(
-                "the database is of version %d: bringing it to version %d", version, version + 1
+                "the database is of version %d: bringing it to version %d", version, VERSION
             )
-            _UPGRADES[version](connection)
-            version += 1
+            _upgrade(connection, version)
         connection.execute(f"PRAGMA application_id = {_APPLICATION}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
@@ -237,116 +235,76 @@ def _version(connection: sqlite3.Connection) -> int:
     raise SchemaError("the file is a database of another program. Nothing was changed.")
 
 
-def _from_1(connection: sqlite3.Connection) -> None:
-    _run(
-        connection,
-        """
-        CREATE TABLE source_2 (
-            id INTEGER PRIMARY KEY AUTOINCREMENT,
-            public_id TEXT NOT NULL UNIQUE,
-            name TEXT NOT NULL,
-            kind TEXT NOT NULL CHECK (kind IN ('webpage', 'text', 'file')),
-            status TEXT NOT NULL CHECK (status IN ('pending', 'processing', 'ready', 'failed')),
-            reason TEXT,
-            attempts INTEGER NOT NULL DEFAULT 0,
-            created_at INTEGER NOT NULL,
-            title TEXT,
-            url TEXT,
-            replaced_at INTEGER,
-            replaces INTEGER UNIQUE REFERENCES source
-        ) STRICT;
-        INSERT INTO source_2 (id, public_id, name, kind, status, reason, attempts, created_at)
-            SELECT id, public_id, name, kind, status, reason, attempts, created_at FROM source;
-        DROP TABLE source;
-        ALTER TABLE source_2 RENAME TO source;
-        CREATE INDEX source_unfinished
-            ON source (status, id) WHERE status IN ('pending', 'processing');
-        CREATE INDEX source_status ON source (status) WHERE replaces IS NULL;
-        CREATE TABLE removal (source INTEGER PRIMARY KEY, file TEXT) STRICT;
-        ALTER TABLE message ADD COLUMN sources TEXT;
-        CREATE TABLE passage_count (
-            added INTEGER NOT NULL,
-            removed INTEGER NOT NULL
-        ) STRICT;
-        INSERT INTO passage_count SELECT count(*), 0 FROM passage;
-        """,
-    )
-    _run(
-        connection,
-        """
-        CREATE TABLE page (
-            source INTEGER PRIMARY KEY REFERENCES source,
-            checked_at INTEGER NOT NULL,
-            etag TEXT,
-            last_modified TEXT
-        ) STRICT;
-        INSERT INTO page (source, checked_at) SELECT source, created_at FROM job
-            JOIN source ON source.id = job.source
-            WHERE kind = 'webpage' AND json_array_length(material, '$.headers') = 0;
-        """,
-    )
-    # The addresses of pages that are done were not kept; of the others, the work on them has it.
-    connection.execute(
-        "UPDATE source SET url = (SELECT json_extract(material, '$.url') FROM job"
-        " WHERE job.source = source.id)"
-    )
+def _upgrade(connection: sqlite3.Connection, version: int) -> None:
+    """Give older tables what the present ones have, and what is in them a present form.
 
-
-def _from_2(connection: sqlite3.Connection) -> None:
-    _run(
-        connection,
-        """
-        ALTER TABLE source ADD COLUMN revision TEXT NOT NULL DEFAULT '';
-        ALTER TABLE source ADD COLUMN parent TEXT;
-        ALTER TABLE source ADD COLUMN fingerprint TEXT;
-        ALTER TABLE source ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
-        ALTER TABLE source ADD COLUMN ready_at INTEGER;
-        ALTER TABLE source ADD COLUMN warnings TEXT NOT NULL DEFAULT '[]';
-        UPDATE source SET revision = 'rev_' || lower(hex(randomblob(12))),
-            place = coalesce(replaces, id);
-        UPDATE source SET ready_at = coalesce(replaced_at, created_at) WHERE status = 'ready';
-        ALTER TABLE source DROP COLUMN replaced_at;
-        DROP INDEX source_status;
-        CREATE INDEX source_status ON source (status);
-        CREATE INDEX source_place ON source (place);
-        CREATE TABLE idempotency_key (
-            key TEXT PRIMARY KEY,
-            fingerprint TEXT NOT NULL,
-            created TEXT NOT NULL,
-            answer TEXT NOT NULL,
-            forgotten_at INTEGER NOT NULL
-        ) STRICT;
-        CREATE INDEX idempotency_key_forgotten_at ON idempotency_key (forgotten_at);
-        """,
-    )
-
-
-def _from_3(connection: sqlite3.Connection) -> None:
-    connection.execute("ALTER TABLE passage ADD COLUMN blocks TEXT NOT NULL DEFAULT '[]'")
-    for row in connection.execute("SELECT id, text FROM passage"):
-        connection.execute(
-            "UPDATE passage SET blocks = ? WHERE id = ?", (dumped(read_text(row[1])), row[0])
-        )
-
-
-def _from_4(connection: sqlite3.Connection) -> None:
-    """Put what the present analyser makes of each passage into the index.
-
-    Titles stay as they were analysed: the documents' own were not kept.
+    Passages are analysed again. Titles stay as they were analysed: the documents' own were not
+    kept.
     """
-    connection.execute("ALTER TABLE passage ADD COLUMN vectors BLOB NOT NULL DEFAULT x''")
-    for number, blocks in connection.execute("SELECT id, blocks FROM passage"):
-        body, vectors = indexed(loaded(blocks))
-        connection.execute("UPDATE passage SET vectors = ? WHERE id = ?", (vectors, number))
+    with closing(sqlite3.connect(":memory:")) as present:
+        present.executescript(_TABLES)
+        if version == 1:
+            (source, *_) = present.execute(f"{_SCHEMA} WHERE name = 'source'").fetchone()
+            _run(connection, _FROM_1.format(newer=source.replace("source", "newer", 1)))
+        there = {name: sql for sql, name, _ in connection.execute(_SCHEMA)}
+        for sql, name, kind in present.execute(
+            f"{_SCHEMA} WHERE sql IS NOT NULL ORDER BY type DESC"
+        ):
+            if kind == "table" and name in there:
+                _add_columns(connection, name, present)
+            elif there.get(name) != sql:
+                connection.execute(f"DROP INDEX IF EXISTS {name}")
+                connection.execute(sql)
+    if version == 1:
+        _run(connection, _FILLED_FROM_1)
+    if version < 3:
+        since = "replaced_at" if version == 2 else "NULL"
+        _run(connection, _FILLED_FROM_2.format(since=since))
+    if version == 2:
+        connection.execute("ALTER TABLE source DROP COLUMN replaced_at")
+    for number, text, blocks in connection.execute("SELECT id, text, blocks FROM passage"):
+        read = dumped(read_text(text)) if version < 4 else blocks
+        body, vectors = indexed(loaded(read))
+        connection.execute(
+            "UPDATE passage SET blocks = ?, vectors = ? WHERE id = ?", (read, vectors, number)
+        )
         connection.execute("UPDATE passage_index SET body = ? WHERE rowid = ?", (body, number))
 
 
-_UPGRADES: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {
-    1: _from_1,
-    2: _from_2,
-    3: _from_3,
-    4: _from_4,
-}
+def _add_columns(connection: sqlite3.Connection, table: str, present: sqlite3.Connection) -> None:
+    there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+    for _, name, kind, is_needed, default, _ in present.execute(f"PRAGMA table_info({table})"):
+        if name not in there:
+            more = f"NOT NULL DEFAULT {default}" if is_needed else ""
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind} {more}")
+
+
+_SCHEMA: Final = "SELECT sql, name, type FROM sqlite_master"
+
+# A column that is unique, and numbers that are not given twice, cannot be added to a table.
+_FROM_1: Final = """
+    {newer};
+    INSERT INTO newer (id, public_id, name, kind, status, reason, attempts, created_at)
+        SELECT id, public_id, name, kind, status, reason, attempts, created_at FROM source;
+    DROP TABLE source;
+    ALTER TABLE newer RENAME TO source
+"""
+
+# The addresses of pages that are done were not kept. Of the others, the work on them has it.
+_FILLED_FROM_1: Final = """
+    INSERT INTO passage_count SELECT count(*), 0 FROM passage;
+    INSERT INTO page (source, checked_at) SELECT source, created_at FROM job
+        JOIN source ON source.id = job.source
+        WHERE kind = 'webpage' AND json_array_length(material, '$.headers') = 0;
+    UPDATE source SET url =
+        (SELECT json_extract(material, '$.url') FROM job WHERE job.source = source.id)
+"""
+
+_FILLED_FROM_2: Final = """
+    UPDATE source SET revision = 'rev_' || lower(hex(randomblob(12))),
+        place = coalesce(replaces, id);
+    UPDATE source SET ready_at = coalesce({since}, created_at) WHERE status = 'ready'
+"""
 
 
 def _run(connection: sqlite3.Connection, script: str) -> None:
