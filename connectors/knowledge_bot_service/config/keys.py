@@ -12,18 +12,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final, get_args
 
+from pydantic import Field, ValidationError
+
 from knowledge_bot_service.config.folder import DataFolder, FolderError, give_to_owner, key_folder
 from knowledge_bot_service.config.settings import (
     KEY_NAME,
+    KeyRights,
     KeySettings,
     Role,
     Settings,
     SettingsError,
+    in_words,
     wrong_with_key,
 )
 
@@ -35,6 +38,8 @@ GENERATED: Final = "generated"
 # In the folder of keys: the names of those that the service has from its configuration, so that no
 # key is made there which has the name of one of them.
 _CONFIGURED: Final = ".configured"
+
+_RIGHTS: Final = tuple(KeyRights.model_fields)
 
 # Each may do what those before it may.
 _ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -48,27 +53,14 @@ class KeyNameError(Exception):
     """A key of this name cannot be added or revoked. str() says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(KeyRights):
     """A key that is taken.
 
     Attributes:
-        name: its name in the log and in `kbot serve keys`.
-        role: what it may do.
-        digest: the SHA-256 of the key itself, which is kept nowhere.
-        expires: the first day, in UTC, on which it is no longer valid.
-        requests_per_minute: how many requests it may make; None for the service's limit.
-        bots: the ids of the bots that it is limited to; None if it is not.
-        collections: the ids of the collections that it is limited to; None if it is not.
+        sha256: the digest of the key itself, in hexadecimal; the key is kept nowhere.
     """
 
-    name: str
-    role: Role
-    digest: bytes = field(repr=False)
-    expires: date | None = None
-    requests_per_minute: int | None = None
-    bots: tuple[str, ...] | None = None
-    collections: tuple[str, ...] | None = None
+    sha256: str = Field(repr=False)
 
     @property
     def has_expired(self) -> bool:
@@ -133,8 +125,8 @@ class Keys:
         self._configured = configured
         self._named = self._of(settings)
         self.generated = None if settings.api_keys or settings.keys else folder.api_key()
-        self._own: dict[bytes, Key] = {}
-        self._stored: dict[bytes, Key] = {}
+        self._own: dict[str, Key] = {}
+        self._stored: dict[str, Key] = {}
         self._seen: tuple[int, int] | None = None
         self._read_folder()
 
@@ -145,13 +137,14 @@ class Keys:
             name: its name in the log; one that no other key can have.
         """
         made = secrets.token_urlsafe(24)
-        self._own |= _by_digest([Key(name, "manage", _digest(made))])
+        own = Key.model_construct(name=name, role="manage", sha256=_digest(made))
+        self._own |= _by_digest([own])
         return made
 
     def find(self, given: str) -> Key | None:
         """Return the key that a client sent, even if it has expired; None if it is unknown."""
         # By its digest, so that the time it takes reveals nothing about the key.
-        digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest()
+        digest = _digest(given)
         self._read_folder()
         return self._named.get(digest) or self._stored.get(digest) or self._own.get(digest)
 
@@ -178,7 +171,7 @@ class Keys:
         found = [*self._named.values(), *self._stored.values()]
         return ", ".join(f"{key.name} ({key.role})" for key in found if not key.has_expired)
 
-    def _of(self, settings: Settings) -> dict[bytes, Key]:
+    def _of(self, settings: Settings) -> dict[str, Key]:
         found = self._configured_keys(settings)
         names = {key.name for key in found.values()}
         for file in _key_files(self._folder.keys):
@@ -205,23 +198,16 @@ class Keys:
                 )
         return found
 
-    def _configured_keys(self, settings: Settings) -> dict[bytes, Key]:
+    def _configured_keys(self, settings: Settings) -> dict[str, Key]:
         if not settings.api_keys and not settings.keys:
-            return _by_digest([Key(GENERATED, "manage", _digest(self._folder.api_key()))])
+            found = [Key(name=GENERATED, role="manage", sha256=_digest(self._folder.api_key()))]
+            return _by_digest(found)
         plain = (
-            Key(f"api-key-{number}", "manage", _digest(key.get_secret_value()))
+            Key(name=f"api-key-{number}", role="manage", sha256=_digest(key.get_secret_value()))
             for number, key in enumerate(settings.api_keys, 1)
         )
         named = (
-            Key(
-                one.name,
-                one.role,
-                _digest(_secret_of(one)),
-                one.expires,
-                one.requests_per_minute,
-                one.bots,
-                one.collections,
-            )
+            Key(sha256=_digest(_secret_of(one)), **{name: getattr(one, name) for name in _RIGHTS})
             for one in settings.keys
         )
         return _by_digest([*plain, *named])
@@ -244,7 +230,7 @@ class Keys:
             except FolderError as error:
                 _log.error("a key of the data folder is not taken: %s", error)
             else:
-                stored[key.digest] = key
+                stored[key.sha256] = key
         self._stored = stored
         self._seen = seen if time.time_ns() - found.st_mtime_ns > _TICK else None
 
@@ -310,36 +296,33 @@ def add_key(
             an id is none of a bot or a collection.
         FolderError: the folder cannot be written to.
     """
-    if not _is_name(name):
-        raise KeyNameError(
-            f"{name!r} cannot be the name of a key: it has 1 to 60 letters, digits, '.', '_' or "
-            "'-', and begins with a letter or a digit"
+    key = secrets.token_urlsafe(24)
+    try:
+        made = Key.model_validate(
+            {
+                "name": name,
+                "role": role,
+                "sha256": _digest(key),
+                "expires": expires,
+                "bots": bots,
+                "collections": collections,
+            }
         )
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        raise KeyNameError(
+            f"no key was made: {wrong['input']!r} in {wrong['loc'][0]} {in_words(wrong)}"
+        ) from None
     if name in _configured_names(data):
         raise KeyNameError(
             f"the service of this folder has a key {name} already, from its configuration; choose "
             "another name, or take that one out and have the service read its keys again (SIGHUP)"
         )
-    key = secrets.token_urlsafe(24)
-    made = Key(name, role, _digest(key), expires)
     if made.has_expired:
         raise KeyNameError(
             f"the key {name} would have ended already: {expires} is the first day, in UTC, on "
             "which it is refused. No key was made"
         )
-    for kind, prefix, ids in (("bot", "bot_", bots), ("collection", "col_", collections)):
-        for one in ids or ():
-            if not one.startswith(prefix):
-                raise KeyNameError(
-                    f"{one} is the id of no {kind}: that begins with {prefix}. No key was made"
-                )
-    stored = {
-        "role": role,
-        "sha256": made.digest.hex(),
-        "expires": expires and expires.isoformat(),
-        "bots": bots,
-        "collections": collections,
-    }
     folder = key_folder(data)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -347,7 +330,7 @@ def add_key(
         # Linked when it is whole, and only if the name is free: nobody reads half a key, and the
         # second of two with the same name fails.
         with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".", encoding="utf-8") as file:
-            json.dump(stored, file)
+            file.write(made.model_dump_json(exclude={"name", "requests_per_minute"}))
             file.flush()
             os.fsync(file.fileno())
             give_to_owner(data, folder, Path(file.name))
@@ -398,24 +381,10 @@ def _is_name(name: str) -> bool:
 def _stored_key(file: Path) -> Key:
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
-        expires = values["expires"] and date.fromisoformat(values["expires"])
-        # Those of an earlier version have neither.
-        bots, collections = (
-            None if values.get(name) is None else tuple(map(str, values[name]))
-            for name in ("bots", "collections")
-        )
-        role: Role = _ROLES[_ROLES.index(values["role"])]
-        return Key(
-            file.name,
-            role,
-            bytes.fromhex(values["sha256"]),
-            expires,
-            bots=bots,
-            collections=collections,
-        )
+        return Key(name=file.name, **values)
     except OSError as error:
         raise FolderError(f"cannot read the key {file}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, TypeError):
         raise FolderError(
             f"{file} is not a key; revoke it with `kbot serve keys revoke {file.name}`"
         ) from None
@@ -443,17 +412,17 @@ def _secret_of(settings: KeySettings) -> str:
     return key
 
 
-def _by_digest(keys: Iterable[Key]) -> dict[bytes, Key]:
-    found: dict[bytes, Key] = {}
+def _by_digest(keys: Iterable[Key]) -> dict[str, Key]:
+    found: dict[str, Key] = {}
     for key in keys:
-        other = found.setdefault(key.digest, key)
+        other = found.setdefault(key.sha256, key)
         if other is not key:
             raise SettingsError(f"keys: {other.name} and {key.name} are the same key")
     return found
 
 
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode()).digest()
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _has_terminal() -> bool:

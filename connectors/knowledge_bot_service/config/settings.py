@@ -117,13 +117,12 @@ class BotSettings(_Section):
     collections: tuple[CollectionId, ...] = Field(min_length=1)
 
 
-class KeySettings(_Section):
-    """A key with a name, which the log has, and a role.
+class KeyRights(_Section):
+    """What a key is called and may do.
 
-    The key itself is `key`, or in the environment variable `key_env` or the file `key_file`: one of
-    the three. `role` is "read" for whoever lists and asks, "write" for whoever also adds, "manage"
-    for whoever also replaces, renames and deletes. `expires` is the first day, in UTC, on which the
-    key is no longer taken. `requests_per_minute` goes over the one of the limits.
+    `role` is "read" for whoever lists and asks, "write" for whoever also adds, "manage" for whoever
+    also replaces, renames and deletes. `expires` is the first day, in UTC, on which the key is no
+    longer taken. `requests_per_minute` goes over the one of the limits.
 
     `bots` and `collections` limit the key to these; None is no limit. With `collections` alone it
     sees the bots that read nothing else, and with `bots` alone the collections that these read.
@@ -131,13 +130,22 @@ class KeySettings(_Section):
 
     name: Annotated[str, Field(pattern=f"^{KEY_NAME}$")]
     role: Role
-    key: KeyText | None = None
-    key_env: Annotated[str, Field(min_length=1)] | None = None
-    key_file: Path | None = None
     expires: date | None = None
     requests_per_minute: int | None = Field(default=None, ge=1, strict=True)
     bots: tuple[BotId, ...] | None = None
     collections: tuple[CollectionId, ...] | None = None
+
+
+class KeySettings(KeyRights):
+    """A key with a name, which the log has, and a role.
+
+    The key itself is `key`, or in the environment variable `key_env` or the file `key_file`: one of
+    the three.
+    """
+
+    key: KeyText | None = None
+    key_env: Annotated[str, Field(min_length=1)] | None = None
+    key_file: Path | None = None
 
     @model_validator(mode="after")
     def _has_one_key(self) -> Self:

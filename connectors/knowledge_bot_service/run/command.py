@@ -3,9 +3,10 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import datetime
+from functools import wraps
 from importlib.metadata import entry_points
 from ipaddress import ip_address
 from pathlib import Path
@@ -34,6 +35,30 @@ _config = click.option(
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="TOML file with collections, bots, keys and limits.",
 )
+
+
+def _on_folder(command: Callable[..., None]) -> Callable[..., None]:
+    """Call a command with the data folder that it, or `kbot serve` itself, was given.
+
+    Its errors are one sentence for the terminal.
+    """
+
+    @_data
+    @_config
+    @wraps(command)
+    def called(**options: Any) -> None:
+        from knowledge_bot_service.config.folder import FolderError
+        from knowledge_bot_service.config.keys import KeyNameError
+        from knowledge_bot_service.config.settings import Settings, SettingsError
+        from knowledge_bot_service.run.backup import BackupError
+
+        del options["data"], options["config"]
+        try:
+            command(_given("data") or (_configured() or Settings()).data, **options)
+        except (BackupError, FolderError, KeyNameError, SettingsError) as error:
+            raise click.ClickException(str(error)) from None
+
+    return called
 
 
 @click.group(invoke_without_command=True)
@@ -214,18 +239,14 @@ def keys() -> None:
     metavar="YYYY-MM-DD",
     help="First day, in UTC, on which it is no longer taken.",
 )
-@_data
-@_config
-@click.pass_context
+@_on_folder
 def add(  # noqa: PLR0917 - click passes every option by name
-    context: click.Context,
+    folder: Path,
     name: str,
     role: "Role",
     bots: tuple[str, ...],
     collections: tuple[str, ...],
     expires: datetime | None,
-    data: Path | None,
-    config: Path | None,
 ) -> None:
     """Make a key and print it. The data folder keeps its digest alone, so it is shown once.
 
@@ -236,24 +257,19 @@ def add(  # noqa: PLR0917 - click passes every option by name
     from knowledge_bot_service.config.folder import database_file
     from knowledge_bot_service.config.keys import KeyNameError, add_key
 
-    with _as_command_errors():
-        folder = _folder(context, data, config)
-        settings = _configured(context, config)
-        if settings is not None:
-            if name in {key.name for key in settings.keys}:
-                raise KeyNameError(
-                    f"the configuration has a key {name} already; choose another name"
-                )
-            if missing := settings.unknown_in(bots, collections):
-                raise KeyNameError(f"the configuration has no {missing}. No key was made")
-        key = add_key(
-            folder,
-            name,
-            role,
-            expires.date() if expires else None,
-            bots=bots or None,
-            collections=collections or None,
-        )
+    if settings := _configured():
+        if name in {key.name for key in settings.keys}:
+            raise KeyNameError(f"the configuration has a key {name} already; choose another name")
+        if missing := settings.unknown_in(bots, collections):
+            raise KeyNameError(f"the configuration has no {missing}. No key was made")
+    key = add_key(
+        folder,
+        name,
+        role,
+        expires.date() if expires else None,
+        bots=bots or None,
+        collections=collections or None,
+    )
     click.echo(key)
     if database_file(folder).exists():
         taken = f"The service of {folder.absolute()} takes the key {name} ({role}) from now on."
@@ -266,10 +282,8 @@ def add(  # noqa: PLR0917 - click passes every option by name
 
 
 @keys.command("list")
-@_data
-@_config
-@click.pass_context
-def list_keys(context: click.Context, data: Path | None, config: Path | None) -> None:
+@_on_folder
+def list_keys(folder: Path) -> None:
     """List the keys of the data folder: name, role, when each ends, its bots and its collections.
 
     Those of a configuration file are not listed. Example:
@@ -278,22 +292,17 @@ def list_keys(context: click.Context, data: Path | None, config: Path | None) ->
     """
     from knowledge_bot_service.config.keys import stored_keys
 
-    with _as_command_errors():
-        for key in stored_keys(_folder(context, data, config)):
-            ends = key.expires.isoformat() if key.expires else "never"
-            limits = (
-                "all" if ids is None else ",".join(ids) for ids in (key.bots, key.collections)
-            )
-            ends = f"expired {ends}" if key.has_expired else ends
-            click.echo("\t".join((key.name, key.role, ends, *limits)))
+    for key in stored_keys(folder):
+        ends = key.expires.isoformat() if key.expires else "never"
+        limits = ("all" if ids is None else ",".join(ids) for ids in (key.bots, key.collections))
+        ends = f"expired {ends}" if key.has_expired else ends
+        click.echo("\t".join((key.name, key.role, ends, *limits)))
 
 
 @keys.command("revoke")
 @click.argument("name")
-@_data
-@_config
-@click.pass_context
-def revoke(context: click.Context, name: str, data: Path | None, config: Path | None) -> None:
+@_on_folder
+def revoke(folder: Path, name: str) -> None:
     """Refuse a key of the data folder from now on.
 
     Those of a configuration file end where they stand, and with SIGHUP. Example:
@@ -302,17 +311,14 @@ def revoke(context: click.Context, name: str, data: Path | None, config: Path | 
     """
     from knowledge_bot_service.config.keys import revoke_key
 
-    with _as_command_errors():
-        revoke_key(_folder(context, data, config), name)
+    revoke_key(folder, name)
     click.echo(f"The key {name} is refused from now on.", err=True)
 
 
 @serve.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@_data
-@_config
-@click.pass_context
-def backup(context: click.Context, file: Path, data: Path | None, config: Path | None) -> None:
+@_on_folder
+def backup(folder: Path, file: Path) -> None:
     """Write everything of a data folder into one FILE, also while its service runs.
 
     Nothing that the service had accepted before is missing in it. It holds keys: its owner alone
@@ -322,17 +328,14 @@ def backup(context: click.Context, file: Path, data: Path | None, config: Path |
     """
     from knowledge_bot_service.run.backup import write_backup
 
-    with _as_command_errors():
-        made = write_backup(_folder(context, data, config), file)
+    made = write_backup(folder, file)
     click.echo(f"{file}: {made}", err=True)
 
 
 @serve.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@_data
-@_config
-@click.pass_context
-def restore(context: click.Context, file: Path, data: Path | None, config: Path | None) -> None:
+@_on_folder
+def restore(folder: Path, file: Path) -> None:
     """Make a data folder from the FILE of a backup. The folder must be new or empty.
 
     What root restores belongs to the owner of the folder. Example:
@@ -341,9 +344,7 @@ def restore(context: click.Context, file: Path, data: Path | None, config: Path 
     """
     from knowledge_bot_service.run.backup import restore_backup
 
-    with _as_command_errors():
-        folder = _folder(context, data, config)
-        held = restore_backup(file, folder)
+    held = restore_backup(file, folder)
     click.echo(f"{folder}: {held}. Start the service with --data {folder}", err=True)
     if hasattr(os, "geteuid") and folder.stat().st_uid == os.geteuid() == 0:
         click.echo(
@@ -364,42 +365,22 @@ def _feeding(folder: Path, settings: "Settings", config: Path | None, base_url: 
         raise click.ClickException(str(error)) from None
 
 
-def _folder(context: click.Context, data: Path | None, config: Path | None) -> Path:
-    """The data folder that a command or `kbot serve` itself was given, by option or by file."""
-    from knowledge_bot_service.config.settings import Settings, read_settings
-
-    given = _options_of_serve(context)
-    data, config = data or given.get("data"), config or given.get("config")
-    if data is not None:
-        return data
-    return (read_settings(config) if config is not None else Settings()).data
-
-
-def _configured(context: click.Context, config: Path | None) -> "Settings | None":
+def _configured() -> "Settings | None":
+    """What the file says that a command, or `kbot serve` itself, was given; None without one."""
     from knowledge_bot_service.config.settings import read_settings
 
-    config = config or _options_of_serve(context).get("config")
+    config = _given("config")
     return None if config is None else read_settings(config)
 
 
-def _options_of_serve(context: click.Context) -> dict[str, Any]:
-    while context.parent is not None and context.command is not serve:
-        context = context.parent
-    return context.params
-
-
-@contextmanager
-def _as_command_errors() -> Iterator[None]:
-    """Turn errors into one sentence for the terminal."""
-    from knowledge_bot_service.config.folder import FolderError
-    from knowledge_bot_service.config.keys import KeyNameError
-    from knowledge_bot_service.config.settings import SettingsError
-    from knowledge_bot_service.run.backup import BackupError
-
-    try:
-        yield
-    except (BackupError, FolderError, KeyNameError, SettingsError) as error:
-        raise click.ClickException(str(error)) from None
+def _given(option: str) -> Path | None:
+    """What a command was given for an option, or else `kbot serve` itself."""
+    context: click.Context | None = click.get_current_context()
+    found: Path | None = None
+    while context is not None and found is None:
+        found = context.params.get(option)
+        context = None if context.command is serve else context.parent
+    return found
 
 
 def _announce(

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,7 +17,7 @@ from knowledge_bot_service.config.storage import storage_error
 from knowledge_bot_service.store.database import Database, DatabaseClosedError, now, one_state
 from knowledge_bot_service.store.entries import delete_entries, merge_index
 from knowledge_bot_service.store.idempotency import forget
-from knowledge_bot_service.store.sources import SOURCES, count_sources
+from knowledge_bot_service.store.sources import SOURCES, SourceDetails, Status, count_sources
 
 _log = logging.getLogger(__name__)
 
@@ -76,41 +76,6 @@ SELECT source.id, json_group_array(collection.public_id) AS collections
  WHERE older.public_id = ? AND older.replaces IS NULL
  GROUP BY source.id
 """
-
-Status = Literal["pending", "processing", "ready", "failed"]
-
-
-class SourceDetails(BaseModel):
-    """A source: the interface's fields, and where it stands. Times are in milliseconds since 1970.
-
-    Attributes:
-        name: as of `revision`, like the other fields up to `warnings`.
-        status: of `revision`.
-        revision: which text was sent last.
-        reason: why it failed.
-        warnings: what of it could not be read, and why a web page is not up to date.
-        ready_revision: the one that questions are answered from.
-        ready_at: since when.
-        title: the document's own.
-        url: the web page's.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    name: str
-    collections: tuple[Collection, ...]
-    status: Status
-    created_at: int
-    revision: str
-    reason: str | None = None
-    warnings: tuple[str, ...] = ()
-    ready_revision: str | None = None
-    ready_at: int | None = None
-    kind: str
-    title: str | None = None
-    url: str | None = None
-
 
 Place = Annotated[int, Field(ge=0, lt=2**62)]
 """A place in a list, as an answer has it: what SQLite numbers rows with."""

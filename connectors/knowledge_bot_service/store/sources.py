@@ -7,8 +7,11 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from pydantic import BaseModel, ConfigDict
+
+from knowledge_bot.models import Collection
 from knowledge_bot_service.config.refusals import RefusedError, UnknownError
 from knowledge_bot_service.store.database import Database, now
 from knowledge_bot_service.store.idempotency import Done
@@ -134,21 +137,39 @@ class Replacing:
     fingerprint: str
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """What became of what was there when a source was accepted.
+Status = Literal["pending", "processing", "ready", "failed"]
+
+
+class SourceDetails(BaseModel):
+    """A source: the interface's fields, and where it stands. Times are in milliseconds since 1970.
 
     Attributes:
-        dropped: under which ids work was known that was dropped or given up.
-        created_at: when the source was created.
-        ready_revision: the revision that questions are answered from meanwhile; None for none.
-        ready_at: when that became ready.
+        name: as of `revision`, like the other fields up to `warnings`.
+        status: of `revision`.
+        revision: which text was sent last.
+        reason: why it failed.
+        warnings: what of it could not be read, and why a web page is not up to date.
+        ready_revision: the one that questions are answered from.
+        ready_at: since when.
+        title: the document's own.
+        url: the web page's.
     """
 
-    dropped: tuple[str, ...]
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    name: str
+    collections: tuple[Collection, ...]
+    status: Status
     created_at: int
+    revision: str
+    reason: str | None = None
+    warnings: tuple[str, ...] = ()
     ready_revision: str | None = None
     ready_at: int | None = None
+    kind: str
+    title: str | None = None
+    url: str | None = None
 
 
 class AlreadyReplacedError(Exception):
@@ -179,30 +200,29 @@ class Store:
     def accept(
         self,
         *,
-        public_id: str,
-        name: str,
-        kind: Kind,
-        collections: Sequence[str],
+        source: SourceDetails,
         material: Material,
-        created_at: int,
-        revision: str,
+        public_id: str,
         quota: int | None = None,
         replacing: Replacing | None = None,
         done: Done | None = None,
-    ) -> Future[Accepted]:
+    ) -> Future[tuple[SourceDetails, tuple[str, ...]]]:
         """Store a source, the work on it and the key of the request in one transaction.
 
         With `replacing` it takes the place and the id of that source when it is ready, and until
         then has `public_id`. An earlier replacement that is not ready is dropped; a source that is
         not ready itself is given up for its replacement.
 
+        The future has the source as it is then, and under which ids work was known that was dropped
+        or given up.
+
         The future raises RefusedError when `quota` sources that did not fail are there, and that or
         AlreadyReplacedError when there is nothing to replace.
         """
-        numbers = self.numbers_of(collections)
+        numbers = self.numbers_of(one.id for one in source.collections)
         stored = material.to_json()
 
-        def insert(connection: sqlite3.Connection) -> Accepted:
+        def insert(connection: sqlite3.Connection) -> tuple[SourceDetails, tuple[str, ...]]:
             replaced = None if replacing is None else _find_replaced(connection, replacing)
             counts_already = replaced is not None and replaced["status"] != "failed"
             if quota is not None and not counts_already and _count_sources(connection) >= quota:
@@ -211,11 +231,12 @@ class Store:
                     "quota_exceeded",
                     f"Nothing was stored: this service holds at most {quota} sources.",
                 )
-            accepted = (
-                Accepted((), created_at) if replaced is None else _make_way(connection, replaced)
-            )
+            known: dict[str, object] = {}
+            dropped: tuple[str, ...] = ()
+            if replaced is not None:
+                known, dropped = _make_way(connection, replaced)
             # Its own place is its number, which AUTOINCREMENT takes from this table too.
-            source = connection.execute(
+            number = connection.execute(
                 "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'source'"
             ).fetchone()[0]
             connection.execute(
@@ -223,32 +244,33 @@ class Store:
                 " replaces, place, parent, fingerprint)"
                 " VALUES (?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    source,
+                    number,
                     public_id,
-                    name,
-                    kind,
-                    created_at,
-                    material.url,
-                    revision,
+                    source.name,
+                    source.kind,
+                    source.created_at,
+                    source.url,
+                    source.revision,
                     replaced and replaced["id"],
-                    replaced["place"] if replaced else source,
+                    replaced["place"] if replaced else number,
                     replaced and replaced["newest"],
                     replacing and replacing.fingerprint,
                 ),
             )
             connection.executemany(
                 "INSERT INTO source_collection VALUES (?, ?)",
-                [(source, number) for number in numbers],
+                [(number, collection) for collection in numbers],
             )
-            connection.execute("INSERT INTO job VALUES (?, ?)", (source, stored))
+            connection.execute("INSERT INTO job VALUES (?, ?)", (number, stored))
             # Headers, which wait in a file, are forgotten with the first reading.
-            if kind is Kind.WEBPAGE and material.file is None:
+            if source.kind == Kind.WEBPAGE and material.file is None:
                 connection.execute(
-                    "INSERT INTO page (source, checked_at) VALUES (?, ?)", (source, created_at)
+                    "INSERT INTO page (source, checked_at) VALUES (?, ?)",
+                    (number, source.created_at),
                 )
             if done is not None:
-                done.store(connection, created_at)
-            return accepted
+                done.store(connection, source.created_at)
+            return source.model_copy(update=known), dropped
 
         return self._database.write(insert)
 
@@ -452,21 +474,26 @@ def _other_revision(newest: str) -> RefusedError:
     )
 
 
-def _make_way(connection: sqlite3.Connection, replaced: sqlite3.Row) -> Accepted:
-    """End what is unfinished of a source that is replaced."""
+def _make_way(
+    connection: sqlite3.Connection, replaced: sqlite3.Row
+) -> tuple[dict[str, object], tuple[str, ...]]:
+    """End what is unfinished of a source that is replaced.
+
+    Returns what its replacement has of it, and under which ids work was known that was ended.
+    """
     dropped = _drop_replacement(connection, replaced["id"])
-    created_at: int = replaced["created_at"]
+    known = {"created_at": replaced["created_at"]}
     if replaced["status"] == "ready":
-        return Accepted(dropped, created_at, replaced["revision"], replaced["ready_at"])
-    if replaced["status"] == "failed":
-        return Accepted(dropped, created_at)
+        known |= {"ready_revision": replaced["revision"], "ready_at": replaced["ready_at"]}
+    if replaced["status"] in {"ready", "failed"}:
+        return known, dropped
     connection.execute(
         "UPDATE source SET status = 'failed', reason = 'it was replaced before it was ready'"
         " WHERE id = ?",
         (replaced["id"],),
     )
     _leave_to_removal(connection, replaced["id"])
-    return Accepted((*dropped, replaced["public_id"]), created_at)
+    return known, (*dropped, replaced["public_id"])
 
 
 def _drop_replacement(connection: sqlite3.Connection, source: int) -> tuple[str, ...]:

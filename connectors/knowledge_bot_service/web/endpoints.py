@@ -19,7 +19,6 @@ from knowledge_bot.models import Bot, Collection, Conversation
 from knowledge_bot_service.answers.answerer import AnsweredMessage
 from knowledge_bot_service.config.keys import Key
 from knowledge_bot_service.config.refusals import RefusedError, invalid
-from knowledge_bot_service.store.catalog import SourceDetails
 from knowledge_bot_service.store.idempotency import (
     LIFETIME,
     Done,
@@ -27,6 +26,7 @@ from knowledge_bot_service.store.idempotency import (
     KeyReusedError,
     fingerprint,
 )
+from knowledge_bot_service.store.sources import SourceDetails
 from knowledge_bot_service.web.gate import KEY_HEADER, PREFIX, key_of, may_manage
 from knowledge_bot_service.web.problems import described
 from knowledge_bot_service.web.requests import (

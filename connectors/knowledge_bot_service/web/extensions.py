@@ -17,12 +17,11 @@ from knowledge_bot_service.store.catalog import (
     Limit,
     Listed,
     Place,
-    SourceDetails,
     SourcePage,
     SourceText,
 )
 from knowledge_bot_service.store.idempotency import fingerprint
-from knowledge_bot_service.store.sources import Replacing
+from knowledge_bot_service.store.sources import Replacing, SourceDetails
 from knowledge_bot_service.web.endpoints import (
     FORM,
     JSON,

@@ -250,7 +250,7 @@ class Gate:
         if not key.may(needed):
             raise _forbidden(key, needed)
         allowed = key.requests_per_minute or self._limits.requests_per_minute
-        if allowed is not None and (seconds := self._rate.seconds_to_wait(key.digest, allowed)):
+        if allowed is not None and (seconds := self._rate.seconds_to_wait(key.sha256, allowed)):
             raise RefusedError(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 "too_many_requests",

@@ -29,16 +29,16 @@ from knowledge_bot_service.config.keys import Key
 from knowledge_bot_service.config.refusals import RefusedError, UnknownError, invalid
 from knowledge_bot_service.config.settings import Settings
 from knowledge_bot_service.index.search import Hit, Search
-from knowledge_bot_service.store.catalog import Catalog, Removal, SourceDetails
+from knowledge_bot_service.store.catalog import Catalog, Removal
 from knowledge_bot_service.store.database import Database, new_id, now
 from knowledge_bot_service.store.idempotency import Done, Keyed, Once, find_done
 from knowledge_bot_service.store.material import write_headers, write_text
 from knowledge_bot_service.store.sources import (
-    Accepted,
     AlreadyReplacedError,
     Kind,
     Material,
     Replacing,
+    SourceDetails,
     Store,
 )
 from knowledge_bot_service.work.backlog import Backlog, Questions
@@ -356,22 +356,17 @@ class KnowledgeBase:
             kind=sent.kind,
             url=sent.url,
         )
-        known = [collection.id for collection in collections]
         # What is replaced answers until then, so that no question waits for its replacement.
         if replacing is None and _is_soon_ready(size):
-            self._backlog.add(work, self._store.numbers_of(known))
+            self._backlog.add(work, self._store.numbers_of(one.id for one in collections))
         try:
             await self._questions.wait()
         finally:
             # Also when the client hangs up meanwhile: what it sent is here, and stays.
             stored = self._store.accept(
-                public_id=work,
-                name=sent.name,
-                kind=sent.kind,
-                collections=known,
+                source=source,
                 material=material,
-                created_at=source.created_at,
-                revision=source.revision,
+                public_id=work,
                 quota=self._settings.limits.sources,
                 replacing=replacing,
                 done=what.done(work, _answer_of(source)) if isinstance(what, Keyed) else None,
@@ -379,16 +374,10 @@ class KnowledgeBase:
             # The write itself wakes the worker: the client may hang up and end this coroutine.
             stored.add_done_callback(lambda done: self._on_stored(work, material, size, done))
         try:
-            accepted = await asyncio.wrap_future(stored)
+            accepted, _ = await asyncio.wrap_future(stored)
         except AlreadyReplacedError:
             return await run_in_threadpool(self.catalog.details, source.id)
-        return source.model_copy(
-            update={
-                "created_at": accepted.created_at,
-                "ready_revision": accepted.ready_revision,
-                "ready_at": accepted.ready_at,
-            }
-        )
+        return accepted
 
     async def _prepared(self, sent: Sent) -> tuple[int | None, Material]:
         """The size of what is to be read, None where nobody knows, and where it waits."""
@@ -524,10 +513,10 @@ class KnowledgeBase:
         source: str,
         material: Material,
         size: int | None,
-        stored: Future[Accepted],
+        stored: Future[tuple[SourceDetails, tuple[str, ...]]],
     ) -> None:
         if stored.exception() is None:
-            self._on_gone(stored.result().dropped)
+            self._on_gone(stored.result()[1])
             self._workers.add(source, size)
             return
         self._on_done(source)

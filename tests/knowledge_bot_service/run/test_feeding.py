@@ -1,8 +1,6 @@
 """`kbot serve --with FOLDER`: one command that serves, feeds a folder, and watches it."""
 
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -10,6 +8,7 @@ import pytest
 
 from serve_command import called, key_in, serving
 from service_calls import ask
+from waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -23,13 +22,6 @@ def handbook(tmp_path: Path) -> Path:
     (folder / "fees.md").write_text("A reminder costs two euros.")
     (folder / "hours.md").write_text("The library opens at nine on Saturdays.")
     return folder
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def names(http: httpx.Client) -> list[str]:
@@ -50,22 +42,22 @@ def test_it_feeds_what_is_there_and_what_changes_and_a_restart_sends_nothing_aga
         assert f"KNOWLEDGE_BOT_BASE_URL={base_url}" in printed
         assert len(log.read_text().splitlines()) < 20
         with client(base_url, printed) as http:
-            wait_for(lambda: names(http) == ["fees.md", "hours.md"])
+            assert until(lambda: names(http) == ["fees.md", "hours.md"], 40)
             assert "two" in ask(http, QUESTION, bot="bot_default")["answer"]
             (handbook / "new.md").write_text("The canoes are kept by Ruth Okafor.")
-            wait_for(lambda: "new.md" in names(http))
+            assert until(lambda: "new.md" in names(http), 40)
             (handbook / "fees.md").write_text("A reminder costs three euros.")
-            wait_for(lambda: "three" in ask(http, QUESTION, bot="bot_default")["answer"])
+            assert until(lambda: "three" in ask(http, QUESTION, bot="bot_default")["answer"], 40)
             assert "two" not in ask(http, QUESTION, bot="bot_default")["answer"]
             (handbook / "hours.md").unlink()
-            wait_for(lambda: names(http) == ["fees.md", "new.md"])
+            assert until(lambda: names(http) == ["fees.md", "new.md"], 40)
         process.send_signal(signal.SIGINT)
         process.wait(20)
         assert not {"Traceback", "Error"} & {*log.read_text().replace(":", " ").split()}
     port = str(httpx.URL(base_url).port)
     with serving(tmp_path, "--with", "handbook", "--port", port) as (_, _, process):
-        wait_for(lambda: "unchanged" in log.read_text())
-        wait_for(lambda: "Watching" in log.read_text())
+        assert until(lambda: "unchanged" in log.read_text(), 40)
+        assert until(lambda: "Watching" in log.read_text(), 40)
         counts = dict(line.split("\t") for line in log.read_text().splitlines() if "\t" in line)
         assert counts == {"created": "0", "unchanged": "2"}
         process.terminate()
@@ -82,7 +74,7 @@ def test_a_restored_backup_is_sent_what_changed_since_and_nothing_twice(
         with client(base_url, printed) as http:
             # Also while it is fed: what is on its way is in the one or in the other.
             for count in (1, 40, 100, 152):
-                wait_for(lambda count=count: total(http) >= count)
+                assert until(lambda count=count: total(http) >= count, 40)
                 made.append(tmp_path / f"{count}.tar")
                 assert called(tmp_path, "backup", made[-1], "--data", "data").returncode == 0
             everything = sorted(one.name for one in handbook.iterdir())
@@ -96,7 +88,7 @@ def test_a_restored_backup_is_sent_what_changed_since_and_nothing_twice(
             serving(tmp_path, "--with", "handbook", "--data", str(data), "--port", port),
             client(base_url, printed) as http,
         ):
-            wait_for(lambda: "Watching" in log.read_text())
+            assert until(lambda: "Watching" in log.read_text(), 40)
             listed = http.get("/sources", params={"limit": 500}).json()["value"]["data"]
             assert sorted(one["name"] for one in listed) == everything
 
@@ -120,8 +112,8 @@ def test_what_holds_keys_and_what_it_writes_itself_is_not_fed(tmp_path: Path) ->
     ):
         headers = {"X-API-KEY": "key-of-the-owner"}
         with httpx.Client(base_url=base_url, headers=headers) as http:
-            wait_for(lambda: names(http) != [])
-            wait_for(lambda: "Watching" in (tmp_path / "printed.txt").read_text())
+            assert until(lambda: names(http) != [], 40)
+            assert until(lambda: "Watching" in (tmp_path / "printed.txt").read_text(), 40)
             assert names(http) == ["hours.md"]
 
 
@@ -150,7 +142,7 @@ def test_a_folder_that_was_fed_elsewhere_is_not_fed_twice(tmp_path: Path, handbo
         serving(tmp_path, "--with", "handbook") as (base_url, printed, _),
         client(base_url, printed) as http,
     ):
-        wait_for(lambda: len(names(http)) == len(list(handbook.iterdir())))
+        assert until(lambda: len(names(http)) == len(list(handbook.iterdir())), 40)
     done = called(tmp_path, "--port", "0", "--with", "handbook")
     assert done.returncode == 1
     assert str(httpx.URL(base_url).port) in done.stderr
@@ -165,16 +157,16 @@ def test_many_that_vanish_at_once_are_removed_by_themselves_and_a_renamed_folder
     log = tmp_path / "printed.txt"
     with serving(tmp_path, "--with", "handbook") as (base_url, printed, process):
         with client(base_url, printed) as http:
-            wait_for(lambda: total(http) == 32)
-            wait_for(lambda: "Watching" in log.read_text())
+            assert until(lambda: total(http) == 32, 40)
+            assert until(lambda: "Watching" in log.read_text(), 40)
             for number in range(12):  # more than is removed when it is missed for the first time
                 (handbook / f"{number}.md").unlink()
-            wait_for(lambda: total(http) == 20)
+            assert until(lambda: total(http) == 20, 40)
         process.send_signal(signal.SIGINT)
         process.wait(20)
     handbook.rename(tmp_path / "manual")
     port = str(httpx.URL(base_url).port)
     with serving(tmp_path, "--with", "manual", "--port", port):
-        wait_for(lambda: "Watching" in log.read_text())
+        assert until(lambda: "Watching" in log.read_text(), 40)
         counts = dict(line.split("\t") for line in log.read_text().splitlines() if "\t" in line)
         assert counts == {"created": "0", "unchanged": "20"}

@@ -9,7 +9,6 @@ import sys
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import httpx
 import pytest
 
 from knowledge_bot_service import LocalService, LocalServiceError, SettingsError
-from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, problem_of, value_of
+from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of, value_of
 
 pytestmark = pytest.mark.integration
 
@@ -300,47 +299,6 @@ def _runs(service: LocalService) -> bool:
         return _lives(service.pid)
     except LocalServiceError:
         return False
-
-
-def test_wrong_values_are_named() -> None:
-    with pytest.raises(SettingsError, match="col_missing"):
-        LocalService(bots={"bot_x": ["col_missing"]})
-    with pytest.raises(SettingsError, match="allow_fetch"):
-        LocalService(allow_fetch=["not a network"])
-
-
-def test_a_quota_answers_402_and_failed_sources_do_not_count(tmp_path: Path) -> None:
-    with (
-        LocalService(tmp_path, settings={"limits": {"sources": 2}}) as service,
-        client_of(service) as http,
-    ):
-        page = {"name": "Page", "collections": ["col_default"], "url": "http://127.0.0.1:1/"}
-        value_of(http.post("/sources/webpage", json={"value": page}))
-        service.wait_until_ready()
-        for number in range(2):
-            add_text(http, f"Text {number}", "Some text.", collection="col_default")
-        response = http.post("/sources/webpage", json={"value": page})
-        assert problem_of(response, 402)["code"] == "quota_exceeded"
-        assert len(service.sources()) == 3
-
-
-def test_eight_clients_at_once_lose_nothing(
-    served: LocalService,
-) -> None:
-    def send(worker: int) -> list[str]:
-        with client_of(served) as http:
-            return [
-                add_text(http, f"{worker}-{number}", f"Box {worker}-{number} is full.")["id"]
-                for number in range(20)
-            ]
-
-    with ThreadPoolExecutor(8) as pool:
-        accepted = [source for sources in pool.map(send, range(8)) for source in sources]
-    served.wait_until_ready()
-    states = served.sources()
-    assert len(set(accepted)) == 160
-    assert {one.id for one in states} == set(accepted)
-    assert {one.status for one in states} == {"ready"}
 
 
 def test_nothing_secret_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +17,7 @@ from in_process import InProcess, Transport
 from knowledge_bot_service import LocalService
 from scripted_server import Reply, ScriptedServer, answer, then
 from service_calls import BOTS, COLLECTIONS, ask, client_of, problem_of, value_of
+from waiting import until
 
 KEY = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
@@ -270,7 +271,7 @@ def test_keys_outlive_the_service_and_are_forgotten_when_they_may_be(tmp_path: P
     with InProcess(tmp_path, collections=COLLECTIONS, bots=BOTS) as service:
         with closing(sqlite3.connect(tmp_path / "knowledge.sqlite3")) as database:
             left = "SELECT count(*) FROM idempotency_key"
-            assert is_true(lambda: database.execute(left).fetchone() == (0,))
+            assert until(lambda: database.execute(left).fetchone() == (0,))
         with client_of(service) as http:
             assert post(http, "/sources/write", TEXT, keys[1]).json() != first[1]
 
@@ -286,13 +287,6 @@ def test_a_key_is_kept_for_a_week_after_its_first_use_too(tmp_path: Path) -> Non
         kept = database.execute("SELECT forgotten_at FROM idempotency_key ORDER BY 1").fetchall()
     in_weeks = [round((one / 1000 - time.time()) / WEEK, 2) for (one,) in kept]
     assert in_weeks == [1.0, 1.5]
-
-
-def is_true(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
 
 
 # While the first request is still being handled: an answer that somebody else words.
@@ -330,7 +324,7 @@ def test_a_request_whose_key_is_in_use_is_told_to_come_again(
 
     with ThreadPoolExecutor(1) as pool, client_of(service) as http:
         first = pool.submit(send)
-        assert is_true(lambda: len(endpoint.requests) == 1)
+        assert until(lambda: len(endpoint.requests) == 1)
         refused = post(http, "/messages", QUESTION, key)
         assert problem_of(refused, 409)["code"] == "idempotency_key_in_use"
         assert int(refused.headers["Retry-After"]) > 0
@@ -351,7 +345,7 @@ def test_a_client_that_hangs_up_gets_its_answer_when_it_comes_again(
     with client_of(service) as http:
         with pytest.raises(httpx.ReadTimeout):
             post(http, "/messages", QUESTION, key, timeout=1.0)
-        assert is_true(lambda: len(endpoint.requests) == 1)
+        assert until(lambda: len(endpoint.requests) == 1)
         may_answer.set()
         again = post(http, "/messages", QUESTION, key)
         assert again.headers[REPLAYED] == "true"

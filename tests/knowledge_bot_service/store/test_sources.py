@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from knowledge_bot.models import Collection
 from knowledge_bot_service.store.database import Database
-from knowledge_bot_service.store.sources import Kind, Material, Store
+from knowledge_bot_service.store.sources import Material, SourceDetails, Store
 
 
 @pytest.fixture
@@ -29,14 +30,17 @@ def test_sources_are_claimed_without_going_through_those_that_are_done(
         )
     ).result()
     for name in ("older", "newer"):
-        store.accept(
-            public_id=f"src_{name}",
+        source = SourceDetails(
+            id=f"src_{name}",
             name=name,
-            kind=Kind.TEXT,
-            collections=["col_one"],
-            material=Material(content="Text."),
+            collections=(Collection(id="col_one", name="One"),),
+            status="pending",
             created_at=0,
             revision=name,
+            kind="text",
+        )
+        store.accept(
+            source=source, material=Material(content="Text."), public_id=source.id
         ).result()
     # Called once for every thousand instructions of SQLite's machine.
     thousands: list[None] = []

@@ -81,7 +81,10 @@ def test_a_conversation_keeps_its_id_and_the_name_of_its_first_question(
 @pytest.mark.parametrize(
     ("method", "path"),
     [("POST", path) for path in [*POSTS, "/sources/upload"]]
-    + [("GET", path) for path in ["/collections", "/bots", "/bots/bot_one/conversations"]],
+    + [("PUT", f"/sources/src_x/{kind}") for kind in ("webpage", "write", "upload")]
+    + [(method, "/sources/src_x") for method in ("GET", "PATCH", "DELETE")]
+    + [("GET", path) for path in ("/collections", "/bots", "/bots/bot_one/conversations")]
+    + [("GET", "/sources"), ("POST", "/search")],
 )
 @pytest.mark.parametrize("key", [None, "wrong", "schlüssel"])
 def test_everything_but_ping_needs_the_right_key(
@@ -206,7 +209,10 @@ def test_a_lone_surrogate_is_a_400(http: httpx.Client, path: str, field: str) ->
     assert problem_of(response, 400)["code"] == "invalid_request"
 
 
-@pytest.mark.parametrize("content_type", [None, "text/plain", "multipart/form-data; boundary=x"])
+@pytest.mark.parametrize(
+    "content_type",
+    [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"],
+)
 def test_a_wrong_content_type_is_a_400(http: httpx.Client, content_type: str | None) -> None:
     headers = {} if content_type is None else {"Content-Type": content_type}
     response = http.post("/messages", content=json.dumps({"value": MESSAGE}), headers=headers)

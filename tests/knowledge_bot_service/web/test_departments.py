@@ -2,9 +2,8 @@
 
 import itertools
 import json
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from knowledge_bot_service.web.page import router as page_router
 from serve_command import called, serving
 from service_calls import add_text, ask, problem_of, value_of
+from waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -295,7 +295,7 @@ def test_a_source_that_is_to_move_is_seen_where_both_of_its_texts_are(
         body = {"name": "moves.txt", "collections": before, "content": "It moves."}
         added = value_of(owner.post("/sources/write", json={"value": body}))
         address = f"/sources/{added['id']}"
-        wait_for(lambda: value_of(owner.get(address))["status"] == "ready")
+        assert until(lambda: value_of(owner.get(address))["status"] == "ready")
         slow = "".join(f"Page {number} says one more word.\n\n" for number in range(30_000))
         body |= {"collections": after, "content": slow}
         owner.put(f"{address}/write", json={"value": body}).raise_for_status()
@@ -355,13 +355,6 @@ def test_a_department_is_told_what_its_own_key_created(it: httpx.Client) -> None
     reused = it.post("/sources/write", json={"value": body}, headers=headers)
     assert (reused.status_code, reused.json()["id"]) == (422, first)
     it.delete(f"/sources/{first}").raise_for_status()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_bot_that_a_key_may_ask_answers_from_what_the_key_does_not_see(shared: Shared) -> None:

@@ -4,13 +4,11 @@
 """
 
 import io
-import json
 import logging
 import re
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -18,8 +16,7 @@ from pypdf import PdfReader, PdfWriter
 
 from document_files import SENTENCE, docx, pdf
 from knowledge_bot_service import LocalService
-from page_server import answer, serving
-from service_calls import ask, client_of, problem_of, value_of
+from service_calls import ask, client_of, value_of
 
 _log = logging.getLogger(__name__)
 logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -34,7 +31,7 @@ PATIENCE = 30
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
     """A service with the limits that it has by default."""
     folder = tmp_path_factory.mktemp("hostile")
-    with LocalService(folder, bots=["bot_one"], allow_fetch=["127.0.0.1/32"]) as running:
+    with LocalService(folder, bots=["bot_one"]) as running:
         yield running
         _log.info("peak memory of the service: %d MiB", peak_memory(running) // MIB)
 
@@ -166,79 +163,13 @@ def test_an_odd_file_is_read_or_fails_with_its_reason(
         assert "nine" in ask(http, "When does the office in the old town open?")["answer"]
 
 
-def test_a_page_of_10_mb_is_not_fetched(service: LocalService, http: httpx.Client) -> None:
-    with serving() as server:
-        server.answers["/"] = answer(b"<p>word" * (10_000_000 // 7))
-        body = {"name": "Page", "collections": ["col_default"], "url": server.url("/")}
-        source = value_of(http.post("/sources/webpage", json={"value": body}))["id"]
-        status, said = end_of(service, source)
-    _log.info("a web page of 10 MB: %s, %s", status, said)
-    assert status == "failed"
-    assert "larger than 5,242,880 bytes" in said
-
-
-TEXT = {"name": "Text", "collections": ["col_default"], "content": "A text."}
-
-REQUESTS: dict[str, tuple[str, Any, int]] = {
-    "lone surrogate": ("/sources/write", {"value": TEXT | {"content": "\ud800"}}, 400),
-    "lone surrogate in a name": ("/sources/write", {"value": TEXT | {"name": "\udfff"}}, 400),
-    "NUL characters": ("/sources/write", {"value": TEXT | {"content": "a\0b"}}, 400),
-    "10,000 collections": (
-        "/sources/write",
-        {"value": TEXT | {"collections": [f"col_{number}" for number in range(10_000)]}},
-        400,
-    ),
-    "unknown collection": ("/sources/write", {"value": TEXT | {"collections": ["col_x"]}}, 400),
-    "unknown bot": ("/messages", {"value": {"bot_id": "bot_x", "content": "Who?"}}, 400),
-    "unknown conversation": (
-        "/messages",
-        {"value": {"bot_id": "bot_one", "content": "Who?", "conversation_id": "conv_x"}},
-        400,
-    ),
-    "missing value": ("/sources/write", TEXT, 400),
-    "value that is no object": ("/sources/write", {"value": [TEXT]}, 400),
-    "null": ("/sources/write", None, 400),
-    "no fields": ("/sources/write", {"value": {}}, 400),
-    "text over the limit": ("/sources/write", {"value": TEXT | {"content": "x" * 60 * MIB}}, 413),
-}
-
-
-@pytest.mark.parametrize("what", REQUESTS)
-def test_a_hostile_request_is_refused(http: httpx.Client, what: str) -> None:
-    path, body, status = REQUESTS[what]
-    content = json.dumps(body).encode()
-    response = http.post(path, content=content, headers={"Content-Type": "application/json"})
-    problem = problem_of(response, status)
-    _log.info("%s: %d, %s: %s", what, status, problem["code"], problem["message"])
-    assert len(response.content) < 2000
-
-
-BODIES: dict[str, tuple[str, bytes]] = {
-    "nested JSON": ("application/json", b'{"value": ' + b"[" * 500_000),
-    "invalid JSON": ("application/json", b'{"value": '),
-    "invalid UTF-8": ("application/json", b'{"value": {"name": "\xff"}}'),
-    "empty body": ("application/json", b""),
-    "wrong content type": ("text/plain", json.dumps({"value": TEXT}).encode()),
-    "form instead of JSON": ("application/x-www-form-urlencoded", b"value=1"),
-    "no content type": ("", json.dumps({"value": TEXT}).encode()),
-}
-
-
-@pytest.mark.parametrize("what", BODIES)
-def test_a_hostile_body_is_refused(http: httpx.Client, what: str) -> None:
-    kind, content = BODIES[what]
-    headers = {"Content-Type": kind} if kind else {}
-    problem = problem_of(http.post("/sources/write", content=content, headers=headers), 400)
-    _log.info("%s: 400, %s: %s", what, problem["code"], problem["message"])
-
-
 @pytest.mark.slow
 def test_a_text_of_50_mb_is_ready_within_a_minute(
     service: LocalService, http: httpx.Client
 ) -> None:
     paragraph = SENTENCE * 10 + "\n\n"
     content = paragraph * (50_000_000 // len(paragraph))
-    body = TEXT | {"content": content}
+    body = {"name": "Text", "collections": ["col_default"], "content": content}
     source = value_of(http.post("/sources/write", json={"value": body}, timeout=60))["id"]
     service.wait_until_ready(60)
     (state,) = [state for state in service.sources() if state.id == source]

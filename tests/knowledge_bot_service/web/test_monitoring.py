@@ -5,7 +5,6 @@ import shutil
 import socket
 import sqlite3
 import time
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from knowledge_bot import __version__
 from knowledge_bot_service import LocalService
 from serve_command import key_in, serving
 from service_calls import add_text, ask, client_of
+from waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -35,13 +35,6 @@ def metrics_of(base_url: str) -> dict[tuple[str, ...], float]:
         for family in text_string_to_metric_families(answer.text)
         for sample in family.samples
     }
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_service_that_works_says_so_without_a_key_until_its_folder_is_gone(
@@ -166,7 +159,7 @@ def test_a_source_that_cannot_be_read_is_a_line_with_the_reason(tmp_path: Path) 
         ).json()["value"]
         log = tmp_path / "printed.txt"
         said = f"warning source {source['id']} failed: "
-        wait_for(lambda: said in log.read_text())
+        assert until(lambda: said in log.read_text())
     (line,) = [line for line in log.read_text().splitlines() if said in line]
     assert "cannot be read" in line.partition(said)[2]
 
@@ -179,12 +172,12 @@ def test_a_replacement_that_cannot_be_read_is_a_line_with_the_id_of_what_it_was_
         body = {"name": "Hours", "collections": ["col_default"], "content": "Open until ten."}
         source = http.post(f"{base_url}/sources/write", json={"value": body}).json()["value"]["id"]
         address = f"{base_url}/sources/{source}"
-        wait_for(lambda: http.get(address).json()["value"]["status"] == "ready")
+        assert until(lambda: http.get(address).json()["value"]["status"] == "ready")
         form = {"name": "Hours", "collections": "col_default"}
         file = {"file": ("tool.exe", b"MZ\x90\x00" + bytes(200))}
         http.put(f"{address}/upload", data=form, files=file).raise_for_status()
         said = f" warning the replacement of source {source} failed: the file is binary"
-        wait_for(lambda: said in (tmp_path / "printed.txt").read_text())
+        assert until(lambda: said in (tmp_path / "printed.txt").read_text())
         http.close()
     assert re.findall("src_[0-9a-f]+ failed", (tmp_path / "printed.txt").read_text()) == [
         f"{source} failed"
@@ -232,15 +225,12 @@ def test_a_proxy_says_who_the_client_is_only_where_it_is_trusted(tmp_path: Path)
 
 def test_an_open_connection_is_counted(served: LocalService) -> None:
     address = ("127.0.0.1", int(served.base_url.split(":")[2].split("/")[0]))
+
+    def connections() -> float:
+        return metrics_of(served.base_url)["kbot_service_open_connections",]
+
     # With the one that asks; those of other tests may be closing yet.
-    wait_for_connections(served, 1)
+    assert until(lambda: connections() == 1, 30)
     with socket.create_connection(address), socket.create_connection(address):
-        wait_for_connections(served, 3)
-    wait_for_connections(served, 1)
-
-
-def wait_for_connections(service: LocalService, count: int) -> None:
-    deadline = time.monotonic() + 30
-    while metrics_of(service.base_url)["kbot_service_open_connections",] != count:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        assert until(lambda: connections() == 3, 30)
+    assert until(lambda: connections() == 1, 30)

@@ -14,6 +14,7 @@ from in_process import InProcess, web
 from knowledge_bot_service.store.sources import SourceState
 from page_server import Server, answer, serving
 from service_calls import client_of, value_of
+from waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -77,13 +78,6 @@ def requests_of(pages: Server, path: str) -> list[str]:
     return [one for one in pages.requests if one.startswith(f"GET {path} ")]
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 40
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def passages(running: InProcess, url: str) -> list[tuple[int, str]]:
     with closing(sqlite3.connect(running.data / "knowledge.sqlite3")) as connection:
         return connection.execute(
@@ -102,7 +96,7 @@ def test_a_page_whose_text_has_changed_gets_its_new_text(
     running.wait_until_ready()
     assert "eight" in asked(http, "bot_changed")
     pages.answers["/changed"] = answer(NEW)
-    wait_for(lambda: "ten" in asked(http, "bot_changed"))
+    assert until(lambda: "ten" in asked(http, "bot_changed"), 40)
     assert len(passages(running, url)) == 1
     state = state_of(running, url)
     assert (state.status, state.reason) == ("ready", None)
@@ -122,13 +116,13 @@ def test_a_page_that_has_not_changed_is_asked_for_only_if_it_had(
     running.wait_until_ready()
     before = passages(running, url)
     assert before
-    wait_for(lambda: "if-none-match" in requests_of(pages, "/same")[-1].lower())
+    assert until(lambda: "if-none-match" in requests_of(pages, "/same")[-1].lower(), 40)
     last = requests_of(pages, "/same")[-1].lower()
     assert 'if-none-match: "one"' in last
     assert "if-modified-since: sun, 22 nov 2026 10:00:00 gmt" in last
     pages.answers["/same"] = answer(b"", status="304 Not Modified")
     seen = len(requests_of(pages, "/same"))
-    wait_for(lambda: len(requests_of(pages, "/same")) >= seen + 2)
+    assert until(lambda: len(requests_of(pages, "/same")) >= seen + 2, 40)
     assert "eight" in asked(http, "bot_same")
     # Nothing was written anew.
     assert passages(running, url) == before
@@ -156,14 +150,14 @@ def test_a_page_that_cannot_be_read_again_keeps_its_text_and_says_why(
     add_page(http, url, "col_unreadable")
     running.wait_until_ready()
     pages.answers["/unreadable"] = then
-    wait_for(lambda: state_of(running, url).reason is not None)
+    assert until(lambda: state_of(running, url).reason is not None, 40)
     state = state_of(running, url)
     assert state.status == "ready"
     assert reason in str(state.reason)
     assert "eight" in asked(http, "bot_unreadable")
     # It says so no longer when it can be read.
     pages.answers["/unreadable"] = answer(OLD)
-    wait_for(lambda: state_of(running, url).reason is None)
+    assert until(lambda: state_of(running, url).reason is None, 40)
 
 
 def test_only_what_nobody_tries_again_is_to_be_sent_again(
@@ -190,7 +184,7 @@ def test_only_what_nobody_tries_again_is_to_be_sent_again(
         running.wait_until_ready()
         assert str(state_of(running, url).reason).startswith(str(reason))
     pages.answers["/busy"] = answer(status="503 Busy")
-    wait_for(lambda: state_of(running, url).reason is not None)
+    assert until(lambda: state_of(running, url).reason is not None, 40)
     today = datetime.now(UTC).date()
     assert state_of(running, url).reason == f"not brought up to date on {today}: {failed}"
 
@@ -203,7 +197,7 @@ def test_a_page_that_was_added_with_headers_is_not_fetched_without_them(
     add_page(http, pages.url("/secret"), "col_secret", headers=headers)
     add_page(http, pages.url("/open"), "col_secret")
     running.wait_until_ready()
-    wait_for(lambda: len(requests_of(pages, "/open")) > 1)
+    assert until(lambda: len(requests_of(pages, "/open")) > 1, 40)
     assert len(requests_of(pages, "/secret")) == 1
 
 

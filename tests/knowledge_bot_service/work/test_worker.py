@@ -5,21 +5,17 @@ import re
 import signal
 import sqlite3
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar
 
 import httpx
 import pytest
 
 from in_process import InProcess
 from knowledge_bot_service import LocalService
-from page_server import answer, serving
+from page_server import Server, answer, serving
 from service_calls import add_text, ask, client_of, value_of
 from waiting import until
 
@@ -31,35 +27,12 @@ nine in the evening. On Sundays it opens at ten.</p>
 lockers take a two euro coin that is given back.</p></article></main></body></html>"""
 
 
-class PageServer(ThreadingHTTPServer):
-    """Serves one page, and remembers the request headers that it was asked with."""
-
-    asked: ClassVar[list[Message]] = []
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        PageServer.asked.append(self.headers)
-        found = self.path == "/hours"
-        body = PAGE.encode() if found else b"nothing"
-        self.send_response(200 if found else 404)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
-def page_server() -> Iterator[str]:
-    with PageServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+def pages() -> Iterator[Server]:
+    with serving() as server:
+        server.answers["/hours"] = answer(PAGE.encode(), kind="text/html; charset=utf-8")
+        server.answers["/gone"] = answer(status="404 Not Found")
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -116,23 +89,23 @@ def cpu_seconds(service: LocalService) -> float:
 
 
 def test_a_page_is_fetched_with_its_headers_and_answers(
-    service: InProcess, http: httpx.Client, page_server: str
+    service: InProcess, http: httpx.Client, pages: Server
 ) -> None:
     headers = [{"name": "X-Pass", "value": "let-me-in-7261"}]
-    source = add_page(http, f"{page_server}/hours", headers=headers)
+    source = add_page(http, pages.url("/hours"), headers=headers)
     assert end_of(service, source) == ("ready", None)
-    assert any(asked.get("X-Pass") == "let-me-in-7261" for asked in PageServer.asked)
+    assert "x-pass: let-me-in-7261" in pages.requests[-1].lower()
     answer = ask(http, "When does the swimming hall open on working days?")["answer"]
     assert "seven in the morning" in answer
     assert answer.endswith("Sources: Hours")
 
 
 def test_the_headers_of_a_page_are_gone_when_it_is_done(
-    service: InProcess, http: httpx.Client, page_server: str
+    service: InProcess, http: httpx.Client, pages: Server
 ) -> None:
     headers = [{"name": "X-Pass", "value": "let-me-in-9954"}]
     for path in ("/hours", "/gone"):
-        source = add_page(http, page_server + path, headers=headers)
+        source = add_page(http, pages.url(path), headers=headers)
         end_of(service, source)
         # The answer that it is done and the removal of its file are two steps.
         with closing(sqlite3.connect(service.data / "knowledge.sqlite3")) as database:
@@ -175,32 +148,12 @@ def test_headers_that_wait_are_for_the_owner_alone_and_survive_a_crash(
     ],
 )
 def test_a_page_that_cannot_be_had_fails_with_the_reason(
-    service: InProcess, http: httpx.Client, page_server: str, url: str, reason: str
+    service: InProcess, http: httpx.Client, pages: Server, url: str, reason: str
 ) -> None:
-    status, said = end_of(service, add_page(http, url.format(server=page_server), name="Bad"))
+    status, said = end_of(service, add_page(http, url.format(server=pages.url("")), name="Bad"))
     assert status == "failed"
     assert said is not None
     assert re.search(reason, said), said
-
-
-@pytest.mark.parametrize(
-    ("filename", "content", "reason"),
-    [
-        ("empty.txt", b"", "empty"),
-        ("blank.txt", b" \n\n\t", "empty|no text"),
-        ("junk.pdf", b"\x00\x01\x02junk" * 500, "binary|PDF|kind"),
-        ("truncated.pdf", b"%PDF-1.7\n1 0 obj\n<< /Type", "PDF"),
-        ("junk.docx", b"PK\x03\x04" + b"\x00" * 300, "."),
-        ("noise.txt", bytes(range(256)) * 40, "binary|kind|text"),
-    ],
-)
-def test_a_file_that_cannot_be_read_fails_with_the_reason(
-    service: InProcess, http: httpx.Client, filename: str, content: bytes, reason: str
-) -> None:
-    status, said = end_of(service, add_file(http, filename, content))
-    assert status == "failed"
-    assert said is not None
-    assert re.search(reason, said, re.IGNORECASE), said
 
 
 @pytest.mark.parametrize(
@@ -301,10 +254,7 @@ def test_no_reading_process_outlives_a_killed_service(
     while not (found := reading_processes(served)):
         time.sleep(0.01)
     served.kill()
-    deadline = time.monotonic() + 10
-    while any(Path(f"/proc/{process}/cmdline").exists() for process in found):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert until(lambda: not any(Path(f"/proc/{one}/cmdline").exists() for one in found))
     served.start()
 
 
@@ -341,7 +291,7 @@ def execute(service: InProcess, statement: str) -> None:
 
 
 def test_a_source_that_cannot_be_claimed_at_first_is_taken_up_later(
-    fresh: InProcess, fresh_http: httpx.Client
+    fresh: InProcess, fresh_http: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     # As a full disk does it, for a while.
     execute(
@@ -349,7 +299,7 @@ def test_a_source_that_cannot_be_claimed_at_first_is_taken_up_later(
         "CREATE TRIGGER full BEFORE UPDATE ON source BEGIN SELECT RAISE(ABORT, 'full'); END",
     )
     add_text(fresh_http, "Tide", "The tide is highest at noon.")
-    time.sleep(0.3)
+    assert until(lambda: "could not claim sources" in caplog.text)
     assert [one.status for one in fresh.sources()] == ["pending"]
     execute(fresh, "DROP TRIGGER full")
     fresh.wait_until_ready()

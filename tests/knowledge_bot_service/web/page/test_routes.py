@@ -66,13 +66,6 @@ def test_a_browser_is_told_to_trust_keep_and_pass_on_nothing(service: InProcess,
     assert headers["Cache-Control"] == "no-store"
 
 
-@pytest.mark.parametrize("key", [None, "wrong"])
-def test_the_list_of_sources_needs_the_key(service: InProcess, key: str | None) -> None:
-    headers = {} if key is None else {"X-API-KEY": key}
-    response = web.get(f"{service.base_url}/sources", headers=headers)
-    assert problem_of(response, 401)["code"] == "unauthorized"
-
-
 def test_sources_are_listed_newest_first_with_their_state(
     fresh: InProcess, fresh_http: httpx.Client
 ) -> None:
