@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from knowledge_bot.transcripts import Turn, read
 from knowledge_bot_service.answers.prompts import question_in
+from knowledge_bot_service.config.refusals import UnknownError
 from knowledge_bot_service.config.storage import StorageError
 from knowledge_bot_service.store.database import Database
 from knowledge_bot_service.store.idempotency import Done
@@ -153,17 +154,18 @@ class Conversations:
         )
         return _page(rows.fetchall(), limit)
 
-    def page_of_messages(
-        self, bot: str, conversation: str, before: int | None, limit: int
-    ) -> Page | None:
-        """Some of a conversation's messages, newest first; None where the bot has no such one.
+    def page_of_messages(self, bot: str, conversation: str, before: int | None, limit: int) -> Page:
+        """Some of a conversation's messages, newest first.
 
         Of each its `id`, `question`, `answer`, `sources` (None where they are unknown) and
         `created_at`. The question of a transcript stands for it. Arguments are those of
         `page_of_bot`.
+
+        Raises:
+            UnknownError: the bot has no such conversation.
         """
         if not self.exists(bot, conversation):
-            return None
+            raise UnknownError("conversation", conversation)
         rows = self._database.reader().execute(
             "SELECT id AS number, public_id AS id, question, answer, sources, created_at"
             " FROM message WHERE conversation = (SELECT id FROM conversation WHERE public_id = ?)"

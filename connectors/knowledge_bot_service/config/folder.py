@@ -36,19 +36,22 @@ class DataFolder:
     Args:
         path: the folder; made, for its owner alone, when it is not there.
 
+    Attributes:
+        path: the folder.
+
     Raises:
         FolderError: another service uses the folder, it cannot be written to, or it was used before
             and its database is gone.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path.absolute()
+        self.path = path.absolute()
         try:
-            _refuse_lost_database(self._path)
+            _refuse_lost_database(self.path)
             self.material.mkdir(parents=True, exist_ok=True)
-            self.keys.mkdir(exist_ok=True)
-            self._path.chmod(0o700)
-            self._lock = _locked(self._path / _LOCK)
+            key_folder(self.path).mkdir(exist_ok=True)
+            self.path.chmod(0o700)
+            self._lock = _locked(self.path / _LOCK)
         except OSError as error:
             raise FolderError(f"cannot use the data folder {path}: {error.strerror}") from None
         except sqlite3.OperationalError as error:
@@ -62,21 +65,16 @@ class DataFolder:
     @property
     def database(self) -> Path:
         """The database's file."""
-        return database_file(self._path)
+        return database_file(self.path)
 
     @property
     def material(self) -> Path:
         """Where uploads and long texts wait until their source is done."""
-        return self._path / MATERIAL
-
-    @property
-    def keys(self) -> Path:
-        """Where the keys are that `kbot serve keys` made: a file for each, named as the key is."""
-        return key_folder(self._path)
+        return self.path / MATERIAL
 
     def api_key(self) -> str:
         """The folder's own key: generated once, kept in a file that its owner alone can read."""
-        file = self._path / API_KEY
+        file = self.path / API_KEY
         if not file.exists():
             file.touch(mode=0o600)
         key = file.read_text(encoding="ascii").strip()
@@ -84,14 +82,6 @@ class DataFolder:
             key = secrets.token_urlsafe(24)
             file.write_text(key + "\n", encoding="ascii")
         return key
-
-    def mark_used(self) -> None:
-        """Remember that there is a database, so that a start without it is refused from now on.
-
-        Raises:
-            OSError: the folder cannot be written to.
-        """
-        mark_used(self._path)
 
     def __enter__(self) -> Self:
         return self
@@ -106,12 +96,15 @@ def database_file(folder: Path) -> Path:
 
 
 def key_folder(folder: Path) -> Path:
-    """Where a data folder, which another process may be using, has its keys."""
+    """Where a data folder, which another process may be using, has the keys that were made for it.
+
+    Each is a file that is named as the key is.
+    """
     return folder / KEYS
 
 
 def mark_used(folder: Path) -> None:
-    """Leave the sign in a data folder that it has a database.
+    """Remember in a data folder that it has a database: a start without it is refused then.
 
     Raises:
         OSError: the folder cannot be written to.

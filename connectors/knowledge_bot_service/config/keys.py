@@ -121,7 +121,7 @@ class Keys:
         settings: Settings,
         configured: Callable[[], Settings] | None = None,
     ) -> None:
-        self._folder, self._stored_in = folder, folder.keys
+        self._folder, self._stored_in = folder, key_folder(folder.path)
         self._configured = configured
         self._named = self._of(settings)
         self.generated = None if settings.api_keys or settings.keys else folder.api_key()
@@ -174,14 +174,14 @@ class Keys:
     def _of(self, settings: Settings) -> dict[str, Key]:
         found = self._configured_keys(settings)
         names = {key.name for key in found.values()}
-        for file in _key_files(self._folder.keys):
+        for file in _key_files(self._stored_in):
             if file.name in names:
                 raise SettingsError(
                     f"keys: {file.name} is the name of a key of the configuration and of one of "
                     "the data folder, and the log could not tell them apart. Revoke the one with "
                     f"`kbot serve keys revoke {file.name}`, or give the other another name"
                 )
-        noted = self._folder.keys / _CONFIGURED
+        noted = self._stored_in / _CONFIGURED
         part = noted.with_name(f"{_CONFIGURED}.part")
         try:
             part.touch(mode=0o600)

@@ -11,7 +11,7 @@ from types import FrameType
 import uvicorn
 
 from knowledge_bot import __version__
-from knowledge_bot_service.config.folder import DataFolder, FolderError
+from knowledge_bot_service.config.folder import DataFolder, FolderError, mark_used
 from knowledge_bot_service.config.keys import Keys, reread_on_hangup
 from knowledge_bot_service.config.settings import Settings
 from knowledge_bot_service.config.storage import DiskFullError, StorageError, storage_error
@@ -157,7 +157,7 @@ def opened(folder: DataFolder) -> Database:
         database = Database(path)
         # This raises now if the disk is full.
         database.write(_write_nothing_new).result()
-        folder.mark_used()
+        mark_used(folder.path)
     except (sqlite3.Error, OSError, StorageError) as error:
         if isinstance(storage_error(error), DiskFullError):
             raise FolderError(

@@ -212,7 +212,14 @@ def check_version(connection: sqlite3.Connection) -> int:
     Raises:
         SchemaError: the database is another program's, or of a later version.
     """
-    version = _version(connection)
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+    if application != _APPLICATION and tables:
+        # The first version set neither number.
+        if application or version or not {"source", "passage_index", "conversation"} <= tables:
+            raise SchemaError("the file is a database of another program. Nothing was changed.")
+        return 1
     if version > VERSION:
         raise SchemaError(
             f"the database is of version {version}, and this program knows versions up to "
@@ -220,19 +227,6 @@ def check_version(connection: sqlite3.Connection) -> int:
             "restore a backup of before. Nothing was changed."
         )
     return version
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    """The version of the tables; 0 where there are none."""
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
-    if application == _APPLICATION or not tables:
-        return version
-    # The first version set neither number.
-    if application == version == 0 and {"source", "passage_index", "conversation"} <= tables:
-        return 1
-    raise SchemaError("the file is a database of another program. Nothing was changed.")
 
 
 def _upgrade(connection: sqlite3.Connection, version: int) -> None:

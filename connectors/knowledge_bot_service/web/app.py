@@ -66,7 +66,7 @@ def create_app(
             ):
                 health = Health(
                     database,
-                    folder.database.parent,
+                    folder.path,
                     service.workers,
                     settings.limits.min_free_bytes,
                 )

@@ -245,12 +245,13 @@ async def list_bots(service: ServiceOf) -> Wrapped[Listing[Bot]]:
 
 
 @_reading.get("/bots/{id}/conversations", responses=described(404))
-async def list_conversations(
+def list_conversations(
     id: str,  # noqa: A002 - the interface's name for the parameter
     service: ServiceOf,
 ) -> Wrapped[Listing[Conversation]]:
     """List a bot's conversations, oldest first."""
-    return Wrapped(value=Listing(data=await service.conversations(id)))
+    found = service.conversations_of(id).of_bot(id)
+    return Wrapped(value=Listing(data=[Conversation(id=one, name=name) for one, name in found]))
 
 
 _Created = Wrapped[SourceDetails]

@@ -7,11 +7,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as NotDoneError
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Final
+from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -185,14 +184,6 @@ class _Contents(Collector):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Whether the service is ready, and a sentence for each check."""
-
-    ready: bool
-    checks: dict[str, str]
-
-
 class Health:
     """Checks whether the service is ready: disk, database, workers.
 
@@ -209,28 +200,27 @@ class Health:
         self._database, self._folder, self._workers = database, folder, workers
         self._min_free_bytes = min_free_bytes
         self._lock = asyncio.Lock()
-        self._last: tuple[float, Report] | None = None
+        self._looked_at = -_KEPT
+        self._last: dict[str, Any] = {"ready": True}
 
-    async def report(self) -> Report:
-        """Return a report that is at most a second old."""
+    async def report(self) -> dict[str, Any]:
+        """Whether the service is ready, and a sentence for each check, at most a second old."""
         async with self._lock:
-            if self._last is None or time.monotonic() - self._last[0] > _KEPT:
+            if time.monotonic() - self._looked_at > _KEPT:
                 report = await run_in_threadpool(self._look)
-                if not report.ready and (self._last is None or self._last[1].ready):
-                    _log.warning("not ready: %s", "; ".join(report.checks.values()))
-                self._last = (time.monotonic(), report)
-            return self._last[1]
+                if not report["ready"] and self._last["ready"]:
+                    _log.warning("not ready: %s", "; ".join(map(str, [*report.values()][1:])))
+                self._looked_at, self._last = time.monotonic(), report
+            return self._last
 
-    def _look(self) -> Report:
+    def _look(self) -> dict[str, Any]:
         problems = {
             "disk": self._disk_problem(),
             "database": self._database_problem(),
             "workers": self._workers.problem(),
         }
-        return Report(
-            not any(problems.values()),
-            {name: problem or _FINE[name] for name, problem in problems.items()},
-        )
+        told = {name: problem or _FINE[name] for name, problem in problems.items()}
+        return {"ready": not any(problems.values()), **told}
 
     def _disk_problem(self) -> str | None:
         try:
@@ -281,10 +271,8 @@ async def healthz(request: Request) -> Response:
     """Answer whether the service is ready: 200, or 503 with what is wrong."""
     health: Health = request.state.health
     report = await health.report()
-    return JSONResponse(
-        {"ready": report.ready, **report.checks},
-        HTTPStatus.OK if report.ready else HTTPStatus.SERVICE_UNAVAILABLE,
-    )
+    status = HTTPStatus.OK if report["ready"] else HTTPStatus.SERVICE_UNAVAILABLE
+    return JSONResponse(report, status)
 
 
 @router.get("/metrics")

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final, Self
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from knowledge_bot.models import Bot, Collection, Conversation, Header
+from knowledge_bot.models import Bot, Collection, Header
 from knowledge_bot_service.answers.answerer import Answer, AnsweredMessage, Answerer, NoAnswerError
-from knowledge_bot_service.answers.conversations import Asked, Conversations, Page, asked_in
+from knowledge_bot_service.answers.conversations import Asked, Conversations, asked_in
 from knowledge_bot_service.answers.finding import Finder, Found
 from knowledge_bot_service.config.folder import DataFolder
 from knowledge_bot_service.config.keys import Key
@@ -217,40 +217,14 @@ class KnowledgeBase:
         """The bots, in the order of the settings."""
         return list(self._bots.values())
 
-    async def conversations(self, bot: str) -> list[Conversation]:
-        """A bot's conversations, oldest first.
+    def conversations_of(self, bot: str) -> Conversations:
+        """The conversations of all bots, once it is clear that this one is seen here.
 
         Raises:
             UnknownError: there is no such bot.
         """
         self._bot(bot)
-        found = await run_in_threadpool(self._conversations.of_bot, bot)
-        return [Conversation(id=identifier, name=name) for identifier, name in found]
-
-    async def conversation_page(self, bot: str, *, before: int | None, limit: int) -> Page:
-        """Some of a bot's conversations, newest first; as `Conversations.page_of_bot`.
-
-        Raises:
-            UnknownError: there is no such bot.
-        """
-        self._bot(bot)
-        return await run_in_threadpool(self._conversations.page_of_bot, bot, before, limit)
-
-    async def message_page(
-        self, bot: str, conversation: str, *, before: int | None, limit: int
-    ) -> Page:
-        """Some of a conversation's messages, newest first; as `Conversations.page_of_messages`.
-
-        Raises:
-            UnknownError: there is no such bot, or it has no such conversation.
-        """
-        self._bot(bot)
-        page = await run_in_threadpool(
-            self._conversations.page_of_messages, bot, conversation, before, limit
-        )
-        if page is None:
-            raise _unknown_conversation(conversation)
-        return page
+        return self._conversations
 
     async def check_source(self, source: str, *, changes: bool) -> None:
         """Check that a source may be read here, or changed; one that is not there may pass.
@@ -459,7 +433,11 @@ class KnowledgeBase:
         elif self._conversations.exists(bot, conversation):
             asked = asked_in(content, self._conversations.turns(conversation))
         else:
-            raise _unknown_conversation(conversation)
+            # What was never an id of a conversation is a bad request; an id may have been one, of a
+            # bot or a data folder that is another.
+            was_one = re.fullmatch(CONVERSATION_ID, conversation)
+            status = HTTPStatus.NOT_FOUND if was_one else HTTPStatus.BAD_REQUEST
+            raise UnknownError("conversation", conversation, status)
         if len(asked.question) > QUESTION_LENGTH:
             raise invalid(
                 f"value.content: its question must have at most {QUESTION_LENGTH:,} characters"
@@ -570,14 +548,6 @@ class KnowledgeBase:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
-
-
-def _unknown_conversation(given: str) -> UnknownError:
-    # What was never an id of a conversation is a bad request; an id may have been one, of a bot or
-    # a data folder that is another.
-    was_one = re.fullmatch(CONVERSATION_ID, given)
-    status = HTTPStatus.NOT_FOUND if was_one else HTTPStatus.BAD_REQUEST
-    return UnknownError("conversation", given, status)
 
 
 def _answer_of(value: BaseModel) -> str:

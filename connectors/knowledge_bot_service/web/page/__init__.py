@@ -22,16 +22,9 @@ from knowledge_bot_service.web.requests import Id
 router = APIRouter(include_in_schema=False)
 
 _FILES: Final = files(__package__) / "files"
+_KINDS: Final = {"css": "text/css", "js": "text/javascript"}
 _ASSETS: Final = {
-    "answer.js": "text/javascript",
-    "calls.js": "text/javascript",
-    "chat.js": "text/javascript",
-    "elements.js": "text/javascript",
-    "form.js": "text/javascript",
-    "page.css": "text/css",
-    "page.js": "text/javascript",
-    "source.js": "text/javascript",
-    "sources.js": "text/javascript",
+    one.name: kind for one in _FILES.iterdir() if (kind := _KINDS.get(one.name.rpartition(".")[2]))
 }
 
 _Id = Annotated[Id, InPath()]
@@ -70,15 +63,15 @@ async def about(service: ServiceOf, key: KeyOf) -> About:
 
 
 @router.get("/page/bots/{bot}/conversations")
-async def conversations(
+def conversations(
     bot: _Id, service: ServiceOf, before: Place | None = None, limit: Limit = 50
 ) -> Page:
     """Some of a bot's conversations, newest first."""
-    return await service.conversation_page(bot, before=before, limit=limit)
+    return service.conversations_of(bot).page_of_bot(bot, before, limit)
 
 
 @router.get("/page/bots/{bot}/conversations/{id}")
-async def messages(
+def messages(
     bot: _Id,
     id: _Id,  # noqa: A002
     service: ServiceOf,
@@ -86,7 +79,7 @@ async def messages(
     limit: Limit = 50,
 ) -> Page:
     """Some of a conversation's messages, newest first."""
-    return await service.message_page(bot, id, before=before, limit=limit)
+    return service.conversations_of(bot).page_of_messages(bot, id, before, limit)
 
 
 def _read(name: str) -> bytes:
