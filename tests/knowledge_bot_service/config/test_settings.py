@@ -119,6 +119,17 @@ def test_a_file_may_be_empty(tmp_path: Path) -> None:
             "[[bots]]\nid = 'bot_a'\nname = 'A'\ncollections = ['default']",
             ["[[bots]] number 1 (bot_a), collections, item 1: must be col_ and then"],
         ),
+        (
+            "keys = [{name = 'ci', role = 'read'}]",
+            ["the key ci must have one of key, key_env and key_file"],
+        ),
+        ("keys = [{name = 'ci', role = 'read', key = 'key', key_env = 'X'}]", ["it has 2"]),
+        ("keys = [{name = 'ci', role = 'read', key = 'with a space'}]", ["3 to 200 visible ASCII"]),
+        ("keys = [{name = 'a b', role = 'read', key = 'key'}]", ["(a b), name: must be 1 to 60"]),
+        (
+            "keys = [{name='ci', role='read', key='key'}, {name='ci', role='read', key='one'}]",
+            ["key ci is declared twice"],
+        ),
         ("[[keys]]\nname = 'ci'\nrole = 'admin'", ["[[keys]] number 1 (ci), role: must be 'read'"]),
         ("[answers]\nbase_url = 'x'\nmodel = 'm'", ["[answers], base_url: must be an http"]),
     ],

@@ -248,15 +248,6 @@ def test_a_database_that_is_damaged_while_it_runs_is_told(
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_a_file_that_is_no_database_is_a_sentence(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "knowledge.sqlite3").write_bytes(b"no database at all " * 1000)
-    with pytest.raises(LocalServiceError, match=r"knowledge\.sqlite3.*not a database"):
-        LocalService(tmp_path).start()
-    assert "Traceback" not in capfd.readouterr().err
-
-
 def test_nobody_else_can_read_the_database(tmp_path: Path) -> None:
     with closing_database(tmp_path / "knowledge.sqlite3"):
         pass

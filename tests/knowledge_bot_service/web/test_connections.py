@@ -5,7 +5,6 @@ import json
 import re
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +13,13 @@ import httpx
 import pytest
 
 from knowledge_bot_service import LocalService
+from serve_command import SERVE
 from service_calls import client_of
+from waiting import until
 
 MIB = 1024 * 1024
 
 HEAD_SECONDS, BODY_SECONDS = 1.0, 2.0
-
-SERVE = [sys.executable, "-m", "knowledge_bot_service.run.command"]
 
 Address = tuple[str, int]
 
@@ -52,15 +51,21 @@ def resident(pid: int) -> int:
     return int(line) * 1024
 
 
-def answer(connection: socket.socket) -> tuple[int, dict[str, str]]:
-    """The status and the body of what comes until the service closes; (0, {}) is nothing."""
+def everything(connection: socket.socket) -> bytes:
+    """What comes until the service closes."""
     received = bytearray()
     with contextlib.suppress(ConnectionError):
         while data := connection.recv(65536):
             received += data
+    return bytes(received)
+
+
+def answer(connection: socket.socket) -> tuple[int, dict[str, str]]:
+    """The status and the body of what comes until the service closes; (0, {}) is nothing."""
+    received = everything(connection)
     if not received:
         return 0, {}
-    head, _, body = bytes(received).partition(b"\r\n\r\n")
+    head, _, body = received.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)
 
 
@@ -137,11 +142,7 @@ LAST = b"GET /public/v1/ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 def statuses(connection: socket.socket) -> list[int]:
     """The statuses of all that comes until the service closes, in their order."""
-    received = bytearray()
-    with contextlib.suppress(ConnectionError):
-        while data := connection.recv(65536):
-            received += data
-    return [int(one) for one in re.findall(rb"HTTP/1.1 (\d{3}) ", received)]
+    return [int(one) for one in re.findall(rb"HTTP/1.1 (\d{3}) ", everything(connection))]
 
 
 @pytest.mark.parametrize("count", [10, 150])
@@ -219,9 +220,7 @@ def test_a_request_that_drips_is_given_up(address: Address) -> None:
 def test_a_connection_that_is_not_used_is_closed(address: Address, before: bytes) -> None:
     with socket.create_connection(address, timeout=20) as connection:
         connection.sendall(before)
-        with contextlib.suppress(ConnectionError):
-            while connection.recv(65536):
-                pass
+        everything(connection)
 
 
 def test_a_body_that_drips_is_given_up(service: LocalService, address: Address) -> None:
@@ -277,9 +276,7 @@ def test_idle_connections_make_room_for_new_clients(tmp_path: Path) -> None:
         contextlib.ExitStack() as held,
     ):
         try:
-            deadline = time.monotonic() + 20
-            while "Stop with" not in log.read_text() and time.monotonic() < deadline:
-                time.sleep(0.02)
+            assert until(lambda: "Stop with" in log.read_text())
             base_url = log.read_text().partition("Base URL: ")[2].split()[0]
             for number in range(files + 100):
                 connection = socket.create_connection(address_of(base_url), timeout=5)

@@ -177,18 +177,6 @@ def test_a_page_that_cannot_be_had_fails_with_the_reason(
             "Wie heißt der Gärtner?",
             "Jürgen Müller",
         ),
-        (
-            "kiosk.html",
-            PAGE.replace("sauna", "kiosk").encode(),
-            "Who is the kiosk open to?",
-            "memb",
-        ),
-        (
-            "wide.txt",
-            "The lighthouse keeper is Ines Prado.".encode("utf-16"),
-            "Who is the lighthouse keeper?",
-            "Ines Prado",
-        ),
     ],
 )
 def test_a_file_becomes_answers(
