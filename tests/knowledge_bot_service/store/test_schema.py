@@ -160,21 +160,24 @@ def test_a_folder_of_a_later_version_is_left_as_it_is(tmp_path: Path) -> None:
     assert database.read_bytes() == before
 
 
-def test_another_programs_database_is_left_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("another program", "a database of another program"),
+        ("no database", r"cannot open the database .*not a database"),
+    ],
+)
+def test_what_is_no_database_of_a_service_is_left_as_it_is(
+    tmp_path: Path, kind: str, told: str
+) -> None:
     (tmp_path / "data").mkdir()
     database = tmp_path / "data" / "knowledge.sqlite3"
-    with closing(sqlite3.connect(database)) as connection:
-        connection.execute("CREATE TABLE recipes (name TEXT)")
+    if kind == "no database":
+        database.write_bytes(b"not a database" * 1000)
+    else:
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("CREATE TABLE recipes (name TEXT)")
     before = database.read_bytes()
-    with pytest.raises(SchemaError, match="a database of another program"):
+    with pytest.raises(SchemaError, match=told):
         InProcess(tmp_path / "data").start()
     assert database.read_bytes() == before
-
-
-def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    database = tmp_path / "data" / "knowledge.sqlite3"
-    database.write_bytes(b"not a database" * 1000)
-    with pytest.raises(SchemaError, match=r"cannot open the database .*not a database"):
-        InProcess(tmp_path / "data").start()
-    assert database.read_bytes() == b"not a database" * 1000

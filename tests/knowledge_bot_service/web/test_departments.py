@@ -24,65 +24,22 @@ from waiting import until
 pytestmark = pytest.mark.integration
 
 CONFIGURATION = """
-[[keys]]
-name = "owner"
-role = "manage"
-key = "key-of-the-owner"
-
-[[keys]]
-name = "hr"
-role = "manage"
-key = "key-of-hr"
-bots = ["bot_hr"]
-
-[[keys]]
-name = "it-by-bot"
-role = "manage"
-key = "key-of-it-by-bot"
-bots = ["bot_it"]
-
-[[keys]]
-name = "it-by-collection"
-role = "manage"
-key = "key-of-it-by-collection"
-collections = ["col_it"]
-
-[[keys]]
-name = "it-by-both"
-role = "manage"
-key = "key-of-it-by-both"
-bots = ["bot_it"]
-collections = ["col_it"]
-
-[[keys]]
-name = "kiosk"
-role = "read"
-key = "key-of-the-kiosk"
-bots = ["bot_all"]
-collections = []
-
-[[collections]]
-id = "col_hr"
-name = "Staff matters"
-
-[[collections]]
-id = "col_it"
-name = "Machines"
-
-[[bots]]
-id = "bot_hr"
-name = "Aunt Agatha"
-collections = ["col_hr"]
-
-[[bots]]
-id = "bot_it"
-name = "Machinist"
-collections = ["col_it"]
-
-[[bots]]
-id = "bot_all"
-name = "Everything"
-collections = ["col_hr", "col_it"]
+keys = [
+    {name = "owner", role = "manage", key = "key-of-the-owner"},
+    {name = "hr", role = "manage", key = "key-of-hr", bots = ["bot_hr"]},
+    {name = "it-1", role = "manage", key = "key-of-it-by-bot", bots = ["bot_it"]},
+    {name = "it-2", role = "manage", key = "key-of-it-by-collection", collections = ["col_it"]},
+    {name = "it-3", role = "manage", key = "key-of-it-by-both", bots = ["bot_it"], collections = [
+        "col_it"
+    ]},
+    {name = "kiosk", role = "read", key = "key-of-the-kiosk", bots = ["bot_all"], collections = []},
+]
+collections = [{id = "col_hr", name = "Staff matters"}, {id = "col_it", name = "Machines"}]
+bots = [
+    {id = "bot_hr", name = "Aunt Agatha", collections = ["col_hr"]},
+    {id = "bot_it", name = "Machinist", collections = ["col_it"]},
+    {id = "bot_all", name = "Everything", collections = ["col_hr", "col_it"]},
+]
 """
 # What belongs to the other department alone: names, ids and words of its texts.
 SECRETS = ("Aunt Agatha", "Staff matters", "bot_hr", "bot_all", "col_hr", "Smith", "salar")
