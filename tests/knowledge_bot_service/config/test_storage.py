@@ -8,13 +8,15 @@ import socket
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from in_process import InProcess
 from knowledge_bot_service import LocalService
+from knowledge_bot_service.config import storage
 from knowledge_bot_service.config.folder import DataFolder, FolderError
 from knowledge_bot_service.config.keys import add_key
 from knowledge_bot_service.run.local import LocalServiceError
@@ -133,10 +135,14 @@ def replace(file: Path) -> None:
 @pytest.mark.parametrize("change", [remove, replace])
 @pytest.mark.parametrize("name", ["knowledge.sqlite3", "knowledge.sqlite3-wal"])
 def test_a_database_file_that_is_gone_is_noticed_before_anything_is_accepted(
-    tmp_path: Path, name: str, change: "type[object]", capfd: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    name: str,
+    change: Callable[[Path], None],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    service = LocalService(tmp_path)
-    with service, client_of(service) as http:
+    monkeypatch.setattr(storage, "_logged", {})
+    with InProcess(tmp_path) as service, client_of(service) as http:
         add_text(http, "Lamp", "The lamp in the tower is lit at nine.", "col_default")
         service.wait_until_ready()
         change(tmp_path / name)
@@ -149,20 +155,19 @@ def test_a_database_file_that_is_gone_is_noticed_before_anything_is_accepted(
         value = {"bot_id": "bot_default", "content": "When is the lamp lit?"}
         asked = http.post("/messages", json={"value": value})
         assert "nine" in asked.text or "removed or replaced" in problem_of(asked, 503)["message"]
-        _, log = capfd.readouterr()
-        assert log.count("removed or replaced") == 1
-        assert "Traceback" not in log
+        assert caplog.text.count("removed or replaced") == 1
+        assert "Traceback" not in caplog.text
         health = http.get(service.base_url.removesuffix("/public/v1") + "/healthz")
         assert health.status_code == 503
         assert "removed or replaced" in health.text
     if name.endswith("-wal"):
         # What was accepted before is in the other file by then.
-        with LocalService(tmp_path) as service:
+        with InProcess(tmp_path) as service:
             assert [one.name for one in service.sources()] == ["Lamp"]
 
 
 def test_a_folder_whose_database_is_gone_or_empty_is_not_begun_anew(tmp_path: Path) -> None:
-    with LocalService(tmp_path) as service, client_of(service) as http:
+    with InProcess(tmp_path) as service, client_of(service) as http:
         add_text(http, "Lamp", "The lamp in the tower is lit at nine.", "col_default")
         service.wait_until_ready()
     for file in tmp_path.glob("knowledge.sqlite3*"):
@@ -170,8 +175,8 @@ def test_a_folder_whose_database_is_gone_or_empty_is_not_begun_anew(tmp_path: Pa
     for change in (lambda: None, (tmp_path / "knowledge.sqlite3").touch):
         change()
         before = sorted(tmp_path.rglob("*"))
-        with pytest.raises(LocalServiceError) as caught:
-            LocalService(tmp_path).start()
+        with pytest.raises(FolderError) as caught:
+            InProcess(tmp_path).start()
         message = str(caught.value)
         for told in (str(tmp_path), "knowledge.sqlite3 is missing or empty", "restore"):
             assert told in message
@@ -194,20 +199,20 @@ def test_a_folder_of_an_earlier_release_without_its_database_is_not_begun_anew(
 def test_a_folder_of_an_earlier_release_is_known_as_used_once_it_was_started(
     tmp_path: Path,
 ) -> None:
-    with LocalService(tmp_path):
+    with InProcess(tmp_path):
         pass
     (tmp_path / "used.txt").unlink()
-    with LocalService(tmp_path):
+    with InProcess(tmp_path):
         pass
     (tmp_path / "knowledge.sqlite3").unlink()
-    with pytest.raises(LocalServiceError, match="missing or empty"):
-        LocalService(tmp_path).start()
+    with pytest.raises(FolderError, match="missing or empty"):
+        InProcess(tmp_path).start()
 
 
 def test_a_start_that_failed_and_a_key_do_not_make_a_folder_used(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     add_key(folder, "wiki", "read")
-    service = LocalService(folder)
+    service = InProcess(folder)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for data in (folder, tmp_path / "new"):
@@ -225,10 +230,9 @@ def test_a_start_that_failed_and_a_key_do_not_make_a_folder_used(tmp_path: Path)
 
 
 def test_a_database_that_is_damaged_while_it_runs_is_told(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service = LocalService(tmp_path)
-    with service, client_of(service) as http:
+    with InProcess(tmp_path) as service, client_of(service) as http:
         for number in range(40):
             add_text(http, f"Text {number}", f"Lamp {number} is lit. " * 200, "col_default")
         service.wait_until_ready()
@@ -241,17 +245,17 @@ def test_a_database_that_is_damaged_while_it_runs_is_told(
     with file.open("r+b") as written:
         written.seek((root - 1) * size)
         written.write(os.urandom(size))
-    with LocalService(tmp_path) as service, client_of(service) as http:
+    with InProcess(tmp_path) as service, client_of(service) as http:
         value = {"bot_id": "bot_default", "content": "When is lamp 7 lit?"}
         problem = problem_of(http.post("/messages", json={"value": value}), 500)
         assert "damaged" in problem["message"]
-    assert "Traceback" not in capfd.readouterr().err
+    assert "Traceback" not in caplog.text
 
 
 def test_nobody_else_can_read_the_database(tmp_path: Path) -> None:
     with closing_database(tmp_path / "knowledge.sqlite3"):
         pass
-    with LocalService(tmp_path) as service, client_of(service) as http:
+    with InProcess(tmp_path) as service, client_of(service) as http:
         add_text(http, "Lamp", "The lamp is lit at nine.", "col_default")
         files = [file for file in tmp_path.rglob("*") if file.is_file()]
         assert {file.stat().st_mode & 0o777 for file in files} == {0o600}, files

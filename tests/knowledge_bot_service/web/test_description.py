@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from knowledge_bot_service import LocalService
@@ -64,13 +63,3 @@ def test_the_description_is_true(service: LocalService, tmp_path: Path) -> None:
 def test_the_description_is_true_in_200_examples(service: LocalService, tmp_path: Path) -> None:
     found = contradictions(service, tmp_path, "--max-examples", "200")
     assert not found, found
-
-
-def test_ids_are_named_to_those_who_have_a_key(service: LocalService) -> None:
-    assert "col_default" not in httpx.get(description(service)).text
-    wrong = httpx.get(description(service), headers={"X-API-KEY": "wrong"})
-    assert "col_default" not in wrong.text
-    named = httpx.get(description(service), headers={"X-API-KEY": service.api_key}).json()
-    schemas = named["components"]["schemas"]
-    assert schemas["NewText"]["properties"]["collections"]["items"]["enum"] == ["col_default"]
-    assert schemas["NewMessage"]["properties"]["bot_id"]["enum"] == ["bot_default"]

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from pypdf import PdfReader, PdfWriter
 
-from document_files import SENTENCE, docx, pdf
+from document_files import SENTENCE, pdf
 from knowledge_bot_service import LocalService
 from service_calls import ask, client_of, value_of
 
@@ -52,14 +51,6 @@ def peak_memory(service: LocalService) -> int:
     return int(line.split()[1]) * 1024
 
 
-def encrypted() -> bytes:
-    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(pdf(SENTENCE))))
-    writer.encrypt("secret", algorithm="RC4-128")
-    written = io.BytesIO()
-    writer.write(written)
-    return written.getvalue()
-
-
 def bomb(size: int = 600 * MIB) -> bytes:
     """A Word document of half a megabyte that unpacks to `size` bytes."""
     packed = io.BytesIO()
@@ -88,16 +79,10 @@ def laughing_docx() -> bytes:
     return packed.getvalue()
 
 
+# What else cannot be read has its reasons in the readers' own tests.
 FAILING: dict[str, tuple[str, Callable[[], bytes | str], str]] = {
     "empty": ("a.txt", lambda: b"", "empty"),
-    "empty PDF": ("a.pdf", lambda: b"", "empty"),
-    "blank text": ("a.txt", lambda: b" \n\t\n", "empty"),
     "truncated PDF": ("a.pdf", lambda: pdf(SENTENCE)[:400], "cut off"),
-    "encrypted PDF": ("a.pdf", encrypted, "encrypted"),
-    "junk PDF": ("a.pdf", lambda: b"%PDF-1.7\n" + bytes(range(256)) * 99 + b"%%EOF", "damaged"),
-    "binary noise as PDF": ("a.pdf", lambda: bytes(range(256)) * 99, "binary"),
-    "scan without text": ("a.pdf", lambda: pdf("", ""), "scan"),
-    "truncated DOCX": ("a.docx", lambda: docx(SENTENCE)[:200], "damaged|cut off"),
     "DOCX bomb": ("a.docx", bomb, "larger|bomb|unpack"),
     "100,000 nested tags": (
         "a.html",
@@ -106,18 +91,15 @@ FAILING: dict[str, tuple[str, Callable[[], bytes | str], str]] = {
     ),
     "billion laughs": ("a.xml", laughs, "entit|damaged"),
     "billion laughs in a DOCX": ("a.docx", laughing_docx, "entit|damaged"),
-    "NUL bytes": ("a.txt", lambda: b"text with NULs\0" * 999, "binary"),
     "binary noise as text": ("a.txt", lambda: bytes(range(1, 256)) * 99, "binary"),
 }
 
-# Odd, and yet there is text in them.
+# Odd, and yet there is text in it.
 READABLE: dict[str, tuple[str, Callable[[], bytes | str]]] = {
     "wrong charset": (
         "a.html",
         lambda: f"<meta charset=utf-8><p>{SENTENCE} Grüße".encode("latin-1"),
     ),
-    "another charset": ("a.txt", lambda: f"{SENTENCE} Grüße".encode("utf-16")),
-    "invalid UTF-8": ("a.txt", lambda: f"{SENTENCE} ".encode() * 50 + b"\xff\xfe\xfd"),
     "a page of 10 MB": (
         "a.html",
         lambda: "<html><body>" + f"<p>{SENTENCE}</p>" * (10_000_000 // (len(SENTENCE) + 7)),

@@ -141,6 +141,10 @@ def test_a_source_that_gets_a_new_text_keeps_its_place_in_the_list(
 @pytest.mark.parametrize(
     "parameters",
     [
+        {"text": {"passage": 2**63 - 1}},
+        {"text": {"passage": "x"}},
+        {"text": {"first": -1}},
+        {"text": {"limit": 0}},
         {"limit": 0},
         {"limit": 501},
         {"before": -1},
@@ -154,15 +158,11 @@ def test_a_source_that_gets_a_new_text_keeps_its_place_in_the_list(
     ],
 )
 def test_a_list_that_cannot_be_is_a_400(anyones: httpx.Client, parameters: dict[str, Any]) -> None:
-    response = anyones.get("/sources", params=parameters)
+    path = "/sources"
+    if place := parameters.get("text"):
+        path, parameters = f"/sources/{add_text(anyones, 'Rules', 'No running.')['id']}/text", place
+    response = anyones.get(path, params=parameters)
     assert problem_of(response, 400)["code"] == "invalid_request"
-
-
-def test_a_place_in_a_text_that_cannot_be_is_a_400(anyones: httpx.Client) -> None:
-    source = add_text(anyones, "Rules", "Nobody sings in the lift.")["id"]
-    for place in ({"passage": 2**63 - 1}, {"passage": "x"}, {"first": -1}, {"limit": 0}):
-        response = anyones.get(f"/sources/{source}/text", params=place)
-        assert problem_of(response, 400)["code"] == "invalid_request"
 
 
 def test_a_text_is_read_in_its_order_page_by_page(http: httpx.Client, managed: InProcess) -> None:
@@ -484,13 +484,9 @@ def test_the_last_of_several_replacements_wins(http: httpx.Client, managed: InPr
     assert [one.id for one in managed.sources()] == [source["id"]]
     assert until(lambda: left(managed)[3:] == (0, 0))
     assert [text for text in passages_of(managed) if "eight" in text or "nine" in text] == []
-
-
-def test_a_source_is_deleted_with_its_replacement(http: httpx.Client, managed: InProcess) -> None:
-    source = add_text(http, "Opening", "The library opens at nine on Saturdays.")["id"]
-    managed.wait_until_ready()
-    replace(http, source, LONG * 4)
-    http.delete(f"/sources/{source}")
+    # It is deleted with its replacement.
+    replace(http, source["id"], LONG * 4)
+    http.delete(f"/sources/{source['id']}")
     assert until(lambda: is_empty(managed))
     assert managed.sources() == []
 

@@ -123,15 +123,23 @@ LINE = re.compile(
 
 
 def test_each_request_is_one_line_and_no_key_is_in_it(tmp_path: Path) -> None:
-    with serving(tmp_path) as (base_url, printed, _):
+    with serving(tmp_path) as (base_url, printed, process):
         key = key_in(printed)
+        started = (
+            f" info started: version {__version__}, listening on 127.0.0.1, "
+            f"port {httpx.URL(base_url).port}, data folder {tmp_path / 'kbot-data'}\n"
+        )
+        assert started in printed
         answer = httpx.get(f"{base_url}/bots?secret=1", headers={"X-API-KEY": key})
         # Of a proxy that is not trusted.
         told = {"X-API-KEY": "a-key-that-is-wrong", "X-Forwarded-For": "192.0.2.7"}
         httpx.get(f"{base_url}/bots", headers=told)
         httpx.get(f"{base_url}/%0aGET%20/forged%1b[2J%E2%80%AE", headers={"X-API-KEY": key})
         httpx.get(f"{base_url}/{'long' * 1000}", headers={"X-API-KEY": key})
+        process.terminate()
+        assert process.wait(20) == 0
     lines = (tmp_path / "printed.txt").read_text().splitlines()
+    assert lines[-1].endswith(" info stopped")
     found = [line for one in lines if (line := LINE.fullmatch(one))]
     assert found[0]["path"] == "/public/v1/bots"
     assert [int(line["status"]) for line in found] == [200, 401, 404, 404]
@@ -148,23 +156,7 @@ def test_each_request_is_one_line_and_no_key_is_in_it(tmp_path: Path) -> None:
     assert not re.search(f"secret=|a-key-that-is-wrong|{re.escape(key)}", logged)
 
 
-def test_a_source_that_cannot_be_read_is_a_line_with_the_reason(tmp_path: Path) -> None:
-    with serving(tmp_path) as (base_url, printed, _):
-        form = {"name": "Program", "collections": "col_default"}
-        source = httpx.post(
-            f"{base_url}/sources/upload",
-            data=form,
-            files={"file": ("tool.exe", b"MZ\x90\x00" + bytes(200))},
-            headers={"X-API-KEY": key_in(printed)},
-        ).json()["value"]
-        log = tmp_path / "printed.txt"
-        said = f"warning source {source['id']} failed: "
-        assert until(lambda: said in log.read_text())
-    (line,) = [line for line in log.read_text().splitlines() if said in line]
-    assert "cannot be read" in line.partition(said)[2]
-
-
-def test_a_replacement_that_cannot_be_read_is_a_line_with_the_id_of_what_it_was_to_replace(
+def test_a_text_that_cannot_be_read_is_a_line_with_the_reason_and_the_id_that_others_know(
     tmp_path: Path,
 ) -> None:
     with serving(tmp_path) as (base_url, printed, _):
@@ -176,27 +168,13 @@ def test_a_replacement_that_cannot_be_read_is_a_line_with_the_id_of_what_it_was_
         form = {"name": "Hours", "collections": "col_default"}
         file = {"file": ("tool.exe", b"MZ\x90\x00" + bytes(200))}
         http.put(f"{address}/upload", data=form, files=file).raise_for_status()
-        said = f" warning the replacement of source {source} failed: the file is binary"
-        assert until(lambda: said in (tmp_path / "printed.txt").read_text())
+        added = http.post(f"{base_url}/sources/upload", data=form, files=file).json()["value"]["id"]
+        log = tmp_path / "printed.txt"
+        for what in (f"the replacement of source {source}", f"source {added}"):
+            said = f" warning {what} failed: the file is binary"
+            assert until(lambda said=said: said in log.read_text())
         http.close()
-    assert re.findall("src_[0-9a-f]+ failed", (tmp_path / "printed.txt").read_text()) == [
-        f"{source} failed"
-    ]
-
-
-def test_the_log_has_the_start_and_the_end_of_the_service(tmp_path: Path) -> None:
-    with serving(tmp_path) as (base_url, printed, process):
-        port = httpx.URL(base_url).port
-        started = (
-            f" info started: version {__version__}, listening on 127.0.0.1, port {port}, "
-            f"data folder {tmp_path / 'kbot-data'}\n"
-        )
-        assert started in printed
-        process.terminate()
-        assert process.wait(20) == 0
-    log = (tmp_path / "printed.txt").read_text()
-    assert log.endswith(" info stopped\n")
-    assert log.count(key_in(printed)) == 1  # where it is shown, before
+    assert {*re.findall("(src_[0-9a-f]+) failed", log.read_text())} == {source, added}
 
 
 def test_the_level_says_how_much_is_logged(tmp_path: Path) -> None:

@@ -234,18 +234,6 @@ def test_a_source_whose_reading_process_is_killed_is_read_again(
     assert end_of(served, source) == ("ready", None)
 
 
-@needs_proc
-def test_no_reading_process_outlives_a_killed_service(
-    served: LocalService, served_http: httpx.Client
-) -> None:
-    add_text(served_http, "Long", "Some words of a text. " * 20_000)
-    while not (found := reading_processes(served)):
-        time.sleep(0.01)
-    served.kill()
-    assert until(lambda: not any(Path(f"/proc/{one}/cmdline").exists() for one in found))
-    served.start()
-
-
 def test_a_short_text_overtakes_the_long_ones_before_it(
     fresh: InProcess, fresh_http: httpx.Client
 ) -> None:

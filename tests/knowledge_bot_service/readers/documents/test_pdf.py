@@ -1,8 +1,19 @@
 """PDF files, whole and broken."""
 
+import io
+
 import pytest
+from pypdf import PdfReader, PdfWriter
 
 from document_files import SENTENCE, Reader, pdf
+
+
+def encrypted() -> bytes:
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(pdf(SENTENCE))))
+    writer.encrypt("secret", algorithm="RC4-128")
+    written = io.BytesIO()
+    writer.write(written)
+    return written.getvalue()
 
 
 def test_a_pdf_gives_its_pages_as_paragraphs(read: Reader) -> None:
@@ -25,11 +36,13 @@ def test_a_pdf_gives_its_pages_as_paragraphs(read: Reader) -> None:
             pdf("Text", trailer=b"/Encrypt<</Filter/Standard/V 1/R 2/O(x)/U(x)/P -4>>/ID[(a)(b)]"),
             "encrypted",
         ),
+        (encrypted(), "needs a password"),
+        (bytes(range(256)) * 99, "binary"),
         (pdf("", ""), "no text in its 2 pages (a scan?)"),
         (pdf(), "no pages"),
         (pdf("-" * 100_000_000, packed=True), "unpacks to more"),
     ],
-    ids=["truncated", "junk", "encrypted", "scan", "no pages", "bomb"],
+    ids=["truncated", "junk", "encrypted", "locked", "noise", "scan", "no pages", "bomb"],
 )
 def test_a_pdf_without_readable_text_gets_its_reason(data: bytes, part: str, read: Reader) -> None:
     assert part in read.reason(data, "a.pdf", "application/pdf")
