@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
+from in_process import InProcess, web
 from knowledge_bot import Client, PermissionDeniedError, RateLimitError
 from knowledge_bot.errors import Delivery
-from knowledge_bot_service import LocalService
-from knowledge_bot_service.run.local import LocalServiceError
+from knowledge_bot_service import LocalService, SettingsError
 from serve_command import SERVE, called, serving
 from service_calls import problem_of
 from waiting import until
@@ -31,7 +31,7 @@ QUESTION = {"value": {"bot_id": "bot_default", "content": "Until when is it open
 
 
 def status(base_url: str, key: str) -> int:
-    return httpx.get(f"{base_url}/bots", headers={"X-API-KEY": key}).status_code
+    return web.get(f"{base_url}/bots", headers={"X-API-KEY": key}).status_code
 
 
 def keys_command(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -117,16 +117,16 @@ def test_a_key_of_an_earlier_version_may_what_it_could(tmp_path: Path) -> None:
         digest = hashlib.sha256(f"key-to-{role}".encode()).hexdigest()
         kept = {"role": role, "sha256": digest, "expires": None}
         (folder / role).write_text(json.dumps(kept))
-    with serving(tmp_path) as (base_url, _, _process):
+    with InProcess(tmp_path / "kbot-data") as service:
         headers = {"X-API-KEY": "key-to-write"}
-        assert httpx.post(f"{base_url}/sources/write", json=TEXT, headers=headers).is_success
-        page = base_url.replace("/public/v1", "/page")
-        assert httpx.get(f"{page}/about", headers=headers).json()["role"] == "write"
-        refused = httpx.delete(f"{base_url}/sources/src_x", headers=headers)
+        assert web.post(f"{service.base_url}/sources/write", json=TEXT, headers=headers).is_success
+        page = service.base_url.replace("/public/v1", "/page")
+        assert web.get(f"{page}/about", headers=headers).json()["role"] == "write"
+        refused = web.delete(f"{service.base_url}/sources/src_x", headers=headers)
         assert problem_of(refused, 403)["code"] == "key_may_not_manage"
-        assert status(base_url, "key-to-read") == 200
+        assert status(service.base_url, "key-to-read") == 200
         # What it may is not known.
-        assert status(base_url, "key-to-owner") == 401
+        assert status(service.base_url, "key-to-owner") == 401
 
 
 def test_a_client_that_waits_as_it_is_told_gets_its_answer(service: LocalService) -> None:
@@ -143,15 +143,14 @@ def test_a_client_that_waits_as_it_is_told_gets_its_answer(service: LocalService
     ],
 )
 def test_a_key_that_is_nowhere_is_told_at_the_start(key: dict[str, str], told: str) -> None:
-    service = LocalService(settings={"keys": [{"name": "a", "role": "read", **key}]})
-    with pytest.raises(LocalServiceError, match=re.escape(told)):
-        service.start()
+    with pytest.raises(SettingsError, match=re.escape(told)):
+        InProcess(settings={"keys": [{"name": "a", "role": "read", **key}]}).start()
 
 
 def test_two_names_for_one_key_are_refused_at_the_start() -> None:
     same = [{"name": name, "role": "read", "key": "the-same"} for name in ("a", "b")]
-    with pytest.raises(LocalServiceError, match="a and b are the same key") as caught:
-        LocalService(settings={"keys": same}).start()
+    with pytest.raises(SettingsError, match="a and b are the same key") as caught:
+        InProcess(settings={"keys": same}).start()
     assert "the-same" not in str(caught.value)
 
 
@@ -188,11 +187,13 @@ def test_hanging_up_reads_the_keys_of_the_configuration_again(tmp_path: Path) ->
 
 
 def test_keys_are_made_and_revoked_while_the_service_runs(tmp_path: Path) -> None:
-    with serving(tmp_path) as (base_url, _, _process):
+    with InProcess(tmp_path / "kbot-data") as service:
         made = keys_command(tmp_path, "add", "kiosk", "--role", "read")
         key = made.stdout.strip()
-        assert status(base_url, key) == 200
-        refused = httpx.post(f"{base_url}/sources/write", json=TEXT, headers={"X-API-KEY": key})
+        assert status(service.base_url, key) == 200
+        refused = web.post(
+            f"{service.base_url}/sources/write", json=TEXT, headers={"X-API-KEY": key}
+        )
         assert "kiosk" in problem_of(refused, 403)["message"]
         assert f"The service of {tmp_path / 'kbot-data'} takes the key kiosk" in made.stderr
         ended = keys_command(tmp_path, "add", "old", "--role", "write", "--expires", "2099-01-01")
@@ -201,7 +202,7 @@ def test_keys_are_made_and_revoked_while_the_service_runs(tmp_path: Path) -> Non
         later.touch(0o600)
         later.write_text(file.read_text().replace("2099", "2020"))
         later.replace(file)
-        assert status(base_url, ended.stdout.strip()) == 401
+        assert status(service.base_url, ended.stdout.strip()) == 401
         listed = keys_command(tmp_path, "list").stdout
         assert listed == (
             "kiosk\tread\tnever\tall\tall\nold\twrite\texpired 2020-01-01\tall\tall\n"
@@ -209,11 +210,11 @@ def test_keys_are_made_and_revoked_while_the_service_runs(tmp_path: Path) -> Non
         for attempt in range(3):  # as fast as a script would
             name = f"script-{attempt}"
             one = keys_command(tmp_path, "add", name, "--role", "read").stdout.strip()
-            assert status(base_url, one) == 200
+            assert status(service.base_url, one) == 200
             keys_command(tmp_path, "revoke", name)
-            assert status(base_url, one) == 401
+            assert status(service.base_url, one) == 401
         assert keys_command(tmp_path, "revoke", "kiosk").returncode == 0
-        assert status(base_url, key) == 401
+        assert status(service.base_url, key) == 401
     # Neither the key nor what it could be found out from with patience alone.
     kept = [path for path in (tmp_path / "kbot-data").rglob("*") if path.is_file()]
     assert all(key.encode() not in path.read_bytes() for path in kept)
@@ -224,8 +225,8 @@ def test_a_key_for_a_folder_without_a_service_is_said_to_wait(tmp_path: Path) ->
     assert "there is no data folder kbot-data" in keys_command(tmp_path, "list").stderr
     made = keys_command(tmp_path, "add", "wiki", "--role", "read")
     assert f"No service has used {tmp_path / 'kbot-data'} yet" in made.stderr
-    with serving(tmp_path) as (base_url, _, _process):
-        assert status(base_url, made.stdout.strip()) == 200
+    with InProcess(tmp_path / "kbot-data") as service:
+        assert status(service.base_url, made.stdout.strip()) == 200
 
 
 def test_a_name_that_cannot_be_or_is_taken_is_a_clear_error(tmp_path: Path) -> None:
@@ -269,18 +270,18 @@ def test_a_service_whose_terminal_is_closed_ends(tmp_path: Path) -> None:
 
 
 def test_a_key_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
-    with serving(tmp_path) as (base_url, _, _process):
+    with InProcess(tmp_path / "kbot-data") as service:
         kept, revoked = (
             keys_command(tmp_path, "add", name, "--role", "read").stdout.strip()
             for name in ("kept", "revoked")
         )
-        assert status(base_url, kept) == status(base_url, revoked) == 200
+        assert status(service.base_url, kept) == status(service.base_url, revoked) == 200
         (tmp_path / "kbot-data" / "keys" / "README").write_text("no key")
         keys_command(tmp_path, "revoke", "revoked")
-        assert status(base_url, revoked) == 401
-        assert status(base_url, kept) == 200
-    with serving(tmp_path) as (base_url, _, _process):
-        assert status(base_url, kept) == 200
+        assert status(service.base_url, revoked) == 401
+        assert status(service.base_url, kept) == 200
+    with InProcess(tmp_path / "kbot-data") as service:
+        assert status(service.base_url, kept) == 200
 
 
 def test_a_key_has_one_name_in_the_configuration_and_the_folder(tmp_path: Path) -> None:

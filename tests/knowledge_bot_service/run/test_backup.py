@@ -17,7 +17,7 @@ import pytest
 
 from in_process import InProcess, web
 from knowledge_bot_service import LocalService
-from knowledge_bot_service.run.local import LocalServiceError
+from knowledge_bot_service.config.folder import FolderError
 from knowledge_bot_service.store.schema import VERSION
 from serve_command import SERVE, called
 from service_calls import BOTS, COLLECTIONS, add_text, ask, client_of
@@ -259,12 +259,12 @@ def test_a_folder_that_is_empty_stays_the_one_it_was(backup: Path, tmp_path: Pat
     assert run("restore", backup, "--data", tmp_path / "data").returncode == 0
     after = (tmp_path / "volume").stat()
     assert (after.st_ino, after.st_dev) == (before.st_ino, before.st_dev)
-    with LocalService(tmp_path / "data") as service:
+    with InProcess(tmp_path / "data") as service:
         assert [one.name for one in service.sources()] == ["Hours"]
     # Without its database it is not begun anew.
     (tmp_path / "data/knowledge.sqlite3").unlink()
-    with pytest.raises(LocalServiceError, match="missing or empty"):
-        LocalService(tmp_path / "data").start()
+    with pytest.raises(FolderError, match="missing or empty"):
+        InProcess(tmp_path / "data").start()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
@@ -293,7 +293,7 @@ def test_what_is_no_backup_is_refused(backup: Path, tmp_path: Path) -> None:
 
 
 def test_the_chats_of_the_gateway_go_along(tmp_path: Path) -> None:
-    with LocalService(tmp_path / "data") as service:
+    with InProcess(tmp_path / "data") as service:
         heads = service.data / "heads.sqlite3"
         with closing(sqlite3.connect(heads, isolation_level=None)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
