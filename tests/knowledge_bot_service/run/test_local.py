@@ -197,7 +197,7 @@ def test_a_source_that_is_long_in_writing_survives_any_number_of_kills_and_a_sto
 ) -> None:
     with LocalService(tmp_path) as service:
         with client_of(service) as http:
-            add_text(http, "Long", "Some words of a text. " * 100_000, collection="col_default")
+            add_text(http, "Long", "Some words of a text. " * 50_000, collection="col_default")
         for _ in range(4):
             wait_for_writing(tmp_path)
             service.kill()
@@ -222,7 +222,7 @@ def test_what_is_unfinished_is_named_and_stopping_meanwhile_counts_no_attempt(
     tmp_path: Path,
 ) -> None:
     with LocalService(tmp_path) as service, client_of(service) as http:
-        add_text(http, "Endless", "Some words of a text. " * 500_000, collection="col_default")
+        add_text(http, "Endless", "Some words of a text. " * 200_000, collection="col_default")
         with pytest.raises(TimeoutError, match=r"Endless \(src_\w+\) p"):
             service.wait_until_ready(timeout=0.2)
         while service.sources()[0].status == "pending":

@@ -43,13 +43,15 @@ def ask(service: InProcess, question: str, conversation: str | None = None) -> s
 
 
 def schema_of(database: Path) -> tuple[int, set[tuple[str, ...]]]:
-    """The version, and every table with its columns."""
+    """The version, every table with its columns, and every index with its definition."""
     with closing(sqlite3.connect(database)) as connection:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master")]
+        tables = connection.execute("SELECT name, type, sql FROM sqlite_master").fetchall()
         return version, {
             (name, *sorted(row[1] for row in connection.execute(f"PRAGMA table_xinfo({name})")))
-            for name in tables
+            if kind == "table"
+            else (name, str(sql))
+            for name, kind, sql in tables
         }
 
 
@@ -78,6 +80,12 @@ def test_a_folder_of_an_earlier_version_goes_on(version: int, tmp_path: Path) ->
     with closing(sqlite3.connect(folder / "knowledge.sqlite3")) as connection:
         counted = connection.execute("SELECT added - removed FROM passage_count").fetchone()
         assert counted == connection.execute("SELECT count(*) FROM passage").fetchone()
+        unlike = "SELECT count(*) FROM source WHERE place < 1 OR revision NOT LIKE 'rev_%'"
+        assert connection.execute(unlike).fetchone() == (0,)
+        unread = "SELECT count(*) FROM source WHERE (status = 'ready') <> (ready_at IS NOT NULL)"
+        assert connection.execute(unread).fetchone() == (0,)
+        bare = "SELECT count(*) FROM passage WHERE blocks = '[]' OR vectors = x''"
+        assert connection.execute(bare).fetchone() == (0,)
     assert schema_of(folder / "knowledge.sqlite3") == schema_of(
         tmp_path / "new" / "knowledge.sqlite3"
     )

@@ -51,8 +51,8 @@ def peak_memory(service: LocalService) -> int:
     return int(line.split()[1]) * 1024
 
 
-def bomb(size: int = 600 * MIB) -> bytes:
-    """A Word document of half a megabyte that unpacks to `size` bytes."""
+def bomb(size: int = 100 * MIB) -> bytes:
+    """A Word document of a tenth of a megabyte that unpacks to `size` bytes."""
     packed = io.BytesIO()
     with (
         zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive,
