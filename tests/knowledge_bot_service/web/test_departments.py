@@ -29,7 +29,9 @@ keys = [
     {name = "hr", role = "manage", key = "key-of-hr", bots = ["bot_hr"]},
     {name = "it-1", role = "manage", key = "key-of-it-by-bot", bots = ["bot_it"]},
     {name = "it-2", role = "manage", key = "key-of-it-by-collection", collections = ["col_it"]},
-    {name = "it-3", role = "manage", key = "key-of-it-by-both", bots = ["bot_it"], collections = ["col_it"]},
+    {name = "it-3", role = "manage", key = "key-of-it-by-both", bots = ["bot_it"], collections = [
+        "col_it",
+    ]},
     {name = "kiosk", role = "read", key = "key-of-the-kiosk", bots = ["bot_all"], collections = []},
 ]
 collections = [{id = "col_hr", name = "Staff matters"}, {id = "col_it", name = "Machines"}]
