@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import inspect
 import random
 import time
 from collections.abc import AsyncIterator
@@ -32,7 +33,18 @@ _OPENING = 60.0
 _TOLD = "knowledge_bot_ready"
 
 
-class KnowledgeBotPingTrigger(BaseTrigger):
+class _Recreated:
+    """A trigger that Airflow recreates from its arguments, which it keeps under their names."""
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and the plain values that recreate this trigger."""
+        names = list(inspect.signature(type(self)).parameters)
+        return f"{type(self).__module__}.{type(self).__name__}", {
+            name: getattr(self, name) for name in names
+        }
+
+
+class KnowledgeBotPingTrigger(_Recreated, BaseTrigger):
     """Pings the service until it answers, then fires an event.
 
     The event is a dict of `status` and `message`; `status` is `ready`, `timeout` or `failed`.
@@ -55,14 +67,6 @@ class KnowledgeBotPingTrigger(BaseTrigger):
         self.poke_interval = poke_interval
         self.deadline = deadline
         self._last_failure = "no ping ended"
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the plain values that recreate this trigger."""
-        return "airflow_knowledge_bot.triggers.KnowledgeBotPingTrigger", {
-            "knowledge_bot_conn_id": self.knowledge_bot_conn_id,
-            "poke_interval": self.poke_interval,
-            "deadline": self.deadline,
-        }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield the one event."""
@@ -100,7 +104,7 @@ class KnowledgeBotPingTrigger(BaseTrigger):
         return None if self.deadline is None else max(self.deadline - time.time(), least)
 
 
-class KnowledgeBotAnswerTrigger(BaseEventTrigger):
+class KnowledgeBotAnswerTrigger(_Recreated, BaseEventTrigger):
     """Fires when questions can be answered from new or changed sources, for an asset's watcher.
 
     It reads the state of the sources, which costs no message, so the service has to announce
@@ -136,14 +140,6 @@ class KnowledgeBotAnswerTrigger(BaseEventTrigger):
         self.knowledge_bot_conn_id = knowledge_bot_conn_id
         self.poke_interval = poke_interval
         self._told = _digest()
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the plain values that recreate this trigger."""
-        return "airflow_knowledge_bot.triggers.KnowledgeBotAnswerTrigger", {
-            "collections": self.collections,
-            "knowledge_bot_conn_id": self.knowledge_bot_conn_id,
-            "poke_interval": self.poke_interval,
-        }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield an event each time; nothing ends it, since Airflow would start it again at once."""

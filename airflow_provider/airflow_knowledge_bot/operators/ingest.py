@@ -31,7 +31,6 @@ from airflow_knowledge_bot.tasks import (
     check_on_unknown,
     hand_on,
     label_mapped_task,
-    wrong_type,
 )
 
 if TYPE_CHECKING:
@@ -41,11 +40,9 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context, ObjectStoragePath
 
-    from airflow_knowledge_bot.connections import Settings
     from airflow_knowledge_bot.history import Route
     from airflow_knowledge_bot.items import Items
-    from airflow_knowledge_bot.progress import ProgressLog
-    from knowledge_bot.ingest import Ingestion, Item, Ledger
+    from knowledge_bot.ingest import Item, Ledger
 
 ItemSource = Literal[
     "items",
@@ -292,12 +289,14 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         from airflow_knowledge_bot.places import changed_outlets, collection_uri
         from airflow_knowledge_bot.progress import ProgressLog
         from airflow_knowledge_bot.results import failure_of, summary, tolerated
+        from knowledge_bot.adapters import collection_ids, shared_options
+        from knowledge_bot.ingest import Ingestion
 
         given = {"collections": self.collections}
         with task_fails_for_good(self.knowledge_bot_conn_id, given, self.on_unknown):
             item_source = self._item_source()
             hook = self._hook()
-            collections = self._collections(hook.settings)
+            collections = collection_ids(hook.settings.default("collections", self.collections))
             ledger = ledger_of(self.ledger_conn_id)
             with hook.get_conn() as client, _connections_of_items():
                 items = self._items_of(item_source, context)
@@ -312,8 +311,24 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
                     ledger,
                     self.ledger_conn_id,
                 )
-                prune = self._prune(context, ledger, route)
-                ingestion = self._ingestion(collections, ledger, progress, prune)
+                # Not in __init__: operators are copied, and an event cannot be.
+                self._stop = Event()
+                options: Any = {
+                    **shared_options(self),
+                    "prune": self._prune(context, ledger, route),
+                    "wait_ready": as_number("wait_ready", self.wait_ready),
+                }
+                ingestion = Ingestion(
+                    collections=collections,
+                    ledger=ledger,
+                    on_progress=progress.on_progress,
+                    on_outcome=progress.on_outcome,
+                    origin=self.origin,
+                    gone_limit=self.gone_limit,
+                    limit=self.limit,
+                    stop=self._stop,
+                    **options,
+                )
                 try:
                     with progress.running():
                         report = ingestion.run(client, items.found)
@@ -494,14 +509,6 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
             return f"{len(value):,} {item_source}"
         return f"{item_source} {_label(value)}"
 
-    def _collections(self, settings: "Settings") -> list[str]:
-        given = settings.default("collections", self.collections)
-        check_filled("collections", given)
-        several: Any = [given] if isinstance(given, str) else given
-        if not isinstance(several, list | tuple) or not all(isinstance(c, str) for c in several):
-            raise wrong_type("collections", given, "an id or a list of ids")
-        return list(several)
-
     def _items_of(self, item_source: ItemSource, context: "Context") -> "Items":
         from airflow_knowledge_bot.items import Items
 
@@ -514,28 +521,6 @@ class KnowledgeBotIngestOperator(ServiceTask, BaseOperator):
         if item_source == "sql":
             check_filled("sql_conn_id", self.sql_conn_id)
         return Items(item_source, value, self.source_options, sql_conn_id=self.sql_conn_id)
-
-    def _ingestion(
-        self, collections: list[str], ledger: "Ledger", progress: "ProgressLog", prune: Any
-    ) -> "Ingestion":
-        from knowledge_bot.adapters import shared_options
-        from knowledge_bot.ingest import Ingestion
-
-        # Not in __init__: operators are copied, and an event cannot be.
-        self._stop = Event()
-        return Ingestion(
-            collections=collections,
-            ledger=ledger,
-            on_progress=progress.on_progress,
-            on_outcome=progress.on_outcome,
-            origin=self.origin,
-            gone_limit=self.gone_limit,
-            limit=self.limit,
-            stop=self._stop,
-            **shared_options(self)
-            | {"prune": prune}
-            | {"wait_ready": as_number("wait_ready", self.wait_ready)},
-        )
 
     def _prune(self, context: "Context", ledger: "Ledger", route: "Route") -> Any:
         """Return what the run removes, in the words of an `Ingestion`."""

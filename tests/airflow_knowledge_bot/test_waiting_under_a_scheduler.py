@@ -1,0 +1,107 @@
+"""What a real scheduler and triggerer wait for: what a bot can answer, and what a person says."""
+
+import time
+
+import pytest
+from airflow import sdk
+
+from airflow_processes import Airflow
+from calls import KEY
+from knowledge_bot import Client
+from knowledge_bot.ingest import Ledger, Text, ingest
+from knowledge_bot_service import LocalService
+from scripted_server import ScriptedServer, close
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
+
+DAGS = """
+from airflow.sdk import DAG, Asset, AssetWatcher, task
+from airflow_knowledge_bot.operators import KnowledgeBotResolveOperator
+from airflow_knowledge_bot.triggers import KnowledgeBotAnswerTrigger
+
+watcher = AssetWatcher(name="ready", trigger=KnowledgeBotAnswerTrigger("col_1", poke_interval=1))
+with DAG("told", schedule=[Asset("knowledgebot://HOST/col_1", watchers=[watcher])]):
+
+    @task
+    def payload(triggering_asset_events):
+        return [one.extra["payload"] for ones in triggering_asset_events.values() for one in ones]
+
+    payload()
+
+with DAG("settle", schedule=None):
+    KnowledgeBotResolveOperator(task_id="settle", outcome="ask", ledger_conn_id="ledger")
+"""
+
+
+@pytest.fixture(scope="module")
+def service():
+    with LocalService(collections={"col_1": "House"}, api_key=KEY) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory):
+    """A ledger with two items whose answers were lost."""
+    file, server = tmp_path_factory.mktemp("ledger") / "ledger.db", ScriptedServer(close)
+    with Client(KEY, server.url, timeout=2) as client:
+        items = [Text(name=name, content=name) for name in ("a", "b")]
+        assert ingest(client, items, collections="col_1", ledger=Ledger(file)).unknown == 2
+    server.stop()
+    return Ledger(file)
+
+
+@pytest.fixture(scope="module")
+def airflow(service, ledger, tmp_path_factory):
+    home = tmp_path_factory.mktemp("waiting")
+    (home / "dags").mkdir()
+    text = DAGS.replace("HOST", service.base_url.split("/")[2])
+    (home / "dags" / "waiting.py").write_text(text)
+    connections = {
+        "knowledge_bot_default": {
+            "conn_type": "knowledge_bot",
+            "host": service.base_url,
+            "password": KEY,
+        },
+        "ledger": {"conn_type": "sqlite", "host": str(ledger.database.file)},
+    }
+    with Airflow(home, home / "dags", connections=connections) as running:
+        yield running
+        assert running.files_holding(KEY) == []
+
+
+def test_a_person_s_answer_settles_what_is_unknown(airflow, ledger):
+    run_id = airflow.trigger("settle")
+    path = f"/dags/settle/dagRuns/{run_id}/taskInstances/settle"
+
+    def asks():
+        # From Airflow 3.3 on the task waits without the triggerer.
+        return airflow.get(path)["state"] in ("awaiting_input", "deferred") or None
+
+    airflow.until(asks, 120, "the task waits for a person")
+    answer = {"chosen_options": ["All were created"], "params_input": {}}
+    airflow.api.patch(f"/api/v2{path}/-1/hitlDetails", json=answer).raise_for_status()
+    assert airflow.finished("settle", run_id)["state"] == "success"
+    assert airflow.xcom("settle", run_id, "settle")["settled"] == 2
+    assert {str(entry.state) for entry in ledger.entries()} == {"created"}
+
+
+def test_each_change_of_what_can_be_answered_starts_a_dag_once(airflow, service):
+    def told():
+        runs = airflow.get("/dags/told/dagRuns")["dag_runs"]
+        ended = [one["dag_run_id"] for one in runs if one["state"] == "success"]
+        return [airflow.xcom("told", run_id, "payload") for run_id in ended]
+
+    def payloads(count):
+        found = [payload for run in told() for payload in run]
+        return sorted(one["ready"] for one in found) if len(found) >= count else None
+
+    with Client(KEY, service.base_url) as client:
+        client.create_text_source(name="Hours", collections="col_1", content="We open at nine.")
+        assert airflow.until(lambda: payloads(1), 180, "the first event") == [1]
+        client.create_text_source(name="Ferry", collections="col_1", content="It leaves at ten.")
+        assert airflow.until(lambda: payloads(2), 120, "the second event") == [1, 2]
+    airflow.kill("triggerer")
+    airflow.start("triggerer")
+    time.sleep(20)  # a triggerer that starts again looks at the sources at once
+    # Airflow 3.1 and 3.2 keep nothing for triggers, so there the present state is told once more.
+    assert payloads(2) == ([1, 2] if hasattr(sdk, "NEVER_EXPIRE") else [1, 2, 2])
